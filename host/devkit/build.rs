@@ -1,11 +1,11 @@
-//! Puts into the library what new projects are made of: the SDK, the contract and the templates.
+//! Embeds the files of new projects in the library: the SDK, the contract and the templates.
 
 use std::error::Error;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Files, and folders with all that is in them, from the top of the checkout.
-const CARRIED: [&str; 9] = [
+/// Files, and folders with all their files, relative to the top of the checkout.
+const EMBEDDED: [&str; 9] = [
     "Cargo.toml",
     "sdk/Cargo.toml",
     "sdk/README.md",
@@ -22,31 +22,32 @@ fn main() -> Result<(), Box<dyn Error>> {
         PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").ok_or("cargo sets CARGO_MANIFEST_DIR")?).join("../..");
     let top = top.canonicalize()?;
     let mut files = Vec::new();
-    for path in CARRIED {
+    for path in EMBEDDED {
         println!("cargo::rerun-if-changed={}", top.join(path).display());
-        gather(&top.join(path), &mut files)?;
+        collect(&top.join(path), &mut files)?;
     }
     files.retain(|path| !path.starts_with(top.join("wit/released")));
     files.sort();
     let mut code =
-        "/// Paths from the top of the checkout, and texts.\npub(crate) const FILES: &[(&str, &str)] = &[\n".to_owned();
+        "/// Paths relative to the top of the checkout, and texts.\npub(crate) const FILES: &[(&str, &str)] = &[\n"
+            .to_owned();
     for path in files {
-        let name = path.strip_prefix(&top)?.to_str().ok_or("a path is no text")?.replace('\\', "/");
-        writeln!(code, "    ({name:?}, include_str!({:?})),", path.to_str().ok_or("a path is no text")?)?;
+        let name = path.strip_prefix(&top)?.to_str().ok_or("a path is not UTF-8")?.replace('\\', "/");
+        writeln!(code, "    ({name:?}, include_str!({:?})),", path.to_str().ok_or("a path is not UTF-8")?)?;
     }
     code.push_str("];\n");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
-    std::fs::write(out.join("carried.rs"), code)?;
+    std::fs::write(out.join("embedded.rs"), code)?;
     Ok(())
 }
 
-fn gather(path: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+fn collect(path: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     if path.is_file() {
         files.push(path.to_owned());
         return Ok(());
     }
     for entry in std::fs::read_dir(path)? {
-        gather(&entry?.path(), files)?;
+        collect(&entry?.path(), files)?;
     }
     Ok(())
 }

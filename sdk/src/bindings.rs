@@ -1,6 +1,7 @@
-//! Generated from the WIT contract: each export kind in a world of its own, so that a component exports only what its
-//! macros name. The imports stand in one world; the linker leaves those out of a component that it never calls.
-//! `tests/bindings.rs` has generated them: what generates takes longer to compile than all that a plugin needs.
+//! Bindings generated from the WIT contract. Each export kind has its own world, so that a component exports only the
+//! kinds whose macros it uses. All imports are in one world; the linker removes imports that are never called.
+//! `tests/bindings.rs` generates the files in advance, because the generator takes longer to compile than all other
+//! dependencies of a plugin.
 
 #![allow(
     missing_docs,
@@ -19,8 +20,8 @@ pub mod tool {
     include!("generated/tool.rs");
 }
 
-/// Exports `context-builder` and `step-context`. The SDK's public types are these; those of the world above are
-/// converted.
+/// Exports `context-builder` and `step-context`. The SDK's public types are these; the types of the `context_builder`
+/// world are converted to them.
 pub mod step_context {
     include!("generated/step_context.rs");
 }

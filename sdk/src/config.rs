@@ -1,13 +1,14 @@
-//! Settings that the host grants to the plugin, read only. A plugin that never asks for one does not import them.
+//! Read-only settings that the agent grants to the plugin. A plugin that does not use this module does not import
+//! them.
 
 use std::collections::BTreeMap;
 
-/// The settings could not be read. A key without a value is no error.
+/// The settings could not be read. A key without a value is not an error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the configuration could not be read: {0}")]
 pub struct ConfigError(pub String);
 
-/// The value of one key. `None`: it has none, or it is not granted.
+/// The value of one key. `None` if the key has no value or is not granted.
 pub fn get(key: &str) -> Result<Option<String>, ConfigError> {
     backend::get(key)
 }

@@ -1,4 +1,4 @@
-//! Context builders: the prompt with which a turn begins.
+//! Context builders, which create the prompt at the start of a turn.
 
 use crate::bindings::context_builder::exports::agent_host::plugin::context_builder as alone;
 use crate::bindings::step_context::exports::agent_host::plugin::context_builder as generated;
@@ -8,25 +8,26 @@ pub use generated::{
 };
 
 /// A context builder. Export it with [`export_context_builder!`](crate::export_context_builder), or together with a
-/// [`StepContext`](crate::step_context::StepContext) by [`export_step_context!`](crate::export_step_context).
+/// [`StepContext`](crate::step_context::StepContext) with [`export_step_context!`](crate::export_step_context).
 pub trait ContextBuilder {
-    /// Once per turn, before its first model call; never again when the turn is resumed. Within 2 s by default.
+    /// Called once per turn before its first model call, and not again when the turn is resumed. Default time limit:
+    /// 2 s.
     fn init(request: Request) -> Result<Prompt, Failure>;
 }
 
 impl Prompt {
-    /// Adds nothing: the history is sent, and one user message with the input.
+    /// A prompt that adds nothing: the model gets the history and one user message with the input.
     pub fn new() -> Self {
         Self { system: Vec::new(), history: History::Keep, messages: Vec::new(), state: None }
     }
 
-    /// Adds a section.
+    /// Adds a section to the system prompt.
     pub fn section(mut self, section: Section) -> Self {
         self.system.push(section);
         self
     }
 
-    /// Hands this to every step of the turn. At most 64 KiB.
+    /// Passes this state to every step of the turn. At most 64 KiB.
     pub fn state(mut self, state: Vec<u8>) -> Self {
         self.state = Some(state);
         self
@@ -40,12 +41,12 @@ impl Default for Prompt {
 }
 
 impl Section {
-    /// A section whose text stays the same from step to step: it stands in the cached part of the prompt.
+    /// A section whose text is the same in every step. It belongs to the cached part of the prompt.
     pub fn fixed(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: text.into(), stability: Stability::Fixed }
     }
 
-    /// A section whose text changes.
+    /// A section whose text may change from step to step.
     pub fn dynamic(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: text.into(), stability: Stability::Dynamic }
     }
@@ -57,7 +58,8 @@ impl<P: ContextBuilder> generated::Guest for crate::Exported<P> {
     }
 }
 
-// A builder without `step-context` is exported by a world of its own, whose types are other Rust types of equal shape.
+// A builder without `step-context` is exported through its own world, whose types have the same shape but are
+// different Rust types.
 impl<P: ContextBuilder> alone::Guest for crate::Exported<P> {
     fn init(request: alone::Request) -> Result<alone::Prompt, Failure> {
         P::init(request.into()).map(Into::into)

@@ -1,22 +1,22 @@
-//! Requests to the outside world: `wasi:http`, as far as a tool needs it. A plugin that never asks for one does not import
-//! it; one that does needs the grant `http`. Redirects are not followed here: each is another request, to be asked for.
+//! HTTP requests through `wasi:http`. A plugin that does not use this module does not import it; a plugin that does
+//! needs the grant `http`. Redirects are not followed; send another request to follow one.
 
 use crate::tool::ToolError;
 
-/// Why there is no response.
+/// The reason why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
-    /// The address is none.
-    #[error("`{0}` is no http or https address")]
+    /// The address is not an http or https address.
+    #[error("`{0}` is not an http or https address")]
     Url(String),
-    /// The agent's configuration does not grant this request, or the address that its name has.
+    /// The agent's configuration does not grant this request, or the IP address of its host.
     #[error("the request {0} is not granted")]
     Denied(String),
-    /// Nobody answered, or not in time.
-    #[error("there is no answer: {0}")]
+    /// The server did not answer, or not in time.
+    #[error("there is no response: {0}")]
     Unavailable(String),
-    /// The body is larger than what was asked for.
-    #[error("the answer has more than {0} bytes")]
+    /// The body is larger than [`Request::at_most`].
+    #[error("the response has more than {0} bytes")]
     TooLarge(usize),
 }
 
@@ -34,31 +34,33 @@ impl From<HttpError> for ToolError {
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// In capitals. Example: `GET`.
+    /// The method in capital letters, such as `GET`.
     pub method: String,
-    /// With scheme and host.
+    /// The address with scheme and host.
     pub url: String,
-    /// Names with values. The host adds what the protocol needs, and the secrets for this destination.
+    /// Names and values of the headers. The host adds the headers that the protocol needs, and the secrets for this
+    /// destination.
     pub headers: Vec<(String, String)>,
-    /// At most 1 MiB.
+    /// The body, at most 1 MiB.
     pub body: Vec<u8>,
-    /// Bytes of the answer's body that are read; more are an error. Default 1 MiB; the host allows 10 MiB.
+    /// Maximum number of bytes of the response body; a longer body is an error. Default: 1 MiB. The host allows up to
+    /// 10 MiB.
     pub at_most: usize,
 }
 
-/// An answer, of whatever status.
+/// A response with any status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
-    /// Example: 200.
+    /// The HTTP status code, such as 200.
     pub status: u16,
-    /// Names in small letters, with values.
+    /// Header names in lower case, with their values.
     pub headers: Vec<(String, String)>,
-    /// As it came.
+    /// The bytes of the body as received.
     pub body: Vec<u8>,
 }
 
 impl Request {
-    /// Reads a page.
+    /// A GET request without headers and body.
     pub fn get(url: impl Into<String>) -> Self {
         Self { method: "GET".to_owned(), url: url.into(), headers: Vec::new(), body: Vec::new(), at_most: 1024 * 1024 }
     }
@@ -69,20 +71,20 @@ impl Request {
         self
     }
 
-    /// Reads at most so many bytes of the answer.
+    /// Sets the maximum number of bytes of the response body.
     pub fn at_most(mut self, bytes: usize) -> Self {
         self.at_most = bytes;
         self
     }
 
-    /// Sends it and waits for the whole answer.
+    /// Sends the request and waits for the whole response.
     pub fn send(self) -> Result<Response, HttpError> {
         backend::send(self)
     }
 }
 
 impl Response {
-    /// The first header of this name, in small letters.
+    /// The value of the first header with this name. `name` is in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str())
     }
@@ -109,12 +111,15 @@ mod backend {
             other => HttpError::Unavailable(other.to_string()),
         };
         let outgoing = outgoing(&request)?;
-        let body = outgoing.body().map_err(|()| HttpError::Unavailable("no body can be sent".to_owned()))?;
+        let body = outgoing.body().map_err(|()| HttpError::Unavailable("the request cannot have a body".to_owned()))?;
         let answer = handle(outgoing, None).map_err(failed)?;
         write(&body, &request.body)?;
         OutgoingBody::finish(body, None).map_err(failed)?;
         answer.subscribe().block();
-        let response = answer.get().and_then(Result::ok).ok_or_else(|| HttpError::Unavailable("nothing".to_owned()))?;
+        let response = answer
+            .get()
+            .and_then(Result::ok)
+            .ok_or_else(|| HttpError::Unavailable("the response is missing".to_owned()))?;
         read(response.map_err(failed)?, request.at_most)
     }
 
@@ -154,7 +159,7 @@ mod backend {
 
     fn write(body: &OutgoingBody, bytes: &[u8]) -> Result<(), HttpError> {
         let failed = |what: String| HttpError::Unavailable(format!("the request cannot be sent: {what}"));
-        let stream = body.write().map_err(|()| failed("it has no body".to_owned()))?;
+        let stream = body.write().map_err(|()| failed("the request has no body".to_owned()))?;
         for piece in bytes.chunks(4096) {
             stream.blocking_write_and_flush(piece).map_err(|error| failed(error.to_string()))?;
         }
@@ -162,13 +167,13 @@ mod backend {
     }
 
     fn read(response: IncomingResponse, at_most: usize) -> Result<Response, HttpError> {
-        let broken = |what: String| HttpError::Unavailable(format!("the answer broke off: {what}"));
+        let broken = |what: String| HttpError::Unavailable(format!("the response was interrupted: {what}"));
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let headers =
             response.headers().entries().into_iter().map(|(name, value)| (name.to_ascii_lowercase(), text(value)));
         let (status, headers) = (response.status(), headers.collect());
-        let body: IncomingBody = response.consume().map_err(|()| broken("it has no body".to_owned()))?;
-        let stream = body.stream().map_err(|()| broken("it has no body".to_owned()))?;
+        let body: IncomingBody = response.consume().map_err(|()| broken("the response has no body".to_owned()))?;
+        let stream = body.stream().map_err(|()| broken("the response has no body".to_owned()))?;
         let mut bytes = Vec::new();
         loop {
             match stream.blocking_read(64 * 1024) {

@@ -1,7 +1,7 @@
-//! Places in JSON texts: what a model wrote wrongly is named to it by a JSON pointer (RFC 6901).
+//! Positions in JSON texts as JSON pointers (RFC 6901), for errors that tell a model which value is wrong.
 
-/// JSON pointer of the value or key at which a parser stands after the first `consumed` bytes of `text`, as far as the
-/// text up to there tells; empty for the whole. The text need not be valid JSON.
+/// The JSON pointer to the value or key that a parser has reached after the first `consumed` bytes of `text`. The
+/// pointer is empty for the whole text. The text need not be valid JSON.
 ///
 /// ```
 /// use agent_host_sdk::json::pointer_at;
@@ -44,7 +44,7 @@ pub fn pointer_at(text: &str, consumed: usize) -> String {
     levels.iter().filter_map(Level::token).fold(String::new(), |pointer, token| pointer + "/" + &token)
 }
 
-/// A key as a token of a JSON pointer: `~` and `/` stand for themselves only when escaped.
+/// A key as a token of a JSON pointer, with `~` and `/` escaped.
 pub fn pointer_token(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
@@ -68,7 +68,7 @@ impl Level {
     }
 }
 
-/// The byte after the closing quote, or the text's end.
+/// The position after the closing quote, or the end of the text.
 fn end_of_string(text: &str, quote: usize) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(quote + 1) {
@@ -82,7 +82,7 @@ fn end_of_string(text: &str, quote: usize) -> usize {
     text.len()
 }
 
-/// The string of a JSON literal. By hand, since a pure function should not carry a JSON reader's other types for it.
+/// The string value of a JSON literal. It is decoded by hand to keep components small.
 fn decode(literal: &str) -> String {
     let mut units: Vec<u16> = Vec::with_capacity(literal.len());
     let mut letters = literal.strip_prefix('"').unwrap_or(literal).chars();
@@ -107,7 +107,7 @@ fn decode(literal: &str) -> String {
         };
         units.extend_from_slice(letter.encode_utf16(&mut [0; 2]));
     }
-    // Letters outside of the first 65,536 may be written as two escapes.
+    // Characters above U+FFFF may be written as two escapes.
     String::from_utf16_lossy(&units)
 }
 
@@ -116,7 +116,7 @@ mod tests {
     use super::pointer_at;
 
     #[test]
-    fn places_are_pointed_at() {
+    fn finds_pointer_at_position() {
         let cases = [
             ("", ""),
             ("{", ""),
@@ -134,7 +134,7 @@ mod tests {
         for (text, pointer) in cases {
             assert_eq!(pointer_at(text, text.len()), pointer, "{text}");
         }
-        assert_eq!(pointer_at("{\"ab\": 1}", 3), "/a", "a cut key is shown as far as it goes");
-        assert_eq!(pointer_at("{\"ä\": 1}", 3), "/", "nor is a character cut in two");
+        assert_eq!(pointer_at("{\"ab\": 1}", 3), "/a", "a truncated key is included");
+        assert_eq!(pointer_at("{\"ä\": 1}", 3), "/", "a character is not split");
     }
 }

@@ -1,15 +1,16 @@
-//! Values that last between calls, by key: `wasi:keyvalue` over the host's store. Each agent's plugin has its own. A plugin
-//! that never keeps any does not import it; one that does needs the grant `key_value_mib`.
+//! Values that are stored between calls, by key: `wasi:keyvalue` in the host's store. The plugin has separate values
+//! for each agent. A plugin that does not use this module does not import it; a plugin that does needs the grant
+//! `key_value_mib`.
 
 use crate::tool::ToolError;
 
-/// Why a value could not be read or kept.
+/// The reason why a value could not be read or stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyValueError {
-    /// The agent's configuration does not grant it.
-    #[error("keeping values is not granted")]
+    /// The agent's configuration does not grant stored values.
+    #[error("storing values is not granted")]
     Denied,
-    /// A bound was passed, or the store failed.
+    /// A limit was exceeded, or the store failed.
     #[error("{0}")]
     Failed(String),
 }
@@ -23,68 +24,68 @@ impl From<KeyValueError> for ToolError {
     }
 }
 
-/// How a swap came out.
+/// The result of a compare-and-swap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Swap {
-    /// The value is set.
+    /// The value was set.
     Done,
-    /// It was another by then, and stays.
+    /// The value had changed and was not set. Contains the current value.
     Other(Option<Vec<u8>>),
 }
 
-/// Some values with a name of their own.
+/// A named set of values.
 pub struct Bucket(backend::Bucket);
 
 impl Bucket {
-    /// Opens the bucket of this name, of at most 1 KiB; it need not exist.
+    /// Opens the bucket with this name of at most 1 KiB. The bucket need not exist.
     pub fn open(name: &str) -> Result<Self, KeyValueError> {
         backend::Bucket::open(name).map(Self)
     }
 
-    /// The value, if there is one.
+    /// The value of the key; `None` if it has none.
     pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
         self.0.get(key)
     }
 
-    /// Makes or replaces the value: at most 1 KiB of key, 1 MiB of value.
+    /// Creates or replaces the value. A key has at most 1 KiB, a value at most 1 MiB.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<(), KeyValueError> {
         self.0.set(key, value)
     }
 
-    /// Removes the value, if there is one.
+    /// Removes the value if it exists.
     pub fn delete(&self, key: &str) -> Result<(), KeyValueError> {
         self.0.delete(key)
     }
 
-    /// All keys, in order.
+    /// All keys, sorted.
     pub fn keys(&self) -> Result<Vec<String>, KeyValueError> {
         self.0.keys()
     }
 
-    /// Adds to a number, which is 0 where there is none yet, and returns the sum. Nobody else can come between.
+    /// Adds to a number atomically and returns the sum. A missing value counts as 0.
     pub fn increment(&self, key: &str, delta: i64) -> Result<i64, KeyValueError> {
         self.0.increment(key, delta)
     }
 
-    /// Makes a value of the one that is there, and sets it if nobody else has set another meanwhile; else `change` is
-    /// asked again. `None` from it leaves the value as it is.
+    /// Replaces the value with the result of `change`, and calls `change` again if another call has changed the value
+    /// meanwhile. If `change` returns `None`, the value stays as it is.
     pub fn update(
         &self,
         key: &str,
         mut change: impl FnMut(Option<Vec<u8>>) -> Option<Vec<u8>>,
     ) -> Result<(), KeyValueError> {
         for _ in 0..ATTEMPTS {
-            let seen = self.0.look(key)?;
-            let Some(value) = change(seen.current()?) else { return Ok(()) };
-            if let Swap::Done = seen.swap(&value)? {
+            let snapshot = self.0.snapshot(key)?;
+            let Some(value) = change(snapshot.current()?) else { return Ok(()) };
+            if let Swap::Done = snapshot.swap(&value)? {
                 return Ok(());
             }
         }
-        Err(KeyValueError::Failed(format!("`{key}` is changed all the time by others; try again later")))
+        Err(KeyValueError::Failed(format!("other calls keep changing `{key}`; try again later")))
     }
 }
 
-/// Swaps that are tried before giving up.
+/// Number of attempts before an update fails.
 const ATTEMPTS: u32 = 16;
 
 #[cfg(target_arch = "wasm32")]
@@ -94,7 +95,7 @@ mod backend {
 
     pub(super) struct Bucket(store::Bucket);
 
-    pub(super) struct Seen(atomics::Cas);
+    pub(super) struct Snapshot(atomics::Cas);
 
     impl Bucket {
         pub(super) fn open(name: &str) -> Result<Self, KeyValueError> {
@@ -129,12 +130,12 @@ mod backend {
             atomics::increment(&self.0, key, delta).map_err(error)
         }
 
-        pub(super) fn look(&self, key: &str) -> Result<Seen, KeyValueError> {
-            atomics::Cas::new(&self.0, key).map(Seen).map_err(error)
+        pub(super) fn snapshot(&self, key: &str) -> Result<Snapshot, KeyValueError> {
+            atomics::Cas::new(&self.0, key).map(Snapshot).map_err(error)
         }
     }
 
-    impl Seen {
+    impl Snapshot {
         pub(super) fn current(&self) -> Result<Option<Vec<u8>>, KeyValueError> {
             self.0.current().map_err(error)
         }
@@ -142,7 +143,7 @@ mod backend {
         pub(super) fn swap(self, value: &[u8]) -> Result<Swap, KeyValueError> {
             match atomics::swap(self.0, value) {
                 Ok(()) => Ok(Swap::Done),
-                Err(atomics::CasError::CasFailed(seen)) => seen.current().map(Swap::Other).map_err(error),
+                Err(atomics::CasError::CasFailed(snapshot)) => snapshot.current().map(Swap::Other).map_err(error),
                 Err(atomics::CasError::StoreError(problem)) => Err(error(problem)),
             }
         }
@@ -164,7 +165,7 @@ mod backend {
 
     pub(super) struct Bucket(String);
 
-    pub(super) struct Seen {
+    pub(super) struct Snapshot {
         place: (String, String),
         value: Option<Vec<u8>>,
     }
@@ -178,7 +179,7 @@ mod backend {
             if (1..=1024).contains(&key.len()) {
                 return Ok((self.0.clone(), key.to_owned()));
             }
-            Err(KeyValueError::Failed(format!("the key has {} bytes; it may have 1 to 1024", key.len())))
+            Err(KeyValueError::Failed(format!("the key has {} bytes; it must have 1 to 1024", key.len())))
         }
 
         pub(super) fn get(&self, key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
@@ -199,24 +200,25 @@ mod backend {
         }
 
         pub(super) fn keys(&self) -> Result<Vec<String>, KeyValueError> {
-            let mine = |(bucket, key): &(String, String)| (*bucket == self.0).then(|| key.clone());
-            Ok(with_state(|state| state.values.keys().filter_map(mine).collect()))
+            let in_bucket = |(bucket, key): &(String, String)| (*bucket == self.0).then(|| key.clone());
+            Ok(with_state(|state| state.values.keys().filter_map(in_bucket).collect()))
         }
 
         pub(super) fn increment(&self, key: &str, delta: i64) -> Result<i64, KeyValueError> {
             let stored = self.get(key)?.map(|value| String::from_utf8_lossy(&value).parse::<i64>());
-            let number = stored.transpose().map_err(|_| KeyValueError::Failed("it is no number".to_owned()))?;
+            let number =
+                stored.transpose().map_err(|_| KeyValueError::Failed("the value is not a number".to_owned()))?;
             let sum = number.unwrap_or(0) + delta;
             self.set(key, sum.to_string().as_bytes())?;
             Ok(sum)
         }
 
-        pub(super) fn look(&self, key: &str) -> Result<Seen, KeyValueError> {
-            Ok(Seen { place: self.place(key)?, value: self.get(key)? })
+        pub(super) fn snapshot(&self, key: &str) -> Result<Snapshot, KeyValueError> {
+            Ok(Snapshot { place: self.place(key)?, value: self.get(key)? })
         }
     }
 
-    impl Seen {
+    impl Snapshot {
         pub(super) fn current(&self) -> Result<Option<Vec<u8>>, KeyValueError> {
             Ok(self.value.clone())
         }

@@ -1,5 +1,7 @@
-//! What a plugin author uses: a trait and an export macro for each kind of agent-host plugin, typed tool arguments
-//! whose schema comes from the type, the host's services, and doubles of them for native tests.
+//! The Rust SDK for agent-host plugins: a trait and an export macro for each kind of plugin, typed tool arguments
+//! whose schema is generated from the type, the services of the host, and a host in memory for native tests.
+//!
+//! A tool with typed arguments, and a native test of it:
 //!
 //! ```
 //! use agent_host_sdk::prelude::*;
@@ -59,7 +61,7 @@ pub use schemars;
 pub use serde;
 pub use serde_json;
 
-/// What nearly every plugin needs: `use agent_host_sdk::prelude::*;`.
+/// Everything that most plugins need: `use agent_host_sdk::prelude::*;`.
 pub mod prelude {
     pub use crate::context_builder::ContextBuilder;
     pub use crate::media_policy::MediaPolicy;
@@ -75,19 +77,19 @@ pub mod prelude {
     pub use serde_json::{Value, json};
 }
 
-/// Implements the generated traits for a plugin type, whatever kinds it is of. Named by the export macros only.
+/// Implements the generated traits for a plugin type of any kind. Used only by the export macros.
 #[doc(hidden)]
 pub struct Exported<Plugin>(std::marker::PhantomData<Plugin>);
 
-/// Exports a plugin type by the bindings of one kind. For the macros of the kinds.
+/// Exports a plugin type through the bindings of one kind. Used only by the export macros.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __export {
     ($plugin:ty, $kind:path, $bindings:ident) => {
         #[allow(unsafe_code, reason = "the component's exports are linked by name")]
         const _: () = {
-            fn is_of_this_kind<P: $kind>() {}
-            const _: fn() = is_of_this_kind::<$plugin>;
+            fn implements_kind<P: $kind>() {}
+            const _: fn() = implements_kind::<$plugin>;
             #[cfg(target_arch = "wasm32")]
             type Exported = $crate::Exported<$plugin>;
             #[cfg(target_arch = "wasm32")]

@@ -1,5 +1,5 @@
-//! The conversation's media: reading them by digest, and writing ones that are too large to stand in a result. A plugin
-//! that does neither does not import them.
+//! The conversation's media: read them by digest, and write media that are too large for a tool result. A plugin that
+//! does not use this module does not import it.
 
 #[cfg(not(target_arch = "wasm32"))]
 use crate::testing::media as backend;
@@ -7,10 +7,10 @@ use crate::types::Media;
 #[cfg(target_arch = "wasm32")]
 use wasm as backend;
 
-/// Why a medium could not be read or written.
+/// The reason why a medium could not be read or written.
 pub use crate::bindings::imports::agent_host::plugin::media_store::Error;
 
-/// Most bytes that cross in one host call; longer reads and writes are cut into such pieces.
+/// Maximum number of bytes in one host call. Longer reads and writes are split.
 pub const CHUNK: usize = 1024 * 1024;
 
 /// Opens a medium of this call's session.
@@ -24,21 +24,22 @@ pub struct Medium {
 }
 
 impl Medium {
-    /// Digest, MIME type, size, and what else is known of it.
+    /// The description of the medium: digest, MIME type, size and other known properties.
     pub fn describe(&self) -> Media {
         self.inner.describe()
     }
 
-    /// At most `length` bytes from `offset`; fewer at the end, and never more than [`CHUNK`]. At exactly the end: none.
+    /// At most `length` bytes from `offset`: fewer at the end of the medium, never more than [`CHUNK`], and none
+    /// exactly at the end.
     pub fn read(&self, offset: u64, length: u32) -> Result<Vec<u8>, Error> {
         self.inner.read(offset, length)
     }
 
-    /// All bytes, if there are at most `limit`; [`Error::TooLarge`] otherwise.
+    /// All bytes of a medium of at most `limit` bytes; [`Error::TooLarge`] if it is larger.
     pub fn read_all(&self, limit: u64) -> Result<Vec<u8>, Error> {
         let size = self.describe().size;
         if size > limit {
-            return Err(Error::TooLarge(format!("the medium has {size} bytes, and at most {limit} are read")));
+            return Err(Error::TooLarge(format!("the medium has {size} bytes; at most {limit} can be read")));
         }
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
         while (bytes.len() as u64) < size {
@@ -52,23 +53,24 @@ impl Medium {
     }
 }
 
-/// A medium in the making. Dropped before [`finish`](Self::finish), nothing of it is stored.
+/// A medium that is being written. If it is dropped before [`finish`](Self::finish), nothing is stored.
 pub struct NewMedium {
     inner: backend::NewMedium,
 }
 
 impl NewMedium {
-    /// Begins a medium. The host checks PNG, JPEG, GIF, WebP and PDF against the first bytes; the name is for people.
+    /// Starts a medium. The host checks the first bytes of PNG, JPEG, GIF, WebP and PDF files. The name is for
+    /// people.
     pub fn new(mime_type: &str, name: Option<&str>) -> Self {
         Self { inner: backend::NewMedium::new(mime_type, name) }
     }
 
-    /// Adds bytes at the end, in pieces of at most [`CHUNK`].
+    /// Appends bytes, split into chunks of at most [`CHUNK`].
     pub fn write(&self, bytes: &[u8]) -> Result<(), Error> {
         bytes.chunks(CHUNK).try_for_each(|piece| self.inner.write(piece))
     }
 
-    /// Stores what was written. The result refers to it by [`Done::stored`](crate::tool::Done::stored).
+    /// Stores the medium. A result refers to it with [`Done::stored`](crate::tool::Done::stored).
     pub fn finish(self) -> Result<Media, Error> {
         self.inner.finish()
     }

@@ -1,22 +1,23 @@
-//! Media policies: what the provider gets to see of the conversation's media. What they import is inert, and they get no bytes.
+//! Media policies, which decide what a provider gets of the conversation's media. They have no effective imports and
+//! get no bytes.
 
 use crate::bindings::media_policy::exports::agent_host::plugin::media_policy as generated;
 use crate::types::{Dimensions, Failure};
 pub use generated::{Decision, Item, Position, Request};
 
-/// A policy. Export it with [`export_media_policy!`](crate::export_media_policy).
+/// A media policy. Export it with [`export_media_policy!`](crate::export_media_policy).
 pub trait MediaPolicy {
-    /// One decision for each of the request's items, in the same order; within 250 ms by default.
+    /// Returns one decision per item of the request, in the same order. Default time limit: 250 ms.
     fn decide(request: Request) -> Result<Vec<Decision>, Failure>;
 }
 
 impl Decision {
-    /// Sends this text in the medium's place.
+    /// Sends this text instead of the medium.
     pub fn mask(text: impl Into<String>) -> Self {
         Self::Mask(text.into())
     }
 
-    /// Sends the image at most so large, its sides in proportion.
+    /// Sends the image scaled down to fit this size. The aspect ratio is kept.
     pub fn downscale(width: u32, height: u32) -> Self {
         Self::Downscale(Dimensions { width, height })
     }

@@ -1,5 +1,6 @@
-//! The agent's model, asked within a budget of tokens: `agent-host:model`. A plugin that never asks does not import it; one
-//! that does needs the grant `model_tokens`. Validators and media policies are always denied.
+//! Questions to the agent's model within a budget of tokens: `agent-host:model`. A plugin that does not use this
+//! module does not import it; a plugin that does needs the grant `model_tokens`. Validators and media policies are
+//! always denied.
 //!
 //! ```
 //! use agent_host_sdk::model::Question;
@@ -15,7 +16,7 @@ use crate::tool::ToolError;
 use crate::types::Role;
 use serde_json::Value;
 
-/// What is asked. The model gets nothing of the conversation but this: no tools, no media.
+/// A question to the model. The model gets nothing else of the conversation: no tools and no media.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     system: Option<String>,
@@ -24,51 +25,51 @@ pub struct Question {
     max_tokens: Option<u32>,
 }
 
-/// What the model said.
+/// The model's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// Its words.
+    /// The text of the answer.
     pub text: String,
-    /// Why it stopped.
+    /// Why the model stopped.
     pub ending: Ending,
-    /// Tokens of the question, as the provider counted.
+    /// Tokens of the question, as counted by the provider.
     pub prompt_tokens: u64,
-    /// Tokens of the answer.
+    /// Tokens of the answer, as counted by the provider.
     pub completion_tokens: u64,
-    /// What is left of the budget in this turn.
+    /// Tokens left of the plugin's budget in this turn.
     pub tokens_left: u64,
-    /// `provider/model` that answered.
+    /// The model that answered, as `provider/model`.
     pub model: String,
 }
 
-/// Why a model stopped.
+/// The reason why a model stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// It had said everything.
+    /// The answer is complete.
     Complete,
-    /// It ran into the most tokens of an answer: the text is cut.
+    /// The answer reached its token limit, so the text is cut.
     Length,
-    /// The provider's filter cut it.
+    /// The provider's content filter cut the answer.
     Filtered,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// The agent's configuration does not grant it.
-    #[error("asking the agent's model is not granted")]
+    /// The agent's configuration does not grant the model.
+    #[error("using the agent's model is not granted")]
     Denied,
-    /// The budget of the turn does not hold the question; so many tokens are left.
-    #[error("the model is not asked: {0} tokens are left of the plugin's budget in this turn, which is too little")]
+    /// The budget of the turn is too small for the question. Contains the tokens that are left.
+    #[error("the model was not asked: only {0} tokens are left of the plugin's budget in this turn")]
     BudgetExhausted(u64),
-    /// The question is not one.
-    #[error("the model is not asked: {0}")]
+    /// The question is invalid.
+    #[error("the model was not asked: {0}")]
     Invalid(String),
-    /// It may answer later.
-    #[error("no model answers now: {0}")]
+    /// The model may answer later.
+    #[error("no model is available: {0}")]
     Unavailable(String),
-    /// It does not answer this.
-    #[error("no model answers: {0}")]
+    /// The model cannot answer this question.
+    #[error("the model failed: {0}")]
     Failed(String),
 }
 
@@ -85,19 +86,19 @@ impl From<ModelError> for ToolError {
 }
 
 impl Question {
-    /// The user's only message.
+    /// A question with one user message.
     pub fn new(text: impl Into<String>) -> Self {
         let messages = vec![(Role::User, text.into())];
         Self { system: None, messages, output_schema: None, max_tokens: None }
     }
 
-    /// Instructions.
+    /// Sets the instructions for the model.
     #[must_use]
     pub fn system(self, text: impl Into<String>) -> Self {
         Self { system: Some(text.into()), ..self }
     }
 
-    /// What was said before the user's message, oldest first: pairs of what the user and the model said.
+    /// Puts earlier exchanges before the user's message, oldest first: pairs of a user message and the model's reply.
     #[must_use]
     pub fn after(mut self, pairs: impl IntoIterator<Item = (String, String)>) -> Self {
         let before = pairs.into_iter().flat_map(|(user, model)| [(Role::User, user), (Role::Assistant, model)]);
@@ -105,35 +106,35 @@ impl Question {
         self
     }
 
-    /// A JSON Schema for the answer. The model is told of it; nobody checks the answer but the plugin.
+    /// Sets a JSON Schema for the answer. The model is told about it, but only the plugin checks the answer.
     #[must_use]
     pub fn output_schema(self, schema: Value) -> Self {
         Self { output_schema: Some(schema), ..self }
     }
 
-    /// Most tokens of the answer. Default: the agent's own limit.
+    /// Sets the maximum number of tokens of the answer. Default: the agent's own limit.
     #[must_use]
     pub fn max_tokens(self, tokens: u32) -> Self {
         Self { max_tokens: Some(tokens), ..self }
     }
 
-    /// Who says what.
+    /// The messages with their roles, oldest first.
     pub fn messages(&self) -> &[(Role, String)] {
         &self.messages
     }
 
-    /// The instructions, if there are any.
+    /// The instructions; `None` if there are none.
     pub fn instructions(&self) -> Option<&str> {
         self.system.as_deref()
     }
 
-    /// Asks, and waits for the whole answer.
+    /// Sends the question and waits for the whole answer.
     pub fn ask(self) -> Result<Answer, ModelError> {
         backend::ask(self)
     }
 }
 
-/// Asks one thing.
+/// Asks a question without instructions or limits.
 pub fn ask(text: impl Into<String>) -> Result<Answer, ModelError> {
     Question::new(text).ask()
 }

@@ -1,16 +1,16 @@
-//! JSON Schemas from Rust types: draft 2020-12, everything inlined, `$ref` only within the schema (for recursive
-//! types).
+//! JSON Schemas generated from Rust types: draft 2020-12, with everything inlined. `$ref` is used only within the
+//! schema, for recursive types.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-/// Schema of the JSON from which `T` is deserialised: what a caller may send.
+/// The schema of the JSON that `T` is deserialised from, that is, what a caller may send.
 pub fn input<T: JsonSchema>() -> Value {
     generate::<T>(settings().for_deserialize())
 }
 
-/// Schema of the JSON into which `T` is serialised: what a caller gets.
+/// The schema of the JSON that `T` is serialised to, that is, what a caller gets.
 pub fn output<T: JsonSchema>() -> Value {
     generate::<T>(settings().for_serialize())
 }
@@ -29,7 +29,7 @@ fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
 fn finish(schema: Schema) -> Value {
     let mut schema = Value::from(schema);
     if let Some(object) = schema.as_object_mut() {
-        // The type's Rust name and doc comment: the tool's own name and description say it better.
+        // The title and description are the type's Rust name and doc comment; the tool has better ones.
         object.remove("title");
         object.remove("description");
         if object.get("type") == Some(&Value::from("object")) {

@@ -1,14 +1,14 @@
-//! Step contexts: what a context builder adds to the prompt of single steps.
+//! Step contexts, which add sections to the prompt of single steps.
 
 use crate::bindings::step_context::exports::agent_host::plugin::step_context as generated;
 use crate::context_builder::{ContextBuilder, Section};
 use crate::types::Failure;
 pub use generated::Request;
 
-/// A context builder that also speaks before each step. Export it with
+/// A context builder that also adds sections before each step. Export it with
 /// [`export_step_context!`](crate::export_step_context), which exports its [`ContextBuilder`] too.
 pub trait StepContext: ContextBuilder {
-    /// Sections for this step only, sent after all others and never stored.
+    /// Returns sections for this step only. They come after all other sections and are never stored.
     fn step(request: Request) -> Result<Vec<Section>, Failure>;
 }
 

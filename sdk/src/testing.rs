@@ -1,4 +1,5 @@
-//! Doubles of the host for native tests of plugins: media, configuration and log in memory. Not there in components.
+//! A host in memory for native tests of plugins: media, configuration, log and other services. It does not exist in
+//! components.
 
 use crate::http::{Request, Response};
 use crate::log::Level;
@@ -10,7 +11,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// A host in memory for one test: what it is given, the plugin sees while [`run`](Self::run) runs.
+/// A host in memory for one test. The plugin uses it while [`run`](Self::run) runs.
 ///
 /// ```
 /// use agent_host_sdk::{config, log, media, testing::Host};
@@ -30,7 +31,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Without media and settings.
+    /// A host without media, settings or grants.
     pub fn new() -> Self {
         Self::default()
     }
@@ -47,40 +48,41 @@ impl Host {
         self
     }
 
-    /// Lets the plugin keep values; they last from one run to the next.
+    /// Grants access to the value store. Values that one run stores are there in the next.
     pub fn keeping_values(mut self) -> Self {
         self.state.keeps_values = true;
         self
     }
 
-    /// Lets the plugin ask the model; its answers, in the order of these calls. When they are spent, asking is denied.
+    /// Grants the model, with one more answer. The answers are given in the order of these calls; after the last one,
+    /// the model is denied.
     pub fn answer(mut self, text: impl Into<String>) -> Self {
         self.state.answers.push(text.into());
         self
     }
 
-    /// What the model was asked, oldest first.
+    /// The questions to the model, oldest first.
     pub fn questions(&self) -> &[Question] {
         &self.state.questions
     }
 
-    /// What is answered to requests for this address. Requests for others are denied.
+    /// Sets the response for requests to this address. Requests to other addresses are denied.
     pub fn response(mut self, url: impl Into<String>, response: Response) -> Self {
         self.state.responses.insert(url.into(), response);
         self
     }
 
-    /// What the plugin sent, oldest first.
+    /// The requests that the plugin sent, oldest first.
     pub fn requests(&self) -> &[Request] {
         &self.state.requests
     }
 
-    /// Puts a medium into the session and returns its digest.
+    /// Adds a medium to the session and returns its digest.
     pub fn medium(&mut self, bytes: Vec<u8>, mime_type: &str, name: Option<&str>) -> String {
         self.state.store(bytes, mime_type, name.map(str::to_owned)).digest
     }
 
-    /// Runs a piece of the plugin with this host.
+    /// Runs code of the plugin with this host.
     pub fn run<T>(&mut self, run: impl FnOnce() -> T) -> T {
         let outer = STATE.replace(std::mem::take(&mut self.state));
         let result = run();
@@ -88,28 +90,28 @@ impl Host {
         result
     }
 
-    /// The media of the session: those that it was given and those that the plugin finished.
+    /// The media of the session: those that were added, and those that the plugin finished.
     pub fn media(&self) -> Vec<Media> {
         self.state.media.values().map(|(media, _)| media.clone()).collect()
     }
 
-    /// The bytes of a medium.
+    /// The bytes of a medium; `None` if there is none with this digest.
     pub fn bytes(&self, digest: &str) -> Option<&[u8]> {
         self.state.media.get(digest).map(|(_, bytes)| bytes.as_slice())
     }
 
-    /// What the plugin logged, oldest first.
+    /// The log lines of the plugin, oldest first.
     pub fn log(&self) -> &[(Level, String)] {
         &self.state.log
     }
 }
 
-/// A made-up call: the first attempt of `1.1.1`, with 30 s.
+/// A call for tests: the first attempt of `1.1.1`, with a time limit of 30 s.
 pub fn call() -> Call {
     Call { id: "1.1.1".to_owned(), attempt: 1, time_limit: 30_000, scope: scope() }
 }
 
-/// A made-up scope: the first turn of a session of the agent `test`.
+/// A scope for tests: the first turn of a session of the agent `test`.
 pub fn scope() -> Scope {
     Scope {
         agent: "test".to_owned(),
@@ -124,7 +126,7 @@ pub fn scope() -> Scope {
     }
 }
 
-/// A made-up model with a window of 128,000 tokens.
+/// A model for tests, with a window of 128,000 tokens.
 pub fn model() -> Model {
     Model { provider: "scripted".to_owned(), name: "test".to_owned(), window: 128_000 }
 }
@@ -171,7 +173,7 @@ pub(crate) mod media {
     use crate::media::{CHUNK, Error};
     use std::cell::RefCell;
 
-    const LARGEST: usize = 32 * 1024 * 1024;
+    const MAX_MEDIUM: usize = 32 * 1024 * 1024;
 
     pub(crate) struct Medium {
         media: Media,
@@ -208,8 +210,8 @@ pub(crate) mod media {
 
         pub(crate) fn write(&self, data: &[u8]) -> Result<(), Error> {
             let mut bytes = self.bytes.borrow_mut();
-            if bytes.len() + data.len() > LARGEST {
-                return Err(Error::TooLarge(format!("at most {LARGEST} bytes in one medium")));
+            if bytes.len() + data.len() > MAX_MEDIUM {
+                return Err(Error::TooLarge(format!("a medium has at most {MAX_MEDIUM} bytes")));
             }
             bytes.extend_from_slice(data);
             Ok(())

@@ -1,5 +1,5 @@
-//! Tools: typed arguments in, content or a typed error out. The schema that the model sees comes from the argument
-//! type.
+//! Tools: they take typed arguments and return content or a typed error. The schema that the model sees is generated
+//! from the argument type.
 
 mod arguments;
 mod outcome;
@@ -16,10 +16,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// A plugin that holds tools. Export it with [`export_tools!`](crate::export_tools).
+/// A plugin with tools. Export it with [`export_tools!`](crate::export_tools).
 pub trait ToolPlugin {
-    /// All tools of the plugin; always the same, whatever the time, configuration or environment. Called for every call
-    /// of a tool, so it should do nothing but list them.
+    /// All tools of the plugin. The list must not depend on time, configuration or environment. It is created for
+    /// every tool call, so this function should do nothing else.
     fn tools() -> Tools;
 }
 
@@ -33,24 +33,24 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// No tools yet.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a tool. Its name must be unique in the plugin; the host refuses the plugin otherwise.
+    /// Adds a tool. Its name must be unique in the plugin; otherwise the host rejects the plugin.
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// What the tools say about themselves, schemas included.
+    /// The definitions of the tools, with their schemas.
     pub fn definitions(&self) -> Vec<Definition> {
         self.tools.iter().map(Tool::definition).collect()
     }
 
-    /// Runs a tool as the host would: `arguments` is JSON text. An unknown name is `not-found`, arguments that do not
-    /// fit the tool's type are `invalid-arguments` with a JSON pointer.
+    /// Runs a tool as the host does; `arguments` is JSON text. The error is `not-found` for an unknown name, and
+    /// `invalid-arguments` with a JSON pointer for arguments that do not match the tool's type.
     pub fn run(&self, name: &str, arguments: &str, call: &Call) -> Result<Outcome, ToolError> {
         match self.tools.iter().find(|tool| tool.about.name == name) {
             Some(tool) => tool.run(arguments, call),
@@ -58,14 +58,14 @@ impl Tools {
         }
     }
 
-    /// Runs a tool in a native test, as the first attempt of a made-up call.
+    /// Runs a tool in a native test, as the first attempt of the call in [`testing::call`](crate::testing::call).
     #[cfg(not(target_arch = "wasm32"))]
     pub fn call(&self, name: &str, arguments: Value) -> Result<Outcome, ToolError> {
         self.run(name, &arguments.to_string(), &crate::testing::call())
     }
 }
 
-/// One tool: what it says about itself, and what it does.
+/// A tool: its definition and its function.
 pub struct Tool {
     about: About,
     run: Run,
@@ -82,9 +82,10 @@ struct About {
 }
 
 impl Tool {
-    /// Begins a tool. `name` has 1 to 128 letters, digits, `_`, `-` and `.`, for example `table.filter`; `description`
-    /// is for the model: what the tool does, when to use it, what it returns. At most 2 KiB of it are shown.
-    #[allow(clippy::new_ret_no_self, reason = "a tool is complete only with what it runs")]
+    /// Starts a tool. `name` has 1 to 128 letters, digits, `_`, `-` and `.`, for example `table.filter`.
+    /// `description` is for the model: say what the tool does, when to use it and what it returns. The model sees at
+    /// most 2 KiB of it.
+    #[allow(clippy::new_ret_no_self, reason = "a tool is complete only with its function")]
     pub fn new(name: impl Into<Cow<'static, str>>, description: impl Into<Cow<'static, str>>) -> ToolBuilder {
         ToolBuilder {
             about: About {
@@ -121,35 +122,35 @@ impl Tool {
     }
 }
 
-/// A tool in the making: its properties first, [`run`](Self::run) last.
-#[must_use = "a tool begins to exist with `run`"]
+/// A tool that is being defined: set its properties first and call [`run`](Self::run) last.
+#[must_use = "call `run` to create the tool"]
 pub struct ToolBuilder {
     about: About,
 }
 
 impl ToolBuilder {
-    /// A title for people, for example `Filter a table`.
+    /// Sets a title for people, for example `Filter a table`.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.about.title = Some(title.into());
         self
     }
 
-    /// The tool changes nothing: its calls may run at any time and be repeated.
+    /// The tool changes nothing. Its calls may run at any time and may be repeated.
     pub fn read_only(self) -> Self {
         self.with(Traits::READ_ONLY)
     }
 
-    /// The tool may delete or overwrite.
+    /// The tool may delete or overwrite something.
     pub fn destructive(self) -> Self {
         self.with(Traits::DESTRUCTIVE)
     }
 
-    /// A second call with the same id has no further effect: after a crash the host calls again by itself.
+    /// A second call with the same id has no further effect. The host may therefore repeat the call after a crash.
     pub fn idempotent(self) -> Self {
         self.with(Traits::IDEMPOTENT)
     }
 
-    /// The tool never runs beside another call.
+    /// The tool never runs in parallel with another call.
     pub fn sequential(self) -> Self {
         self.with(Traits::SEQUENTIAL)
     }
@@ -159,31 +160,32 @@ impl ToolBuilder {
         self.with(Traits::OPEN_WORLD)
     }
 
-    /// The user must be asked before each call; a host that cannot ask refuses it.
+    /// A person must approve each call. A host that cannot ask rejects it.
     pub fn needs_approval(self) -> Self {
         self.with(Traits::NEEDS_APPROVAL)
     }
 
-    /// Of one reply's calls only those with the highest priority run. Default: 0.
+    /// Of the calls in one reply, only those with the highest priority run. Default: 0.
     pub fn priority(mut self, priority: i32) -> Self {
         self.about.priority = priority;
         self
     }
 
-    /// The result has the schema of `T`: a result of exactly one JSON content, or one made by [`Done::structured`], is
-    /// its machine-readable form.
+    /// The result has the schema of `T`. The machine-readable result is that of [`Done::structured`], or a single
+    /// JSON content.
     pub fn output<T: JsonSchema + 'static>(mut self) -> Self {
         self.about.output = Some(Box::new(crate::schema::output::<T>));
         self
     }
 
-    /// A schema of the arguments other than that of the argument type, for tools that take `serde_json::Value`.
+    /// Sets the schema of the arguments, for tools that take `serde_json::Value`. Otherwise it is generated from the
+    /// type.
     pub fn input_schema(mut self, schema: Value) -> Self {
         self.about.input = Some(Box::new(move || schema.clone()));
         self
     }
 
-    /// What the tool does. `A` is deserialised from the arguments, and its schema is the tool's.
+    /// Sets the function of the tool. The arguments are deserialised as `A`, whose schema is the tool's input schema.
     pub fn run<A, O, F>(mut self, run: F) -> Tool
     where
         A: DeserializeOwned + JsonSchema + 'static,

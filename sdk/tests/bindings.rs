@@ -1,32 +1,32 @@
-//! The bindings are generated beforehand: what generates them takes longer to compile than all else that a plugin needs. They are
-//! those of the contract, or this test says so and generates them.
+//! Checks that the generated bindings match the contract, and generates them if they do not. They are generated in
+//! advance because the generator takes longer to compile than all other dependencies of a plugin.
 
 use std::path::{Path, PathBuf};
 use wit_bindgen_core::wit_parser::Resolve;
 use wit_bindgen_core::{Files, WorldGenerator};
 use wit_bindgen_rust::{Opts, WithOption};
 
-/// A file of bindings.
+/// A file with generated bindings.
 struct Bindings {
-    /// Below the SDK's folder.
+    /// Path relative to the SDK's folder.
     file: &'static str,
-    /// What it has to do with.
+    /// The WIT of its world.
     wit: &'static str,
-    /// Folders of packages that this refers to, below the SDK's folder.
+    /// Folders of the WIT packages that the world refers to, relative to the SDK's folder.
     packages: &'static [&'static str],
-    /// Where in its crate the words are that all kinds share.
-    words: Option<&'static str>,
+    /// Rust path of the types that all kinds share.
+    shared_types: Option<&'static str>,
     uses: Uses,
 }
 
-/// For whom it is.
+/// How the SDK uses the bindings.
 #[derive(PartialEq)]
 enum Uses {
-    /// The SDK's own types are made of it.
+    /// The bindings contain public types of the SDK.
     Sdk,
-    /// The SDK calls it.
+    /// The SDK calls the bindings.
     Calls,
-    /// What it has is compared with nothing.
+    /// The bindings only export; their types need no comparisons.
     Exports,
 }
 
@@ -39,31 +39,31 @@ const STEP: &str = "package agent-host:sdk; world step { export agent-host:plugi
 const SHARED: &str = "crate::bindings::imports::agent_host::plugin::types";
 
 fn all() -> [Bindings; 8] {
-    let kind = |file, wit| Bindings { file, wit, packages: &["../wit"], words: Some(SHARED), uses: Uses::Sdk };
+    let kind = |file, wit| Bindings { file, wit, packages: &["../wit"], shared_types: Some(SHARED), uses: Uses::Sdk };
     [
         Bindings {
             file: "bindings/src/generated/imports.rs",
             wit: IMPORTS,
             packages: &["../wit", "wit/deps/config", "wit/deps/logging"],
-            words: None,
+            shared_types: None,
             uses: Uses::Sdk,
         },
         Bindings {
             file: "bindings/src/generated/key_value.rs",
             wit: VALUES,
             packages: &["wit/deps/keyvalue"],
-            words: None,
+            shared_types: None,
             uses: Uses::Calls,
         },
         Bindings {
             file: "bindings/src/generated/model.rs",
             wit: "package agent-host:sdk; world model { import agent-host:model/host-model@0.1.0; }",
             packages: &["../wit/model"],
-            words: None,
+            shared_types: None,
             uses: Uses::Calls,
         },
         Bindings {
-            words: Some("crate::imports::agent_host::plugin::types"),
+            shared_types: Some("crate::imports::agent_host::plugin::types"),
             uses: Uses::Exports,
             ..kind(
                 "bindings/src/generated/context_builder.rs",
@@ -84,18 +84,19 @@ fn all() -> [Bindings; 8] {
 }
 
 impl Bindings {
-    fn generated(&self) -> anyhow::Result<String> {
+    fn generate(&self) -> anyhow::Result<String> {
         let mut resolve = Resolve::default();
         for package in self.packages {
             resolve.push_path(Path::new(env!("CARGO_MANIFEST_DIR")).join(package))?;
         }
         let package = resolve.push_str("sdk.wit", self.wit)?;
         let world = resolve.select_world(&[package], None)?;
-        let words = |path: &&str| ("agent-host:plugin/types@0.1.0".to_owned(), WithOption::Path((*path).to_owned()));
+        let shared_types =
+            |path: &&str| ("agent-host:plugin/types@0.1.0".to_owned(), WithOption::Path((*path).to_owned()));
         let options = Opts {
             format: true,
-            with: self.words.as_ref().map(words).into_iter().collect(),
-            generate_all: self.words.is_none(),
+            with: self.shared_types.as_ref().map(shared_types).into_iter().collect(),
+            generate_all: self.shared_types.is_none(),
             generate_unused_types: self.uses != Uses::Calls,
             pub_export_macro: self.uses != Uses::Calls,
             additional_derive_attributes: if self.uses == Uses::Sdk {
@@ -112,15 +113,15 @@ impl Bindings {
     }
 }
 
-/// S7, P12: whoever changes the contract, or takes another wit-bindgen, copies what this test has generated.
+/// S7, P12: if the contract or wit-bindgen changes, copy the files that this test generates.
 #[test]
-fn the_bindings_are_those_of_the_contract() {
+fn s7_bindings_match_the_contract() {
     let sdk = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let made = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bindings");
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bindings");
     let mut commands = Vec::new();
     for bindings in all() {
-        let text = bindings.generated().expect(bindings.file);
-        let (from, to) = (made.join(bindings.file), sdk.join(bindings.file));
+        let text = bindings.generate().expect(bindings.file);
+        let (from, to) = (folder.join(bindings.file), sdk.join(bindings.file));
         if std::fs::read_to_string(&to).unwrap_or_default() != text {
             std::fs::create_dir_all(from.parent().expect("a folder")).expect("made");
             std::fs::write(&from, text).expect("written");
@@ -129,7 +130,7 @@ fn the_bindings_are_those_of_the_contract() {
     }
     assert!(
         commands.is_empty(),
-        "they are not; what the contract makes of them is put there by\n{}",
+        "the bindings do not match the contract; copy the generated files:\n{}",
         commands.join("\n")
     );
 }

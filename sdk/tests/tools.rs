@@ -1,4 +1,4 @@
-//! Tools as an author writes them, called without the host (S7, P2).
+//! Tools as an author writes them, called without a host (S7, P2).
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::testing::Host;
@@ -86,7 +86,7 @@ fn order(arguments: Value) -> Result<Outcome, ToolError> {
 }
 
 #[test]
-fn definitions_describe_the_types() {
+fn p2_definitions_describe_argument_types() {
     let definitions = Plugin::tools().definitions();
     let order = &definitions[0];
     assert_eq!((order.name.as_str(), order.title.as_deref(), order.priority), ("shop.order", Some("Order"), -3));
@@ -122,21 +122,21 @@ fn definitions_describe_the_types() {
 }
 
 #[test]
-fn a_tool_without_arguments_takes_an_empty_object() {
+fn tool_without_arguments_takes_an_empty_object() {
     let schema = &Plugin::tools().definitions()[1].input_schema;
     let expected = json!({ "type": "object", "additionalProperties": false, "properties": {} });
     assert_eq!(serde_json::from_str::<Value>(schema).ok(), Some(expected));
 }
 
 #[test]
-fn a_recursive_type_refers_only_into_its_own_schema() {
+fn recursive_type_refers_only_to_its_own_schema() {
     let schema = &Plugin::tools().definitions()[2].input_schema;
     let references = schema.matches("$ref").count();
     assert!(references > 0 && schema.matches("\"$ref\":\"#").count() == references, "{schema}");
 }
 
 #[test]
-fn a_json_result_of_a_tool_with_an_output_type_is_structured() {
+fn json_result_with_output_type_is_structured() {
     let outcome = order(json!({ "rows": [{ "article": "pen", "count": 2 }, { "article": "ink", "count": 1 }] }));
     let done = outcome.ok().and_then(Outcome::done);
     assert_eq!(done.as_ref().map(Done::texts).as_deref(), Some(r#"{"articles":3}"#));
@@ -144,7 +144,7 @@ fn a_json_result_of_a_tool_with_an_output_type_is_structured() {
 }
 
 #[test]
-fn wrong_arguments_are_pointed_at() {
+fn p2_argument_errors_have_json_pointers() {
     let pointers = [
         (json!({ "rows": [{ "article": "pen", "count": 2 }, { "article": "ink", "count": 300 }] }), "/rows/1/count"),
         (json!({ "rows": "pen" }), "/rows"),
@@ -165,12 +165,12 @@ fn wrong_arguments_are_pointed_at() {
 }
 
 #[test]
-fn an_unknown_tool_is_not_found() {
+fn unknown_tool_is_not_found() {
     assert!(matches!(Plugin::tools().call("shop.steal", json!({})), Err(ToolError::NotFound(_))));
 }
 
 #[test]
-fn a_service_request_carries_its_routing() {
+fn service_request_carries_its_routing() {
     match Plugin::tools().call("shop.cancel", json!({})) {
         Ok(Outcome::Pending(request)) => {
             assert_eq!(request.event_type, "com.example.order.cancel.v1");
@@ -182,7 +182,7 @@ fn a_service_request_carries_its_routing() {
 }
 
 #[test]
-fn the_host_of_a_test_has_media_configuration_and_log() {
+fn s7_test_host_has_media_configuration_and_log() {
     let call = || Plugin::tools().call("shop.host", json!({}));
     assert_eq!(call(), Err(ToolError::denied("config key `greeting`")));
     let mut host = Host::new().config("greeting", "hello");
@@ -195,7 +195,7 @@ fn the_host_of_a_test_has_media_configuration_and_log() {
 }
 
 #[test]
-fn media_are_read_in_ranges() {
+fn reads_media_in_ranges() {
     let mut host = Host::new();
     let bytes = (0..3 * media::CHUNK + 7).map(|number| number as u8).collect::<Vec<_>>();
     let digest = host.medium(bytes.clone(), "application/octet-stream", None);

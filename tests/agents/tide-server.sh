@@ -1,5 +1,5 @@
 #!/bin/sh
-# The smallest MCP server: it reads a JSON message from each line of its input, and answers with one.
+# A minimal MCP server: it reads one JSON message per line of its input, and answers with one.
 while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
   [ -n "$id" ] || continue

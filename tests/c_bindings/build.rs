@@ -1,11 +1,11 @@
-//! Makes C of the worlds that the tests' guests implement.
+//! Generates C bindings for the worlds that the tests' guests implement.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use wit_bindgen_core::Files;
 use wit_bindgen_core::wit_parser::Resolve;
 
-/// The WIT, and the world in it.
+/// The WIT folder or file, and the world in it.
 const WORLDS: [(&str, &str); 2] = [("../../wit", "tool-plugin"), ("../guests/words.wit", "words")];
 
 fn main() -> Result<(), Box<dyn Error>> {

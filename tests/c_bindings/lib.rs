@@ -1,4 +1,4 @@
-//! Where the bindings for guests in C are: a folder for each world, made by the build script.
+//! The location of the generated bindings for guests in C.
 
-/// Holds a folder for each world, with a header, a source and an object file.
+/// A folder that contains, for each world, a folder with a header, a source and an object file.
 pub const DIRECTORY: &str = env!("OUT_DIR");

@@ -1,11 +1,12 @@
-//! Components that hurt whoever parses or compiles them, offered to the real binary and its examining child: rows 36 and 37.
+//! Malicious components that attack their parser or compiler, offered to the real binary and its compiler process: rows
+//! 36 and 37.
 
 pub(crate) mod attacks;
 
-use crate::scene::alone;
+use crate::scene::run_exclusively;
 use crate::support::components;
 use agent_plugins::{
-    CodeSource, CompilerCommand, HostLimits, LoadError, LoadEvent, Look, PluginDirectory, Quarantine, Sandbox,
+    CodeSource, CompilerCommand, DirectoryScan, HostLimits, LoadError, LoadEvent, PluginDirectory, Quarantine, Sandbox,
     SandboxOptions, digest_of,
 };
 use std::path::Path;
@@ -14,18 +15,18 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Far more than any of this takes, on a busy machine too.
+/// Far longer than any of these tests takes, even on a busy machine.
 const LONG: Duration = Duration::from_secs(300);
 
-fn run(ground: &TempDir, arguments: &[&str]) -> Output {
+fn run(folder: &TempDir, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
-    command.current_dir(ground.path()).args(arguments).stdin(Stdio::null());
-    command.env("AGENT_HOST_DATA", ground.path().join("data")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.current_dir(folder.path()).args(arguments).stdin(Stdio::null());
+    command.env("AGENT_HOST_DATA", folder.path().join("data")).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it starts");
     let begun = Instant::now();
-    while child.try_wait().expect("it is ours").is_none() {
+    while child.try_wait().expect("the child can be waited for and killed").is_none() {
         if begun.elapsed() > LONG {
-            child.kill().expect("it is ours");
+            child.kill().expect("the child can be waited for and killed");
             panic!("{arguments:?} does not end");
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -33,16 +34,16 @@ fn run(ground: &TempDir, arguments: &[&str]) -> Output {
     child.wait_with_output().expect("it has ended")
 }
 
-fn said(output: &Output) -> String {
+fn all_output(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// A folder of plugins with an honest one in it.
-fn ground() -> TempDir {
-    let ground = tempfile::tempdir().expect("a directory");
-    std::fs::create_dir(ground.path().join("plugins")).expect("made");
-    std::fs::copy(components().join("calc.wasm"), ground.path().join("plugins/calc.wasm")).expect("copied");
-    ground
+/// A folder of plugins with one harmless plugin in it.
+fn plugin_folder() -> TempDir {
+    let folder = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(folder.path().join("plugins")).expect("made");
+    std::fs::copy(components().join("calc.wasm"), folder.path().join("plugins/calc.wasm")).expect("copied");
+    folder
 }
 
 fn child(arguments: &str) -> CompilerCommand {
@@ -56,34 +57,34 @@ fn sandbox(folder: &Path, compiler: CompilerCommand, limits: HostLimits) -> Sand
     Sandbox::new(options).expect("a sandbox")
 }
 
-/// Row 36: a component that computes for ever when it is started costs that time once.
+/// Row 36: A component that computes forever when it is started costs its time limit only once.
 #[test]
-fn row_36_an_endless_start_is_not_tried_again() {
-    let ground = ground();
+fn row_36_does_not_retry_an_endless_start() {
+    let folder = plugin_folder();
     let code = "(component (core module $m (func $run loop br 0 end) (start $run)) (core instance $i (instantiate $m))\n\
                 (core module $n (func (export \"f\"))) (core instance $j (instantiate $n))\n\
                 (func (export \"f\") (canon lift (core func $j \"f\"))))";
-    std::fs::write(ground.path().join("plugins/endless.wasm"), wat::parse_str(code).expect("a component"))
+    std::fs::write(folder.path().join("plugins/endless.wasm"), wat::parse_str(code).expect("a component"))
         .expect("written");
-    let first = said(&run(&ground, &["plugin", "inspect", "plugins/endless.wasm"]));
+    let first = all_output(&run(&folder, &["plugin", "inspect", "plugins/endless.wasm"]));
     assert!(first.contains("time of"), "{first}");
-    let again = said(&run(&ground, &["plugin", "inspect", "plugins/endless.wasm"]));
+    let again = all_output(&run(&folder, &["plugin", "inspect", "plugins/endless.wasm"]));
     assert!(again.contains("it is in quarantine"), "{again}");
-    let listed = said(&run(&ground, &["plugin", "quarantine"]));
+    let listed = all_output(&run(&folder, &["plugin", "quarantine"]));
     assert!(listed.contains("endless"), "{listed}");
 }
 
-/// Row 36: every one of them is refused with its reason when it is inspected, and the host ends in order.
+/// Row 36: Each of them is refused with its reason when it is inspected, and the host exits normally.
 #[test]
-fn row_36_each_attack_is_refused_by_name() {
-    alone(async {
-        let ground = ground();
+fn row_36_refuses_each_attack_with_its_reason() {
+    run_exclusively(async {
+        let folder = plugin_folder();
         for (name, bytes) in attacks::all() {
             let file = format!("{name}.wasm");
-            std::fs::write(ground.path().join(&file), bytes).expect("written");
-            let output = run(&ground, &["plugin", "inspect", &file]);
-            let text = said(&output);
-            // What ends by a signal has no code.
+            std::fs::write(folder.path().join(&file), bytes).expect("written");
+            let output = run(&folder, &["plugin", "inspect", &file]);
+            let text = all_output(&output);
+            // A process that ends by a signal has no exit code.
             assert_eq!(output.status.code(), Some(2), "{name}: {text}");
             assert!(text.contains(&file) && text.len() < 4_000, "{name}: {text}");
             assert!(!text.contains("panicked"), "{name}: {text}");
@@ -91,17 +92,18 @@ fn row_36_each_attack_is_refused_by_name() {
     });
 }
 
-/// Row 36: dropped into the folder together, they keep neither the honest plugin from serving nor later starts from working.
+/// Row 36: All of them together in the folder prevent neither the harmless plugin from serving nor later starts from
+/// working.
 #[test]
-fn row_36_a_folder_of_attacks_leaves_the_rest_working() {
-    alone(async {
-        let ground = ground();
+fn row_36_a_folder_of_attacks_does_not_affect_other_plugins() {
+    run_exclusively(async {
+        let folder = plugin_folder();
         let attacks = attacks::all();
         for (name, bytes) in &attacks {
-            std::fs::write(ground.path().join(format!("plugins/{name}.wasm")), bytes).expect("written");
+            std::fs::write(folder.path().join(format!("plugins/{name}.wasm")), bytes).expect("written");
         }
         for start in ["first", "second"] {
-            let text = said(&run(&ground, &["plugin", "list", "plugins"]));
+            let text = all_output(&run(&folder, &["plugin", "list", "plugins"]));
             assert!(text.contains("calc.evaluate"), "{start}: {text}");
             for (name, _) in &attacks {
                 assert!(text.contains(&format!("{name}.wasm: ")), "{start}, {name}: {text}");
@@ -110,20 +112,20 @@ fn row_36_a_folder_of_attacks_leaves_the_rest_working() {
     });
 }
 
-/// Row 36: a file that is dropped into a watched folder is reported, and the watcher goes on.
+/// Row 36: A malicious file in a watched folder is reported, and the watcher continues.
 #[test]
-fn row_36_a_watched_folder_outlives_an_attack() {
-    alone(async {
-        let ground = ground();
-        let sandbox = sandbox(ground.path(), child("exec CHILD"), HostLimits::default());
-        let mut directory = PluginDirectory::new(sandbox, ground.path().join("plugins"));
-        std::fs::write(ground.path().join("plugins/deep.wasm"), attacks::nested_types(628, 0x41)).expect("written");
+fn row_36_the_watcher_survives_an_attack() {
+    run_exclusively(async {
+        let folder = plugin_folder();
+        let sandbox = sandbox(folder.path(), child("exec CHILD"), HostLimits::default());
+        let mut directory = PluginDirectory::new(sandbox, folder.path().join("plugins"));
+        std::fs::write(folder.path().join("plugins/deep.wasm"), attacks::nested_types(628, 0x41)).expect("written");
         let begun = Instant::now();
         loop {
-            assert!(begun.elapsed() < LONG, "it does not come to rest");
+            assert!(begun.elapsed() < LONG, "the usage does not settle");
             tokio::time::sleep(Duration::from_millis(50)).await;
-            if let Look::Quiet(seen) = directory.look().await.expect("a look") {
-                assert_eq!(seen.plugins.len(), 1, "the honest one serves");
+            if let DirectoryScan::Settled(seen) = directory.scan().await.expect("a look") {
+                assert_eq!(seen.plugins.len(), 1, "the harmless plugin serves");
                 let problem = seen.problems.first().map(|(_, problem)| problem.to_string()).unwrap_or_default();
                 assert!(problem.contains("nested more than 100 deep"), "{problem}");
                 return;
@@ -132,10 +134,11 @@ fn row_36_a_watched_folder_outlives_an_attack() {
     });
 }
 
-/// Row 36: what ends the child is not tried again, until its file changes or somebody lets it out; and the reason is kept.
+/// Row 36: A file that kills the child is not tried again until it changes or a person releases it, and the reason is
+/// kept.
 #[test]
-fn row_36_what_kills_the_child_is_quarantined() {
-    alone(async {
+fn row_36_quarantines_a_file_that_kills_the_child() {
+    run_exclusively(async {
         let folder = tempfile::tempdir().expect("a directory");
         let starts = folder.path().join("starts");
         let script = format!("echo >> '{}'; kill -SEGV $$", starts.display());
@@ -154,25 +157,26 @@ fn row_36_what_kills_the_child_is_quarantined() {
         let changed = [calc.as_slice(), &[0, 2, 1, b'x']].concat();
         assert!(matches!(load(&changed).await, LoadError::Compile { .. }));
         assert_eq!(started(), 2);
-        // Other limits are another trial.
+        // With other limits, the file is tried again.
         let patient = HostLimits { compile_time: Duration::from_secs(40), ..HostLimits::default() };
         let refused = sandbox(folder.path(), child(&script), patient).load_bytes("calc", calc.clone()).await;
         assert!(matches!(refused, Err(LoadError::Compile { .. })), "{refused:?}");
         assert_eq!(started(), 3);
-        // Somebody looks, and lets it out.
+        // A person checks the file and releases it.
         let quarantine = Quarantine::new(&folder.path().join("cache"));
         let all = quarantine.list();
         assert!(all.iter().any(|entry| entry.digest == digest_of(&calc) && entry.name == "calc"), "{all:?}");
         assert!(quarantine.release(&digest_of(&calc)).expect("removed"));
         let sandbox = sandbox(folder.path(), child("exec CHILD"), HostLimits::default());
-        sandbox.load_bytes("calc", calc).await.expect("a child that lives");
+        sandbox.load_bytes("calc", calc).await.expect("a child that does not crash");
     });
 }
 
-/// Row 37: a child that claims a report or code beyond its limits, and would write for ever, is not read, however much there is.
+/// Row 37: If a child claims a report or code beyond its limits and would write forever, the host does not read it,
+/// however much there is.
 #[test]
 fn row_37_the_host_reads_no_more_than_the_limits_allow() {
-    alone(async {
+    run_exclusively(async {
         let folder = tempfile::tempdir().expect("a directory");
         let calc = std::fs::read(components().join("calc.wasm")).expect("it is built");
         // Digests of the engine and of the answer, and the sizes of the report and of the code.
@@ -180,67 +184,68 @@ fn row_37_the_host_reads_no_more_than_the_limits_allow() {
             let header: String =
                 sizes.iter().flat_map(|size| size.to_le_bytes()).map(|byte| format!("\\{byte:03o}")).collect();
             let script = format!("head -c 64 /dev/zero; printf '{header}'; exec cat /dev/zero");
-            let liar = sandbox(folder.path(), child(&script), HostLimits::default());
-            let loading = tokio::time::timeout(Duration::from_secs(60), liar.load_bytes("calc", calc.clone()));
-            let refused = loading.await.expect("the host reads no further").expect_err("a lie");
+            let lying_child = sandbox(folder.path(), child(&script), HostLimits::default());
+            let loading = tokio::time::timeout(Duration::from_secs(60), lying_child.load_bytes("calc", calc.clone()));
+            let refused = loading.await.expect("the host stops reading").expect_err("a lie");
             assert!(matches!(refused, LoadError::Compile { .. }), "{sizes:?}: {refused}");
             assert!(!refused.to_string().contains("quarantine"), "the component is not to blame: {refused}");
         }
     });
 }
 
-/// Row 36, by hand: a compile bomb is stopped once, told of, and let out.
+/// Row 36 on the command line: a compile bomb is stopped once, reported, and released.
 #[test]
-fn row_36_people_see_why_and_let_it_out() {
-    alone(async {
-        let ground = ground();
+fn row_36_shows_and_releases_quarantined_files() {
+    run_exclusively(async {
+        let folder = plugin_folder();
         let agent = "plugin_directory = \"plugins\"\n[host.limits]\ncompile_ms = 1000\n";
-        std::fs::write(ground.path().join("agent.toml"), agent).expect("written");
+        std::fs::write(folder.path().join("agent.toml"), agent).expect("written");
         let bomb = attacks::nested_blocks(1_000_000);
-        std::fs::write(ground.path().join("plugins/bomb.wasm"), &bomb).expect("written");
-        let list = || said(&run(&ground, &["plugin", "list", "--agent", "agent.toml"]));
+        std::fs::write(folder.path().join("plugins/bomb.wasm"), &bomb).expect("written");
+        let list = || all_output(&run(&folder, &["plugin", "list", "--agent", "agent.toml"]));
         let first = list();
         assert!(first.contains("processor time") && first.contains("calc.evaluate"), "{first}");
         let second = list();
         assert!(second.contains("it is in quarantine") && second.contains("calc.evaluate"), "{second}");
-        let shown = said(&run(&ground, &["plugin", "quarantine"]));
+        let shown = all_output(&run(&folder, &["plugin", "quarantine"]));
         let digest = digest_of(&bomb);
         assert!(shown.contains(digest.as_str()) && shown.contains("processor time"), "{shown}");
-        let released = run(&ground, &["plugin", "quarantine", "--release", &digest.hex()[..12]]);
-        assert!(released.status.success(), "{}", said(&released));
-        assert!(said(&run(&ground, &["plugin", "quarantine"])).contains("no component is in quarantine"));
+        let released = run(&folder, &["plugin", "quarantine", "--release", &digest.hex()[..12]]);
+        assert!(released.status.success(), "{}", all_output(&released));
+        assert!(all_output(&run(&folder, &["plugin", "quarantine"])).contains("no component is in quarantine"));
         assert!(!list().contains("it is in quarantine"));
     });
 }
 
-/// P15: bytes are compared with the lock before anything looks into them: no child is started for them.
+/// P15: Bytes are compared with the lock file before anything parses them: no child is started for them.
 #[test]
-fn p15_the_lock_is_asked_before_the_child() {
-    alone(async {
-        let ground = ground();
+fn p15_checks_the_lock_file_before_starting_a_child() {
+    run_exclusively(async {
+        let folder = plugin_folder();
         let locked = digest_of(b"what is locked");
         let lock = format!(
             "format = 1\n[[plugin]]\nname = \"deep\"\nversion = \"1.0.0\"\nreference = \"https://plugins.example/deep.wasm\"\n\
              component = \"{locked}\"\n"
         );
-        std::fs::write(ground.path().join("plugins/plugins.lock"), lock).expect("written");
-        std::fs::write(ground.path().join("plugins/deep.wasm"), attacks::nested_types(628, 0x41)).expect("written");
-        let text = said(&run(&ground, &["plugin", "list", "plugins"]));
+        std::fs::write(folder.path().join("plugins/plugins.lock"), lock).expect("written");
+        std::fs::write(folder.path().join("plugins/deep.wasm"), attacks::nested_types(628, 0x41)).expect("written");
+        let text = all_output(&run(&folder, &["plugin", "list", "plugins"]));
         assert!(text.contains("it is not the locked file") && !text.contains("nested"), "{text}");
     });
 }
 
-/// Row 37: sparse images don't grow into code; what would grow is refused before it is written, and the cache stays small.
+/// Row 37: Sparse memory images do not grow into code; what would grow is refused before it is written, and the cache
+/// stays small.
 #[test]
-fn row_37_compiled_code_is_bounded() {
-    alone(async {
+fn row_37_limits_compiled_code() {
+    run_exclusively(async {
         let folder = tempfile::tempdir().expect("a directory");
         let sandbox = sandbox(folder.path(), child("exec CHILD"), HostLimits::default());
-        // What is allowed to be sparse adds up to more than a small component may have.
+        // The sparse images that are allowed add up to more than a small component may have.
         let many = attacks::sparse_images(60, (1 << 20) - 65_536);
         let refused = sandbox.load_bytes("many", many).await.expect_err("too much code");
         assert!(matches!(refused, LoadError::CodeTooLarge(_)), "{refused}");
-        // Larger images are not laid out at all: it compiles to little, and offers nothing.
+        // Larger images are not laid out at all: the component compiles to little code, and offers nothing.
         let refused =
             sandbox.load_bytes("sparse", attacks::sparse_images(60, 16 << 20)).await.expect_err("it is empty");
         assert!(matches!(refused, LoadError::NothingOffered { .. }), "{refused}");
@@ -258,10 +263,11 @@ pub(crate) fn bytes_below(directory: &Path) -> u64 {
         .sum()
 }
 
-/// Row 37: the cache keeps to its size by deleting what was used least recently, and nothing that a loaded plugin runs from.
+/// Row 37: The cache keeps its size by deleting the least recently used code, but never code that a loaded plugin runs
+/// from.
 #[test]
-fn row_37_the_cache_evicts_by_use() {
-    alone(async {
+fn row_37_the_cache_evicts_least_recently_used_code() {
+    run_exclusively(async {
         let folder = tempfile::tempdir().expect("a directory");
         let calc = std::fs::read(components().join("calc.wasm")).expect("it is built");
         let version = |number: u8| [calc.as_slice(), &[0, 2, 1, b'a' + number]].concat();
@@ -288,20 +294,20 @@ fn row_37_the_cache_evicts_by_use() {
             drop(load(&small, number).await);
             assert!(bytes_below(&folder.path().join("cache")) <= limits.cache, "{number}");
         }
-        // The one in use was used least recently, and is there; so are the last two.
+        // The code in use was used least recently and is still there; so are the last two.
         let fresh = sandbox(folder.path(), child("exec CHILD"), limits);
         for (number, expected) in [(0, CodeSource::Cache), (4, CodeSource::Cache), (5, CodeSource::Cache)] {
             assert_eq!(load(&fresh, number).await.1, expected, "{number}");
         }
-        assert_eq!(load(&fresh, 1).await.1, CodeSource::Compiled, "it had to go");
+        assert_eq!(load(&fresh, 1).await.1, CodeSource::Compiled, "the cache had to delete it");
         drop(held);
     });
 }
 
-/// P15: plugins whose code is in the cache need no child.
+/// P15: Plugins whose code is in the cache need no child.
 #[test]
 fn p15_a_start_with_cached_plugins_starts_no_child() {
-    alone(async {
+    run_exclusively(async {
         let folder = tempfile::tempdir().expect("a directory");
         let calc = components().join("calc.wasm");
         let first = sandbox(folder.path(), child("exec CHILD"), HostLimits::default());

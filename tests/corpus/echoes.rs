@@ -1,6 +1,7 @@
-//! Row 41: a server that was given a secret says it again, later, elsewhere, in parts and in other words. No plugin reads it there.
+//! Row 41: A server that received a secret repeats it later, elsewhere, in parts and in other encodings. No plugin can
+//! read it there.
 
-use crate::scene::{Scene, alone, granted};
+use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::server::{Server, head};
 use agent_plugins::{CallLimits, Grants, Secret, SecretTemplate};
 use agent_runtime::AgentConfig;
@@ -12,8 +13,8 @@ use std::sync::{Arc, Mutex};
 
 const TOKEN: &str = "tk-canary+5d1c/77e0a4f94b6e";
 
-/// Ways in which the server says the token, with what must not be found in what the guest reads.
-fn ways() -> Vec<(&'static str, String)> {
+/// Encodings in which the server repeats the token, each with the text that must not be in what the guest reads.
+fn encodings() -> Vec<(&'static str, String)> {
     let each = |form: &dyn Fn(u8) -> String| TOKEN.bytes().map(form).collect::<String>();
     let in_lines = |text: &str, columns: usize| {
         let lines = text.as_bytes().chunks(columns).map(|line| String::from_utf8_lossy(line).into_owned());
@@ -39,22 +40,23 @@ fn ways() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Keeps the token that comes to `/v1/`, and says it at every other path, as the path asks.
-fn repeating() -> (Server, Arc<Mutex<Vec<String>>>) {
+/// A server that stores the token sent to `/v1/`, and repeats it at every other path in the encoding that the path
+/// names.
+fn repeating_server() -> (Server, Arc<Mutex<Vec<String>>>) {
     let heads = Arc::new(Mutex::new(Vec::new()));
     let seen = heads.clone();
     let server = Server::new(move |mut stream| {
-        let Some(said) = head(&mut stream) else { return };
-        let path = said.split(' ').nth(1).unwrap_or_default().to_owned();
-        seen.lock().unwrap().push(said);
+        let Some(output_text) = head(&mut stream) else { return };
+        let path = output_text.split(' ').nth(1).unwrap_or_default().to_owned();
+        seen.lock().unwrap().push(output_text);
         let answer = |headers: &str, body: &str| {
             let length = body.len();
             format!("HTTP/1.1 200 OK\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}")
         };
         let written = match path.trim_start_matches('/').split_once('=') {
-            Some(("as", way)) => {
-                let (_, said) = ways().into_iter().find(|(name, _)| *name == way).expect("a way");
-                answer("", &format!("{{\"token\": \"{said}\"}}"))
+            Some(("as", encoding)) => {
+                let (_, output_text) = encodings().into_iter().find(|(name, _)| *name == encoding).expect("a way");
+                answer("", &format!("{{\"token\": \"{output_text}\"}}"))
             }
             Some(("slice", range)) => {
                 let (from, to) = range.split_once('-').expect("a range");
@@ -79,7 +81,7 @@ fn repeating() -> (Server, Arc<Mutex<Vec<String>>>) {
     (server, heads)
 }
 
-/// The secret goes to `/v1/` only; the plugin may ask for everything.
+/// The secret is sent to `/v1/` only; the plugin may request every path.
 fn agent(server: &Server, value: &str, time: usize) -> AgentConfig {
     let template = SecretTemplate {
         name: "INTRUDER_TOKEN".to_owned(),
@@ -90,34 +92,42 @@ fn agent(server: &Server, value: &str, time: usize) -> AgentConfig {
     let secrets = vec![Secret::new(template, value).expect("a secret")];
     let grants = Grants { secrets, ..server.grants() };
     let limits = CallLimits { requests: 200, requests_per_minute: 2_000, ..CallLimits::default() };
-    let mut config = granted("intruder", grants, limits);
+    let mut config = with_grants("intruder", grants, limits);
     config.name = format!("attacker-{time}");
     config
 }
 
-async fn told(scene: &Scene, config: AgentConfig, arguments: Value) -> Vec<String> {
+async fn call_results(scene: &Scene, config: AgentConfig, arguments: Value) -> Vec<String> {
     let (is_error, text) = scene.call(config, "intruder.ask", arguments).await;
     assert!(!is_error, "{text}");
-    let said: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
-    said["told"].as_array().expect("a list").iter().map(|told| told.as_str().expect("text").to_owned()).collect()
+    let output_text: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+    output_text["told"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|result| result.as_str().expect("text").to_owned())
+        .collect()
 }
 
-/// Row 41: a secret that was sent to one path comes back from another one, in every usual encoding, and each time the guest reads
-/// stars.
+/// Row 41: A secret that was sent to one path comes back from another one in every usual encoding, and the guest always
+/// reads stars.
 #[test]
-fn row_41_a_secret_said_later_in_other_words() {
-    alone(async {
+fn row_41_masks_a_secret_in_every_encoding() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let (server, heads) = repeating();
+        let (server, heads) = repeating_server();
         let attack = async |time| {
             let first = std::iter::once("/v1/login".to_owned());
-            let paths = first.chain(ways().into_iter().map(|(way, _)| format!("/as={way}")));
+            let paths = first.chain(encodings().into_iter().map(|(encoding, _)| format!("/as={encoding}")));
             let urls: Vec<_> = paths.map(|path| server.url(&path)).collect();
-            let told = told(&scene, agent(&server, TOKEN, time), json!({"urls": urls})).await;
-            assert!(told[0].ends_with("welcome"), "{told:?}");
-            for ((way, said), told) in ways().into_iter().zip(&told[1..]) {
-                assert!(told.starts_with("200") && told.contains("********"), "{way}: {told}");
-                assert!(!told.contains(&said) && !told.contains(&said[4..said.len() - 4]), "{way}: {told}");
+            let call_results = call_results(&scene, agent(&server, TOKEN, time), json!({"urls": urls})).await;
+            assert!(call_results[0].ends_with("welcome"), "{call_results:?}");
+            for ((encoding, output_text), result) in encodings().into_iter().zip(&call_results[1..]) {
+                assert!(result.starts_with("200") && result.contains("********"), "{encoding}: {result}");
+                assert!(
+                    !result.contains(&output_text) && !result.contains(&output_text[4..output_text.len() - 4]),
+                    "{encoding}: {result}"
+                );
             }
         };
         scene.repeat("row 41, encodings", attack).await;
@@ -127,40 +137,42 @@ fn row_41_a_secret_said_later_in_other_words() {
     });
 }
 
-/// Row 41: a secret in halves, in a header, at the end of an answer that is cut off, one byte at a time, and compressed.
+/// Row 41: A secret in halves, in a header, at the end of a response that is cut off, one byte at a time, and
+/// compressed.
 #[test]
-fn row_41_a_secret_in_parts() {
-    alone(async {
+fn row_41_masks_a_secret_in_parts() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let (server, _) = repeating();
+        let (server, _) = repeating_server();
         let attack = async |time| {
             let paths =
                 ["/slice=0-13", "/slice=13-27", "/slice=5-20", "/location", "/ends-early", "/chunks", "/compressed"];
             let urls: Vec<_> = paths.iter().map(|path| server.url(path)).collect();
-            let told_of = told(&scene, agent(&server, TOKEN, time), json!({"urls": urls})).await;
-            for (path, told) in paths.iter().zip(&told_of) {
-                let found = (0..TOKEN.len() - 8).find(|from| told.contains(&TOKEN[*from..from + 8]));
-                assert_eq!(found, None, "{path}: {told}");
+            let results = call_results(&scene, agent(&server, TOKEN, time), json!({"urls": urls})).await;
+            for (path, result) in paths.iter().zip(&results) {
+                let found = (0..TOKEN.len() - 8).find(|from| result.contains(&TOKEN[*from..from + 8]));
+                assert_eq!(found, None, "{path}: {result}");
             }
-            assert!(told_of[3].contains("location: /x?token=***"), "{}", told_of[3]);
-            assert!(told_of[4].contains("it is"), "what stands before it is given: {}", told_of[4]);
-            assert!(told_of[6].contains("compressed its answer"), "{}", told_of[6]);
-            // A name of a header has small letters and no plus.
+            assert!(results[3].contains("location: /x?token=***"), "{}", results[3]);
+            assert!(results[4].contains("it is"), "what stands before it is given: {}", results[4]);
+            assert!(results[6].contains("compressed its response"), "{}", results[6]);
+            // A header name has lower-case letters and no plus sign.
             let config = agent(&server, "tkcanary5d1c77e0", time);
-            let told_of = told(&scene, config, json!({"urls": [server.url("/name")]})).await;
-            assert!(told_of[0].contains("x-****************: 1"), "{}", told_of[0]);
+            let results = call_results(&scene, config, json!({"urls": [server.url("/name")]})).await;
+            assert!(results[0].contains("x-****************: 1"), "{}", results[0]);
         };
         scene.repeat("row 41, parts", attack).await;
     });
 }
 
-/// Row 41: a server that knows a secret is not asked for parts of an answer, with which it could say the secret in pieces.
+/// Row 41: A server that received a secret cannot be asked for byte ranges, with which it could return the secret in
+/// pieces.
 #[test]
-fn row_41_no_ranges_where_a_secret_is_known() {
-    alone(async {
+fn row_41_refuses_ranges_where_a_secret_is_known() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let (server, heads) = repeating();
-        // Another port of the same host is no other server.
+        let (server, heads) = repeating_server();
+        // Another port of the same host would count as the same server, so this one has another address.
         let other = Server::at("127.0.0.2", |mut stream| {
             if head(&mut stream).is_some() {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok");
@@ -170,27 +182,27 @@ fn row_41_no_ranges_where_a_secret_is_known() {
             for (name, value) in [("Range", "bytes=0-12"), ("If-Range", "\"x\"")] {
                 let before = heads.lock().unwrap().len();
                 let arguments = json!({"urls": [server.url("/as=plain")], "headers": [[name, value]]});
-                let told_of = told(&scene, agent(&server, TOKEN, time), arguments).await;
-                assert!(told_of[0].contains("HttpRequestDenied"), "{told_of:?}");
+                let results = call_results(&scene, agent(&server, TOKEN, time), arguments).await;
+                assert!(results[0].contains("HttpRequestDenied"), "{results:?}");
                 assert_eq!(heads.lock().unwrap().len(), before, "nothing was sent");
             }
             let mut config = agent(&server, TOKEN, time);
-            let allowance = config.plugins.get_mut("intruder").expect("it is configured");
+            let allowance = config.plugins.get_mut("intruder").expect("the plugin is configured");
             allowance.grants.http.extend(other.grants().http);
             let arguments = json!({"urls": [other.url("/")], "headers": [["Range", "bytes=0-12"]]});
-            let told_of = told(&scene, config, arguments).await;
-            assert!(told_of[0].starts_with("200"), "others may be asked: {told_of:?}");
+            let results = call_results(&scene, config, arguments).await;
+            assert!(results[0].starts_with("200"), "others may be asked: {results:?}");
         };
         scene.repeat("row 41, ranges", attack).await;
     });
 }
 
-/// Row 41: what one plugin was given, another one does not read, nor a key of the agent's model.
+/// Row 41: A plugin can read neither the secrets of another plugin nor a key of the agent's model.
 #[test]
-fn row_41_secrets_of_other_plugins() {
-    alone(async {
+fn row_41_masks_secrets_of_other_plugins() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder", "web"]).await;
-        let (server, _) = repeating();
+        let (server, _) = repeating_server();
         let mut config = agent(&server, TOKEN, 0);
         let limits = CallLimits::default();
         let allowance = agent_runtime::PluginAllowance { grants: server.grants(), limits, ..Default::default() };

@@ -1,7 +1,7 @@
-//! Files: rows 12 and 33. What lies outside of the granted trees stays as it is and unread, and so does what is only granted
-//! for reading.
+//! Files: rows 12 and 33. Files outside the granted trees are neither read nor changed, and read-only trees are not
+//! changed.
 
-use crate::scene::{SHORT, Scene, alone, granted, hurried};
+use crate::scene::{SHORT, Scene, run_exclusively, with_grants, with_short_calls};
 use agent_plugins::{Access, CallLimits, Grants, TreeGrant};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What stands in every file outside.
+/// The content of every file outside.
 const CANARY: &str = "the canary sings";
 
-/// A granted tree of the scene's, by a name of its own, with a file in it.
+/// A tree with this name in the scene's folder, with a file in it.
 pub(crate) fn tree(scene: &Scene, name: &str) -> PathBuf {
     let folder = scene.folder().join(name);
     std::fs::create_dir(&folder).expect("a fresh folder");
@@ -22,7 +22,7 @@ pub(crate) fn tree(scene: &Scene, name: &str) -> PathBuf {
     folder
 }
 
-/// Grants of these trees, which the guest knows by their folders' names.
+/// Grants of these trees, which the guest knows by the names of their folders.
 pub(crate) fn trees(trees: &[(&Path, Access)]) -> Grants {
     let tree = |(folder, access): &(&Path, Access)| TreeGrant {
         host: folder.to_path_buf(),
@@ -32,14 +32,14 @@ pub(crate) fn trees(trees: &[(&Path, Access)]) -> Grants {
     Grants { trees: trees.iter().map(tree).collect(), ..Grants::default() }
 }
 
-/// A folder outside, one that may be read and one that may be written, each full of ways out.
-struct Grounds {
+/// A folder outside, a readable tree and a writable tree, both full of ways to escape.
+struct EscapeTrees {
     outside: PathBuf,
     readable: PathBuf,
     writable: PathBuf,
 }
 
-impl Grounds {
+impl EscapeTrees {
     fn new(scene: &Scene, time: usize) -> Self {
         let folder = |name: &str| {
             let path = scene.folder().join(format!("{name}{time}"));
@@ -71,8 +71,8 @@ impl Grounds {
         Self { outside, readable, writable }
     }
 
-    /// Paths out of the trees, and into what is there already.
-    fn ways_out(&self) -> Vec<String> {
+    /// Paths out of the trees, and to files that exist already.
+    fn escape_paths(&self) -> Vec<String> {
         let name = self.outside.file_name().unwrap().to_string_lossy().into_owned();
         let absolute = self.outside.display().to_string();
         let mut paths: Vec<String> = ["canary", "canary/", "cage", "cage/", "cage/bird", "new"]
@@ -81,7 +81,7 @@ impl Grounds {
                 let ways =
                     ["way-out", "way-out/.", "roundabout", "chain-1", "./chain-2", "folder/chain-3", "way-out//"];
                 ways.iter()
-                    .map(|way| format!("{way}/{inner}"))
+                    .map(|escape| format!("{escape}/{inner}"))
                     .chain([
                         format!("../{name}/{inner}"),
                         format!("folder/../../{name}/{inner}"),
@@ -107,7 +107,7 @@ impl Grounds {
     }
 }
 
-/// All files below a folder with what they are, where they lead and what is in them.
+/// All files below a folder with their types, link targets and contents.
 fn snapshot(folder: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut open = vec![folder.to_owned()];
@@ -127,45 +127,48 @@ fn snapshot(folder: &Path) -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// Row 12: every operation with every way out, from a tree that may be written and from one that may be read: outside nothing
-/// is read, made, changed or removed, and the readable tree is as it was to the last bit.
+/// Row 12: Every operation with every escape path, from a writable tree and from a readable one: outside nothing is
+/// read, created, changed or removed, and the readable tree is unchanged to the last bit.
 #[test]
-fn row_12_every_operation_and_every_way_out() {
-    alone(async {
+fn row_12_every_operation_with_every_escape_path() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |time| {
-            let grounds = Grounds::new(&scene, time);
-            let before = (snapshot(&grounds.outside), snapshot(&grounds.readable));
-            let trees = || trees(&[(&grounds.writable, Access::ReadWrite), (&grounds.readable, Access::Read)]);
-            let config = granted("intruder", trees(), CallLimits::default());
-            let paths = grounds.ways_out();
+            let escape_trees = EscapeTrees::new(&scene, time);
+            let before = (snapshot(&escape_trees.outside), snapshot(&escape_trees.readable));
+            let trees =
+                || trees(&[(&escape_trees.writable, Access::ReadWrite), (&escape_trees.readable, Access::Read)]);
+            let config = with_grants("intruder", trees(), CallLimits::default());
+            let paths = escape_trees.escape_paths();
             let (is_error, text) = scene.call(config, "intruder.paths", json!({"paths": paths})).await;
             assert!(!is_error, "{text}");
             let done: Vec<String> = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
-            assert!(done.len() > 20, "what is allowed is done: {done:?}");
-            let read: Vec<_> = done.iter().filter(|deed| deed.contains("sings") || deed.contains("root:")).collect();
+            assert!(done.len() > 20, "allowed operations succeed: {done:?}");
+            let read: Vec<_> =
+                done.iter().filter(|action| action.contains("sings") || action.contains("root:")).collect();
             assert!(read.is_empty(), "{read:?}");
-            assert_eq!(snapshot(&grounds.outside), before.0, "{done:#?}");
-            assert_eq!(snapshot(&grounds.readable), before.1, "{done:#?}");
-            remove(&grounds);
+            assert_eq!(snapshot(&escape_trees.outside), before.0, "{done:#?}");
+            assert_eq!(snapshot(&escape_trees.readable), before.1, "{done:#?}");
+            remove(&escape_trees);
         };
         scene.repeat("row 12, ways out", attack).await;
     });
 }
 
-/// Row 12, P6: nothing in a tree that is granted for reading is changed by any operation on what is honestly in it, nor through
-/// handles that were opened for reading; where two trees are granted, neither is a way into the other.
+/// Row 12, P6: In a tree that is granted for reading, no operation changes anything, not even through handles that were
+/// opened for reading; and of two granted trees, neither gives access to the other.
 #[test]
-fn row_12_a_readable_tree_stays_as_it_is() {
-    alone(async {
+fn row_12_a_readable_tree_is_not_changed() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |time| {
-            let grounds = Grounds::new(&scene, time);
-            let before = snapshot(&grounds.readable);
-            let trees = || trees(&[(&grounds.readable, Access::Read), (&grounds.writable, Access::ReadWrite)]);
+            let escape_trees = EscapeTrees::new(&scene, time);
+            let before = snapshot(&escape_trees.readable);
+            let trees =
+                || trees(&[(&escape_trees.readable, Access::Read), (&escape_trees.writable, Access::ReadWrite)]);
             let paths =
                 ["own.txt", "folder", "folder/file", "folder/deeper", "inside", "inside-folder/file", "new", "."];
-            let config = granted("intruder", trees(), CallLimits::default());
+            let config = with_grants("intruder", trees(), CallLimits::default());
             let calls = [
                 ("intruder.handles", json!({"paths": paths})),
                 ("intruder.paths", json!({"paths": paths})),
@@ -174,23 +177,23 @@ fn row_12_a_readable_tree_stays_as_it_is() {
             let results = scene.calls(config, &calls).await;
             assert!(results.iter().all(|(is_error, _)| !is_error), "{results:?}");
             assert!(results[1].1.contains("its own words"), "reading is allowed: {}", results[1].1);
-            assert_eq!(snapshot(&grounds.readable), before, "{results:#?}");
-            remove(&grounds);
+            assert_eq!(snapshot(&escape_trees.readable), before, "{results:#?}");
+            remove(&escape_trees);
         };
         scene.repeat("row 12, a readable tree", attack).await;
     });
 }
 
-fn remove(grounds: &Grounds) {
-    for folder in [&grounds.outside, &grounds.readable, &grounds.writable] {
+fn remove(escape_trees: &EscapeTrees) {
+    for folder in [&escape_trees.outside, &escape_trees.readable, &escape_trees.writable] {
         std::fs::remove_dir_all(folder).unwrap();
     }
 }
 
-/// Row 12: a folder that is swapped for a link to the outside, over and over, while a guest walks through it.
+/// Row 12: A folder that is repeatedly swapped for a link to the outside while a guest walks through it.
 #[test]
-fn row_12_a_link_that_appears_while_walking() {
-    alone(async {
+fn row_12_a_folder_becomes_a_link_while_walking() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let tree = tree(&scene, "moving");
         let outside = scene.folder().join("outside");
@@ -211,17 +214,17 @@ fn row_12_a_link_that_appears_while_walking() {
                     }
                 }
             });
-            let config = granted("intruder", trees(&[(&tree, Access::ReadWrite)]), CallLimits::default());
+            let config = with_grants("intruder", trees(&[(&tree, Access::ReadWrite)]), CallLimits::default());
             let often = |times: u32| json!({"path": "way/file", "times": times});
             let calls = [("intruder.read_often", often(3_000)), ("intruder.write_often", often(1_000))];
             let results = scene.calls(config, &calls).await;
             over.store(true, Ordering::Relaxed);
             swapping.join().unwrap();
             assert!(results.iter().all(|(is_error, _)| !is_error), "{results:?}");
-            // Both calls run at once, so that one may read what the other has written.
+            // Both calls run at once, so one may read what the other has written.
             let honest =
                 ["its own words", "overwritten by the intruder"].iter().any(|words| results[0].1.contains(words));
-            assert!(honest, "the honest folder is met, too: {results:?}");
+            assert!(honest, "the real folder was also visited: {results:?}");
             assert!(!results[0].1.contains("sings"), "{results:?}");
             std::fs::write(tree.join("honest/file"), "its own words").unwrap();
             assert_eq!(std::fs::read_to_string(outside.join("file")).unwrap(), CANARY);
@@ -230,11 +233,11 @@ fn row_12_a_link_that_appears_while_walking() {
     });
 }
 
-/// Row 33: pipes, sockets, devices, and links below `/proc` in a granted tree are refused at once, and nothing waits behind
-/// them.
+/// Row 33: Pipes, sockets, devices, and links below `/proc` in a granted tree are refused at once, and nothing blocks
+/// on them.
 #[test]
-fn row_33_files_that_are_none() {
-    alone(async {
+fn row_33_refuses_special_files() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let tree = tree(&scene, "odd");
         let made = std::process::Command::new("mkfifo").arg(tree.join("pipe")).status().unwrap();
@@ -249,24 +252,24 @@ fn row_33_files_that_are_none() {
         let paths =
             ["pipe", "link", "socket", "zero", "terminal", "memory", "environment", "passwords", "pipe/", "./link"];
         let attack = async |_| {
-            let config = granted("intruder", trees(&[(&tree, Access::Read)]), CallLimits::default());
+            let config = with_grants("intruder", trees(&[(&tree, Access::Read)]), CallLimits::default());
             let call = scene.call(config, "intruder.paths", json!({"paths": paths}));
             let answered = tokio::time::timeout(Duration::from_secs(20), call).await;
             let (is_error, text) = answered.expect("refused at once, not at the end of its time");
             assert!(!is_error, "{text}");
             let done: Vec<String> = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
             let opened =
-                |deed: &&String| [" read ", " open ", " list ", " made"].iter().any(|word| deed.contains(word));
+                |action: &&String| [" read ", " open ", " list ", " made"].iter().any(|word| action.contains(word));
             assert_eq!(done.iter().filter(opened).collect::<Vec<_>>(), Vec::<&String>::new());
         };
         scene.repeat("row 33, files that are none", attack).await;
     });
 }
 
-/// Row 33: the same where everything may be written: no operation waits for the other end of a pipe.
+/// Row 33: The same where everything is writable: no operation waits for the other end of a pipe.
 #[test]
-fn row_33_pipes_and_sockets_that_may_be_written() {
-    alone(async {
+fn row_33_refuses_writable_pipes_and_sockets() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |time| {
             for name in ["pipe", "socket"] {
@@ -274,7 +277,7 @@ fn row_33_pipes_and_sockets_that_may_be_written() {
                 let made = std::process::Command::new("mkfifo").arg(tree.join("pipe")).status().unwrap();
                 assert!(made.success());
                 let _socket = std::os::unix::net::UnixListener::bind(tree.join("socket")).unwrap();
-                let config = granted("intruder", trees(&[(&tree, Access::ReadWrite)]), CallLimits::default());
+                let config = with_grants("intruder", trees(&[(&tree, Access::ReadWrite)]), CallLimits::default());
                 let call = scene.call(config, "intruder.paths", json!({"paths": [name]}));
                 let answered = tokio::time::timeout(Duration::from_secs(20), call).await;
                 let (is_error, text) = answered.expect("refused at once, not at the end of its time");
@@ -287,13 +290,13 @@ fn row_33_pipes_and_sockets_that_may_be_written() {
     });
 }
 
-/// Row 33: the device files of a granted `/dev` are refused, too: it is not a link that matters.
+/// Row 33: The device files of a granted `/dev` are refused too, without any link.
 #[test]
-fn row_33_a_granted_folder_of_devices() {
-    alone(async {
+fn row_33_refuses_devices_in_a_granted_folder() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |_| {
-            let config = hurried("intruder", trees(&[(Path::new("/dev"), Access::Read)]));
+            let config = with_short_calls("intruder", trees(&[(Path::new("/dev"), Access::Read)]));
             let (is_error, text) = scene.call(config, "intruder.drain", json!({"path": "zero", "times": 1})).await;
             assert!(is_error && text.contains("not-permitted"), "{text}");
         };
@@ -301,11 +304,11 @@ fn row_33_a_granted_folder_of_devices() {
     });
 }
 
-/// Row 33: a folder of very many names is read a few at a time, however often it is opened at once.
+/// Row 33: A folder with very many names is read a few at a time, however often it is opened at once.
 #[test]
-fn row_33_a_folder_of_many_names() {
+fn row_33_reads_a_folder_of_many_names_in_small_parts() {
     const NAMES: usize = 20_000;
-    alone(async {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let tree = tree(&scene, "crowded");
         std::fs::create_dir(tree.join("many")).unwrap();
@@ -314,54 +317,57 @@ fn row_33_a_folder_of_many_names() {
             std::fs::hard_link(tree.join("own.txt"), tree.join("many").join(name)).unwrap();
         }
         let attack = async |_| {
-            let config = granted("intruder", trees(&[(&tree, Access::Read)]), CallLimits::default());
-            let most = peak_from_here();
+            let config = with_grants("intruder", trees(&[(&tree, Access::Read)]), CallLimits::default());
+            let most = peak_growth();
             let (is_error, text) = scene.call(config, "intruder.listings", json!({"path": "many", "times": 300})).await;
             let grown = most();
             assert!(!is_error, "{text}");
-            let said: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
-            assert_eq!(said, json!({"begun": 300, "names": NAMES}));
-            // All names 300 times would be some 600 MiB.
+            let output_text: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+            assert_eq!(output_text, json!({"begun": 300, "names": NAMES}));
+            // All names 300 times would be about 600 MiB.
             assert!(grown < 100 << 20, "{} MiB more", grown >> 20);
         };
         scene.repeat("row 33, a folder of many names", attack).await;
     });
 }
 
-/// From now on: how far this process's memory has grown at its peak.
-fn peak_from_here() -> impl Fn() -> usize {
+/// Returns a function that gives the growth of this process's peak memory from now on.
+fn peak_growth() -> impl Fn() -> usize {
     let read = |word: &str| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(word)).unwrap();
         line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
     };
-    // The peak begins anew.
+    // The peak is reset.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = read("VmRSS:");
     move || read("VmHWM:").saturating_sub(before)
 }
 
-/// Row 33: a file of a tebibyte is read in small pieces until the guest's own memory ends, and files of `/proc` that never
-/// end stop at the call's time.
+/// Row 33: A file of a tebibyte is read in small pieces until the guest's own memory is exhausted, and endless files of
+/// `/proc` stop at the call's time limit.
 #[test]
-fn row_33_files_without_an_end() {
-    alone(async {
+fn row_33_stops_reading_endless_files() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let tree = tree(&scene, "sparse");
         let huge = std::fs::File::create(tree.join("huge")).unwrap();
         huge.set_len(1 << 40).unwrap();
         let attack = async |_| {
-            let config = granted("intruder", trees(&[(&tree, Access::Read)]), CallLimits::default());
+            let config = with_grants("intruder", trees(&[(&tree, Access::Read)]), CallLimits::default());
             let call = scene.call(config, "intruder.drain", json!({"path": "huge", "times": 100}));
             let (is_error, text) = call.await;
             let error: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
-            assert!(is_error && error["message"].as_str().is_some_and(|said| said.contains("bytes at once")), "{text}");
+            assert!(
+                is_error && error["message"].as_str().is_some_and(|output_text| output_text.contains("bytes at once")),
+                "{text}"
+            );
             let largest: usize = text.split_whitespace().find_map(|word| word.parse().ok()).expect("a number");
             assert!(largest <= 1 << 20, "{largest} bytes at once");
-            let config = hurried("intruder", trees(&[(&tree, Access::Read)]));
+            let config = with_short_calls("intruder", trees(&[(&tree, Access::Read)]));
             let often = json!({"path": "huge", "times": 100_000_000});
             let limit = format!("wall time of {SHORT:?}");
-            scene.stopped(config, ("intruder", "intruder.read_often", often), &limit).await;
+            scene.check_stopped(config, ("intruder", "intruder.read_often", often), &limit).await;
         };
         scene.repeat("row 33, a huge file", attack).await;
     });

@@ -1,8 +1,8 @@
-//! Granted trees that overlap, that are replaced, filled and revoked: rows 39, 40, 44 and 48.
+//! Granted trees that overlap, and that are replaced, filled and revoked: rows 39, 40, 44 and 48.
 
 use crate::files::{tree, trees};
-use crate::scene::{Scene, alone, granted};
-use crate::support::{calling, results, saying, turn};
+use crate::scene::{Scene, run_exclusively, with_grants};
+use crate::support::{call_reply, results, run_turn, text_reply};
 use agent_core::message::TurnInput;
 use agent_plugins::{Access, CallLimits, Grants, ProtectedKind, ProtectedPath, TreeGrant};
 use agent_runtime::{Agent, AgentConfig, LiveAgent, OpenSession, PluginAllowance, Session, TurnResult};
@@ -12,27 +12,27 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// What stands in every file outside.
+/// The content of every file outside.
 const CANARY: &str = "the canary sings";
-/// Longest wait for something that happens at once.
+/// The longest wait for something that happens at once.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn grant(host: &Path, guest: &str, access: Access) -> TreeGrant {
     TreeGrant { host: host.to_owned(), guest: guest.to_owned(), access }
 }
 
-fn deeds(deeds: &str) -> (&'static str, Value) {
-    ("intruder.deeds", json!({ "deeds": deeds }))
+fn operations(operations: &str) -> (&'static str, Value) {
+    ("intruder.deeds", json!({ "deeds": operations }))
 }
 
 /// A folder outside with a canary, and a granted tree with a folder `docs` in it.
-struct Place {
+struct GrantedFolder {
     outside: PathBuf,
     tree: PathBuf,
     docs: PathBuf,
 }
 
-impl Place {
+impl GrantedFolder {
     fn new(scene: &Scene, name: &str) -> Self {
         let tree = tree(scene, &format!("tree-{name}"));
         let outside = scene.folder().join(format!("outside-{name}"));
@@ -51,66 +51,69 @@ impl Place {
     }
 }
 
-/// Row 39: a guest renames a granted folder and puts a link to the outside in its place. Neither its next call nor the host's own
-/// tools follow it, in this turn, in the next one, or from another agent's grant.
+/// Row 39: A guest renames a granted folder and puts a link to the outside in its place. Neither its next call nor the
+/// host's own tools follow the link, in this turn, in the next one, or through another agent's grant.
 #[test]
-fn row_39_a_granted_folder_that_a_guest_replaces_by_a_link() {
-    alone(async {
+fn row_39_a_guest_replaces_a_granted_folder_by_a_link() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |time: usize| {
-            let place = Place::new(&scene, &format!("link-{time}"));
-            let name = place.outside.file_name().unwrap().to_str().unwrap();
+            let granted = GrantedFolder::new(&scene, &format!("link-{time}"));
+            let name = granted.outside.file_name().unwrap().to_str().unwrap();
             let grants = Grants {
                 trees: vec![
-                    grant(&place.tree, "tree", Access::ReadWrite),
-                    grant(&place.docs, "docs", Access::ReadWrite),
+                    grant(&granted.tree, "tree", Access::ReadWrite),
+                    grant(&granted.docs, "docs", Access::ReadWrite),
                 ],
                 ..Grants::default()
             };
-            let mut config = granted("intruder", grants, CallLimits::default());
-            config.host_trees = vec![grant(&place.docs, "docs", Access::Read)];
-            // A guest makes no link that climbs, so somebody else makes it at the moment when the folder is away.
+            let mut config = with_grants("intruder", grants, CallLimits::default());
+            config.host_trees = vec![grant(&granted.docs, "docs", Access::Read)];
+            // A guest cannot create such a link, so the test creates it at the moment when the folder is renamed.
             let swap = format!(
                 "read docs/canary; move tree/docs tree/moved; symlink ../{name} tree/docs; sleep 500; list tree"
             );
-            let (moved, link, target) = (place.tree.join("moved"), place.docs.clone(), place.outside.clone());
+            let (moved, link, target) = (granted.tree.join("moved"), granted.docs.clone(), granted.outside.clone());
             let helper = std::thread::spawn(move || {
                 let begun = Instant::now();
                 while !moved.exists() && begun.elapsed() < PATIENCE {
                     std::thread::sleep(Duration::from_millis(5));
                 }
-                std::os::unix::fs::symlink(target, link).expect("nothing stands there");
+                std::os::unix::fs::symlink(target, link).expect("the file does not exist");
             });
             let replies = [
-                calling(&[deeds(&swap)]),
-                calling(&[
-                    deeds("read docs/canary; write docs/made x; list docs; write tree/docs/made x"),
+                call_reply(&[operations(&swap)]),
+                call_reply(&[
+                    operations("read docs/canary; write docs/made x; list docs; write tree/docs/made x"),
                     ("read_file", json!({"path": "docs/canary"})),
                     ("list_directory", json!({"path": "docs"})),
                 ]),
-                saying("Done."),
-                calling(&[deeds("read docs/canary; write docs/new x"), ("read_file", json!({"path": "docs/canary"}))]),
-                saying("Done."),
+                text_reply("Done."),
+                call_reply(&[
+                    operations("read docs/canary; write docs/new x"),
+                    ("read_file", json!({"path": "docs/canary"})),
+                ]),
+                text_reply("Done."),
             ];
             let mut session = scene.session(config, &replies).await;
             for _ in 0..2 {
-                let result = turn(&mut session, "Go.").await;
+                let result = run_turn(&mut session, "Go.").await;
                 assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
             }
-            let results = results(&scene.house, &session).await;
+            let results = results(&scene.test_host, &session).await;
             session.close().await.expect("the session closes");
-            helper.join().expect("the link is made");
+            helper.join().expect("the link was created");
             let text = format!("{results:?}");
             assert!(text.contains("docs@"), "the link is there: {text}");
             assert!(!text.contains("sings"), "{text}");
             assert!(text.contains("its own words"), "what was granted is still read: {text}");
-            place.assert_intact(&text);
-            // Nobody has held this tree open before: the link is refused.
-            let config = granted("intruder", trees(&[(&place.docs, Access::ReadWrite)]), CallLimits::default());
-            let (_, text) = scene.call(config, "intruder.deeds", deeds("read docs/canary").1).await;
+            granted.assert_intact(&text);
+            // Nothing has opened this tree before: the link is refused.
+            let config = with_grants("intruder", trees(&[(&granted.docs, Access::ReadWrite)]), CallLimits::default());
+            let (_, text) = scene.call(config, "intruder.deeds", operations("read docs/canary").1).await;
             assert!(!text.contains("sings"), "{text}");
-            place.assert_intact(&text);
-            for folder in [&place.tree, &place.outside] {
+            granted.assert_intact(&text);
+            for folder in [&granted.tree, &granted.outside] {
                 std::fs::remove_dir_all(folder).unwrap();
             }
         };
@@ -118,7 +121,7 @@ fn row_39_a_granted_folder_that_a_guest_replaces_by_a_link() {
     });
 }
 
-/// Everything that might put other bytes where the host reads `agent.toml`, and the like.
+/// Operations that might replace `agent.toml` or another file that the host reads.
 const ATTACKS: [&str; 24] = [
     "write tree/agent.toml x",
     "append tree/agent.toml x",
@@ -146,11 +149,11 @@ const ATTACKS: [&str; 24] = [
     "append tree/code-twin x; write tree/./sub/../agent.toml x",
 ];
 
-/// Row 40, P13: whatever is granted, no operation changes what the host reads to decide, or the way to it; also not what is not there
-/// yet. What lies beside it is written as before.
+/// Row 40, P13: Whatever is granted, no operation changes a file that the host reads to make decisions, or the path to
+/// it, even if it does not exist yet. Files next to it can be written as before.
 #[test]
-fn row_40_no_grant_covers_what_the_host_decides_by() {
-    alone(async {
+fn row_40_no_grant_covers_decision_files() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let folder = tree(&scene, "guarded");
         for name in ["plugins/deep", "sub", "agents", "data"] {
@@ -168,16 +171,16 @@ fn row_40_no_grant_covers_what_the_host_decides_by() {
             ("agents", ProtectedKind::AgentFiles),
             ("data", ProtectedKind::PrivateFolder),
         ];
-        scene.house.sandbox.protect(protected.map(|(path, kind)| ProtectedPath {
+        scene.test_host.sandbox.protect(protected.map(|(path, kind)| ProtectedPath {
             path: folder.join(path),
             what: "the host's own file".to_owned(),
             kind,
         }));
         let attack = async |_| {
             let grants = || Grants { trees: vec![grant(&folder, "tree", Access::ReadWrite)], ..Grants::default() };
-            let config = || granted("intruder", grants(), CallLimits::default());
+            let config = || with_grants("intruder", grants(), CallLimits::default());
             for attack in ATTACKS {
-                let (_, text) = scene.call(config(), "intruder.deeds", deeds(attack).1).await;
+                let (_, text) = scene.call(config(), "intruder.deeds", operations(attack).1).await;
                 let is = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
                 assert_eq!(is("agent.toml").as_deref(), Some(CANARY), "{attack}: {text}");
                 assert_eq!(is("plugins/code.wasm").as_deref(), Some(CANARY), "{attack}: {text}");
@@ -197,13 +200,13 @@ fn row_40_no_grant_covers_what_the_host_decides_by() {
                 }
             }
             let honest = "write tree/honest x; write tree/sub/honest x; write tree/Cargo.toml x; read tree/agent.toml; read tree/data/secret; list tree/data";
-            let (_, text) = scene.call(config(), "intruder.deeds", deeds(honest).1).await;
+            let (_, text) = scene.call(config(), "intruder.deeds", operations(honest).1).await;
             assert!(folder.join("honest").exists() && folder.join("sub/honest").exists(), "{text}");
             assert!(
                 folder.join("Cargo.toml").exists() && text.matches("sings").count() == 1,
                 "only the configuration is read: {text}"
             );
-            let failing = deeds("write tree/agent.toml x; fail").1;
+            let failing = operations("write tree/agent.toml x; fail").1;
             let (is_error, text) = scene.call(config(), "intruder.deeds", failing).await;
             assert!(is_error && text.contains("the host's own file") && text.contains("no grant allows"), "{text}");
         };
@@ -211,23 +214,23 @@ fn row_40_no_grant_covers_what_the_host_decides_by() {
     });
 }
 
-/// Row 44: bytes and entries that a turn adds to a tree are bounded, over all its calls and by whatever operation; what is removed
-/// comes back. The error names the limit and the plugin.
+/// Row 44: The bytes and entries that a turn adds to a tree are limited, over all its calls and whatever the operation;
+/// removing files frees room. The error names the limit and the plugin.
 #[test]
-fn row_44_what_a_turn_adds_to_a_tree_is_bounded() {
-    alone(async {
+fn row_44_limits_what_a_turn_adds_to_a_tree() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |time: usize| {
             let folder = tree(&scene, &format!("filled-{time}"));
             let limits = CallLimits { tree_bytes: 1 << 20, tree_entries: 20, ..CallLimits::default() };
             let grants = || Grants { trees: vec![grant(&folder, "tree", Access::ReadWrite)], ..Grants::default() };
-            let config = || granted("intruder", grants(), limits);
+            let config = || with_grants("intruder", grants(), limits);
             for (attack, limit) in [
                 ("fill tree/full 2048; fail", "tree_mib"),
                 ("size tree/sparse 1099511627776; fail", "tree_mib"),
                 ("folders tree 1000; fail", "tree_entries"),
             ] {
-                scene.stopped(config(), ("intruder", "intruder.deeds", deeds(attack).1), limit).await;
+                scene.check_stopped(config(), ("intruder", "intruder.deeds", operations(attack).1), limit).await;
             }
             let bytes = |folder: &Path| -> u64 {
                 std::fs::read_dir(folder)
@@ -241,17 +244,17 @@ fn row_44_what_a_turn_adds_to_a_tree_is_bounded() {
             assert!(std::fs::read_dir(&folder).unwrap().count() <= 1 + 2 + 20);
             std::fs::remove_dir_all(&folder).unwrap();
             std::fs::create_dir(&folder).unwrap();
-            // The calls of a turn have one room; what is removed comes back.
+            // All calls of a turn share one quota; removed bytes are returned to it.
             let replies = [
-                calling(&[deeds("fill tree/a 700")]),
-                calling(&[deeds("fill tree/b 700; list tree")]),
-                calling(&[deeds("remove tree/a; remove tree/b; fill tree/c 1000; read tree/none")]),
-                saying("Done."),
+                call_reply(&[operations("fill tree/a 700")]),
+                call_reply(&[operations("fill tree/b 700; list tree")]),
+                call_reply(&[operations("remove tree/a; remove tree/b; fill tree/c 1000; read tree/none")]),
+                text_reply("Done."),
             ];
             let mut session = scene.session(config(), &replies).await;
-            let result = turn(&mut session, "Go.").await;
+            let result = run_turn(&mut session, "Go.").await;
             assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
-            let results = results(&scene.house, &session).await;
+            let results = results(&scene.test_host, &session).await;
             session.close().await.expect("the session closes");
             assert!(!results[1].2.contains("fill tree/b 700: \n"), "the first call counts, too: {results:?}");
             assert!(results[2].2.contains("fill tree/c 1000: \n"), "{results:?}");
@@ -261,26 +264,27 @@ fn row_44_what_a_turn_adds_to_a_tree_is_bounded() {
     });
 }
 
-/// Row 48: a grant that is taken away while a call runs is gone with its next operation, also for handles that are open.
+/// Row 48: A grant that is revoked while a call runs is gone at its next operation, also for open handles.
 #[test]
-fn row_48_a_running_call_loses_what_is_revoked() {
-    alone(async {
+fn row_48_a_running_call_loses_revoked_grants() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |time: usize| {
             let folder = tree(&scene, &format!("revoked-{time}"));
             let grants = Grants { trees: vec![grant(&folder, "tree", Access::ReadWrite)], ..Grants::default() };
-            let config = granted("intruder", grants, CallLimits::default());
-            let call = deeds("write tree/begun x; sleep 1500; write tree/after x; read tree/own.txt; list tree");
+            let config = with_grants("intruder", grants, CallLimits::default());
+            let call = operations("write tree/begun x; sleep 1500; write tree/after x; read tree/own.txt; list tree");
             let provider = scene.folder().join(format!("revoked-{time}.json"));
-            let script = crate::support::script(&[calling(&[call]), saying("Done.")]);
+            let script = crate::support::script(&[call_reply(&[call]), text_reply("Done.")]);
             std::fs::write(&provider, script.to_string()).unwrap();
             let name = format!("scripted:{}", provider.display());
             let model = agent_models::provider(&name, scene.folder()).unwrap_or_else(|error| panic!("{error}"));
             let agent =
                 Agent::new(config.clone(), model, scene.generation.clone()).unwrap_or_else(|error| panic!("{error}"));
             let live = LiveAgent::new(Arc::new(agent));
-            let mut session =
-                Session::open(&scene.house.host(), live.clone(), OpenSession::New).await.expect("it opens");
+            let mut session = Session::open(&scene.test_host.host(), live.clone(), OpenSession::New)
+                .await
+                .expect("the session opens");
             let running = tokio::spawn(async move {
                 let input = Some(TurnInput::Text("Go.".to_owned()));
                 let result = session.run(input, CancellationToken::new()).await;
@@ -288,7 +292,7 @@ fn row_48_a_running_call_loses_what_is_revoked() {
             });
             let begun = Instant::now();
             while !folder.join("begun").exists() {
-                assert!(begun.elapsed() < PATIENCE, "the call does not begin");
+                assert!(begun.elapsed() < PATIENCE, "the call does not start");
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             let nothing =
@@ -296,21 +300,21 @@ fn row_48_a_running_call_loses_what_is_revoked() {
             live.change(|agent| agent.with_config(nothing)).unwrap_or_else(|error| panic!("{error}"));
             let (session, result) = running.await.unwrap();
             assert!(matches!(result, Ok(TurnResult::Finished(_))), "{result:?}");
-            let results = results(&scene.house, &session).await;
+            let results = results(&scene.test_host, &session).await;
             session.close().await.expect("the session closes");
             assert!(!folder.join("after").exists(), "{results:?}");
             assert!(!results[0].2.contains("its own words"), "{results:?}");
-            assert_eq!(live.revoked("intruder").trees.len(), 1, "it is known what was taken away");
+            assert_eq!(live.revoked("intruder").trees.len(), 1, "the revoked grant is known");
             std::fs::remove_dir_all(&folder).unwrap();
         };
         scene.repeat_times("row 48, a revocation", 1, attack).await;
     });
 }
 
-/// Chance, the same in every run.
-struct Chance(u64);
+/// A random generator with a fixed seed.
+struct Rng(u64);
 
-impl Chance {
+impl Rng {
     fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -322,8 +326,8 @@ impl Chance {
         of[self.below(of.len())]
     }
 
-    /// Operations on the trees of these names.
-    fn deeds(&mut self, trees: &[&str], outside: &str) -> String {
+    /// Operations on the trees with these names.
+    fn operations(&mut self, trees: &[&str], outside: &str) -> String {
         let names =
             ["docs", "docs/a", "a", "b", "docs/b", "agent.toml", "docs/agent.toml", "docs/docs", ".", "a/b", "own.txt"];
         let targets = ["..", "../..", ".", "docs", "a", "agent.toml", "docs/a", "/etc"];
@@ -353,33 +357,34 @@ impl Chance {
     }
 }
 
-/// Rows 39 and 40, a model test: two guests and the host's tools act at random on overlapping trees at the same time. Whatever they do,
-/// what lies outside is neither read nor changed, and protected files stay as they are.
+/// Rows 39 and 40 as a model test: two guests and the host's tools perform random operations on overlapping trees at
+/// the same time. Nothing outside is read or changed, and protected files stay unchanged.
 #[test]
-fn row_39_two_guests_and_the_host_at_random() {
-    alone(async {
+fn row_39_two_guests_and_the_host_perform_random_operations() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |time: usize| {
-            let place = Place::new(&scene, &format!("random-{time}"));
-            let configuration = place.docs.join("agent.toml");
+            let granted = GrantedFolder::new(&scene, &format!("random-{time}"));
+            let configuration = granted.docs.join("agent.toml");
             std::fs::write(&configuration, CANARY.to_uppercase()).unwrap();
             let what = "the agent's configuration".to_owned();
-            scene.house.sandbox.protect([ProtectedPath {
+            scene.test_host.sandbox.protect([ProtectedPath {
                 path: configuration.clone(),
                 what,
                 kind: ProtectedKind::File,
             }]);
-            let outside = place.outside.file_name().unwrap().to_str().unwrap();
-            let mut chance = Chance(0x9E37_79B9_7F4A_7C15 ^ (time as u64 + 1));
-            let all = [grant(&place.tree, "tree", Access::ReadWrite), grant(&place.docs, "docs", Access::ReadWrite)];
+            let outside = granted.outside.file_name().unwrap().to_str().unwrap();
+            let mut rng = Rng(0x9E37_79B9_7F4A_7C15 ^ (time as u64 + 1));
+            let all =
+                [grant(&granted.tree, "tree", Access::ReadWrite), grant(&granted.docs, "docs", Access::ReadWrite)];
             let turns = [&all[..], &all[..1], &all[1..]].into_iter().enumerate().map(|(number, trees)| {
                 let names: Vec<_> = trees.iter().map(|tree| tree.guest.as_str()).collect();
                 let grants = Grants { trees: trees.to_vec(), ..Grants::default() };
-                let mut config = granted("intruder", grants, CallLimits::default());
+                let mut config = with_grants("intruder", grants, CallLimits::default());
                 config.name = format!("random-{time}-{number}");
                 config.host_trees = trees.to_vec();
                 let calls: Vec<_> = (0..3)
-                    .map(|_| deeds(&chance.deeds(&names, outside)))
+                    .map(|_| operations(&rng.operations(&names, outside)))
                     .chain(names.iter().flat_map(|name| {
                         let read = json!({"path": format!("{name}/docs/canary")});
                         [("read_file", read), ("list_directory", json!({"path": format!("{name}/docs")}))]
@@ -392,9 +397,9 @@ fn row_39_two_guests_and_the_host_at_random() {
             let working = turns.into_iter().map(|(config, calls)| async move { scene.calls(config, &calls).await });
             let results = futures::future::join_all(working).await;
             assert!(!format!("{results:?}").contains("sings"), "{results:#?}");
-            place.assert_intact(&results);
+            granted.assert_intact(&results);
             assert_eq!(std::fs::read_to_string(&configuration).unwrap(), CANARY.to_uppercase(), "{results:#?}");
-            for folder in [&place.tree, &place.outside] {
+            for folder in [&granted.tree, &granted.outside] {
                 std::fs::remove_dir_all(folder).unwrap();
             }
         };
@@ -402,10 +407,11 @@ fn row_39_two_guests_and_the_host_at_random() {
     });
 }
 
-/// Row 44: a file that has the same name in two grants is not moved by a rename from one to the other: no room comes back.
+/// Row 44: Renaming a file that has the same name in two grants from one to the other does not move it, and frees no
+/// quota.
 #[test]
-fn row_44_a_rename_to_itself_gives_nothing_back() {
-    alone(async {
+fn row_44_a_rename_to_itself_frees_no_quota() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |time: usize| {
             let folder = tree(&scene, &format!("renamed-{time}"));
@@ -413,10 +419,10 @@ fn row_44_a_rename_to_itself_gives_nothing_back() {
             let limits = CallLimits { tree_bytes: 1 << 20, tree_entries: 20, ..CallLimits::default() };
             let trees =
                 vec![grant(&folder, "tree", Access::ReadWrite), grant(&folder.join("docs"), "docs", Access::ReadWrite)];
-            let config = granted("intruder", Grants { trees, ..Grants::default() }, limits);
-            let deeds = "fill tree/docs/a 700; move tree/docs/a docs/a; fill tree/b 700; fail";
-            let call = ("intruder", "intruder.deeds", json!({ "deeds": deeds }));
-            scene.stopped(config, call, "tree_mib").await;
+            let config = with_grants("intruder", Grants { trees, ..Grants::default() }, limits);
+            let operations = "fill tree/docs/a 700; move tree/docs/a docs/a; fill tree/b 700; fail";
+            let call = ("intruder", "intruder.deeds", json!({ "deeds": operations }));
+            scene.check_stopped(config, call, "tree_mib").await;
             let added = ["docs/a", "b"].map(|name| std::fs::metadata(folder.join(name)).map_or(0, |found| found.len()));
             assert!(added.iter().sum::<u64>() <= 1 << 20, "{added:?}");
             std::fs::remove_dir_all(&folder).unwrap();

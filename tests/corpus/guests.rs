@@ -1,8 +1,8 @@
-//! Tiny components that attack, made from text: what no compiler would write.
+//! Tiny malicious components made from text, which no compiler would produce.
 
 use std::fmt::Write;
 
-/// One memory, and an allocator that never gives back.
+/// One memory, and an allocator that never frees.
 pub(crate) const USUAL: &str = r#"
     (memory (export "memory") 2)
     (global $free (mut i32) (i32.const 65536))
@@ -13,13 +13,13 @@ pub(crate) const USUAL: &str = r#"
       (local.get $at))
 "#;
 
-/// A component of this core code, which exports functions without parameters that return a number.
+/// A component with this core code that exports functions without parameters, which return a number.
 pub(crate) fn numbers(code: &str, functions: &[&str]) -> Vec<u8> {
     let functions: Vec<_> = functions.iter().map(|name| (*name, "(result u32)")).collect();
     guest(&format!("{USUAL} {code}"), &functions)
 }
 
-/// A component of this core code with these functions, whose core ones have the same names.
+/// A component with this core code and these functions, whose core functions have the same names.
 pub(crate) fn guest(code: &str, functions: &[(&str, &str)]) -> Vec<u8> {
     let mut text = format!(
         r#"(core module $code {code})
@@ -37,12 +37,12 @@ pub(crate) fn guest(code: &str, functions: &[(&str, &str)]) -> Vec<u8> {
     component(&text)
 }
 
-/// A component of this text.
+/// A component with this text.
 pub(crate) fn component(text: &str) -> Vec<u8> {
     wat::parse_str(format!("(component {text})")).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What never ends: in a function, while its arguments are given, and after it has answered.
+/// Endless loops in a function, while its arguments are passed, and after it has returned.
 pub(crate) fn endless() -> Vec<u8> {
     let module = |name: &str, realloc: &str, after: &str| {
         format!(
@@ -74,7 +74,7 @@ pub(crate) fn endless() -> Vec<u8> {
     component(&text.concat())
 }
 
-/// What never ends when it is started.
+/// An endless loop at instantiation.
 pub(crate) fn endless_start() -> Vec<u8> {
     let code = format!("{USUAL} (func $start (loop $for_ever (br $for_ever))) (start $start) {ONE}");
     guest(&code, &[("one", "(result u32)")])

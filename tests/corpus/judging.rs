@@ -1,26 +1,26 @@
-//! Those who judge: row 22, and the pictures of row 34.
+//! Validators and media policies that fail: row 22, and the pictures of row 34.
 
-use crate::scene::{Scene, alone};
-use crate::support::{saying, turn};
+use crate::scene::{Scene, run_exclusively};
+use crate::support::{run_turn, text_reply};
 use agent_core::run::TurnError;
 use agent_runtime::{AgentConfig, TurnResult};
 use serde_json::Value;
 
-/// Row 22: a validator that traps, loops, fails or answers nonsense ends its turn with an error that names it.
+/// Row 22: A validator that traps, loops, fails or returns nonsense ends its turn with an error that names it.
 #[test]
-fn row_22_validators() {
-    alone(async {
+fn row_22_a_failing_validator_ends_the_turn() {
+    run_exclusively(async {
         let scene = Scene::new(&["bad-validator"]).await;
         let attack = async |_| {
             for words in ["trap", "no problems", "bad json", "spin", "fail"] {
                 let mut config = AgentConfig::new("validated");
                 config.validators = vec!["bad-validator".to_owned()];
-                // It stands for a model that does not answer, and not for a validator that does not judge.
+                // The fallback text replaces a model that does not answer, and not a validator that fails.
                 config.bounds.fallback = Some(agent_core::plugin::OutputData::Text("The fixed reply.".to_owned()));
-                let mut session = scene.session(config, &[saying(words)]).await;
-                let result = turn(&mut session, "Go.").await;
+                let mut session = scene.session(config, &[text_reply(words)]).await;
+                let result = run_turn(&mut session, "Go.").await;
                 let TurnResult::Failed(TurnError::PluginFailed { plugin, message }) = result else {
-                    panic!("`{words}` went through: {result:?}")
+                    panic!("`{words}` was not refused: {result:?}")
                 };
                 assert_eq!(plugin, scene.identity("bad-validator"), "{message}");
                 assert!(words != "spin" || message.contains("of 250ms"), "{message}");
@@ -31,16 +31,16 @@ fn row_22_validators() {
     });
 }
 
-/// Row 22: the same of a media policy; the medium is not sent.
+/// Row 22: The same for a media policy; the medium is not sent.
 #[test]
-fn row_22_policies() {
-    alone(async {
+fn row_22_a_failing_policy_sends_nothing() {
+    run_exclusively(async {
         let scene = Scene::new(&["bad-policy"]).await;
         let attack = async |_| {
             for name in ["trap", "spin", "too few", "no size", "fail"] {
                 let mut config = AgentConfig::new("judged");
                 config.media_policies.insert("scripted".to_owned(), "bad-policy".to_owned());
-                let mut session = scene.session(config, &[saying("Never said.")]).await;
+                let mut session = scene.session(config, &[text_reply("Never said.")]).await;
                 let medium = agent_plugins::MediumToStore {
                     bytes: picture(8, 8),
                     mime_type: "image/png".to_owned(),
@@ -51,9 +51,9 @@ fn row_22_policies() {
                     vec![agent_core::message::Part::Text("Look.".to_owned()), agent_core::message::Part::Media(medium)];
                 let input = Some(agent_core::message::TurnInput::Message(parts));
                 let result = session.run(input, tokio_util::sync::CancellationToken::new()).await.unwrap();
-                // Which of them the policy meets is said by the medium's name, as in the end-to-end tests.
+                // The medium's name selects the policy's behaviour, as in the end-to-end tests.
                 let TurnResult::Failed(TurnError::PluginFailed { plugin, .. }) = result else {
-                    panic!("`{name}` went through: {result:?}")
+                    panic!("`{name}` was not refused: {result:?}")
                 };
                 assert_eq!(plugin, scene.identity("bad-policy"));
                 session.close().await.unwrap();
@@ -63,7 +63,7 @@ fn row_22_policies() {
     });
 }
 
-/// A picture that is what it claims, or claims other dimensions than it has.
+/// A picture that is what it claims, or that claims other dimensions than it has.
 fn picture(width: u32, height: u32) -> Vec<u8> {
     let mut bytes = std::io::Cursor::new(Vec::new());
     image::DynamicImage::new_luma8(1, 1).write_to(&mut bytes, image::ImageFormat::Png).unwrap();
@@ -77,16 +77,17 @@ fn picture(width: u32, height: u32) -> Vec<u8> {
     bytes
 }
 
-/// Row 34: a picture that claims 3,600 megapixels costs nobody anything: the turn goes on, and the plugin that opens it says so.
+/// Row 34: A picture that claims 3,600 megapixels costs nothing: the turn continues, and the plugin that opens it
+/// reports the error.
 #[test]
-fn row_34_pictures() {
-    alone(async {
+fn row_34_refuses_pictures_with_huge_dimensions() {
+    run_exclusively(async {
         let scene = Scene::new(&["image", "mask-openai"]).await;
         let tree = crate::files::tree(&scene, "pictures");
         std::fs::write(tree.join("bomb.png"), picture(60_000, 60_000)).unwrap();
         let grants = || crate::files::trees(&[(&tree, agent_plugins::Access::Read)]);
         let attack = async |_| {
-            let mut config = crate::scene::granted("image", grants(), Default::default());
+            let mut config = crate::scene::with_grants("image", grants(), Default::default());
             config.media_policies.insert("scripted".to_owned(), "mask-openai".to_owned());
             let path = serde_json::json!({"path": "pictures/bomb.png"});
             let scale: Value = serde_json::json!({"from": path, "width": 100});

@@ -1,11 +1,11 @@
-//! Every limit that can be configured: the configured value is what acts, and where it stops a call the error names it and the
-//! plugin with its digest.
+//! Every configurable limit: the configured value is the one that applies, and if it stops a call, the error names the
+//! limit and the plugin with its digest.
 
 use crate::components::{attacks, bytes_below};
 use crate::guests::{ONE, USUAL, component, guest, numbers};
-use crate::scene::{Scene, alone, granted};
+use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::server::Server;
-use crate::support::{saying, turn};
+use crate::support::{run_turn, text_reply};
 use agent_core::limits::LimitRow;
 use agent_core::message::CallId;
 use agent_core::plugin::{Scope, TraceContext};
@@ -26,33 +26,33 @@ type Report = CallReport<Result<ToolOutcome, ToolError>>;
 /// Plugin, tool and arguments.
 type Tool = (&'static str, &'static str, Value);
 
-/// A call that meets a limit: with each value of the key this is said, and with the default none of it.
+/// A call that reaches a limit: the expected text for each value of the key, none of which occurs with the default.
 struct Case {
     key: &'static str,
     tool: Tool,
-    said: [(u64, &'static str); 2],
+    expected: [(u64, &'static str); 2],
 }
 
-fn case(key: &'static str, tool: Tool, said: [(u64, &'static str); 2]) -> Case {
-    Case { key, tool, said }
+fn case(key: &'static str, tool: Tool, expected: [(u64, &'static str); 2]) -> Case {
+    Case { key, tool, expected }
 }
 
-/// Where it would go on for ever, a call ends here.
-const AT_LAST: Duration = Duration::from_secs(3);
+/// A call that would never end is stopped after this time.
+const STOP_AFTER: Duration = Duration::from_secs(3);
 
 fn set<L>(rows: &[LimitRow<L>], limits: &mut L, (key, value): (&str, u64)) {
-    let row = rows.iter().find(|row| row.key == key).unwrap_or_else(|| panic!("no limit {key}"));
+    let row = rows.iter().find(|row| row.key == key).unwrap_or_else(|| panic!("there is no limit {key}"));
     assert!((row.least..=row.most).contains(&value), "{row:?}: {value}");
     (row.set)(limits, value);
 }
 
-fn limited(key: &str, value: u64) -> CallLimits {
+fn with_limit(key: &str, value: u64) -> CallLimits {
     let mut limits = CallLimits::default();
     set(&CALL_LIMITS, &mut limits, (key, value));
     limits
 }
 
-/// What tools do against limits of space and time.
+/// Calls that reach limits of space and time.
 fn cases() -> Vec<Case> {
     let spin = || ("probe", "probe.spin", json!({}));
     let bytes = |bytes: usize| ("probe", "probe.bytes", json!({"bytes": bytes}));
@@ -94,7 +94,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// And against those of requests.
+/// Calls that reach limits of requests.
 fn requests([ok, silent, endless, swallow]: &[Server; 4]) -> Vec<Case> {
     let times = |times: u32| ("intruder", "intruder.get", json!({"url": ok.url("/"), "times": times}));
     let get = || times(5);
@@ -104,7 +104,7 @@ fn requests([ok, silent, endless, swallow]: &[Server; 4]) -> Vec<Case> {
         case("requests", get(), [(2, "limit: 2 requests in a call"), (4, "limit: 4 requests in a call")]),
         case("requests_per_minute", get(), [(2, "limit: 2 requests per"), (4, "limit: 4 requests per")]),
         case("request_body_kib", upload, [(8, "BodySize(Some(8192))"), (16, "BodySize(Some(16384))")]),
-        case("response_body_kib", fetch(endless), [(8, " 8 KiB for an answer"), (16, " 16 KiB for an answer")]),
+        case("response_body_kib", fetch(endless), [(8, " 8 KiB for a response"), (16, " 16 KiB for a response")]),
         case("recorded_kib", times(30), [(0, "no answer is kept"), (1, "answers have no room")]),
         case("request_ms", fetch(silent), [(100, " 100ms for a request"), (200, " 200ms for a request")]),
     ]
@@ -138,19 +138,19 @@ fn guests() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// One call with these limits, of an agent of its own.
+/// One call with these limits, of a new agent.
 async fn call(sandbox: &Sandbox, setup: &PluginSetup, name: &str, arguments: &Value) -> Report {
     static AGENTS: AtomicUsize = AtomicUsize::new(0);
     let agent = format!("agent-{}", AGENTS.fetch_add(1, Ordering::Relaxed));
     let trace = TraceContext { traceparent: String::new(), tracestate: None };
     let session = format!("{agent}/1");
     let scope = Scope { agent, session, delegated_by: None, user: None, turn: 1, trace };
-    let context = ToolCallContext { id: CallId("call_1_1_1".to_owned()), attempt: 1, time_limit: AT_LAST, scope };
+    let context = ToolCallContext { id: CallId("call_1_1_1".to_owned()), attempt: 1, time_limit: STOP_AFTER, scope };
     sandbox.call_tool(setup, ToolCallRequest { name, args: arguments.to_string(), context }, &Ports::default()).await
 }
 
-/// Everything that is said of a call.
-fn said(report: &Report) -> String {
+/// The complete text of a report.
+fn report_text(report: &Report) -> String {
     let answer = match &report.result {
         Ok(Ok(ToolOutcome::Done(done))) => format!("{:?} {:?}", done.content, done.structured),
         other => format!("{other:?} {}", other.as_ref().err().map(ToString::to_string).unwrap_or_default()),
@@ -168,10 +168,10 @@ fn said(report: &Report) -> String {
     format!("{answer}; {log}; {kept}")
 }
 
-/// P8, the table of limits: each key does what it says, for the plugin that it is set for.
+/// P8, the table of limits: each key has its effect for the plugin that it is set for.
 #[test]
-fn limits_each_key_of_a_call_acts() {
-    alone(async {
+fn limits_each_key_of_a_call_has_its_effect() {
+    run_exclusively(async {
         let scene = Scene::with(&["intruder", "web"], &guests()).await;
         let servers = [Server::ok(), Server::silent(), Server::endless(), Server::swallow()];
         let tree = TreeGrant {
@@ -188,17 +188,17 @@ fn limits_each_key_of_a_call_acts() {
             PluginSetup::new(scene.generation.plugin(plugin).unwrap().clone(), grants.clone(), limits)
         };
         let mut tried: BTreeSet<_> = ["builder_wall_ms", "validator_wall_ms"].into();
-        for Case { key, tool: (plugin, name, arguments), said: expected } in
-            cases().into_iter().chain(requests(&servers))
-        {
+        for Case { key, tool: (plugin, name, arguments), expected } in cases().into_iter().chain(requests(&servers)) {
             tried.insert(key);
-            let usual =
-                said(&call(&scene.house.sandbox, &setup(plugin, CallLimits::default()), name, &arguments).await);
+            let usual = report_text(
+                &call(&scene.test_host.sandbox, &setup(plugin, CallLimits::default()), name, &arguments).await,
+            );
             for (value, words) in expected {
-                let report = call(&scene.house.sandbox, &setup(plugin, limited(key, value)), name, &arguments).await;
-                let text = said(&report);
+                let report =
+                    call(&scene.test_host.sandbox, &setup(plugin, with_limit(key, value)), name, &arguments).await;
+                let text = report_text(&report);
                 assert!(text.contains(words), "{key} = {value}: {text}");
-                assert!(!usual.contains(words), "{key} by default: {usual}");
+                assert!(!usual.contains(words), "with the default of {key}: {usual}");
                 if let Err(failure) = &report.result {
                     assert!(matches!(failure, CallFailure::Limit { .. }), "{key} = {value}: {text}");
                     assert!(text.contains(&scene.identity(plugin)), "{key} = {value}: {text}");
@@ -209,16 +209,16 @@ fn limits_each_key_of_a_call_acts() {
     });
 }
 
-/// P8: the same of those who judge and build, in a turn of theirs; the agent's limits hold for plugins that are not named.
+/// P8: The same for validators and builders in their turn; the agent's limits apply to plugins that are not named.
 #[test]
-fn limits_of_builders_and_validators_act() {
-    alone(async {
+fn limits_of_builders_and_validators_have_their_effect() {
+    run_exclusively(async {
         let scene = Scene::new(&["stateful-builder", "bad-validator"]).await;
         for named in [true, false] {
             let config = |key: &str, plugin: &str| {
-                let limits = limited(key, 100);
+                let limits = with_limit(key, 100);
                 match named {
-                    true => granted(plugin, Grants::default(), limits),
+                    true => with_grants(plugin, Grants::default(), limits),
                     false => AgentConfig { limits, ..AgentConfig::new("attacker") },
                 }
             };
@@ -227,8 +227,8 @@ fn limits_of_builders_and_validators_act() {
             let mut judged = config("validator_wall_ms", "bad-validator");
             judged.validators = vec!["bad-validator".to_owned()];
             for (config, plugin) in [(built, "stateful-builder"), (judged, "bad-validator")] {
-                let mut session = scene.session(config, &[saying("spin")]).await;
-                let result = format!("{:?}", turn(&mut session, "spin").await);
+                let mut session = scene.session(config, &[text_reply("spin")]).await;
+                let result = format!("{:?}", run_turn(&mut session, "spin").await);
                 let is_named = result.contains(&scene.identity(plugin)) && result.contains("wall time of 100ms");
                 assert!(is_named, "{plugin}: {result}");
                 session.close().await.unwrap();
@@ -250,8 +250,8 @@ fn sandbox_in(cache_directory: Option<PathBuf>, limits: HostLimits) -> Result<Sa
     Sandbox::new(options).map_err(|error| error.to_string())
 }
 
-/// What these calls of a component come to, all at once.
-async fn at_once(sandbox: &Sandbox, limits: CallLimits, names: &[&str]) -> Vec<String> {
+/// The results of these calls of a component, all at once.
+async fn call_concurrently(sandbox: &Sandbox, limits: CallLimits, names: &[&str]) -> Vec<String> {
     let code = r#"
         (func (export "spin") (result i32) (loop $for_ever (br $for_ever)) (i32.const 0))
         (func $down (param i32) (result i32) (i32.add (call $down (i32.add (local.get 0) (i32.const 1))) (local.get 0)))
@@ -267,23 +267,23 @@ async fn at_once(sandbox: &Sandbox, limits: CallLimits, names: &[&str]) -> Vec<S
     let mut calls = tokio::task::JoinSet::new();
     for name in names {
         let (sandbox, setup, name) = (sandbox.clone(), setup.clone(), (*name).to_owned());
-        calls.spawn(async move { said(&call(&sandbox, &setup, &name, &json!({})).await) });
+        calls.spawn(async move { report_text(&call(&sandbox, &setup, &name, &json!({})).await) });
     }
     calls.join_all().await
 }
 
-/// P8, the table of limits: each key of the host does what it says.
+/// P8, the table of limits: each key of the host has its effect.
 #[test]
-fn limits_each_key_of_the_host_acts() {
-    alone(async {
+fn limits_each_key_of_the_host_has_its_effect() {
+    run_exclusively(async {
         let mut tried = BTreeSet::new();
         let mut with = |keys: &[(&'static str, u64)]| {
             tried.extend(keys.iter().map(|(key, _)| *key));
             sandbox(keys)
         };
-        let with: &mut Keyed = &mut with;
+        let with: &mut SandboxFactory = &mut with;
         let short = CallLimits { tool_time: Duration::from_millis(500), ..CallLimits::default() };
-        let busy = |said: &[String]| said.iter().filter(|text| text.contains("not called")).count();
+        let busy = |expected: &[String]| expected.iter().filter(|text| text.contains("not called")).count();
         let large = CallLimits { memory: 256 << 20, ..short };
         for (keys, limits, turned_away) in [
             (vec![("concurrent_calls", 1), ("queue", 1)], short, 1),
@@ -293,25 +293,25 @@ fn limits_each_key_of_the_host_acts() {
             (vec![("guest_memory_mib", 512), ("queue", 1)], large, 1),
             (vec![("guest_memory_mib", 1_024), ("queue", 1)], large, 0),
         ] {
-            let said = at_once(&with(&keys).unwrap(), limits, &["spin"; 3]).await;
-            assert_eq!(busy(&said), turned_away, "{keys:?}: {said:?}");
+            let expected = call_concurrently(&with(&keys).unwrap(), limits, &["spin"; 3]).await;
+            assert_eq!(busy(&expected), turned_away, "{keys:?}: {expected:?}");
         }
         for stack in [128, 256] {
-            let said = at_once(&with(&[("wasm_stack_kib", stack)]).unwrap(), short, &["recurse"]).await;
-            assert!(said[0].contains(&format!("stack of {stack} KiB")), "{said:?}");
+            let expected = call_concurrently(&with(&[("wasm_stack_kib", stack)]).unwrap(), short, &["recurse"]).await;
+            assert!(expected[0].contains(&format!("stack of {stack} KiB")), "{expected:?}");
         }
         let keys = [("wasm_stack_kib", 2_048), ("async_stack_kib", 1_024)];
         let refused = with(&keys).expect_err("one is a part of the other");
         assert!(refused.contains("stack"), "{refused}");
-        with(&[("wasm_stack_kib", 2_048), ("async_stack_kib", 4_096)]).expect("it has room");
-        // Nobody looks at a limit before a tick has come.
-        let hurried = CallLimits { cpu_time: Some(Duration::from_millis(1)), ..CallLimits::default() };
-        let said = at_once(&with(&[("epoch_tick_ms", 1)]).unwrap(), hurried, &["work"]).await;
-        assert!(said[0].contains("processor time of 1ms"), "{said:?}");
+        with(&[("wasm_stack_kib", 2_048), ("async_stack_kib", 4_096)]).expect("there is room for it");
+        // Limits are checked at ticks only, so nothing is stopped before the first one.
+        let short_cpu_time = CallLimits { cpu_time: Some(Duration::from_millis(1)), ..CallLimits::default() };
+        let expected = call_concurrently(&with(&[("epoch_tick_ms", 1)]).unwrap(), short_cpu_time, &["work"]).await;
+        assert!(expected[0].contains("processor time of 1ms"), "{expected:?}");
         let limits = HostLimits { epoch_tick: Duration::from_secs(3_600), ..HostLimits::default() };
         let unhurried = Sandbox::new(SandboxOptions { limits, ..SandboxOptions::default() }).unwrap();
-        let said = at_once(&unhurried, hurried, &["work"]).await;
-        assert!(said[0].contains('7'), "{said:?}");
+        let expected = call_concurrently(&unhurried, short_cpu_time, &["work"]).await;
+        assert!(expected[0].contains('7'), "{expected:?}");
         let bytes = vec![0; (1 << 20) + 1];
         let refused = with(&[("component_mib", 1)]).unwrap().load_bytes("large", bytes.clone()).await;
         assert!(matches!(refused, Err(LoadError::TooLarge { most: 1_048_576, .. })), "{refused:?}");
@@ -322,17 +322,17 @@ fn limits_each_key_of_the_host_acts() {
         let refused = refused.expect_err("it takes longer").to_string();
         let is_named = refused.contains("more than 1.") && refused.contains("of processor time");
         assert!(is_named && refused.contains("compile_ms"), "{refused}");
-        components_are_limited(with).await;
-        cache_is_limited(with).await;
+        check_component_limits(with).await;
+        check_cache_limit(with).await;
         assert_eq!(tried, HOST_LIMITS.iter().map(|row| row.key).collect(), "each key has its case");
     });
 }
 
-/// Makes a sandbox with these keys set.
-type Keyed<'k> = dyn FnMut(&[(&'static str, u64)]) -> Result<Sandbox, String> + 'k;
+/// Creates a sandbox with these keys set.
+type SandboxFactory<'k> = dyn FnMut(&[(&'static str, u64)]) -> Result<Sandbox, String> + 'k;
 
-/// Of each key, a component that is refused with the first value, by the key's name, and not with the second.
-async fn components_are_limited(with: &mut Keyed<'_>) {
+/// For each key, a component that is refused with the first value, with the key's name, and accepted with the second.
+async fn check_component_limits(with: &mut SandboxFactory<'_>) {
     let one = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
     let image = attacks::with_image(&one, 20 << 20, b'x');
     let cases = [
@@ -355,15 +355,15 @@ async fn components_are_limited(with: &mut Keyed<'_>) {
     }
 }
 
-/// A custom section of so many bytes.
+/// A custom section of this many bytes.
 fn padding(bytes: usize) -> Vec<u8> {
     let size = u32::try_from(bytes + 2).expect("it is small");
     let size = [size as u8 | 0x80, (size >> 7) as u8 | 0x80, (size >> 14) as u8 | 0x80, (size >> 21) as u8 & 0x7f];
     [&[0], size.as_slice(), &[1, b'x'], &vec![0; bytes]].concat()
 }
 
-/// `cache_mib`: what is kept of three components whose code has 24 MiB each.
-async fn cache_is_limited(with: &mut Keyed<'_>) {
+/// `cache_mib`: how much is kept of three components that have 24 MiB of code each.
+async fn check_cache_limit(with: &mut SandboxFactory<'_>) {
     let one = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
     for (most, all_stay) in [(64, false), (128, true)] {
         let folder = tempfile::tempdir().expect("a directory");

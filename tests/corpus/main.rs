@@ -1,5 +1,5 @@
-//! The corpus: for each threat that concerns plugins a component that tries it, repeated while another agent works (P5, P6,
-//! P8). What must happen is said by the table of limits and threats, whose rows the tests are named by.
+//! The corpus of attacks: for each threat from plugins, a component that tries it, repeated while another agent works
+//! (P5, P6, P8). The table of limits and threats defines the required behaviour; the tests are named after its rows.
 
 #![cfg(target_os = "linux")]
 

@@ -1,9 +1,9 @@
-//! The network: rows 7, 14 and 15, the bounds of requests, and requests over TLS.
+//! The network: rows 7, 14 and 15, the limits of requests, and requests over TLS.
 
 use crate::guests::component;
-use crate::scene::{Scene, alone, granted};
+use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::server::{Server, read_head};
-use crate::support::{House, components, scratch};
+use crate::support::{TestHost, components, scratch};
 use agent_plugins::{CallLimits, Grants, HostLimits, LoadError, NameResolver, Sandbox, SandboxOptions};
 use agent_runtime::AgentConfig;
 use rustls::pki_types::pem::PemObject;
@@ -17,46 +17,51 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-fn asking(patterns: &[&str]) -> AgentConfig {
+fn config_for(patterns: &[&str]) -> AgentConfig {
     let http = patterns.iter().map(|text| text.parse().expect(text)).collect();
-    granted("intruder", Grants { http, ..Grants::default() }, CallLimits::default())
+    with_grants("intruder", Grants { http, ..Grants::default() }, CallLimits::default())
 }
 
-fn to(server: &Server) -> AgentConfig {
-    granted("intruder", server.grants(), CallLimits::default())
+fn config_for_server(server: &Server) -> AgentConfig {
+    with_grants("intruder", server.grants(), CallLimits::default())
 }
 
-/// Each repeat makes so many requests; an agent's plugin has 60 a minute, so that each repeat is another agent's.
-fn named(mut config: AgentConfig, time: usize) -> AgentConfig {
+/// Each repeat makes this many requests. A plugin of an agent has 60 a minute, so each repeat uses another agent.
+fn with_agent_name(mut config: AgentConfig, time: usize) -> AgentConfig {
     config.name = format!("attacker-{time}");
     config
 }
 
-/// Row 7: an endless answer ends at 10 MiB, an endless request at 1 MiB, with errors that name the bound.
+/// Row 7: An endless response ends at 10 MiB, an endless request at 1 MiB, with errors that name the limit.
 #[test]
-fn row_7_endless_bodies() {
-    alone(async {
+fn row_7_cuts_endless_bodies() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let (endless, swallow) = (Server::endless(), Server::swallow());
         let attack = async |time| {
             let url = json!({"url": endless.url("/")});
-            let (is_error, text) = scene.call(named(to(&endless), time), "intruder.get", url).await;
+            let (is_error, text) =
+                scene.call(with_agent_name(config_for_server(&endless), time), "intruder.get", url).await;
             assert!(!is_error && text.contains(&format!("exceeds limit: {} bytes", 10 << 20)), "{text}");
             let url = json!({"url": swallow.url("/")});
-            let (is_error, text) = scene.call(named(to(&swallow), time), "intruder.upload", url).await;
-            let said: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
-            let sent = said["sent"].as_u64().unwrap_or_default();
+            let (is_error, text) =
+                scene.call(with_agent_name(config_for_server(&swallow), time), "intruder.upload", url).await;
+            let output_text: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+            let sent = output_text["sent"].as_u64().unwrap_or_default();
             assert!(!is_error && sent <= 2 << 20, "{text}");
-            assert!(said["answer"].as_str().is_some_and(|answer| answer.contains("HttpRequestBodySize")), "{text}");
+            assert!(
+                output_text["answer"].as_str().is_some_and(|answer| answer.contains("HttpRequestBodySize")),
+                "{text}"
+            );
         };
         scene.repeat("row 7, bodies", attack).await;
     });
 }
 
-/// Row 7: headers of more than 32 KiB are refused, in a request before anything is sent, and in an answer.
+/// Row 7: Headers of more than 32 KiB are refused: in a request before anything is sent, and in a response.
 #[test]
-fn row_7_giant_headers() {
-    alone(async {
+fn row_7_refuses_giant_headers() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let mut answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n".to_vec();
         for number in 0..60 {
@@ -68,27 +73,30 @@ fn row_7_giant_headers() {
             let before = ok.connections();
             let arguments = json!({"url": ok.url("/"), "bytes": 64_000});
             let call = ("intruder", "intruder.headers", arguments);
-            scene.stopped(named(to(&ok), time), call, "32 KiB of headers").await;
+            scene.check_stopped(with_agent_name(config_for_server(&ok), time), call, "32 KiB of headers").await;
             assert_eq!(ok.connections(), before, "nothing was sent");
             let arguments = json!({"url": ok.url("/"), "bytes": 16_000});
-            let (is_error, text) = scene.call(named(to(&ok), time), "intruder.headers", arguments).await;
+            let (is_error, text) =
+                scene.call(with_agent_name(config_for_server(&ok), time), "intruder.headers", arguments).await;
             assert!(!is_error && text.contains("200"), "what fits is sent: {text}");
             let arguments = json!({"url": large.url("/")});
-            let (is_error, text) = scene.call(named(to(&large), time), "intruder.get", arguments).await;
+            let (is_error, text) =
+                scene.call(with_agent_name(config_for_server(&large), time), "intruder.get", arguments).await;
             assert!(!is_error && !text.contains("200 with"), "{text}");
         };
         scene.repeat("row 7, headers", attack).await;
     });
 }
 
-/// Limits: 32 requests of a call, counted also where nobody waits for their answers; 60 of an agent's plugin in a minute.
+/// Limits: 32 requests per call, which also count if nothing waits for their responses; 60 per minute for an agent's
+/// plugin.
 #[test]
-fn limits_numbers_of_requests() {
-    alone(async {
+fn limits_the_number_of_requests() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let server = Server::ok();
         let attack = async |time| {
-            let config = || named(to(&server), time);
+            let config = || with_agent_name(config_for_server(&server), time);
             let before = server.connections();
             let get = |times: u32| json!({"url": server.url("/"), "times": times});
             let (is_error, text) = scene.call(config(), "intruder.get", get(40)).await;
@@ -105,21 +113,22 @@ fn limits_numbers_of_requests() {
         let silent = Server::silent();
         let attack = async |time| {
             let arguments = json!({"url": silent.url("/"), "times": 32});
-            let (is_error, text) = scene.call(named(to(&silent), time), "intruder.abandon", arguments).await;
+            let (is_error, text) =
+                scene.call(with_agent_name(config_for_server(&silent), time), "intruder.abandon", arguments).await;
             assert!(!is_error && text == "32", "{text}");
         };
         scene.repeat("limits, abandoned requests", attack).await;
     });
 }
 
-/// Row 14: sockets and names are denied; what is unknown is refused at load, and named.
+/// Row 14: Sockets and name lookups are denied; unknown imports are refused at load, with their names.
 #[test]
-fn row_14_imports() {
-    alone(async {
+fn row_14_denies_sockets_and_unknown_imports() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let server = Server::ok();
         let attack = async |_| {
-            let config = asking(&["GET http://*:*"]);
+            let config = config_for(&["GET http://*:*"]);
             let arguments = json!({"port": server.address.port()});
             let (is_error, text) = scene.call(config, "intruder.sockets", arguments).await;
             let denied = json!({"tcp_bound": false, "tcp_connected": false, "udp_bound": false, "name_resolved": false,
@@ -130,7 +139,7 @@ fn row_14_imports() {
                 ["acme:thing/api@1.0.0", "wasi:sockets/tcp@0.3.0", "wasi:nn/tensor@0.2.0", "agent-host:host/x"]
             {
                 let bytes = component(&format!(r#"(import "{import}" (instance (export "f" (func))))"#));
-                let refused = scene.house.sandbox.load_bytes("importing", bytes).await;
+                let refused = scene.test_host.sandbox.load_bytes("importing", bytes).await;
                 let Err(refused @ LoadError::Interface(_)) = refused else { panic!("{import}: {refused:?}") };
                 assert!(refused.to_string().contains(import), "{refused}");
             }
@@ -139,16 +148,16 @@ fn row_14_imports() {
     });
 }
 
-/// Names of the test: each leads to the addresses that it spells, the last one to another one each time it is asked.
+/// The test's host names: each resolves to the addresses that it spells, the last one to another address each time.
 #[derive(Debug)]
-struct Names {
+struct SpelledNames {
     asked: AtomicUsize,
 }
 
 #[async_trait::async_trait]
-impl NameResolver for Names {
+impl NameResolver for SpelledNames {
     async fn resolve(&self, name: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
-        let asked = self.asked.fetch_add(1, Ordering::SeqCst);
+        let lookup = self.asked.fetch_add(1, Ordering::SeqCst);
         let public: SocketAddr = "192.0.2.1:80".parse().unwrap();
         let here = SocketAddr::from(([127, 0, 0, 1], port));
         Ok(match name {
@@ -157,28 +166,29 @@ impl NameResolver for Names {
             "metadata.example" => vec![SocketAddr::from(([169, 254, 169, 254], port))],
             "mapped.example" => vec![format!("[::ffff:127.0.0.1]:{port}").parse().unwrap()],
             "nat64.example" => vec![format!("[64:ff9b::7f00:1]:{port}").parse().unwrap()],
-            "turning.example" if asked.is_multiple_of(2) => vec![public],
+            "turning.example" if lookup.is_multiple_of(2) => vec![public],
             "turning.example" => vec![here],
             _ => Vec::new(),
         })
     }
 }
 
-/// Row 15: addresses of the inside in every spelling, names that lead there, and redirects to one: nothing ever connects.
+/// Row 15: Internal addresses in every spelling, names that resolve to them, and redirects to them: nothing ever
+/// connects.
 #[test]
-fn row_15_addresses_of_the_inside() {
-    alone(async {
-        let mut house = House::new(&["probe", "intruder"]).await;
+fn row_15_never_connects_to_internal_addresses() {
+    run_exclusively(async {
+        let mut test_host = TestHost::new(&["probe", "intruder"]).await;
         let options = SandboxOptions {
             compiler: None,
             cache_directory: Some(scratch().join("cache")),
-            store_directory: Some(house.directory.path().join("store")),
+            store_directory: Some(test_host.directory.path().join("store")),
             limits: HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() },
-            resolver: Some(Arc::new(Names { asked: AtomicUsize::new(0) })),
-            vetting: None,
+            resolver: Some(Arc::new(SpelledNames { asked: AtomicUsize::new(0) })),
+            verifier: None,
         };
-        house.sandbox = Sandbox::new(options).expect("the sandbox starts");
-        let scene = Scene::in_house(house).await;
+        test_host.sandbox = Sandbox::new(options).expect("the sandbox starts");
+        let scene = Scene::in_test_host(test_host).await;
         let inside = Server::ok();
         let port = inside.address.port();
         let hosts = [
@@ -208,7 +218,7 @@ fn row_15_addresses_of_the_inside() {
         ];
         let attack = async |time| {
             for (number, host) in hosts.iter().enumerate() {
-                let config = named(asking(&["http://*:*", "https://*:*"]), 1_000 * time + number);
+                let config = with_agent_name(config_for(&["http://*:*", "https://*:*"]), 1_000 * time + number);
                 let arguments = json!({"url": format!("http://{host}:{port}/")});
                 let (_, text) = scene.call(config, "intruder.get", arguments).await;
                 assert!(!text.contains("200 with"), "{host}: {text}");
@@ -220,7 +230,7 @@ fn row_15_addresses_of_the_inside() {
         let redirect = format!("HTTP/1.1 302 Found\r\nlocation: {target}\r\ncontent-length: 0\r\n\r\n");
         let redirecting = Server::answering(redirect.into_bytes());
         let attack = async |time| {
-            let config = named(to(&redirecting), time);
+            let config = with_agent_name(config_for_server(&redirecting), time);
             let (_, text) = scene.call(config, "intruder.get", json!({"url": redirecting.url("/")})).await;
             assert!(text.contains("302 with 0 bytes"), "the guest sees the redirect, and the host does not go: {text}");
             assert_eq!(inside.connections(), 0, "nothing connected");
@@ -233,8 +243,8 @@ fn tls(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus/tls").join(name)
 }
 
-/// A server that speaks TLS with a certificate of the test's own authority, and echoes what it is sent.
-fn encrypted() -> Server {
+/// A server that uses TLS with a certificate of the test's own authority, and echoes each request.
+fn tls_server() -> Server {
     let certificate = CertificateDer::from_pem_file(tls("server.pem")).expect("a certificate");
     let key = PrivateKeyDer::from_pem_file(tls("server.key")).expect("a key");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -251,7 +261,7 @@ fn encrypted() -> Server {
     })
 }
 
-/// `web.fetch` with the real binary, which trusts these authorities beside none.
+/// `web.fetch` with the real binary, which trusts only these authorities.
 fn fetch(authorities: &Path, url: &str) -> Output {
     let data = tempfile::tempdir().unwrap();
     let pattern = format!("web:http=private GET https://*:{}", url.rsplit(':').next().unwrap().trim_end_matches('/'));
@@ -262,25 +272,29 @@ fn fetch(authorities: &Path, url: &str) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// P6: over TLS a server is who its certificate says: trusted where its authority is, by the name and the address that are in
-/// it; an authority of one's own is named by `SSL_CERT_FILE`.
+/// P6: Over TLS, a server is identified by its certificate, which must be from a trusted authority and contain the name
+/// or address; `SSL_CERT_FILE` adds another authority.
 #[test]
-fn p6_requests_over_tls() {
-    alone(async {
-        let server = encrypted();
+fn p6_verifies_tls_certificates() {
+    run_exclusively(async {
+        let server = tls_server();
         let port = server.address.port();
         let trusted = fetch(&tls("authority.pem"), &format!("https://localhost:{port}/"));
-        let said = |output: &Output| {
+        let output_text = |output: &Output| {
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
         };
-        assert!(trusted.status.success() && said(&trusted).contains("secure"), "{}", said(&trusted));
+        assert!(trusted.status.success() && output_text(&trusted).contains("secure"), "{}", output_text(&trusted));
         let by_address = fetch(&tls("authority.pem"), &format!("https://127.0.0.1:{port}/"));
-        assert!(by_address.status.success(), "{}", said(&by_address));
-        // Its own certificate is no authority, and 127.0.0.2 is another's name.
+        assert!(by_address.status.success(), "{}", output_text(&by_address));
+        // A server certificate is not an authority, and 127.0.0.2 is not in it.
         for (authorities, host) in [("server.pem", "localhost"), ("authority.pem", "127.0.0.2")] {
             let refused = fetch(&tls(authorities), &format!("https://{host}:{port}/"));
-            assert!(!refused.status.success() && !said(&refused).contains("secure"), "{host}: {}", said(&refused));
-            assert!(said(&refused).contains("certificate") || host != "localhost", "{}", said(&refused));
+            assert!(
+                !refused.status.success() && !output_text(&refused).contains("secure"),
+                "{host}: {}",
+                output_text(&refused)
+            );
+            assert!(output_text(&refused).contains("certificate") || host != "localhost", "{}", output_text(&refused));
         }
     });
 }

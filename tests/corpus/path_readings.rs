@@ -1,7 +1,7 @@
-//! Row 43, against real servers: what the host takes for a path below `/pub/`, they take for one, too.
+//! Row 43 with real servers: a path that the host treats as below `/pub/` is below it for these servers too.
 
 use crate::peers;
-use crate::scene::{Scene, alone, granted};
+use crate::scene::{Scene, run_exclusively, with_grants};
 use agent_plugins::{CallLimits, Grants};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server that says in the header `x-routed` whether it found the path below `/pub/`.
+/// A server that reports in the header `x-routed` whether it found the path below `/pub/`.
 struct Peer {
     name: &'static str,
     address: SocketAddr,
@@ -119,7 +119,7 @@ fn aiohttp(folder: &Path) -> Option<Peer> {
     Some(started("aiohttp", address, command))
 }
 
-/// Paths that begin with `/pub/`: each piece alone, and before and behind dots.
+/// Paths that begin with `/pub/`: each piece alone, and before and after dots.
 fn paths() -> Vec<String> {
     let pieces = [
         "..",
@@ -187,8 +187,8 @@ fn paths() -> Vec<String> {
     paths
 }
 
-/// What a server makes of a path that is sent as it is, whoever would refuse it.
-fn raw(peer: &Peer, path: &str) -> String {
+/// The server's reading of a path that is sent unchanged, without the host's check.
+fn raw_routing(peer: &Peer, path: &str) -> String {
     let mut stream = TcpStream::connect(peer.address).expect("it listens");
     let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
     let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", peer.address);
@@ -197,11 +197,11 @@ fn raw(peer: &Peer, path: &str) -> String {
     String::from_utf8_lossy(&answer).to_lowercase()
 }
 
-/// Row 43: of all these paths, those that the host sends under a grant for `/pub/` are found there by four servers; those that it
-/// refuses include some that they find elsewhere.
+/// Row 43: Of all these paths, four servers find those that the host sends under a grant for `/pub/` below it; those
+/// that the host refuses include some that they find elsewhere.
 #[test]
-fn row_43_servers_find_below_pub_what_the_host_sends_there() {
-    alone(async {
+fn row_43_servers_find_allowed_paths_below_pub() {
+    run_exclusively(async {
         let folder = tempfile::tempdir().expect("a folder");
         let all = [nginx(folder.path()), lighttpd(folder.path()), express(folder.path()), aiohttp(folder.path())];
         let peers: Vec<_> = all.into_iter().flatten().collect();
@@ -216,20 +216,20 @@ fn row_43_servers_find_below_pub_what_the_host_sends_there() {
             let limits = CallLimits { requests: 1_000, requests_per_minute: 10_000, ..CallLimits::default() };
             let urls: Vec<_> = paths().iter().map(|path| format!("http://{}{path}", peer.address)).collect();
             let (_, text) =
-                scene.call(granted("intruder", grants, limits), "intruder.ask", json!({"urls": urls})).await;
-            let said: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+                scene.call(with_grants("intruder", grants, limits), "intruder.ask", json!({"urls": urls})).await;
+            let output_text: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
             let mut sent = 0;
-            for (path, told) in paths().iter().zip(said["told"].as_array().expect("a list")) {
-                let told = told.as_str().expect("text");
-                if told.starts_with(|char: char| char.is_ascii_digit()) {
-                    assert!(!told.contains("x-routed: outside"), "{} finds {path} elsewhere: {told}", peer.name);
+            for (path, result) in paths().iter().zip(output_text["told"].as_array().expect("a list")) {
+                let result = result.as_str().expect("text");
+                if result.starts_with(|char: char| char.is_ascii_digit()) {
+                    assert!(!result.contains("x-routed: outside"), "{} finds {path} elsewhere: {result}", peer.name);
                     sent += 1;
-                } else if raw(peer, path).contains("x-routed: outside") {
+                } else if raw_routing(peer, path).contains("x-routed: outside") {
                     elsewhere += 1;
                 }
             }
             assert!(sent > 40, "{}: honest paths are sent, and {sent} were", peer.name);
         }
-        assert!(elsewhere > 10, "{elsewhere} refused paths lead elsewhere");
+        assert!(elsewhere > 10, "servers find {elsewhere} refused paths elsewhere");
     });
 }

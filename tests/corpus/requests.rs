@@ -1,6 +1,7 @@
-//! Row 43: requests that two servers would read differently are not sent. Row 44: requests that are refused are bounded, too.
+//! Row 43: Requests that two servers would interpret differently are not sent. Row 44: Refused requests are limited
+//! too.
 
-use crate::scene::{Scene, alone, granted};
+use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::server::{Server, head};
 use crate::support::components;
 use agent_plugins::{CallLimits, Grants};
@@ -10,13 +11,13 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// A server that keeps the heads of requests and answers `ok`.
-fn listening() -> (Server, Arc<Mutex<Vec<String>>>) {
+/// A server that records the heads of requests and answers `ok`.
+fn recording_server() -> (Server, Arc<Mutex<Vec<String>>>) {
     let heads = Arc::new(Mutex::new(Vec::new()));
     let seen = heads.clone();
     let server = Server::new(move |mut stream| {
-        let Some(said) = head(&mut stream) else { return };
-        seen.lock().unwrap().push(said);
+        let Some(output_text) = head(&mut stream) else { return };
+        seen.lock().unwrap().push(output_text);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok");
     });
     (server, heads)
@@ -25,24 +26,29 @@ fn listening() -> (Server, Arc<Mutex<Vec<String>>>) {
 fn agent(pattern: String, time: usize) -> AgentConfig {
     let grants = Grants { http: vec![pattern.parse().expect("a pattern")], ..Grants::default() };
     let limits = CallLimits { requests: 200, requests_per_minute: 2_000, ..CallLimits::default() };
-    let mut config = granted("intruder", grants, limits);
+    let mut config = with_grants("intruder", grants, limits);
     config.name = format!("attacker-{time}");
     config
 }
 
-async fn told(scene: &Scene, config: AgentConfig, arguments: Value) -> Vec<String> {
+async fn call_results(scene: &Scene, config: AgentConfig, arguments: Value) -> Vec<String> {
     let (is_error, text) = scene.call(config, "intruder.ask", arguments).await;
     assert!(!is_error, "{text}");
-    let said: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
-    said["told"].as_array().expect("a list").iter().map(|told| told.as_str().expect("text").to_owned()).collect()
+    let output_text: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+    output_text["told"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|result| result.as_str().expect("text").to_owned())
+        .collect()
 }
 
-/// Row 43: a grant for `/pub/` is for what every server finds there.
+/// Row 43: A grant for `/pub/` covers only what every server finds there.
 #[test]
-fn row_43_paths_that_servers_read_differently() {
-    alone(async {
+fn row_43_refuses_ambiguous_paths() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let (server, heads) = listening();
+        let (server, heads) = recording_server();
         let paths = [
             "/pub/..;/admin",
             "/pub/%2e%2e;/admin",
@@ -70,31 +76,31 @@ fn row_43_paths_that_servers_read_differently() {
             let before = heads.lock().unwrap().len();
             let urls: Vec<_> = paths.iter().map(|path| server.url(path)).collect();
             let config = agent(format!("GET http://{}/pub/", server.address), time);
-            let told_of = told(&scene, config, json!({"urls": urls})).await;
-            for (path, told) in paths.iter().zip(&told_of) {
-                assert!(!told.starts_with("200"), "{path}: {told}");
+            let results = call_results(&scene, config, json!({"urls": urls})).await;
+            for (path, result) in paths.iter().zip(&results) {
+                assert!(!result.starts_with("200"), "{path}: {result}");
             }
             assert_eq!(heads.lock().unwrap().len(), before, "nothing was sent");
-            // What every server reads alike is sent; where the whole host is granted, so is the rest.
+            // Paths that every server reads alike are sent; if the whole host is granted, so are the others.
             let honest = ["/pub/a.b/c%20d", "/pub/caf%C3%A9?x=..;/", "/pub//x"];
             let urls: Vec<_> = honest.iter().map(|path| server.url(path)).collect();
             let config = agent(format!("GET http://{}/pub/", server.address), time);
-            let told_of = told(&scene, config, json!({"urls": urls})).await;
-            assert!(told_of.iter().all(|told| told.starts_with("200")), "{told_of:?}");
+            let results = call_results(&scene, config, json!({"urls": urls})).await;
+            assert!(results.iter().all(|result| result.starts_with("200")), "{results:?}");
             let config = agent(format!("http://{}", server.address), time);
-            let told_of = told(&scene, config, json!({"urls": [server.url("/a;b=c/d%2fe")]})).await;
-            assert!(told_of[0].starts_with("200"), "{told_of:?}");
+            let results = call_results(&scene, config, json!({"urls": [server.url("/a;b=c/d%2fe")]})).await;
+            assert!(results[0].starts_with("200"), "{results:?}");
         };
         scene.repeat("row 43, paths", attack).await;
     });
 }
 
-/// Row 43: a grant for GET is for nothing else, and no header names another path, host, client or connection.
+/// Row 43: A grant for GET covers no other method, and no header can name another path, host, client or connection.
 #[test]
-fn row_43_requests_that_say_two_things() {
-    alone(async {
+fn row_43_refuses_ambiguous_requests() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
-        let (server, heads) = listening();
+        let (server, heads) = recording_server();
         let url = || json!([server.url("/pub/x")]);
         let attack = async |time| {
             let before = heads.lock().unwrap().len();
@@ -122,17 +128,17 @@ fn row_43_requests_that_say_two_things() {
             ];
             for arguments in refused {
                 let config = agent(format!("GET http://{}/pub/", server.address), time);
-                let told_of = told(&scene, config, arguments.clone()).await;
-                assert!(!told_of[0].starts_with("200"), "{arguments}: {told_of:?}");
+                let results = call_results(&scene, config, arguments.clone()).await;
+                assert!(!results[0].starts_with("200"), "{arguments}: {results:?}");
             }
             assert_eq!(heads.lock().unwrap().len(), before, "nothing was sent");
-            // A body that is written behind a GET goes nowhere.
+            // A body after a GET is not sent.
             let config = agent(format!("GET http://{}/pub/", server.address), time);
-            let told_of = told(&scene, config, json!({"urls": url(), "body": "DELETE /admin HTTP/1.1"})).await;
+            let results = call_results(&scene, config, json!({"urls": url(), "body": "DELETE /admin HTTP/1.1"})).await;
             let sent = heads.lock().unwrap().last().cloned().unwrap_or_default();
-            assert!(told_of[0].starts_with("200") || told_of[0].contains("Denied"), "{told_of:?}");
+            assert!(results[0].starts_with("200") || results[0].contains("Denied"), "{results:?}");
             assert!(!sent.to_lowercase().contains("content-length: 2") && !sent.contains("chunked"), "{sent}");
-            // Neither does the body of a POST name another method.
+            // The body of a POST cannot name another method either.
             let post = || agent(format!("POST http://{}/pub/", server.address), time);
             let form = ("application/x-www-form-urlencoded", "a=b&_method=DELETE");
             let parts = (
@@ -143,33 +149,33 @@ fn row_43_requests_that_say_two_things() {
             for (kind, body) in [form, parts, object] {
                 let arguments =
                     json!({"urls": url(), "method": "POST", "headers": [["Content-Type", kind]], "body": body});
-                let told_of = told(&scene, post(), arguments).await;
-                assert!(!told_of[0].starts_with("200"), "{body}: {told_of:?}");
+                let results = call_results(&scene, post(), arguments).await;
+                assert!(!results[0].starts_with("200"), "{body}: {results:?}");
             }
-            // A second path is none of the grant's.
+            // A second path is not covered by the grant.
             for (method, header) in [("COPY", "accept"), ("MOVE", "Destination"), ("PUT", "X.Copy_From")] {
                 let config = agent(format!("http://{}/pub/", server.address), time);
                 let arguments = json!({"urls": url(), "method": method, "headers": [[header, "/admin"]]});
-                let told_of = told(&scene, config, arguments.clone()).await;
-                assert!(!told_of[0].starts_with("200"), "{arguments}: {told_of:?}");
+                let results = call_results(&scene, config, arguments.clone()).await;
+                assert!(!results[0].starts_with("200"), "{arguments}: {results:?}");
             }
             let honest = json!({"urls": url(), "method": "POST", "body": "payment_method=card&text=_method"});
-            let told_of = told(&scene, post(), honest).await;
-            assert!(told_of[0].starts_with("200"), "{told_of:?}");
-            // Where every method is granted, a header may name one.
+            let results = call_results(&scene, post(), honest).await;
+            assert!(results[0].starts_with("200"), "{results:?}");
+            // If every method is granted, a header may name one.
             let config = agent(format!("http://{}", server.address), time);
             let arguments = json!({"urls": url(), "method": "POST", "headers": [["X-HTTP-Method-Override", "GET"]]});
-            let told_of = told(&scene, config, arguments).await;
-            assert!(told_of[0].starts_with("200"), "{told_of:?}");
+            let results = call_results(&scene, config, arguments).await;
+            assert!(results[0].starts_with("200"), "{results:?}");
         };
         scene.repeat("row 43, headers", attack).await;
     });
 }
 
-/// Row 44: 20,000 requests that are refused make a few lines, and say how many there were.
+/// Row 44: 20,000 refused requests produce a few lines, which contain their number.
 #[test]
-fn row_44_refused_requests_are_counted_and_not_listed() {
-    alone(async {
+fn row_44_counts_refused_requests_without_listing_them() {
+    run_exclusively(async {
         let data = tempfile::tempdir().unwrap();
         for url in ["http://127.0.0.1:9/", "http://127.0.0.1:9/a b", "http://not a host/"] {
             let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
@@ -177,10 +183,15 @@ fn row_44_refused_requests_are_counted_and_not_listed() {
             command.args(["--grant", "intruder:http=GET http://127.0.0.1:1"]);
             command.args(["intruder.ask", &json!({"urls": [url], "times": 20_000}).to_string()]);
             let output = command.arg("--data").arg(data.path()).stdin(Stdio::null()).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(said.lines().count() < 60, "{} lines: {}", said.lines().count(), &said[..said.len().min(4_000)]);
+            let output_text = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(
+                output_text.lines().count() < 60,
+                "{} lines: {}",
+                output_text.lines().count(),
+                &output_text[..output_text.len().min(4_000)]
+            );
             if url.ends_with("9/") {
-                assert!(said.contains("more warnings about this call"), "{said}");
+                assert!(output_text.contains("more warnings about this call"), "{output_text}");
             }
         }
     });

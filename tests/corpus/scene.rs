@@ -1,6 +1,7 @@
-//! Where an attack happens: a house with a witness, an agent of its own that must go on finishing its turns meanwhile.
+//! The setup of an attack: a test host with a witness, which is a separate agent that must keep finishing turns during
+//! the attack.
 
-use crate::support::{House, calling, components, results, saying, script, turn};
+use crate::support::{TestHost, call_reply, components, results, run_turn, script, text_reply};
 use crate::usage::Usage;
 use agent_plugins::{CallLimits, Generation, Grants};
 use agent_runtime::{Agent, AgentConfig, OpenSession, PluginAllowance, Session, TurnResult};
@@ -11,28 +12,28 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Repeats in the suite; with this variable set, as many as the table asks for.
+/// Repeats in a normal run; with the variable set, as many as the table of threats asks for.
 const REPEATS: usize = 3;
 const ALL_REPEATS: usize = 100;
-const EVERYTHING: &str = "AGENT_HOST_EVERY_REPEAT";
-/// Repeats before anything is counted: what is made once is there then.
+const EVERY_REPEAT_VARIABLE: &str = "AGENT_HOST_EVERY_REPEAT";
+/// Repeats before anything is counted, so that one-time allocations exist by then.
 const WARM_UP: usize = 2;
-/// Longest turn of the witness. Generous: only who starves takes so long.
+/// The longest allowed turn of the witness, which only a starved agent reaches.
 const WITNESS_TIME: Duration = Duration::from_secs(20);
 /// Turns of one session of the witness.
 const WITNESS_TURNS: usize = 200;
-/// The time of a call that would not end.
+/// The time limit of a call that would not end.
 pub(crate) const SHORT: Duration = Duration::from_millis(300);
 
-/// Runs the test of a row: by itself in this process, on a runtime whose idle threads end soon.
-pub(crate) fn alone(test: impl Future<Output = ()>) {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+/// Runs the test of a row while no other test of this process runs, on a runtime whose idle threads end soon.
+pub(crate) fn run_exclusively(test: impl Future<Output = ()>) {
+    static EXCLUSIVE: Mutex<()> = Mutex::new(());
+    let _alone = EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner);
     components();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.thread_keep_alive(Duration::from_millis(100)).enable_all().build().expect("a runtime");
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(test)));
-    // A thread that hangs has failed its row already, and must not hold up the others.
+    // A thread that hangs has already failed its row, and must not block the other tests.
     runtime.shutdown_background();
     if let Err(panic) = outcome {
         std::panic::resume_unwind(panic);
@@ -41,45 +42,46 @@ pub(crate) fn alone(test: impl Future<Output = ()>) {
 
 /// How often each attack is repeated.
 pub(crate) fn repeats() -> usize {
-    if std::env::var_os(EVERYTHING).is_some() { ALL_REPEATS } else { REPEATS }
+    if std::env::var_os(EVERY_REPEAT_VARIABLE).is_some() { ALL_REPEATS } else { REPEATS }
 }
 
-/// A house with its plugins loaded, and the witness.
+/// A test host with its plugins loaded, and the witness.
 pub(crate) struct Scene {
-    pub(crate) house: House,
+    pub(crate) test_host: TestHost,
     pub(crate) generation: Generation,
     witness: Arc<Agent>,
 }
 
 impl Scene {
-    /// With these built plugins, and the witness's own.
+    /// A scene with these built plugins, and the witness's own plugin.
     pub(crate) async fn new(plugins: &[&str]) -> Self {
         Self::with(plugins, &[]).await
     }
 
-    /// With components that are made here, too.
+    /// A scene that also has components that the test makes.
     pub(crate) async fn with(plugins: &[&str], guests: &[(&str, Vec<u8>)]) -> Self {
         let all: Vec<_> = ["probe"].iter().chain(plugins.iter().filter(|name| **name != "probe")).copied().collect();
-        let house = House::new(&all).await;
+        let test_host = TestHost::new(&all).await;
         for (name, bytes) in guests {
-            std::fs::write(house.directory.path().join(format!("plugins/{name}.wasm")), bytes).expect("a fresh folder");
+            std::fs::write(test_host.directory.path().join(format!("plugins/{name}.wasm")), bytes)
+                .expect("a fresh folder");
         }
-        Self::in_house(house).await
+        Self::in_test_host(test_host).await
     }
 
-    /// In a house that is there already.
-    pub(crate) async fn in_house(house: House) -> Self {
+    /// A scene in an existing test host.
+    pub(crate) async fn in_test_host(test_host: TestHost) -> Self {
         let replies: Vec<_> = (0..WITNESS_TURNS)
-            .flat_map(|_| [calling(&[("probe.echo", json!({"text": "alive"}))]), saying("I go on.")])
+            .flat_map(|_| [call_reply(&[("probe.echo", json!({"text": "alive"}))]), text_reply("I go on.")])
             .collect();
-        let witness = house.agent(AgentConfig::new("witness"), script(&replies)).await;
+        let witness = test_host.agent(AgentConfig::new("witness"), script(&replies)).await;
         let generation = witness.generation().clone();
-        Self { house, generation, witness }
+        Self { test_host, generation, witness }
     }
 
-    /// The folder of everything.
+    /// The folder that contains everything.
     pub(crate) fn folder(&self) -> &Path {
-        self.house.directory.path()
+        self.test_host.directory.path()
     }
 
     /// `plugin@digest`, as errors name it.
@@ -95,15 +97,16 @@ impl Scene {
         let provider = agent_models::provider(&format!("scripted:{}", file.display()), self.folder());
         let provider = provider.unwrap_or_else(|error| panic!("{error}"));
         let agent = Agent::new(config, provider, self.generation.clone()).unwrap_or_else(|error| panic!("{error}"));
-        Session::open(&self.house.host(), Arc::new(agent), OpenSession::New).await.expect("a new session opens")
+        Session::open(&self.test_host.host(), Arc::new(agent), OpenSession::New).await.expect("a new session opens")
     }
 
-    /// Makes these calls in one turn, which must finish: whether each failed, and what the model is told.
+    /// Makes these calls in one turn, which must finish. Returns for each whether it failed, and the text for the
+    /// model.
     pub(crate) async fn calls(&self, config: AgentConfig, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
-        let mut session = self.session(config, &[calling(calls), saying("Done.")]).await;
-        let result = turn(&mut session, "Go.").await;
+        let mut session = self.session(config, &[call_reply(calls), text_reply("Done.")]).await;
+        let result = run_turn(&mut session, "Go.").await;
         assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
-        let results = results(&self.house, &session).await;
+        let results = results(&self.test_host, &session).await;
         session.close().await.expect("the session closes");
         results.into_iter().map(|(_, is_error, text)| (is_error, text)).collect()
     }
@@ -114,7 +117,7 @@ impl Scene {
     }
 
     /// Makes one call, which must fail with an error that names the plugin with its digest, and the limit.
-    pub(crate) async fn stopped(
+    pub(crate) async fn check_stopped(
         &self,
         config: AgentConfig,
         (plugin, name, arguments): (&str, &str, Value),
@@ -125,31 +128,31 @@ impl Scene {
         assert!(is_error && text.contains(&self.identity(plugin)) && text.contains(limit), "{shown}: {text}");
     }
 
-    /// Repeats an attack. Each time the witness finishes at least one turn meanwhile, and in the end as much is held as in
-    /// the beginning.
+    /// Repeats an attack. Each time the witness must finish at least one turn in the meantime, and in the end the
+    /// process must hold no more resources than at the start.
     pub(crate) async fn repeat(&self, row: &str, attack: impl AsyncFn(usize)) {
         self.repeat_times(row, repeats(), attack).await;
     }
 
-    /// The same, so many times.
+    /// Repeats an attack this many times.
     #[allow(clippy::print_stderr, reason = "the figures of a row are read by people")]
     pub(crate) async fn repeat_times(&self, row: &str, repeats: usize, attack: impl AsyncFn(usize)) {
         for time in 0..WARM_UP {
-            self.attacked(&attack, time).await;
+            self.attack_once(&attack, time).await;
         }
-        let before = Usage::quiet(self.folder()).await;
+        let before = Usage::wait_until_quiet(self.folder()).await;
         let mut turns = 0;
         for time in WARM_UP..WARM_UP + repeats {
-            turns += self.attacked(&attack, time).await;
+            turns += self.attack_once(&attack, time).await;
         }
-        let after = before.settled(row, self.folder()).await;
+        let after = before.wait_until_settled(row, self.folder()).await;
         eprintln!("{row}: {repeats} times, {turns} turns of the witness; before {before}; after {after}");
     }
 
-    /// One attack beside the witness: how many turns that one finished.
-    async fn attacked(&self, attack: &impl AsyncFn(usize), time: usize) -> usize {
+    /// Runs one attack next to the witness, and returns how many turns the witness finished.
+    async fn attack_once(&self, attack: &impl AsyncFn(usize), time: usize) -> usize {
         let (over, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let witness = tokio::spawn(witness(self.house.host(), self.witness.clone(), (over.clone(), turns.clone())));
+        let witness = tokio::spawn(witness(self.test_host.host(), self.witness.clone(), (over.clone(), turns.clone())));
         attack(time).await;
         over.store(true, Ordering::Relaxed);
         witness.await.unwrap_or_else(|error| panic!("the witness has failed: {error}"));
@@ -157,11 +160,11 @@ impl Scene {
     }
 }
 
-/// Finishes turn after turn until the attack is over, and one at least.
+/// Runs turns until the attack is over, and at least one.
 async fn witness(host: agent_runtime::Host, agent: Arc<Agent>, (over, turns): (Arc<AtomicBool>, Arc<AtomicUsize>)) {
     let mut session = Session::open(&host, agent, OpenSession::New).await.expect("the witness has a session");
     for _ in 0..WITNESS_TURNS {
-        let result = tokio::time::timeout(WITNESS_TIME, turn(&mut session, "Are you there?")).await;
+        let result = tokio::time::timeout(WITNESS_TIME, run_turn(&mut session, "Are you there?")).await;
         let result = result.unwrap_or_else(|_| panic!("a turn of the witness takes {WITNESS_TIME:?}"));
         assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
         turns.fetch_add(1, Ordering::Relaxed);
@@ -173,13 +176,13 @@ async fn witness(host: agent_runtime::Host, agent: Arc<Agent>, (over, turns): (A
     session.close().await.expect("the session closes");
 }
 
-/// An agent that grants the plugin so much, with calls of a short time.
-pub(crate) fn hurried(plugin: &str, grants: Grants) -> AgentConfig {
-    granted(plugin, grants, CallLimits { tool_time: SHORT, ..CallLimits::default() })
+/// An agent that grants the plugin this much, with a short time limit for calls.
+pub(crate) fn with_short_calls(plugin: &str, grants: Grants) -> AgentConfig {
+    with_grants(plugin, grants, CallLimits { tool_time: SHORT, ..CallLimits::default() })
 }
 
-/// An agent that grants the plugin so much.
-pub(crate) fn granted(plugin: &str, grants: Grants, limits: CallLimits) -> AgentConfig {
+/// An agent that grants the plugin this much.
+pub(crate) fn with_grants(plugin: &str, grants: Grants, limits: CallLimits) -> AgentConfig {
     let mut config = AgentConfig::new("attacker");
     config.plugins.insert(plugin.to_owned(), PluginAllowance { grants, limits, ..PluginAllowance::default() });
     config

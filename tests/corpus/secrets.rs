@@ -1,58 +1,59 @@
-//! Row 16: credentials stay with the host: what a plugin, a model server or a person at the terminal gets to see never holds
-//! one, nor does anything that is stored or logged.
+//! Row 16: Credentials stay with the host: they are in nothing that a plugin, a model server or a user at the terminal
+//! sees, nor in anything that is stored or logged.
 
-use crate::scene::{Scene, alone};
+use crate::scene::{Scene, run_exclusively};
 use crate::server::{Server, head};
-use crate::support::{calling, components, saying, script};
+use crate::support::{call_reply, components, script, text_reply};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// What is looked for: no line, file or answer may hold it.
+/// The credentials that no line, file or response may contain.
 const TOKEN: &str = "tk-canary-5d1c77e0a4f94b6e";
 const KEY: &str = "sk-canary-90b2a8f1c3e64d57";
 
-/// A server that repeats whatever it is sent, with this status, and keeps it.
+/// A server that repeats whatever it receives, with this status, and records it.
 fn echo(status: &'static str) -> (Server, Arc<Mutex<String>>) {
     let kept = Arc::new(Mutex::new(String::new()));
     let seen = Arc::clone(&kept);
     let server = Server::new(move |mut stream| {
-        let Some(said) = head(&mut stream) else { return };
-        let token = said.lines().find_map(|line| line.split_once("earer ")).map_or("none", |(_, token)| token.trim());
+        let Some(request) = head(&mut stream) else { return };
+        let token =
+            request.lines().find_map(|line| line.split_once("earer ")).map_or("none", |(_, token)| token.trim());
         let answer = format!(
-            "HTTP/1.1 {status}\r\nx-echo: {token}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{said}",
-            said.len()
+            "HTTP/1.1 {status}\r\nx-echo: {token}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{request}",
+            request.len()
         );
         let _ = stream.write_all(answer.as_bytes());
-        seen.lock().unwrap().push_str(&said);
+        seen.lock().unwrap().push_str(&request);
     });
     (server, kept)
 }
 
-struct Desk<'a> {
+struct TestCli<'a> {
     folder: &'a Path,
-    said: Vec<(String, Vec<u8>)>,
+    outputs: Vec<(String, Vec<u8>)>,
 }
 
-impl Desk<'_> {
-    /// Runs the binary, and keeps what it says.
+impl TestCli<'_> {
+    /// Runs the binary, and keeps its output.
     fn run(&mut self, arguments: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.current_dir(self.folder).args(arguments).args(["--data", "data"]).stdin(Stdio::null());
         let output = command.env("HARBOUR_TOKEN", TOKEN).env("OPENAI_API_KEY", KEY).output().unwrap();
         let shown = arguments.join(" ");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        self.said.push((format!("stderr of {shown}"), output.stderr));
-        self.said.push((format!("stdout of {shown}"), output.stdout));
+        self.outputs.push((format!("stderr of {shown}"), output.stderr));
+        self.outputs.push((format!("stdout of {shown}"), output.stdout));
         text
     }
 
-    /// Panics where a credential is found, as it is or in the forms in which it travels.
-    fn searched(&self) {
+    /// Panics if a credential is found, plain or in one of its transfer encodings.
+    fn check_no_credentials(&self) {
         use base64::Engine;
-        let mut all = self.said.clone();
+        let mut all = self.outputs.clone();
         let mut open = vec![self.folder.join("data")];
         while let Some(path) = open.pop() {
             if path.is_dir() {
@@ -63,33 +64,33 @@ impl Desk<'_> {
         }
         for credential in [TOKEN, KEY] {
             let forms = [credential.to_owned(), base64::engine::general_purpose::STANDARD.encode(credential)];
-            for (place, bytes) in &all {
+            for (source, bytes) in &all {
                 let found = forms.iter().any(|form| bytes.windows(form.len()).any(|window| window == form.as_bytes()));
-                assert!(!found, "{credential} is in {place}: {}", String::from_utf8_lossy(bytes));
+                assert!(!found, "{credential} is in {source}: {}", String::from_utf8_lossy(bytes));
             }
         }
     }
 }
 
-/// Row 16: a secret for requests, and a model's key, with servers that repeat them in bodies, headers and errors; nothing that is
-/// printed with all details, shown, exported, audited or stored holds one.
+/// Row 16: A secret for requests and a model's key, with servers that repeat them in bodies, headers and errors: no
+/// detailed output, and nothing that is shown, exported, audited or stored contains one.
 #[test]
-fn row_16_credentials_are_nowhere() {
-    alone(async {
+fn row_16_credentials_are_in_no_output_or_file() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let (ok, seen) = echo("200 OK");
-        let (refusing, asked) = echo("401 Unauthorized");
+        let (refusing, received) = echo("401 Unauthorized");
         let attack = async |time| {
             let folder = scene.folder().join(format!("desk-{time}"));
             std::fs::create_dir_all(folder.join("plugins")).unwrap();
             std::fs::copy(components().join("intruder.wasm"), folder.join("plugins/intruder.wasm")).unwrap();
             let replies = [
-                calling(&[
+                call_reply(&[
                     ("intruder.get", json!({"url": ok.url("/page?key=1")})),
                     ("intruder.world", json!({})),
                     ("intruder.get", json!({"url": refusing.url("/denied")})),
                 ]),
-                saying("Done."),
+                text_reply("Done."),
             ];
             std::fs::write(folder.join("script.json"), script(&replies).to_string()).unwrap();
             let agent = format!(
@@ -100,26 +101,16 @@ fn row_16_credentials_are_nowhere() {
                 ok.address, refusing.address
             );
             std::fs::write(folder.join("agent.toml"), agent).unwrap();
-            let mut desk = Desk { folder: &folder, said: Vec::new() };
-            let events = desk.run(&["--agent", "agent.toml", "-vv", "--json", "Go."]);
-            assert!(events.contains("loop_end"), "{events} {:?}", desk.said);
+            let mut cli = TestCli { folder: &folder, outputs: Vec::new() };
+            let events = cli.run(&["--agent", "agent.toml", "-vv", "--json", "Go."]);
+            assert!(events.contains("loop_end"), "{events} {:?}", cli.outputs);
             let begun = events.lines().find(|line| line.contains("\"tool_call\"")).expect("calls are events");
             let call = serde_json::from_str::<Value>(begun).unwrap()["call"].as_str().unwrap().to_owned();
             let masked = events.matches(&format!("earer {}", "*".repeat(TOKEN.len()))).count();
             assert_eq!(masked, 2, "the guest was answered, and the host has covered it: {events}");
             assert!(events.contains("{\\\"variables\\\":[],"), "no plugin sees the host's environment: {events}");
             let base = refusing.url("/v1");
-            desk.run(&[
-                "--agent",
-                "agent.toml",
-                "-vv",
-                "--json",
-                "--base-url",
-                &base,
-                "--model",
-                "openai/gpt-x",
-                "Go.",
-            ]);
+            cli.run(&["--agent", "agent.toml", "-vv", "--json", "--base-url", &base, "--model", "openai/gpt-x", "Go."]);
             for arguments in [
                 &["session", "show", "desk"][..],
                 &["session", "show", "desk", "--json"],
@@ -130,28 +121,31 @@ fn row_16_credentials_are_nowhere() {
                 &["config", "check", "--agent", "agent.toml"],
                 &["plugin", "explain", "plugins/intruder.wasm", "--agent", "agent.toml"],
             ] {
-                desk.run(arguments);
+                cli.run(arguments);
             }
-            desk.searched();
+            cli.check_no_credentials();
             std::fs::remove_dir_all(&folder).unwrap();
         };
         scene.repeat("row 16", attack).await;
         assert!(seen.lock().unwrap().contains(TOKEN), "the server gets it");
-        assert!(asked.lock().unwrap().contains(KEY) && asked.lock().unwrap().contains(TOKEN), "so does this one");
+        assert!(
+            received.lock().unwrap().contains(KEY) && received.lock().unwrap().contains(TOKEN),
+            "this server gets it too"
+        );
     });
 }
 
-/// Row 8: what a guest prints and logs reaches a terminal without its escape codes.
+/// Row 8: A guest's output and logs reach a terminal without their escape codes.
 #[test]
-fn row_8_escape_codes() {
-    alone(async {
+fn row_8_removes_escape_codes() {
+    run_exclusively(async {
         let data = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.args(["-v", "plugin", "call"]).arg(components().join("probe.wasm"));
         command.args(["probe.log", "{\"lines\": 20}"]).arg("--data").arg(data.path()).env("NO_COLOR", "1");
         let output = command.stdin(Stdio::null()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && said.contains("line 19"), "{said}");
-        assert!(!said.chars().any(|char| char.is_control() && char != '\n'), "{said:?}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && stderr.contains("line 19"), "{stderr}");
+        assert!(!stderr.chars().any(|char| char.is_control() && char != '\n'), "{stderr:?}");
     });
 }

@@ -1,5 +1,4 @@
-//! Servers on loopback that behave as badly as servers can. Each has one thread, and serves one connection at a time
-//! unless it never answers.
+//! Misbehaving servers on loopback. Each has one thread, and serves one connection at a time unless it never answers.
 
 use agent_plugins::Grants;
 use std::io::{Read, Write};
@@ -8,19 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A server, and how many connections it has had.
+/// A server that counts its connections.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     connections: Arc<AtomicUsize>,
 }
 
 impl Server {
-    /// Serves each connection with this.
+    /// Handles each connection with `serve`.
     pub(crate) fn new(serve: impl Fn(TcpStream) + Send + 'static) -> Self {
         Self::at("127.0.0.1", serve)
     }
 
-    /// The same at this address of loopback.
+    /// The same at this loopback address.
     pub(crate) fn at(address: &str, serve: impl Fn(TcpStream) + Send + 'static) -> Self {
         let listener = TcpListener::bind((address, 0)).expect("loopback");
         let address = listener.local_addr().expect("bound");
@@ -29,7 +28,7 @@ impl Server {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 counted.fetch_add(1, Ordering::SeqCst);
-                // Nobody waits for ever, whatever the other side does.
+                // No side waits forever, whatever the other does.
                 let _ = stream.set_read_timeout(Some(Duration::from_secs(20)));
                 serve(stream);
             }
@@ -37,7 +36,7 @@ impl Server {
         Self { address, connections }
     }
 
-    /// Answers each request with these bytes, when its head has come.
+    /// Answers each request with these bytes once its head has arrived.
     pub(crate) fn answering(answer: Vec<u8>) -> Self {
         Self::new(move |mut stream| {
             if read_head(&mut stream) {
@@ -51,7 +50,7 @@ impl Server {
         Self::answering(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok".to_vec())
     }
 
-    /// Never answers, and waits until the other side goes.
+    /// Never answers, and waits until the client disconnects.
     pub(crate) fn silent() -> Self {
         Self::new(|mut stream| while stream.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {})
     }
@@ -67,7 +66,7 @@ impl Server {
         })
     }
 
-    /// Answers with a body that never ends.
+    /// Answers with an endless body.
     pub(crate) fn endless() -> Self {
         Self::new(|mut stream| {
             read_head(&mut stream);
@@ -76,33 +75,33 @@ impl Server {
         })
     }
 
-    /// Reads whatever comes, and answers when it has ended.
+    /// Reads the whole request, and answers at its end.
     pub(crate) fn swallow() -> Self {
         Self::new(|mut stream| while stream.read(&mut [0; 64 << 10]).is_ok_and(|read| read > 0) {})
     }
 
-    /// Its address with a path.
+    /// The server's URL with this path.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Grants that let a plugin ask it anything.
+    /// Grants that let a plugin send it any request.
     pub(crate) fn grants(&self) -> Grants {
         Grants { http: vec![format!("http://{}", self.address).parse().expect("a pattern")], ..Grants::default() }
     }
 
-    /// Connections that it has had.
+    /// The number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }
 
-/// Reads a request's head; false where there is none.
+/// Reads a request's head; false if there is none.
 pub(crate) fn read_head(stream: &mut impl Read) -> bool {
     head(stream).is_some()
 }
 
-/// A request's head, if it comes whole.
+/// A request's head, if it arrives completely.
 pub(crate) fn head(stream: &mut impl Read) -> Option<String> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {

@@ -1,15 +1,15 @@
 //! Space: rows 3 to 6, 8 and 9.
 
 use crate::guests::{ONE, USUAL, component, guest, numbers};
-use crate::scene::{Scene, alone, hurried};
+use crate::scene::{Scene, run_exclusively, with_short_calls};
 use agent_plugins::{CallLimits, Grants, LoadError};
 use agent_runtime::AgentConfig;
 use serde_json::json;
 use std::fmt::Write;
 
-/// Row 3: copies of many megabytes and fills, over and over; recursion, direct and through a table.
+/// Row 3: Repeated copies and fills of many megabytes; recursion, direct and through a table.
 #[test]
-fn row_3_giant_copies_and_deep_recursion() {
+fn row_3_stops_giant_copies_and_deep_recursion() {
     let code = r#"
         (table $table 1 funcref)
         (elem (i32.const 0) $indirect)
@@ -31,7 +31,7 @@ fn row_3_giant_copies_and_deep_recursion() {
         (func (export "recursing") (result i32) (i32.wrap_i64 (call $direct (i64.const 0))))
         (func (export "roundabout") (result i32) (i32.wrap_i64 (call $indirect (i64.const 0))))"#;
     let functions = ["copying", "beyond", "recursing", "roundabout"];
-    alone(async {
+    run_exclusively(async {
         let scene = Scene::with(&[], &[("heavy", numbers(code, &functions))]).await;
         for (name, limit) in [
             ("copying", "wall time of 300ms"),
@@ -40,16 +40,18 @@ fn row_3_giant_copies_and_deep_recursion() {
             ("roundabout", "stack of 512 KiB"),
         ] {
             let attack = async |_| {
-                scene.stopped(hurried("heavy", Grants::default()), ("heavy", name, json!({})), limit).await;
+                scene
+                    .check_stopped(with_short_calls("heavy", Grants::default()), ("heavy", name, json!({})), limit)
+                    .await;
             };
             scene.repeat(&format!("row 3, {name}"), attack).await;
         }
     });
 }
 
-/// Row 4: memories and tables that grow as long as they may, and objects of the engine's own heap.
+/// Row 4: Memories and tables that grow to their limit, and objects on the engine's garbage-collected heap.
 #[test]
-fn row_4_bombs_that_grow() {
+fn row_4_stops_growing_memory_bombs() {
     let mut code = r#"
         (table $table 1 funcref)
         (func (export "growing") (result i32)
@@ -81,9 +83,9 @@ fn row_4_bombs_that_grow() {
         let _ = write!(many, "(if (i32.eq (memory.grow $m{number} (i32.const 16)) (i32.const -1)) (then unreachable))");
     }
     let code = format!("{code} {many} (br $more)) (i32.const 0))");
-    alone(async {
+    run_exclusively(async {
         let bombs = numbers(&code, &["growing", "widening", "coping", "failing", "many"]);
-        // A memory with a bound of its own: whoever asks beyond that, over and over, has used nothing up.
+        // A memory with its own maximum: repeated requests beyond it use nothing up.
         let bounded = numbers(
             r#"(memory $own 1 10)
                (func (export "again") (result i32)
@@ -98,7 +100,7 @@ fn row_4_bombs_that_grow() {
                    (i32.ne (memory.grow (i32.const 900)) (i32.const -1))))"#,
             &["again"],
         );
-        let scene = Scene::with(&[], &[("bombs", bombs), ("bounded", bounded), ("heap", heap())]).await;
+        let scene = Scene::with(&[], &[("bombs", bombs), ("bounded", bounded), ("heap", heap_bombs())]).await;
         for (plugin, name, limit) in [
             ("bombs", "growing", "memory of 64 MiB"),
             ("bombs", "many", "memory of 64 MiB"),
@@ -108,41 +110,41 @@ fn row_4_bombs_that_grow() {
             ("heap", "doubling", "memory of 64 MiB"),
         ] {
             let attack = async |_| {
-                scene.stopped(unhurried(plugin), (plugin, name, json!({})), limit).await;
+                scene.check_stopped(with_enough_time(plugin), (plugin, name, json!({})), limit).await;
             };
             scene.repeat(&format!("row 4, {name}"), attack).await;
         }
         let attack = async |_| {
-            let (is_error, text) = scene.call(hurried("bombs", Grants::default()), "failing", json!({})).await;
-            assert!(!is_error && text == "1", "what did not grow is not counted: {text}");
-            let (is_error, text) = scene.call(hurried("bounded", Grants::default()), "again", json!({})).await;
-            assert!(!is_error && text == "1", "nor what its own bound refused: {text}");
+            let (is_error, text) = scene.call(with_short_calls("bombs", Grants::default()), "failing", json!({})).await;
+            assert!(!is_error && text == "1", "failed growth is not counted: {text}");
+            let (is_error, text) = scene.call(with_short_calls("bounded", Grants::default()), "again", json!({})).await;
+            assert!(!is_error && text == "1", "growth beyond its own maximum is not counted: {text}");
         };
         scene.repeat("row 4, failing", attack).await;
     });
 }
 
-/// Row 44, P5: what a call stores as media is bounded together, and not only what it holds at once.
+/// Row 44, P5: The total media that a call stores are limited, and not only what it holds at once.
 #[test]
-fn row_44_media_of_a_call_are_bounded_together() {
-    alone(async {
+fn row_44_limits_the_total_media_of_a_call() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |_| {
             let arguments = json!({"deeds": "media 1000000 100"});
-            let (_, text) = scene.call(unhurried("intruder"), "intruder.deeds", arguments).await;
+            let (_, text) = scene.call(with_enough_time("intruder"), "intruder.deeds", arguments).await;
             assert!(text.contains("32 MiB together"), "{text}");
         };
         scene.repeat("row 44, media", attack).await;
     });
 }
 
-/// Time enough to meet another limit first, however busy the machine is.
-fn unhurried(plugin: &str) -> AgentConfig {
-    crate::scene::granted(plugin, Grants::default(), CallLimits::default())
+/// Enough time to reach another limit first, however busy the machine is.
+fn with_enough_time(plugin: &str) -> AgentConfig {
+    crate::scene::with_grants(plugin, Grants::default(), CallLimits::default())
 }
 
-/// Objects on the engine's heap, all of them kept: a list, and an array that doubles.
-fn heap() -> Vec<u8> {
+/// Objects on the engine's heap, all of which stay reachable: a list, and an array that doubles.
+fn heap_bombs() -> Vec<u8> {
     let code = format!(
         r#"(type $bytes (array (mut i8)))
            (type $node (struct (field (ref null $node)) (field (ref $bytes))))
@@ -167,9 +169,9 @@ fn heap() -> Vec<u8> {
     guest(&code, &[("listing", "(result u32)"), ("doubling", "(result u32)")])
 }
 
-/// Row 4: what asks for too much from the start is refused at load, and the reason says of what.
+/// Row 4: A component that asks for too much from the start is refused at load, and the reason names the resource.
 #[test]
-fn row_4_bombs_that_are_large_from_the_start() {
+fn row_4_refuses_components_that_are_large_from_the_start() {
     let module = |rest: &str| guest(&format!("{USUAL} {ONE} {rest}"), &[("one", "(result u32)")]);
     let memories = (0..17).map(|_| "(memory 1)").collect::<String>();
     let own = |name: &str, rest: &str| {
@@ -188,7 +190,8 @@ fn row_4_bombs_that_are_large_from_the_start() {
         ))
     };
     let tables = (0..65).map(|_| "(table 1 funcref)").collect::<String>();
-    // What no configuration could give room to is refused; what one could is refused when it is called.
+    // A size that no configuration could allow is refused at load; one that a configuration could allow is refused at
+    // the call.
     let bombs = [
         ("a large memory", module("(memory 4097)"), "memory"),
         ("a huge memory", module("(memory 65536)"), "memory"),
@@ -202,14 +205,14 @@ fn row_4_bombs_that_are_large_from_the_start() {
         ("wide-table", own("wide-table", "(table 20000 funcref)"), "table size of 10000 elements"),
         ("many-instances", instances("many-instances", 65), "64 core instances"),
     ];
-    alone(async {
+    run_exclusively(async {
         let guests: Vec<_> = large.iter().map(|(name, bytes, _)| (*name, bytes.clone())).collect();
         let scene = Scene::with(&[], &guests).await;
-        let fits = scene.house.sandbox.load_bytes("many", instances("one", 60)).await;
+        let fits = scene.test_host.sandbox.load_bytes("many", instances("one", 60)).await;
         assert!(fits.is_ok(), "60 instances are not too many: {fits:?}");
         for (what, bytes, reason) in &bombs {
             let attack = async |_| {
-                let refused = scene.house.sandbox.load_bytes("bomb", bytes.clone()).await;
+                let refused = scene.test_host.sandbox.load_bytes("bomb", bytes.clone()).await;
                 let Err(refused @ (LoadError::Start(_) | LoadError::Compile { .. } | LoadError::Link { .. })) = refused
                 else {
                     panic!("{what}: {refused:?}")
@@ -220,25 +223,25 @@ fn row_4_bombs_that_are_large_from_the_start() {
         }
         for (name, _, limit) in &large {
             let attack = async |_| {
-                scene.stopped(hurried(name, Grants::default()), (name, name, json!({})), limit).await;
+                scene.check_stopped(with_short_calls(name, Grants::default()), (name, name, json!({})), limit).await;
                 let roomy = CallLimits {
                     memory: 128 << 20,
                     table_elements: 20_000,
                     core_instances: 100,
                     ..CallLimits::default()
                 };
-                let config = crate::scene::granted(name, Grants::default(), roomy);
+                let config = crate::scene::with_grants(name, Grants::default(), roomy);
                 let (is_error, text) = scene.call(config, name, json!({})).await;
-                assert!(!is_error && text == "1", "{name} has the room that it is given: {text}");
+                assert!(!is_error && text == "1", "{name} can use all granted memory: {text}");
             };
             scene.repeat(&format!("row 4, {name}"), attack).await;
         }
     });
 }
 
-/// Row 5: a thousand handles of whatever kind are enough.
+/// Row 5: Handles of every kind are limited to a thousand.
 #[test]
-fn row_5_floods_of_handles() {
+fn row_5_limits_handles() {
     let code = r#"
         (import "host" "new" (func $new (param i32) (result i32)))
         (func (export "own") (result i32)
@@ -250,36 +253,40 @@ fn row_5_floods_of_handles() {
            (core instance $code (instantiate $code (with "host" (instance (export "new" (func $new))))))
            (func (export "own") (result u32) (canon lift (core func $code "own")))"#
     ));
-    alone(async {
+    run_exclusively(async {
         let scene = Scene::with(&["intruder"], &[("things", own)]).await;
         let folder = crate::files::tree(&scene, "flood");
         let grants = || crate::files::trees(&[(&folder, agent_plugins::Access::Read)]);
         let limit = "1000 resource handles";
         let attack = async |_| {
-            scene.stopped(hurried("things", Grants::default()), ("things", "own", json!({})), limit).await;
+            scene
+                .check_stopped(with_short_calls("things", Grants::default()), ("things", "own", json!({})), limit)
+                .await;
         };
         scene.repeat("row 5, its own", attack).await;
         for what in ["waits", "headers", "requests", "files", "streams"] {
             let attack = async |_| {
                 let call = ("intruder", "intruder.flood", json!({"what": what}));
-                scene.stopped(crate::scene::granted("intruder", grants(), Default::default()), call, limit).await;
+                scene
+                    .check_stopped(crate::scene::with_grants("intruder", grants(), Default::default()), call, limit)
+                    .await;
             };
             scene.repeat(&format!("row 5, {what}"), attack).await;
         }
         let attack = async |_| {
-            let config = hurried("intruder", Grants::default());
-            scene.stopped(config, ("intruder", "intruder.fields", json!({})), "32 KiB of headers").await;
-            let config = hurried("intruder", Grants::default());
+            let config = with_short_calls("intruder", Grants::default());
+            scene.check_stopped(config, ("intruder", "intruder.fields", json!({})), "32 KiB of headers").await;
+            let config = with_short_calls("intruder", Grants::default());
             let call = ("intruder", "intruder.random", json!({}));
-            scene.stopped(config, call, "64 KiB of random numbers").await;
+            scene.check_stopped(config, call, "64 KiB of random numbers").await;
         };
         scene.repeat("row 5, headers and random numbers", attack).await;
     });
 }
 
-/// Row 6: results that claim 200 MB, that lie outside, and that say the same megabyte a thousand times.
+/// Row 6: Results that claim 200 MB, that are out of bounds, and that repeat the same megabyte a thousand times.
 #[test]
-fn row_6_giant_results() {
+fn row_6_refuses_giant_results() {
     let code = format!(
         r#"{USUAL}
            (func $answer (param $at i32) (param $length i32) (result i32)
@@ -308,7 +315,7 @@ fn row_6_giant_results() {
         ("overlaps", "(result (list string))"),
         ("bytes", "(result (list u8))"),
     ];
-    alone(async {
+    run_exclusively(async {
         let scene = Scene::with(&["probe"], &[("giants", guest(&code, &kinds))]).await;
         for (plugin, name, arguments, limit) in [
             ("giants", "claims", json!({}), "out of bounds"),
@@ -321,21 +328,21 @@ fn row_6_giant_results() {
             ("probe", "probe.image", json!({"bytes": 5 << 20}), "4 MiB for a medium"),
         ] {
             let attack = async |_| {
-                let config = crate::scene::granted(plugin, Grants::default(), Default::default());
-                scene.stopped(config, (plugin, name, arguments.clone()), limit).await;
+                let config = crate::scene::with_grants(plugin, Grants::default(), Default::default());
+                scene.check_stopped(config, (plugin, name, arguments.clone()), limit).await;
             };
             scene.repeat(&format!("row 6, {name} {arguments}"), attack).await;
         }
     });
 }
 
-/// Row 8: a flood of lines and of empty writes costs the call nothing but its time, and the host nothing.
+/// Row 8: A flood of lines and of empty writes costs the call only its time, and the host nothing.
 #[test]
-fn row_8_floods_of_logs() {
-    alone(async {
+fn row_8_cuts_floods_of_logs() {
+    run_exclusively(async {
         let scene = Scene::new(&["probe"]).await;
         let attack = async |_| {
-            let config = crate::scene::granted("probe", Grants::default(), Default::default());
+            let config = crate::scene::with_grants("probe", Grants::default(), Default::default());
             let (is_error, text) = scene.call(config, "probe.log", json!({"lines": 3_000, "length": 1_000})).await;
             assert!(!is_error && text == "3000 lines", "{text}");
         };
@@ -343,9 +350,9 @@ fn row_8_floods_of_logs() {
     });
 }
 
-/// Row 9: whatever a call left in memories, tables and globals before it trapped, the next one finds none of it.
+/// Row 9: Whatever a call left in memories, tables and globals before it trapped, the next call finds none of it.
 #[test]
-fn row_9_nothing_is_left_in_a_slot() {
+fn row_9_leaves_nothing_in_a_slot() {
     let code = r#"
         (table $table 1000 funcref)
         (global $seen (mut i32) (i32.const 0))
@@ -370,11 +377,11 @@ fn row_9_nothing_is_left_in_a_slot() {
             (local.set $at (i32.add (local.get $at) (i32.const 1)))
             (br_if $next (i32.lt_u (local.get $at) (i32.const 1000))))
           (i32.or (local.get $found) (global.get $seen)))"#;
-    alone(async {
+    run_exclusively(async {
         let scene = Scene::with(&[], &[("slot", numbers(code, &["soil", "look"]))]).await;
-        let config = || crate::scene::granted("slot", Grants::default(), Default::default());
+        let config = || crate::scene::with_grants("slot", Grants::default(), Default::default());
         let attack = async |_| {
-            scene.stopped(config(), ("slot", "soil", json!({})), "unreachable").await;
+            scene.check_stopped(config(), ("slot", "soil", json!({})), "unreachable").await;
             let looked = scene.calls(config(), &[("look", json!({})), ("look", json!({})), ("look", json!({}))]).await;
             assert!(looked.iter().all(|(is_error, text)| !is_error && text == "0"), "{looked:?}");
         };

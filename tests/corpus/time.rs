@@ -1,9 +1,9 @@
-//! Time: rows 1, 2, 10 and 35, and what starts without an end.
+//! Time: rows 1, 2, 10 and 35, and components that never finish starting.
 
 use crate::guests;
-use crate::scene::{SHORT, Scene, alone, granted, hurried, repeats};
+use crate::scene::{SHORT, Scene, repeats, run_exclusively, with_grants, with_short_calls};
 use crate::server::Server;
-use crate::support::{calling, results, saying, turn};
+use crate::support::{call_reply, results, run_turn, text_reply};
 use agent_core::message::CallId;
 use agent_core::plugin::{Scope, TraceContext};
 use agent_plugins::{
@@ -15,17 +15,17 @@ use std::time::Duration;
 
 const WALL: &str = "wall time of 300ms";
 
-/// Row 1: endless loops in a function, while it is given its arguments, after it has answered, and in host calls that do
-/// nothing; then eight at once.
+/// Row 1: Endless loops in a function, while it receives its arguments, after it has returned, and in host calls that
+/// do nothing; then eight at once.
 #[test]
-fn row_1_endless_loops() {
-    alone(async {
+fn row_1_stops_endless_loops() {
+    run_exclusively(async {
         let scene = Scene::with(&["intruder"], &[("endless", guests::endless())]).await;
         let calls = [("computing", json!({})), ("taking", json!({"text": "x"})), ("giving", json!({}))];
         for (name, arguments) in calls {
             let attack = async |_| {
-                let config = hurried("endless", Grants::default());
-                scene.stopped(config, ("endless", name, arguments.clone()), WALL).await;
+                let config = with_short_calls("endless", Grants::default());
+                scene.check_stopped(config, ("endless", name, arguments.clone()), WALL).await;
             };
             scene.repeat(&format!("row 1, {name}"), attack).await;
         }
@@ -33,12 +33,12 @@ fn row_1_endless_loops() {
             let grants = || Grants { key_value: Some(1 << 20), ..Grants::default() };
             let attack = async |_| {
                 let call = ("intruder", "intruder.wait", json!({"how": how}));
-                scene.stopped(hurried("intruder", grants()), call, WALL).await;
+                scene.check_stopped(with_short_calls("intruder", grants()), call, WALL).await;
             };
             scene.repeat(&format!("row 1, {how}"), attack).await;
         }
         let attack = async |_| {
-            let mut config = hurried("endless", Grants::default());
+            let mut config = with_short_calls("endless", Grants::default());
             config.bounds.parallel_calls = 8;
             let calls: Vec<_> = (0..8).map(|_| ("computing", json!({}))).collect();
             for (is_error, text) in scene.calls(config, &calls).await {
@@ -49,38 +49,38 @@ fn row_1_endless_loops() {
     });
 }
 
-/// Row 1: processor time is a limit of its own, of which waiting is no part.
+/// Row 1: Processor time is a separate limit, to which waiting does not count.
 #[test]
-fn row_1_processor_time() {
-    alone(async {
+fn row_1_limits_processor_time() {
+    run_exclusively(async {
         let scene = Scene::with(&[], &[("endless", guests::endless())]).await;
         let limits = CallLimits { cpu_time: Some(Duration::from_millis(100)), ..CallLimits::default() };
         let attack = async |_| {
-            let config = granted("endless", Grants::default(), limits);
-            scene.stopped(config, ("endless", "computing", json!({})), "processor time of 100ms").await;
+            let config = with_grants("endless", Grants::default(), limits);
+            scene.check_stopped(config, ("endless", "computing", json!({})), "processor time of 100ms").await;
         };
         scene.repeat("row 1, processor time", attack).await;
-        let config = granted("probe", Grants::default(), limits);
+        let config = with_grants("probe", Grants::default(), limits);
         let (is_error, text) = scene.call(config, "probe.sleep", json!({"ms": 500})).await;
         assert!(!is_error, "sleeping costs no processor time: {text}");
     });
 }
 
-/// Row 1: a component that never ends to start is refused at load; others are loaded meanwhile. Ten seconds each, so that
-/// there are few of them.
+/// Row 1: A component that never finishes instantiating is refused at load; others are loaded in the meantime. Each
+/// takes ten seconds, so there are few of them.
 #[test]
-fn row_1_an_endless_start() {
-    alone(async {
+fn row_1_refuses_an_endless_start() {
+    run_exclusively(async {
         let scene = Scene::new(&[]).await;
         let attack = async |time| {
-            // As many at once as may be loaded, each another component.
+            // As many at once as may be loaded, each a different component.
             let loads = (0..4).map(|number| {
                 let mut bytes = guests::endless_start();
                 // A custom section: its kind, its size, its name with its length, and its content.
                 bytes.extend([0, 4, 1, b'x', number, time as u8]);
-                scene.house.sandbox.load_bytes("starting", bytes)
+                scene.test_host.sandbox.load_bytes("starting", bytes)
             });
-            for refused in futures_join(loads).await {
+            for refused in join_all(loads).await {
                 let Err(LoadError::Start(CallFailure::Limit { limit: Limit::WallTime(_), plugin })) = refused else {
                     panic!("{refused:?}")
                 };
@@ -91,7 +91,7 @@ fn row_1_an_endless_start() {
     });
 }
 
-async fn futures_join<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+async fn join_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut running: Vec<_> = futures.map(Box::pin).collect();
     let mut done: Vec<Option<T>> = running.iter().map(|_| None).collect();
     std::future::poll_fn(|context| {
@@ -106,25 +106,26 @@ async fn futures_join<T>(futures: impl Iterator<Item = impl Future<Output = T>>)
     done.into_iter().flatten().collect()
 }
 
-/// Row 2: sleeping in a poll, in many polls, in a request that nobody answers, and in one that is answered a byte at a time.
+/// Row 2: Sleeping in a poll, in many polls, in a request that is never answered, and in one that is answered a byte at
+/// a time.
 #[test]
-fn row_2_sleeping_in_host_calls() {
-    alone(async {
+fn row_2_stops_sleeping_host_calls() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let silent = Server::silent();
         let slow = Server::drip();
         for (how, limit) in [("poll", WALL), ("poll-many", WALL), ("poll-same", "1000 resource handles")] {
             let attack = async |_| {
-                let config = hurried("intruder", Grants::default());
-                scene.stopped(config, ("intruder", "intruder.wait", json!({"how": how})), limit).await;
+                let config = with_short_calls("intruder", Grants::default());
+                scene.check_stopped(config, ("intruder", "intruder.wait", json!({"how": how})), limit).await;
             };
             scene.repeat(&format!("row 2, {how}"), attack).await;
         }
         for (what, server) in [("a silent server", &silent), ("a slow server", &slow)] {
             let attack = async |_| {
-                let config = hurried("intruder", server.grants());
+                let config = with_short_calls("intruder", server.grants());
                 let (is_error, text) = scene.call(config, "intruder.get", json!({"url": server.url("/")})).await;
-                // The request ends with the call at the latest: the guest may still be told so before it is stopped.
+                // The request ends with the call at the latest: the guest may still get its error before it is stopped.
                 let stopped = text.contains(&scene.identity("intruder")) && text.contains(WALL);
                 assert!((is_error && stopped) || text.contains("timeout"), "{text}");
             };
@@ -134,10 +135,10 @@ fn row_2_sleeping_in_host_calls() {
     });
 }
 
-/// Row 10: 100 calls are cancelled at moments that move on with each repeat.
+/// Row 10: 100 calls are cancelled at moments that shift with each repeat.
 #[test]
-fn row_10_cancelled_calls() {
-    alone(async {
+fn row_10_cancelled_calls_leave_nothing_behind() {
+    run_exclusively(async {
         let scene = Scene::with(&["intruder"], &[("endless", guests::endless())]).await;
         let folder = crate::files::tree(&scene, "cancelled");
         let setup = |plugin: &str, grants: Grants| {
@@ -171,37 +172,38 @@ async fn call(scene: &Scene, setup: &PluginSetup, name: &'static str, arguments:
     let id = CallId("call_1_1_1".to_owned());
     let context = ToolCallContext { id, attempt: 1, time_limit: Duration::from_secs(30), scope };
     let request = ToolCallRequest { name, args: arguments.to_string(), context };
-    scene.house.sandbox.call_tool(setup, request, &Ports::default()).await
+    scene.test_host.sandbox.call_tool(setup, request, &Ports::default()).await
 }
 
 type Answer = Result<agent_core::tool::ToolOutcome, agent_core::tool::ToolError>;
 
-/// Row 35: 64 endless loops of one agent, and the validator of another one meets its quarter of a second.
+/// Row 35: While one agent runs 64 endless loops, the validator of another one meets its deadline of a quarter of a
+/// second.
 #[test]
-fn row_35_a_validator_beside_64_loops() {
-    alone(async {
+fn row_35_a_validator_meets_its_deadline_despite_64_loops() {
+    run_exclusively(async {
         let scene = Scene::with(&["strict-json"], &[("endless", guests::endless())]).await;
         let attack = async |_| {
-            let mut config = hurried("endless", Grants::default());
-            // Waiting for a turn is no part of it, so that all of them together take 64 times as long.
+            let mut config = with_short_calls("endless", Grants::default());
+            // Waiting for a slot does not count, so all of them together take 64 times as long.
             config.plugins.get_mut("endless").unwrap().limits.tool_time = SHORT / 6;
             config.bounds.parallel_calls = 64;
             let calls: Vec<_> = (0..64).map(|_| ("computing", json!({}))).collect();
-            let mut looping = scene.session(config, &[calling(&calls), saying("Done.")]).await;
+            let mut looping = scene.session(config, &[call_reply(&calls), text_reply("Done.")]).await;
             let mut validated = agent_runtime::AgentConfig::new("validated");
             validated.validators = vec!["strict-json".to_owned()];
-            let mut judged = scene.session(validated, &vec![saying("{\"fine\": true}"); 5]).await;
+            let mut judged = scene.session(validated, &vec![text_reply("{\"fine\": true}"); 5]).await;
             let judging = async {
                 // The loops are running by then.
                 tokio::time::sleep(SHORT).await;
                 for _ in 0..5 {
-                    let result = turn(&mut judged, "Go.").await;
+                    let result = run_turn(&mut judged, "Go.").await;
                     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
                 }
             };
-            let (result, ()) = tokio::join!(turn(&mut looping, "Loop."), judging);
+            let (result, ()) = tokio::join!(run_turn(&mut looping, "Loop."), judging);
             assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
-            let results = results(&scene.house, &looping).await;
+            let results = results(&scene.test_host, &looping).await;
             assert_eq!(results.len(), 64);
             assert!(results.iter().all(|(_, is_error, text)| *is_error && text.contains("wall time")), "{results:?}");
             looping.close().await.unwrap();

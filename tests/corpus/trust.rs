@@ -1,12 +1,12 @@
-//! Whom the host believes: rows 13, 17, 19 and 20.
+//! What the host trusts: rows 13, 17, 19 and 20.
 
-use crate::scene::{Scene, alone, granted};
-use crate::support::{calling, components, results, saying, script, turn};
+use crate::scene::{Scene, run_exclusively, with_grants};
+use crate::support::{call_reply, components, results, run_turn, script, text_reply};
 use agent_core::approval::GrantScope;
 use agent_core::message::CallId;
 use agent_plugins::{Access, CallLimits, Generation};
 use agent_runtime::{Agent, AgentConfig, ApprovalDecision, Delegate, OpenSession, Session, TurnResult, Verdict};
-use agent_store::{SessionFilter, SessionLog};
+use agent_store::{SessionFilter, SessionIndex};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 const PAY: &str = "payer.pay";
 
-fn paying(tree: &Path, time: usize) -> AgentConfig {
+fn payer_config(tree: &Path, time: usize) -> AgentConfig {
     let grants = crate::files::trees(&[(tree, Access::ReadWrite)]);
-    let mut config = granted("payer", grants, CallLimits::default());
-    // What is allowed for good holds for an agent: each repeat is another one's.
+    let mut config = with_grants("payer", grants, CallLimits::default());
+    // A permanent grant belongs to an agent, so each repeat uses another one.
     config.name = format!("payer-{time}");
     config
 }
@@ -30,49 +30,54 @@ fn ledger(tree: &Path) -> usize {
     std::fs::read_to_string(tree.join("ledger.txt")).unwrap_or_default().lines().count()
 }
 
-fn answer(call: &str, scope: GrantScope) -> ApprovalDecision {
+fn allow(call: &str, scope: GrantScope) -> ApprovalDecision {
     ApprovalDecision { call: CallId(call.to_owned()), verdict: Verdict::Allow { scope, edited: None } }
 }
 
-/// The one call that waits; panics where the turn does not wait.
-fn waiting(result: &TurnResult) -> String {
+/// The only call that waits; panics if the turn does not wait.
+fn call_to_approve(result: &TurnResult) -> String {
     match result {
         TurnResult::Suspended(suspension) if suspension.waits.len() == 1 => suspension.waits[0].call.0.clone(),
-        other => panic!("no one call waits: {other:?}"),
+        other => panic!("not exactly one call waits: {other:?}"),
     }
 }
 
-async fn go_on(session: &mut Session) -> TurnResult {
+async fn continue_turn(session: &mut Session) -> TurnResult {
     session.run(None, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Rows 17 and 20: a model that obeys a tool's output is stopped at the approval; an answer counts once, for its own call and
-/// its own session.
+/// Rows 17 and 20: A model that obeys a tool's output is stopped at the approval; an answer counts once, for its own
+/// call and its own session.
 #[test]
-fn rows_17_and_20_a_model_that_obeys_and_answers_that_are_replayed() {
-    alone(async {
+fn rows_17_and_20_stop_an_obedient_model_and_replayed_answers() {
+    run_exclusively(async {
         let scene = Scene::new(&["payer"]).await;
         let tree = crate::files::tree(&scene, "ledger");
         let attack = async |time| {
             let before = ledger(&tree);
             let replies = [
-                calling(&[("payer.look", json!({}))]),
-                calling(&[(PAY, payment(1))]),
-                calling(&[(PAY, payment(2))]),
-                saying("Done."),
+                call_reply(&[("payer.look", json!({}))]),
+                call_reply(&[(PAY, payment(1))]),
+                call_reply(&[(PAY, payment(2))]),
+                text_reply("Done."),
             ];
-            let mut session = scene.session(paying(&tree, time), &replies).await;
-            let mut other = scene.session(paying(&tree, time), &[calling(&[(PAY, payment(3))]), saying("Done.")]).await;
-            let first = waiting(&turn(&mut session, "What is to do?").await);
-            let foreign = waiting(&turn(&mut other, "Pay.").await);
+            let mut session = scene.session(payer_config(&tree, time), &replies).await;
+            let mut other = scene
+                .session(payer_config(&tree, time), &[call_reply(&[(PAY, payment(3))]), text_reply("Done.")])
+                .await;
+            let first = call_to_approve(&run_turn(&mut session, "What is to do?").await);
+            let foreign = call_to_approve(&run_turn(&mut other, "Pay.").await);
             assert_eq!(ledger(&tree), before, "nobody has allowed anything");
-            assert!(other.approve(vec![answer(&first, GrantScope::Once)]).await.is_err(), "another session's call");
-            assert!(session.approve(vec![answer(&foreign, GrantScope::Once)]).await.is_err(), "and the other way");
-            session.approve(vec![answer(&first, GrantScope::Once)]).await.unwrap();
-            assert!(session.approve(vec![answer(&first, GrantScope::Once)]).await.is_err(), "it counts once");
-            let second = waiting(&go_on(&mut session).await);
-            assert_ne!(second, first, "other arguments are asked for");
-            assert!(session.approve(vec![answer(&first, GrantScope::Once)]).await.is_err(), "it is over");
+            assert!(other.approve(vec![allow(&first, GrantScope::Once)]).await.is_err(), "another session's call");
+            assert!(
+                session.approve(vec![allow(&foreign, GrantScope::Once)]).await.is_err(),
+                "and in the other direction"
+            );
+            session.approve(vec![allow(&first, GrantScope::Once)]).await.unwrap();
+            assert!(session.approve(vec![allow(&first, GrantScope::Once)]).await.is_err(), "it counts once");
+            let second = call_to_approve(&continue_turn(&mut session).await);
+            assert_ne!(second, first, "other arguments need an approval");
+            assert!(session.approve(vec![allow(&first, GrantScope::Once)]).await.is_err(), "it is over");
             assert_eq!(ledger(&tree), before + 1);
             session.close().await.unwrap();
             other.close().await.unwrap();
@@ -81,10 +86,10 @@ fn rows_17_and_20_a_model_that_obeys_and_answers_that_are_replayed() {
     });
 }
 
-/// Row 19: what was allowed for good is void for a component with another digest.
+/// Row 19: A permanent grant does not apply to a component with another digest.
 #[test]
-fn row_19_a_plugin_that_has_changed() {
-    alone(async {
+fn row_19_asks_again_for_a_changed_plugin() {
+    run_exclusively(async {
         let scene = Scene::new(&["payer"]).await;
         let tree = crate::files::tree(&scene, "ledger");
         let mut changed = std::fs::read(components().join("payer.wasm")).unwrap();
@@ -93,34 +98,37 @@ fn row_19_a_plugin_that_has_changed() {
         let attack = async |time| {
             let before = ledger(&tree);
             let replies: Vec<_> =
-                (1..4).flat_map(|amount| [calling(&[(PAY, payment(amount))]), saying("Done.")]).collect();
-            let mut session = scene.session(paying(&tree, time), &replies).await;
-            let asked = waiting(&turn(&mut session, "Pay.").await);
-            session.approve(vec![answer(&asked, GrantScope::Always)]).await.unwrap();
-            assert!(matches!(go_on(&mut session).await, TurnResult::Finished(_)));
-            assert!(matches!(turn(&mut session, "Again.").await, TurnResult::Finished(_)), "it is remembered");
-            let plugin = scene.house.sandbox.load_bytes("payer", changed.clone()).await.unwrap();
+                (1..4).flat_map(|amount| [call_reply(&[(PAY, payment(amount))]), text_reply("Done.")]).collect();
+            let mut session = scene.session(payer_config(&tree, time), &replies).await;
+            let call = call_to_approve(&run_turn(&mut session, "Pay.").await);
+            session.approve(vec![allow(&call, GrantScope::Always)]).await.unwrap();
+            assert!(matches!(continue_turn(&mut session).await, TurnResult::Finished(_)));
+            assert!(
+                matches!(run_turn(&mut session, "Again.").await, TurnResult::Finished(_)),
+                "the answer is remembered"
+            );
+            let plugin = scene.test_host.sandbox.load_bytes("payer", changed.clone()).await.unwrap();
             session.live().change(|agent| agent.with_generation(Generation::new([plugin]))).unwrap();
-            waiting(&turn(&mut session, "Once more.").await);
-            assert_eq!(ledger(&tree), before + 2, "what has changed has not run");
+            call_to_approve(&run_turn(&mut session, "Once more.").await);
+            assert_eq!(ledger(&tree), before + 2, "the changed component did not run");
             session.close().await.unwrap();
         };
         scene.repeat("row 19", attack).await;
     });
 }
 
-/// Row 13: work that is handed on and on ends at the depth that is allowed. (Plugins cannot call agents at all.)
+/// Row 13: Repeated delegation ends at the allowed depth. (Plugins cannot call agents at all.)
 #[test]
-fn row_13_agents_that_hand_on_their_work() {
-    alone(async {
+fn row_13_limits_repeated_delegation() {
+    run_exclusively(async {
         let scene = Scene::new(&["probe"]).await;
-        let agent = |name: &str, replies: &[Value], below: Option<Arc<Agent>>| {
+        let agent = |name: &str, replies: &[Value], child: Option<Arc<Agent>>| {
             let mut config = AgentConfig::new(name);
-            // The one above all others has the bound of every agent: four.
+            // The top agent has the default limit of every agent: four.
             config.bounds.max_depth = if name == "a" { config.bounds.max_depth } else { 16 };
-            if let Some(below) = below {
-                let name = below.config().name.clone();
-                let delegate = Delegate { agent: below.into(), description: "Works.".to_owned(), input_schema: None };
+            if let Some(child) = child {
+                let name = child.config().name.clone();
+                let delegate = Delegate { agent: child.into(), description: "Works.".to_owned(), input_schema: None };
                 config.delegates.insert(name, delegate);
             }
             let file = scene.folder().join(format!("{name}.json"));
@@ -129,18 +137,18 @@ fn row_13_agents_that_hand_on_their_work() {
             Arc::new(Agent::new(config, provider, scene.generation.clone()).unwrap())
         };
         let attack = async |_| {
-            let ask = |name: &str| calling(&[(name, json!({"task": "Go on."}))]);
-            let mut below = agent("f", &[saying("Too deep.")], None);
+            let ask = |name: &str| call_reply(&[(name, json!({"task": "Go on."}))]);
+            let mut child = agent("f", &[text_reply("Too deep.")], None);
             for (name, next) in [("e", "f"), ("d", "e"), ("c", "d"), ("b", "c"), ("a", "b")] {
-                below = agent(name, &[ask(next), saying("Done.")], Some(below));
+                child = agent(name, &[ask(next), text_reply("Done.")], Some(child));
             }
-            let mut session = Session::open(&scene.house.host(), below, OpenSession::New).await.unwrap();
-            assert!(matches!(turn(&mut session, "Go.").await, TurnResult::Finished(_)));
-            assert!(results(&scene.house, &session).await.iter().all(|(_, is_error, _)| !is_error));
+            let mut session = Session::open(&scene.test_host.host(), child, OpenSession::New).await.unwrap();
+            assert!(matches!(run_turn(&mut session, "Go.").await, TurnResult::Finished(_)));
+            assert!(results(&scene.test_host, &session).await.iter().all(|(_, is_error, _)| !is_error));
             session.close().await.unwrap();
             let sessions_of = async |agent: &str| {
                 let filter = SessionFilter { agent: Some(agent.to_owned()), ..SessionFilter::default() };
-                scene.house.store.sessions(filter, 1).await.unwrap().len()
+                scene.test_host.store.sessions(filter, 1).await.unwrap().len()
             };
             assert_eq!((sessions_of("e").await, sessions_of("f").await), (1, 0), "four times, and not five");
         };

@@ -1,4 +1,4 @@
-//! What the process holds: tasks, threads, open handles and memory, read from the runtime and from `/proc`.
+//! Resources of this process: tasks, threads, open handles and memory, read from the runtime and from `/proc`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,21 +6,22 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// How long what has ended may take to be gone: generous, since only a leak takes so long.
+/// How long released resources may take to disappear; only a leak takes this long.
 const SETTLING: Duration = Duration::from_secs(60);
-/// Handles that the store may have on its own files: a writer and four readers, opened when first needed, with three files
-/// each, and one more of each while one of them is opened.
+/// Handles that the store may have on its own files: a writer and four readers, opened when first needed, with three
+/// files each, and one more of each while one of them is opened.
 const STORE_HANDLES: usize = 20;
-/// Growth of memory that is no leak. The allocator gives back what is free when it likes, the pool keeps a warm mebibyte
-/// for each of its 16 places, and the store fills its page caches; in 100 repeats, 48 MiB are half a mebibyte each.
+/// Memory growth that is not a leak. The allocator returns free memory at its own pace, the pool keeps a warm mebibyte
+/// for each of its 16 slots, and the store fills its page caches; over 100 repeats, 48 MiB are half a mebibyte each.
+/// All repeats need `MALLOC_ARENA_MAX=1`: with one arena for each thread, large schemas fragment the arenas by more than that.
 const MEMORY_KIB: u64 = 48 * 1024;
 
-/// What is held at one moment.
+/// The resources in use at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Usage {
     pub(crate) tasks: usize,
     pub(crate) threads: usize,
-    /// By what they lead to, those of the store left out.
+    /// Number of handles by their target, without those of the store.
     pub(crate) handles: BTreeMap<String, usize>,
     pub(crate) memory_kib: u64,
 }
@@ -33,22 +34,22 @@ impl fmt::Display for Usage {
 }
 
 impl Usage {
-    /// As it is now; `store` is the folder of the database.
+    /// The current usage; `store` is the folder of the database.
     pub(crate) fn now(store: &Path) -> Self {
         let mut handles = BTreeMap::new();
         let mut of_store = 0;
-        for entry in std::fs::read_dir("/proc/self/fd").expect("/proc is there").flatten() {
+        for entry in std::fs::read_dir("/proc/self/fd").expect("/proc exists").flatten() {
             let Ok(target) = std::fs::read_link(entry.path()) else { continue };
             if target.parent() == Some(store) && target.to_string_lossy().contains(".db") {
                 of_store += 1;
                 continue;
             }
-            // The number of a socket or pipe says nothing.
+            // The number of a socket or pipe is meaningless.
             let name = target.to_string_lossy().split(":[").next().unwrap_or_default().to_owned();
             *handles.entry(name).or_default() += 1;
         }
         assert!(of_store <= STORE_HANDLES, "the store has {of_store} handles");
-        let status = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
+        let status = std::fs::read_to_string("/proc/self/status").expect("/proc exists");
         let number = |key: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_else(|| panic!("no {key}"));
             line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().expect("a number")
@@ -61,8 +62,8 @@ impl Usage {
         self.handles.values().sum()
     }
 
-    /// Waits until no more tasks, threads and handles are there than before, and checks the memory.
-    pub(crate) async fn settled(&self, row: &str, store: &Path) -> Usage {
+    /// Waits until there are no more tasks, threads and handles than before, and checks the memory.
+    pub(crate) async fn wait_until_settled(&self, row: &str, store: &Path) -> Usage {
         let begun = Instant::now();
         loop {
             let now = Usage::now(store);
@@ -78,8 +79,8 @@ impl Usage {
         }
     }
 
-    /// Waits until nothing ends any more.
-    pub(crate) async fn quiet(store: &Path) -> Usage {
+    /// Waits until the usage no longer falls.
+    pub(crate) async fn wait_until_quiet(store: &Path) -> Usage {
         let mut before = Usage::now(store);
         loop {
             tokio::time::sleep(Duration::from_millis(250)).await;

@@ -1,32 +1,33 @@
-//! `wasi:keyvalue` in both drafts (P5): quotas that hold however small or many the values are, and numbers that count in
-//! several processes at once.
+//! `wasi:keyvalue` in both drafts (P5): quotas that hold for values of any size and number, and counters that work
+//! across several processes.
 
-use crate::scene::{Scene, alone, granted};
+use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::support::{components, script};
 use agent_plugins::{CallLimits, Grants};
 use agent_runtime::AgentConfig;
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
-fn keeping(time: usize, bytes: u64) -> AgentConfig {
-    let mut config = granted("intruder", Grants { key_value: Some(bytes), ..Grants::default() }, CallLimits::default());
+fn with_key_value_quota(time: usize, bytes: u64) -> AgentConfig {
+    let mut config =
+        with_grants("intruder", Grants { key_value: Some(bytes), ..Grants::default() }, CallLimits::default());
     config.name = format!("keeper-{time}");
     config
 }
 
-/// P5: the first draft does all that it says, and refuses what is beyond its bounds.
+/// P5: The first draft does all that it specifies, and refuses values beyond its limits.
 #[test]
-fn p5_the_first_draft() {
-    alone(async {
+fn p5_implements_the_first_draft() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let attack = async |time| {
-            let (is_error, text) = scene.call(keeping(time, 1 << 20), "intruder.values", json!({})).await;
-            let said: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+            let (is_error, text) = scene.call(with_key_value_quota(time, 1 << 20), "intruder.values", json!({})).await;
+            let output_text: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
             let expected = json!({
                 "a": b"one", "none": null, "keys": ["a", "b", "c"], "many": [true, false, true],
                 "there": [true, false], "refused": [true, true, true, true, true],
             });
-            assert_eq!((is_error, said), (false, expected));
+            assert_eq!((is_error, output_text), (false, expected));
             let (is_error, text) = scene.call(AgentConfig::new("nobody"), "intruder.values", json!({})).await;
             assert!(is_error && text.contains("key_value_mib = 10"), "{text}");
         };
@@ -34,10 +35,10 @@ fn p5_the_first_draft() {
     });
 }
 
-/// P8: the quota counts all buckets of a plugin together, and each entry, however small; both drafts share it.
+/// P8: The quota covers all buckets of a plugin together, and counts each entry, however small; both drafts share it.
 #[test]
-fn p8_quotas_of_values() {
-    alone(async {
+fn p8_one_quota_covers_all_values() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         const QUOTA: u64 = 64 << 10;
         let attack = async |time| {
@@ -45,10 +46,13 @@ fn p8_quotas_of_values() {
             let mut kept = 0;
             for (number, (draft, bytes, bucket)) in hoards.into_iter().enumerate() {
                 let arguments = json!({"draft": draft, "bytes": bytes, "bucket": bucket});
-                let (is_error, text) = scene.call(keeping(time, QUOTA), "intruder.hoard", arguments).await;
-                let said: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
-                assert!(!is_error && said["error"].as_str().is_some_and(|error| error.contains("65536")), "{text}");
-                kept += said["kept"].as_u64().unwrap();
+                let (is_error, text) = scene.call(with_key_value_quota(time, QUOTA), "intruder.hoard", arguments).await;
+                let output_text: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
+                assert!(
+                    !is_error && output_text["error"].as_str().is_some_and(|error| error.contains("65536")),
+                    "{text}"
+                );
+                kept += output_text["kept"].as_u64().unwrap();
                 assert!(number > 0 || kept > 10, "what fits is kept: {text}");
             }
             assert!(kept <= QUOTA / 256, "{kept} entries in {QUOTA} bytes");
@@ -57,10 +61,10 @@ fn p8_quotas_of_values() {
     });
 }
 
-/// P5: two processes count with one draft each, and no step is lost.
+/// P5: Two processes count, each with one draft, and no increment is lost.
 #[test]
-fn p5_counting_in_two_processes() {
-    alone(async {
+fn p5_two_processes_count_without_lost_increments() {
+    run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         const STEPS: u32 = 200;
         let attack = async |time| {
@@ -84,9 +88,9 @@ fn p5_counting_in_two_processes() {
             let mut sums = Vec::new();
             for child in children {
                 let output = tokio::task::spawn_blocking(|| child.wait_with_output()).await.unwrap().unwrap();
-                let said = String::from_utf8_lossy(&output.stdout).into_owned();
-                assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-                let mut events = said.lines().map(|line| serde_json::from_str::<Value>(line).expect("an event"));
+                let output_text = String::from_utf8_lossy(&output.stdout).into_owned();
+                assert!(output.status.success(), "{output_text}{}", String::from_utf8_lossy(&output.stderr));
+                let mut events = output_text.lines().map(|line| serde_json::from_str::<Value>(line).expect("an event"));
                 let result = events.rfind(|event| event["type"] == "tool_result").expect("a result");
                 sums.push(result["content"].to_string().chars().filter(char::is_ascii_digit).collect::<String>());
             }

@@ -1,38 +1,38 @@
-//! Delegation: agents as tools of agents, with scripted models for all of them (L16, row 13).
+//! Delegation: agents as tools of other agents, with scripted models for all of them (L16, row 13).
 
-use crate::support::{House, calling, events, results, saying, scratch, script, turn};
+use crate::support::{TestHost, call_reply, events, results, run_turn, scratch, script, text_reply};
 use agent_core::event::{Event, EventKind, WaitCause};
 use agent_core::message::CallId;
 use agent_core::run::{AtLimit, Decision, Output, TurnError};
 use agent_plugins::{HostLimits, Sandbox, SandboxOptions};
 use agent_runtime::{Agent, AgentConfig, Delegate, OpenSession, Session, SessionError, TurnResult};
-use agent_store::{SessionFilter, SessionLog, StoreError};
+use agent_store::{SessionFilter, SessionIndex, SessionLog, SessionSummary, StoreError};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// An agent whose model says these replies and that may delegate to those below.
-async fn agent(house: &House, config: AgentConfig, replies: &[Value], below: &[&Arc<Agent>]) -> Arc<Agent> {
+/// An agent whose model gives these replies and that may delegate to these children.
+async fn agent(test_host: &TestHost, config: AgentConfig, replies: &[Value], children: &[&Arc<Agent>]) -> Arc<Agent> {
     let mut config = config;
-    for agent in below {
+    for agent in children {
         let description = "Works.".to_owned();
         let delegate = Delegate { agent: (*agent).clone().into(), description, input_schema: None };
         config.delegates.insert(agent.config().name.clone(), delegate);
     }
-    house.agent(config, script(replies)).await
+    test_host.agent(config, script(replies)).await
 }
 
-fn ask(agents: &[&str]) -> Value {
+fn delegate_to(agents: &[&str]) -> Value {
     let calls: Vec<_> = agents.iter().map(|agent| (*agent, json!({"task": format!("Work as {agent}.")}))).collect();
-    calling(&calls)
+    call_reply(&calls)
 }
 
-async fn session(house: &House, agent: &Arc<Agent>) -> Session {
-    Session::open(&house.host(), agent.clone(), OpenSession::New).await.expect("a new session opens")
+async fn session(test_host: &TestHost, agent: &Arc<Agent>) -> Session {
+    Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.expect("a new session opens")
 }
 
-fn finished(result: TurnResult) -> Output {
+fn expect_finished(result: TurnResult) -> Output {
     match result {
         TurnResult::Finished(output) => output,
         other => panic!("the turn did not finish: {other:?}"),
@@ -40,22 +40,22 @@ fn finished(result: TurnResult) -> Output {
 }
 
 /// Subjects of all sessions of an agent.
-async fn sessions_of(house: &House, agent: &str) -> Vec<String> {
+async fn sessions_of(test_host: &TestHost, agent: &str) -> Vec<String> {
     let filter = SessionFilter { agent: Some(agent.to_owned()), ..SessionFilter::default() };
-    let found = house.store.sessions(filter, 100).await.expect("sessions are listed");
+    let found = test_host.store.sessions(filter, 100).await.expect("sessions are listed");
     found.into_iter().map(|session| session.subject).collect()
 }
 
-async fn events_of(house: &House, session: &str) -> Vec<Event> {
-    let events = house.store.events(session, 0, 10_000).await.expect("events are there");
+async fn events_of(test_host: &TestHost, session: &str) -> Vec<Event> {
+    let events = test_host.store.events(session, 0, 10_000).await.expect("events are there");
     events.into_iter().map(|timed| timed.event).collect()
 }
 
-/// L16: the child works in a session of its own, with its own tools, user and trace from above, and its output is the
-/// call's result; what it cost is its own.
+/// L16: A child runs in its own session with its own tools. It takes the user and the trace from its parent, its output
+/// is the result of the call, and its cost is counted separately.
 #[tokio::test(flavor = "multi_thread")]
-async fn l16_an_agent_works_for_another_with_its_own_tools() {
-    let house = House::new(&["probe"]).await;
+async fn l16_a_child_works_with_its_own_tools_and_session() {
+    let test_host = TestHost::new(&["probe"]).await;
     let child = [
         json!({
             "calls": [{"name": "probe.echo", "arguments": {"text": "found"}}],
@@ -64,48 +64,50 @@ async fn l16_an_agent_works_for_another_with_its_own_tools() {
         }),
         json!({"text": "It is found.", "expect": {"last_contains": "found"}, "usage": {"prompt_tokens": 100, "completion_tokens": 10}}),
     ];
-    let reader = agent(&house, AgentConfig::new("reader"), &child, &[]).await;
+    let reader = agent(&test_host, AgentConfig::new("reader"), &child, &[]).await;
     let mut config = AgentConfig::new("lead");
     config.user = Some("ada".to_owned());
-    let mut told = saying("The reader has found it.");
-    told["expect"] = json!({"last_contains": "It is found.", "lacks": "probe.echo", "offers": "reader"});
-    let lead = agent(&house, config, &[ask(&["reader"]), told], &[&reader]).await;
-    let mut above = session(&house, &lead).await;
-    let output = finished(turn(&mut above, "Ask the reader.").await);
+    let mut final_reply = text_reply("The reader has found it.");
+    final_reply["expect"] = json!({"last_contains": "It is found.", "lacks": "probe.echo", "offers": "reader"});
+    let lead = agent(&test_host, config, &[delegate_to(&["reader"]), final_reply], &[&reader]).await;
+    let mut parent = session(&test_host, &lead).await;
+    let output = expect_finished(run_turn(&mut parent, "Ask the reader.").await);
     assert_eq!((output.data, output.execution_units), (json!("The reader has found it."), 220));
-    let below = sessions_of(&house, "reader").await;
-    let [below] = below.as_slice() else { panic!("{below:?}") };
-    let calls = house.store.calls(above.subject(), agent_store::CallFilter::Turn(1)).await.unwrap();
+    let children = sessions_of(&test_host, "reader").await;
+    let [subject] = children.as_slice() else { panic!("{children:?}") };
+    let calls = test_host.store.calls(parent.subject(), agent_store::CallFilter::Turn(1)).await.unwrap();
     let result = calls[0].result.as_ref().expect("the call has its result");
     let structured = result.structured.as_ref().expect("for programs");
-    assert_eq!((&structured["session"], &structured["execution_units"]), (&json!(below), &json!(220)));
+    assert_eq!((&structured["session"], &structured["execution_units"]), (&json!(subject), &json!(220)));
     assert_eq!((structured["interactions"].as_u64(), result.is_error), (Some(2), false));
-    let child = Session::open(&house.host(), reader.clone(), OpenSession::Existing(below.clone())).await.unwrap();
-    assert_eq!(child.state().delegated_by.as_deref(), Some(above.subject()));
+    let child = Session::open(&test_host.host(), reader.clone(), OpenSession::Existing(subject.clone())).await.unwrap();
+    assert_eq!(child.state().delegated_by.as_deref(), Some(parent.subject()));
     assert_eq!(child.state().delegation, ["lead"]);
     let trace = |session: &Session| session.state().turn.as_ref().unwrap().trace.traceparent[..36].to_owned();
-    assert_eq!(trace(&child), trace(&above));
-    let echoed: Value = serde_json::from_str(&results(&house, &child).await[0].2).expect("the tool's JSON");
+    assert_eq!(trace(&child), trace(&parent));
+    let echoed: Value = serde_json::from_str(&results(&test_host, &child).await[0].2).expect("the tool's JSON");
     assert_eq!(echoed["user"], "ada", "the parent's user is the child's");
 }
 
-/// L9, L16: children work beside each other, up to the cap of calls at once.
+/// L9, L16: Children run in parallel, up to the cap on parallel calls.
 #[tokio::test(flavor = "multi_thread")]
-async fn l16_children_work_at_once_under_the_cap() {
+async fn l16_children_run_in_parallel_up_to_the_cap() {
     for (cap, at_once) in [(4, true), (1, false)] {
-        let house = House::new(&["probe"]).await;
-        let nap = [calling(&[("probe.sleep", json!({"ms": 400}))]), saying("Slept.")];
-        let reader = agent(&house, AgentConfig::new("reader"), &nap, &[]).await;
-        let writer = agent(&house, AgentConfig::new("writer"), &nap, &[]).await;
+        let test_host = TestHost::new(&["probe"]).await;
+        let nap = [call_reply(&[("probe.sleep", json!({"ms": 400}))]), text_reply("Slept.")];
+        let reader = agent(&test_host, AgentConfig::new("reader"), &nap, &[]).await;
+        let writer = agent(&test_host, AgentConfig::new("writer"), &nap, &[]).await;
         let mut config = AgentConfig::new("lead");
         config.bounds.parallel_calls = cap;
-        let lead = agent(&house, config, &[ask(&["reader", "writer"]), saying("Both.")], &[&reader, &writer]).await;
-        let mut above = session(&house, &lead).await;
-        let mut watched = above.subscribe();
-        finished(turn(&mut above, "Go.").await);
+        let lead =
+            agent(&test_host, config, &[delegate_to(&["reader", "writer"]), text_reply("Both.")], &[&reader, &writer])
+                .await;
+        let mut parent = session(&test_host, &lead).await;
+        let mut watched = parent.subscribe();
+        expect_finished(run_turn(&mut parent, "Go.").await);
         let mut order = Vec::new();
         while let Ok(event) = watched.try_recv() {
-            if event.session != above.subject()
+            if event.session != parent.subject()
                 && let EventKind::LoopStart { .. } | EventKind::LoopEnd { .. } = event.kind
             {
                 order.push(matches!(event.kind, EventKind::LoopStart { .. }));
@@ -113,54 +115,54 @@ async fn l16_children_work_at_once_under_the_cap() {
         }
         let expected = if at_once { [true, true, false, false] } else { [true, false, true, false] };
         assert_eq!(order, expected, "the watcher of the parent sees the children's durable events");
-        let names: Vec<_> = results(&house, &above).await.into_iter().map(|(name, ..)| name).collect();
+        let names: Vec<_> = results(&test_host, &parent).await.into_iter().map(|(name, ..)| name).collect();
         assert_eq!(names, ["reader", "writer"]);
     }
 }
 
-/// L9: a sequential tool does not run beside a child, nor a child beside it.
+/// L9: A sequential tool does not run in parallel with a child.
 #[tokio::test(flavor = "multi_thread")]
 async fn l9_l16_a_sequential_tool_runs_alone() {
-    let house = House::new(&["probe"]).await;
-    let nap = [calling(&[("probe.sleep", json!({"ms": 200}))]), saying("Slept.")];
-    let reader = agent(&house, AgentConfig::new("reader"), &nap, &[]).await;
-    let reply = calling(&[
+    let test_host = TestHost::new(&["probe"]).await;
+    let nap = [call_reply(&[("probe.sleep", json!({"ms": 200}))]), text_reply("Slept.")];
+    let reader = agent(&test_host, AgentConfig::new("reader"), &nap, &[]).await;
+    let reply = call_reply(&[
         ("reader", json!({"task": "Sleep."})),
         ("probe.sequential", json!({"ms": 200})),
         ("reader", json!({"task": "Sleep again."})),
     ]);
-    let lead = agent(&house, AgentConfig::new("lead"), &[reply, saying("All.")], &[&reader]).await;
-    let mut above = session(&house, &lead).await;
-    let mut watched = above.subscribe();
-    finished(turn(&mut above, "Go.").await);
+    let lead = agent(&test_host, AgentConfig::new("lead"), &[reply, text_reply("All.")], &[&reader]).await;
+    let mut parent = session(&test_host, &lead).await;
+    let mut watched = parent.subscribe();
+    expect_finished(run_turn(&mut parent, "Go.").await);
     let (mut working, mut alone, mut seen) = (0, false, 0);
     while let Ok(event) = watched.try_recv() {
         match &event.kind {
-            EventKind::LoopStart { .. } if event.session != above.subject() => working += 1,
-            EventKind::LoopEnd { .. } if event.session != above.subject() => working -= 1,
+            EventKind::LoopStart { .. } if event.session != parent.subject() => working += 1,
+            EventKind::LoopEnd { .. } if event.session != parent.subject() => working -= 1,
             EventKind::ToolCall { name, .. } if name == "probe.sequential" => (alone, seen) = (true, seen + 1),
             EventKind::ToolResult { name, .. } if name == "probe.sequential" => alone = false,
             _ => {}
         }
-        assert!(!(alone && working > 0), "{working} children work beside a sequential call");
+        assert!(!(alone && working > 0), "{working} children run during a sequential call");
     }
-    assert_eq!((seen, sessions_of(&house, "reader").await.len()), (1, 2));
+    assert_eq!((seen, sessions_of(&test_host, "reader").await.len()), (1, 2));
 }
 
-/// L16: a child that fails is a typed error result, and the parent goes on.
+/// L16: If a child fails, the call gets a typed error result and the parent continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_a_child_that_fails_is_an_error_result() {
-    let house = House::new(&["probe"]).await;
+    let test_host = TestHost::new(&["probe"]).await;
     let broken = [json!({"error": {"status": 400, "message": "no such thing"}})];
-    let broken = agent(&house, AgentConfig::new("broken"), &broken, &[]).await;
+    let broken = agent(&test_host, AgentConfig::new("broken"), &broken, &[]).await;
     let mut config = AgentConfig::new("spent");
     (config.bounds.max_interactions, config.bounds.at_limit) = (1, AtLimit::Error);
-    let spent = agent(&house, config, &[calling(&[("probe.echo", json!({"text": "a"}))])], &[]).await;
-    let lead = [ask(&["broken", "spent"]), saying("Neither.")];
-    let lead = agent(&house, AgentConfig::new("lead"), &lead, &[&broken, &spent]).await;
-    let mut above = session(&house, &lead).await;
-    assert_eq!(finished(turn(&mut above, "Go.").await).data, json!("Neither."));
-    let results = results(&house, &above).await;
+    let spent = agent(&test_host, config, &[call_reply(&[("probe.echo", json!({"text": "a"}))])], &[]).await;
+    let lead = [delegate_to(&["broken", "spent"]), text_reply("Neither.")];
+    let lead = agent(&test_host, AgentConfig::new("lead"), &lead, &[&broken, &spent]).await;
+    let mut parent = session(&test_host, &lead).await;
+    assert_eq!(expect_finished(run_turn(&mut parent, "Go.").await).data, json!("Neither."));
+    let results = results(&test_host, &parent).await;
     assert!(results.iter().all(|(_, is_error, _)| *is_error), "{results:?}");
     let error = |text: &str| serde_json::from_str::<Value>(text).expect("a typed error");
     assert_eq!(error(&results[0].2)["error"], "failed", "the same request would be refused again");
@@ -168,118 +170,126 @@ async fn l16_a_child_that_fails_is_an_error_result() {
     assert!(results[1].2.contains("interactions_exhausted"), "{}", results[1].2);
 }
 
-/// L28, L16: each try has a session of its own, and still the same failure is seen as the same: the third turns the agent off.
+/// L28, L16: Each attempt has its own session, and the failures still count as the same failure: after the third, the
+/// agent tool is disabled.
 #[tokio::test(flavor = "multi_thread")]
-async fn l28_an_agent_that_keeps_failing_is_turned_off() {
-    let house = House::new(&[]).await;
+async fn l28_disables_an_agent_that_keeps_failing() {
+    let test_host = TestHost::new(&[]).await;
     let broken = [json!({"error": {"status": 400, "message": "no such thing"}})];
-    let broken = agent(&house, AgentConfig::new("broken"), &broken, &[]).await;
-    let again = || ask(&["broken"]);
-    let lead = [again(), again(), again(), again(), saying("It does not work.")];
-    let lead = agent(&house, AgentConfig::new("lead"), &lead, &[&broken]).await;
-    let mut above = session(&house, &lead).await;
-    finished(turn(&mut above, "Go.").await);
-    let results: Vec<_> = results(&house, &above).await.into_iter().map(|(_, _, text)| text).collect();
+    let broken = agent(&test_host, AgentConfig::new("broken"), &broken, &[]).await;
+    let again = || delegate_to(&["broken"]);
+    let lead = [again(), again(), again(), again(), text_reply("It does not work.")];
+    let lead = agent(&test_host, AgentConfig::new("lead"), &lead, &[&broken]).await;
+    let mut parent = session(&test_host, &lead).await;
+    expect_finished(run_turn(&mut parent, "Go.").await);
+    let results: Vec<_> = results(&test_host, &parent).await.into_iter().map(|(_, _, text)| text).collect();
     assert!(results[1].ends_with(&results[0]) && results[1].contains("after one more"), "{results:?}");
     assert!(results[2].ends_with(&results[0]) && results[2] != results[0], "the third is a warning: {results:?}");
-    let below = sessions_of(&house, "broken").await;
-    assert_eq!(below.len(), 3, "the fourth did not run: {results:?}");
-    assert!(results.iter().all(|text| below.iter().all(|session| !text.contains(session))), "{results:?}");
+    let children = sessions_of(&test_host, "broken").await;
+    assert_eq!(children.len(), 3, "the fourth did not run: {results:?}");
+    assert!(results.iter().all(|text| children.iter().all(|session| !text.contains(session))), "{results:?}");
 }
 
-/// L4, L5, L16: each has its own bounds and its own budget.
+/// L4, L5, L16: Each agent has its own limits and its own budget.
 #[tokio::test(flavor = "multi_thread")]
-async fn l16_a_child_has_its_own_bounds() {
-    let house = House::new(&["probe"]).await;
+async fn l16_a_child_has_its_own_limits_and_budget() {
+    let test_host = TestHost::new(&["probe"]).await;
     let mut config = AgentConfig::new("short");
     config.bounds.max_interactions = 1;
-    let replies = [calling(&[("probe.echo", json!({"text": "a"}))]), saying("Half of it.")];
-    let short = agent(&house, config, &replies, &[]).await;
-    let lead = agent(&house, AgentConfig::new("lead"), &[ask(&["short"]), saying("Fine.")], &[&short]).await;
-    let mut above = session(&house, &lead).await;
-    let output = finished(turn(&mut above, "Go.").await);
+    let replies = [call_reply(&[("probe.echo", json!({"text": "a"}))]), text_reply("Half of it.")];
+    let short = agent(&test_host, config, &replies, &[]).await;
+    let lead =
+        agent(&test_host, AgentConfig::new("lead"), &[delegate_to(&["short"]), text_reply("Fine.")], &[&short]).await;
+    let mut parent = session(&test_host, &lead).await;
+    let output = expect_finished(run_turn(&mut parent, "Go.").await);
     assert_eq!((output.interactions, output.execution_units, output.limit_reached), (2, 220, false));
-    let result = &results(&house, &above).await[0];
-    assert!(!result.1 && result.2.contains("Half of it.") && result.2.contains("bound"), "{}", result.2);
+    let result = &results(&test_host, &parent).await[0];
+    assert!(!result.1 && result.2.contains("Half of it.") && result.2.contains("limit of model calls"), "{}", result.2);
 }
 
-/// L8, L16: an agent's own input schema is checked, and it gets what satisfies it as JSON.
+/// L8, L16: Input for an agent with an input schema is checked against it, and the agent receives it as JSON.
 #[tokio::test(flavor = "multi_thread")]
-async fn l16_an_agent_with_an_input_schema() {
-    let house = House::new(&[]).await;
-    let mut answer = saying("Three pages.");
+async fn l16_checks_input_against_the_schema_of_the_agent() {
+    let test_host = TestHost::new(&[]).await;
+    let mut answer = text_reply("Three pages.");
     answer["expect"] = json!({"last_contains": "\"topic\""});
-    let reader = agent(&house, AgentConfig::new("reader"), &[answer], &[]).await;
+    let reader = agent(&test_host, AgentConfig::new("reader"), &[answer], &[]).await;
     let schema = json!({"type": "object", "required": ["topic"], "properties": {"topic": {"type": "string"}}});
     let mut config = AgentConfig::new("lead");
     let delegate = Delegate { agent: reader.into(), description: "Reads.".to_owned(), input_schema: Some(schema) };
     config.delegates.insert("look.up".to_owned(), delegate);
     let replies = [
-        calling(&[("look.up", json!({"task": "Read."}))]),
-        calling(&[("look.up", json!({"topic": "owls"}))]),
-        saying("Read."),
+        call_reply(&[("look.up", json!({"task": "Read."}))]),
+        call_reply(&[("look.up", json!({"topic": "owls"}))]),
+        text_reply("Read."),
     ];
-    let mut above = session(&house, &house.agent(config, script(&replies)).await).await;
-    finished(turn(&mut above, "Go.").await);
-    let results = results(&house, &above).await;
+    let mut parent = session(&test_host, &test_host.agent(config, script(&replies)).await).await;
+    expect_finished(run_turn(&mut parent, "Go.").await);
+    let results = results(&test_host, &parent).await;
     assert!(results[0].1 && results[0].2.contains("required"), "{}", results[0].2);
     assert_eq!((results[1].1, results[1].2.as_str()), (false, "Three pages."));
 }
 
-/// Row 13: an agent that is above already is refused, whatever the configuration says, and nothing is made for it.
+/// Row 13: Delegating to an agent that is already in the chain is refused, whatever the configuration says, and no
+/// session is created.
 #[tokio::test(flavor = "multi_thread")]
-async fn l16_row_13_a_circle_is_refused_at_run_time() {
-    let house = House::new(&[]).await;
-    let again = agent(&house, AgentConfig::new("lead"), &[saying("Never said.")], &[]).await;
-    let writer = [ask(&["lead"]), saying("I was refused.")];
-    let writer = agent(&house, AgentConfig::new("writer"), &writer, &[&again]).await;
-    let lead = agent(&house, AgentConfig::new("lead"), &[ask(&["writer"]), saying("So be it.")], &[&writer]).await;
-    let mut above = session(&house, &lead).await;
-    finished(turn(&mut above, "Go.").await);
-    assert_eq!(results(&house, &above).await[0].2, "I was refused.");
-    let below = sessions_of(&house, "writer").await;
-    let refusals: Vec<_> = events_of(&house, &below[0]).await.into_iter().map(|event| event.kind).collect();
+async fn l16_row_13_refuses_a_delegation_cycle_at_run_time() {
+    let test_host = TestHost::new(&[]).await;
+    let again = agent(&test_host, AgentConfig::new("lead"), &[text_reply("Never said.")], &[]).await;
+    let writer = [delegate_to(&["lead"]), text_reply("I was refused.")];
+    let writer = agent(&test_host, AgentConfig::new("writer"), &writer, &[&again]).await;
+    let lead =
+        agent(&test_host, AgentConfig::new("lead"), &[delegate_to(&["writer"]), text_reply("So be it.")], &[&writer])
+            .await;
+    let mut parent = session(&test_host, &lead).await;
+    expect_finished(run_turn(&mut parent, "Go.").await);
+    assert_eq!(results(&test_host, &parent).await[0].2, "I was refused.");
+    let children = sessions_of(&test_host, "writer").await;
+    let refusals: Vec<_> = events_of(&test_host, &children[0]).await.into_iter().map(|event| event.kind).collect();
     let refused = |kind: &EventKind| matches!(kind, EventKind::ToolResultError { content, .. } if content.contains("lead → writer"));
     assert!(refusals.iter().any(refused), "{refusals:?}");
-    assert_eq!(sessions_of(&house, "lead").await, [above.subject()]);
+    assert_eq!(sessions_of(&test_host, "lead").await, [parent.subject()]);
 }
 
-/// Row 13: work is handed down four times, and not five; with `max_depth = 1` above, once.
+/// Row 13: Delegation is at most four levels deep; with `max_depth = 1` in the top agent, one level.
 #[tokio::test(flavor = "multi_thread")]
-async fn l16_row_13_the_depth_is_bounded() {
+async fn l16_row_13_limits_the_delegation_depth() {
     for (max_depth, deepest) in [(4, "e"), (1, "b")] {
-        let house = House::new(&[]).await;
-        let mut below = agent(&house, AgentConfig::new("f"), &[saying("Too deep.")], &[]).await;
+        let test_host = TestHost::new(&[]).await;
+        let mut child = agent(&test_host, AgentConfig::new("f"), &[text_reply("Too deep.")], &[]).await;
         for name in ["e", "d", "c", "b", "a"] {
             let mut config = AgentConfig::new(name);
             config.bounds.max_depth = if name == "a" { max_depth } else { 16 };
-            let next = below.config().name.clone();
-            below = agent(&house, config, &[ask(&[&next]), saying(&format!("{name} is done."))], &[&below]).await;
+            let next = child.config().name.clone();
+            child =
+                agent(&test_host, config, &[delegate_to(&[&next]), text_reply(&format!("{name} is done."))], &[&child])
+                    .await;
         }
-        let mut above = session(&house, &below).await;
-        finished(turn(&mut above, "Go.").await);
+        let mut parent = session(&test_host, &child).await;
+        expect_finished(run_turn(&mut parent, "Go.").await);
         let mut worked = Vec::new();
         for name in ["a", "b", "c", "d", "e", "f"] {
-            worked.extend(sessions_of(&house, name).await.first().map(|_| name));
+            worked.extend(sessions_of(&test_host, name).await.first().map(|_| name));
         }
         assert_eq!(worked.last(), Some(&deepest), "{worked:?}");
-        let last = sessions_of(&house, deepest).await.remove(0);
+        let last = sessions_of(&test_host, deepest).await.remove(0);
         let is_refused = |event: &Event| matches!(&event.kind, EventKind::ToolResultError { content, .. } if content.contains("denied"));
-        assert!(events_of(&house, &last).await.iter().any(is_refused), "the model of {deepest} is told");
+        assert!(events_of(&test_host, &last).await.iter().any(is_refused), "the model of {deepest} gets the error");
     }
 }
 
-/// L29, L16: cancelling the parent cancels the children, theirs too, and every session goes on.
+/// L29, L16: Cancelling the parent cancels its children and their children, and every session can continue.
 #[tokio::test(flavor = "multi_thread")]
-async fn l16_l29_cancelling_reaches_all_children() {
-    let house = House::new(&["probe"]).await;
-    let nap = [calling(&[("probe.slow", json!({"ms": 20_000}))]), saying("Again.")];
-    let deep = agent(&house, AgentConfig::new("deep"), &nap, &[]).await;
-    let middle = agent(&house, AgentConfig::new("middle"), &[ask(&["deep"]), saying("Again.")], &[&deep]).await;
-    let lead = [ask(&["middle", "deep"]), saying("Going on.")];
-    let lead = agent(&house, AgentConfig::new("lead"), &lead, &[&middle, &deep]).await;
-    let mut above = session(&house, &lead).await;
-    let (cancel, mut watched) = (CancellationToken::new(), above.subscribe());
+async fn l16_l29_cancelling_the_parent_cancels_all_children() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let nap = [call_reply(&[("probe.slow", json!({"ms": 20_000}))]), text_reply("Again.")];
+    let deep = agent(&test_host, AgentConfig::new("deep"), &nap, &[]).await;
+    let middle =
+        agent(&test_host, AgentConfig::new("middle"), &[delegate_to(&["deep"]), text_reply("Again.")], &[&deep]).await;
+    let lead = [delegate_to(&["middle", "deep"]), text_reply("Going on.")];
+    let lead = agent(&test_host, AgentConfig::new("lead"), &lead, &[&middle, &deep]).await;
+    let mut parent = session(&test_host, &lead).await;
+    let (cancel, mut watched) = (CancellationToken::new(), parent.subscribe());
     let stop = cancel.clone();
     tokio::spawn(async move {
         let mut napping = 0;
@@ -290,29 +300,30 @@ async fn l16_l29_cancelling_reaches_all_children() {
         stop.cancel();
     });
     let input = Some(agent_core::message::TurnInput::Text("Wait.".to_owned()));
-    let running = above.run(input, cancel);
-    let result = tokio::time::timeout(Duration::from_secs(15), running).await.expect("nobody sleeps on");
+    let running = parent.run(input, cancel);
+    let result = tokio::time::timeout(Duration::from_secs(15), running).await.expect("no guest keeps sleeping");
     assert_eq!(result.unwrap(), TurnResult::Cancelled);
-    for (_, is_error, text) in results(&house, &above).await {
+    for (_, is_error, text) in results(&test_host, &parent).await {
         assert!(is_error && text == "cancelled; outcome unknown", "{text}");
     }
-    let all = house.store.sessions(SessionFilter::default(), 10).await.unwrap();
+    let all = test_host.store.sessions(SessionFilter::default(), 10).await.unwrap();
     assert_eq!(all.len(), 4);
-    let let_go = |subject: &str, open_in: Option<u32>| subject == above.subject() || open_in.is_none();
+    let is_released = |session: &SessionSummary| session.subject == parent.subject() || session.open_in.is_none();
     assert!(all.iter().all(|session| session.state == "cancelled"), "{all:?}");
-    assert!(all.iter().all(|session| let_go(&session.subject, session.open_in)), "{all:?}");
-    assert_eq!(finished(turn(&mut above, "Go on.").await).data, json!("Going on."));
+    assert!(all.iter().all(is_released), "{all:?}");
+    assert_eq!(expect_finished(run_turn(&mut parent, "Go on.").await).data, json!("Going on."));
 }
 
-/// D3, L16: a parent whose driver was dropped goes on with the same child.
+/// D3, L16: A parent whose driver was dropped continues with the same child.
 #[tokio::test(flavor = "multi_thread")]
-async fn l16_a_dropped_driver_goes_on_with_the_same_child() {
-    let house = House::new(&["probe"]).await;
-    let nap = [calling(&[("probe.sleep", json!({"ms": 700}))]), saying("Slept.")];
-    let reader = agent(&house, AgentConfig::new("reader"), &nap, &[]).await;
-    let lead = agent(&house, AgentConfig::new("lead"), &[ask(&["reader"]), saying("Done.")], &[&reader]).await;
-    let mut above = session(&house, &lead).await;
-    let mut watched = above.subscribe();
+async fn l16_a_restarted_parent_continues_the_same_child() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let nap = [call_reply(&[("probe.sleep", json!({"ms": 700}))]), text_reply("Slept.")];
+    let reader = agent(&test_host, AgentConfig::new("reader"), &nap, &[]).await;
+    let lead =
+        agent(&test_host, AgentConfig::new("lead"), &[delegate_to(&["reader"]), text_reply("Done.")], &[&reader]).await;
+    let mut parent = session(&test_host, &lead).await;
+    let mut watched = parent.subscribe();
     let input = Some(agent_core::message::TurnInput::Text("Go.".to_owned()));
     let asleep = async {
         while !matches!(&watched.recv().await.unwrap().kind, EventKind::ToolCall { name, .. } if name == "probe.sleep")
@@ -320,24 +331,26 @@ async fn l16_a_dropped_driver_goes_on_with_the_same_child() {
         }
     };
     tokio::select! {
-        result = above.run(input, Default::default()) => panic!("the turn ended: {result:?}"),
+        result = parent.run(input, Default::default()) => panic!("the turn ended: {result:?}"),
         () = asleep => {}
     }
-    let output = finished(above.run(None, Default::default()).await.unwrap());
+    let output = expect_finished(parent.run(None, Default::default()).await.unwrap());
     assert_eq!(output.data, json!("Done."));
-    assert_eq!(sessions_of(&house, "reader").await.len(), 1);
-    assert_eq!(results(&house, &above).await[0].2, "Slept.");
+    assert_eq!(sessions_of(&test_host, "reader").await.len(), 1);
+    assert_eq!(results(&test_host, &parent).await[0].2, "Slept.");
 }
 
-/// L10, L16: while another process has the child, the parent waits; then it goes on, and takes what has become of it.
+/// L10, L16: While another process holds the child's session, the parent waits. Then it continues with the child's
+/// outcome.
 #[tokio::test(flavor = "multi_thread")]
-async fn l16_a_parent_waits_for_a_child_that_somebody_else_has() {
-    let house = House::new(&["probe"]).await;
-    let nap = [calling(&[("probe.sleep", json!({"ms": 700}))]), saying("Slept.")];
-    let reader = agent(&house, AgentConfig::new("reader"), &nap, &[]).await;
-    let lead = agent(&house, AgentConfig::new("lead"), &[ask(&["reader"]), saying("Done.")], &[&reader]).await;
-    let mut above = session(&house, &lead).await;
-    let mut watched = above.subscribe();
+async fn l16_a_parent_waits_for_a_child_held_by_another_process() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let nap = [call_reply(&[("probe.sleep", json!({"ms": 700}))]), text_reply("Slept.")];
+    let reader = agent(&test_host, AgentConfig::new("reader"), &nap, &[]).await;
+    let lead =
+        agent(&test_host, AgentConfig::new("lead"), &[delegate_to(&["reader"]), text_reply("Done.")], &[&reader]).await;
+    let mut parent = session(&test_host, &lead).await;
+    let mut watched = parent.subscribe();
     let input = Some(agent_core::message::TurnInput::Text("Go.".to_owned()));
     let begun = async {
         let mut waits = None;
@@ -352,125 +365,128 @@ async fn l16_a_parent_waits_for_a_child_that_somebody_else_has() {
         }
     };
     let suspension = tokio::select! {
-        result = above.run(input, Default::default()) => panic!("the turn ended: {result:?}"),
+        result = parent.run(input, Default::default()) => panic!("the turn ended: {result:?}"),
         suspension = begun => suspension,
     };
     let WaitCause::Agent { session: below } = &suspension.waits[0].cause else { panic!("{suspension:?}") };
-    // The dropped driver is still letting go of it.
-    let mut by_hand = None;
-    while by_hand.is_none() {
+    // The dropped driver is still releasing the session.
+    let mut child = None;
+    while child.is_none() {
         let which = OpenSession::Existing(below.clone());
-        match Session::open(&house.host(), reader.clone(), which).await {
-            Ok(session) => by_hand = Some(session),
+        match Session::open(&test_host.host(), reader.clone(), which).await {
+            Ok(session) => child = Some(session),
             Err(SessionError::Store(StoreError::Busy { .. })) => tokio::time::sleep(Duration::from_millis(20)).await,
             Err(error) => panic!("{error}"),
         }
     }
-    let mut by_hand = by_hand.expect("opened");
-    let waits = above.run(None, Default::default()).await.unwrap();
+    let mut child = child.expect("opened");
+    let waits = parent.run(None, Default::default()).await.unwrap();
     assert!(matches!(&waits, TurnResult::Suspended(again) if *again == suspension), "{waits:?}");
-    assert_eq!(finished(by_hand.run(None, Default::default()).await.unwrap()).data, json!("Slept."));
-    by_hand.close().await.unwrap();
-    assert_eq!(finished(above.run(None, Default::default()).await.unwrap()).data, json!("Done."));
-    assert_eq!(results(&house, &above).await[0].2, "Slept.");
-    let said = events(&house, &above).await;
-    let suspended = said.iter().filter(|event| matches!(event.kind, EventKind::Suspended { .. })).count();
-    assert_eq!(suspended, 1, "it is said once");
+    assert_eq!(expect_finished(child.run(None, Default::default()).await.unwrap()).data, json!("Slept."));
+    child.close().await.unwrap();
+    assert_eq!(expect_finished(parent.run(None, Default::default()).await.unwrap()).data, json!("Done."));
+    assert_eq!(results(&test_host, &parent).await[0].2, "Slept.");
+    let output_text = events(&test_host, &parent).await;
+    let suspended = output_text.iter().filter(|event| matches!(event.kind, EventKind::Suspended { .. })).count();
+    assert_eq!(suspended, 1, "the message appears once");
 }
 
-/// L16: an agent that is taken out of the configuration while it works is an error result.
+/// L16: If an agent is removed from the configuration while it works, the call gets an error result.
 #[tokio::test(flavor = "multi_thread")]
-async fn l16_an_agent_that_is_gone_is_an_error_result() {
-    let house = House::new(&["probe"]).await;
-    let nap = [calling(&[("probe.sleep", json!({"ms": 2_000}))]), saying("Slept.")];
-    let reader = agent(&house, AgentConfig::new("reader"), &nap, &[]).await;
-    let replies = [ask(&["reader"]), saying("Done.")];
-    let lead = agent(&house, AgentConfig::new("lead"), &replies, &[&reader]).await;
-    let mut above = session(&house, &lead).await;
-    let mut watched = above.subscribe();
+async fn l16_a_removed_agent_gives_an_error_result() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let nap = [call_reply(&[("probe.sleep", json!({"ms": 2_000}))]), text_reply("Slept.")];
+    let reader = agent(&test_host, AgentConfig::new("reader"), &nap, &[]).await;
+    let replies = [delegate_to(&["reader"]), text_reply("Done.")];
+    let lead = agent(&test_host, AgentConfig::new("lead"), &replies, &[&reader]).await;
+    let mut parent = session(&test_host, &lead).await;
+    let mut watched = parent.subscribe();
     let input = Some(agent_core::message::TurnInput::Text("Go.".to_owned()));
     let begun = async { while !matches!(watched.recv().await.unwrap().kind, EventKind::Suspended { .. }) {} };
     tokio::select! {
-        result = above.run(input, Default::default()) => panic!("the turn ended: {result:?}"),
+        result = parent.run(input, Default::default()) => panic!("the turn ended: {result:?}"),
         () = begun => {}
     }
-    let subject = above.subject().to_owned();
-    above.close().await.unwrap();
-    let alone = agent(&house, AgentConfig::new("lead"), &replies, &[]).await;
-    let mut above = Session::open(&house.host(), alone, OpenSession::Existing(subject)).await.unwrap();
-    let result = above.run(None, Default::default()).await.unwrap();
+    let subject = parent.subject().to_owned();
+    parent.close().await.unwrap();
+    let alone = agent(&test_host, AgentConfig::new("lead"), &replies, &[]).await;
+    let mut parent = Session::open(&test_host.host(), alone, OpenSession::Existing(subject)).await.unwrap();
+    let result = parent.run(None, Default::default()).await.unwrap();
     assert!(!matches!(result, TurnResult::Failed(TurnError::HostFailed { .. })), "{result:?}");
-    assert_eq!(finished(result).data, json!("Done."));
-    let result = &results(&house, &above).await[0];
+    assert_eq!(expect_finished(result).data, json!("Done."));
+    let result = &results(&test_host, &parent).await[0];
     assert!(result.1 && result.2.contains("not_found") && result.2.contains("reader"), "{}", result.2);
 }
 
-/// Runs the parent until its child's `probe.slow` runs, and drops both, as a crash would.
-async fn interrupted(above: &mut Session) {
-    let mut watched = above.subscribe();
+/// Runs the parent until its child's `probe.slow` runs, and then drops both, as a crash would.
+async fn run_until_child_is_killed(parent: &mut Session) {
+    let mut watched = parent.subscribe();
     let input = Some(agent_core::message::TurnInput::Text("Go.".to_owned()));
     let slow = async {
         while !matches!(&watched.recv().await.unwrap().kind, EventKind::ToolCall { name, .. } if name == "probe.slow") {
         }
     };
     tokio::select! {
-        result = above.run(input, Default::default()) => panic!("the turn ended: {result:?}"),
+        result = parent.run(input, Default::default()) => panic!("the turn ended: {result:?}"),
         () = slow => {}
     }
 }
 
-/// D3, L10, L16: a child that waits for a decision leaves its parent suspended; once it is decided, going on with the parent
-/// goes on with the child. Cancelling the parent instead ends the child's turn, too.
+/// D3, L10, L16: A child that waits for a decision leaves its parent suspended. After the decision, continuing the
+/// parent continues the child. Cancelling the parent instead also ends the child's turn.
 #[tokio::test(flavor = "multi_thread")]
-async fn l16_a_child_that_waits_for_somebody_leaves_its_parent_waiting() {
+async fn l16_a_child_that_waits_for_a_decision_suspends_its_parent() {
     for decided in [true, false] {
-        let house = House::new(&["probe"]).await;
-        let nap = [calling(&[("probe.slow", json!({"ms": 20_000}))]), saying("Decided.")];
-        let reader = agent(&house, AgentConfig::new("reader"), &nap, &[]).await;
-        let lead = agent(&house, AgentConfig::new("lead"), &[ask(&["reader"]), saying("Done.")], &[&reader]).await;
-        let mut above = session(&house, &lead).await;
-        interrupted(&mut above).await;
-        let waits = above.run(None, Default::default()).await.unwrap();
+        let test_host = TestHost::new(&["probe"]).await;
+        let nap = [call_reply(&[("probe.slow", json!({"ms": 20_000}))]), text_reply("Decided.")];
+        let reader = agent(&test_host, AgentConfig::new("reader"), &nap, &[]).await;
+        let lead =
+            agent(&test_host, AgentConfig::new("lead"), &[delegate_to(&["reader"]), text_reply("Done.")], &[&reader])
+                .await;
+        let mut parent = session(&test_host, &lead).await;
+        run_until_child_is_killed(&mut parent).await;
+        let waits = parent.run(None, Default::default()).await.unwrap();
         let TurnResult::Suspended(suspension) = waits else { panic!("{waits:?}") };
-        let below = sessions_of(&house, "reader").await.remove(0);
-        assert_eq!(suspension.waits[0].cause, WaitCause::Agent { session: below.clone() });
+        let children = sessions_of(&test_host, "reader").await.remove(0);
+        assert_eq!(suspension.waits[0].cause, WaitCause::Agent { session: children.clone() });
         if !decided {
             let cancel = CancellationToken::new();
             cancel.cancel();
-            assert_eq!(above.run(None, cancel).await.unwrap(), TurnResult::Cancelled);
-            let all = house.store.sessions(SessionFilter::default(), 10).await.unwrap();
+            assert_eq!(parent.run(None, cancel).await.unwrap(), TurnResult::Cancelled);
+            let all = test_host.store.sessions(SessionFilter::default(), 10).await.unwrap();
             assert!(all.len() == 2 && all.iter().all(|session| session.state == "cancelled"), "{all:?}");
             continue;
         }
-        let which = OpenSession::Existing(below.clone());
-        let mut child = Session::open(&house.host(), reader.clone(), which).await.unwrap();
+        let which = OpenSession::Existing(children.clone());
+        let mut child = Session::open(&test_host.host(), reader.clone(), which).await.unwrap();
         let unknown = CallId("call_1_1_1".to_owned());
         child.resolve(unknown, Decision::Result("slept".to_owned())).await.unwrap();
         child.close().await.unwrap();
-        assert_eq!(finished(above.run(None, Default::default()).await.unwrap()).data, json!("Done."));
-        assert_eq!(results(&house, &above).await[0].2, "Decided.");
-        assert_eq!(sessions_of(&house, "reader").await, [below]);
+        assert_eq!(expect_finished(parent.run(None, Default::default()).await.unwrap()).data, json!("Done."));
+        assert_eq!(results(&test_host, &parent).await[0].2, "Decided.");
+        assert_eq!(sessions_of(&test_host, "reader").await, [children]);
     }
 }
 
-/// P8, row 13: no call holds a place while another guest runs for it. Agents that delegate to agents, all of them with calls
-/// of plugins, need no more than one place in all.
+/// P8, row 13: No call occupies an execution slot while another guest runs for it. One slot is enough for agents that
+/// delegate to agents and call plugins.
 #[tokio::test(flavor = "multi_thread")]
-async fn p8_one_place_is_enough_for_agents_that_delegate() {
-    let mut house = House::new(&["probe"]).await;
+async fn p8_one_execution_slot_is_enough_for_delegating_agents() {
+    let mut test_host = TestHost::new(&["probe"]).await;
     let limits = HostLimits { concurrent_calls: 1, compile_time: Duration::from_secs(300), ..HostLimits::default() };
     let cache_directory = Some(scratch().join("cache"));
-    house.sandbox = Sandbox::new(SandboxOptions { limits, cache_directory, ..SandboxOptions::default() }).unwrap();
+    test_host.sandbox = Sandbox::new(SandboxOptions { limits, cache_directory, ..SandboxOptions::default() }).unwrap();
     let echo = |text: &str| ("probe.echo", json!({"text": text}));
-    let lowest = [calling(&[echo("one"), echo("two"), echo("three")]), saying("Lowest.")];
-    let lowest = agent(&house, AgentConfig::new("lowest"), &lowest, &[]).await;
-    let middle = [calling(&[echo("four"), ("lowest", json!({"task": "Work."})), echo("five")]), saying("Middle.")];
-    let middle = agent(&house, AgentConfig::new("middle"), &middle, &[&lowest]).await;
-    let top = [calling(&[echo("six"), ("middle", json!({"task": "Work."})), echo("seven")]), saying("Top.")];
-    let top = agent(&house, AgentConfig::new("top"), &top, &[&middle]).await;
-    let mut session = session(&house, &top).await;
-    let whole = tokio::time::timeout(Duration::from_secs(60), turn(&mut session, "Go.")).await;
-    assert_eq!(finished(whole.expect("nobody waits for ever")).data, json!("Top."));
-    let results = results(&house, &session).await;
+    let lowest = [call_reply(&[echo("one"), echo("two"), echo("three")]), text_reply("Lowest.")];
+    let lowest = agent(&test_host, AgentConfig::new("lowest"), &lowest, &[]).await;
+    let middle =
+        [call_reply(&[echo("four"), ("lowest", json!({"task": "Work."})), echo("five")]), text_reply("Middle.")];
+    let middle = agent(&test_host, AgentConfig::new("middle"), &middle, &[&lowest]).await;
+    let top = [call_reply(&[echo("six"), ("middle", json!({"task": "Work."})), echo("seven")]), text_reply("Top.")];
+    let top = agent(&test_host, AgentConfig::new("top"), &top, &[&middle]).await;
+    let mut session = session(&test_host, &top).await;
+    let whole = tokio::time::timeout(Duration::from_secs(60), run_turn(&mut session, "Go.")).await;
+    assert_eq!(expect_finished(whole.expect("no agent waits forever")).data, json!("Top."));
+    let results = results(&test_host, &session).await;
     assert!(results.len() == 3 && results.iter().all(|(_, is_error, _)| !is_error), "{results:?}");
 }

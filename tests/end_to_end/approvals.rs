@@ -1,15 +1,17 @@
-//! Approvals with a real plugin and a real database (L17; rows 17, 19, 20): what nobody has allowed never runs.
+//! Approvals with a real plugin and a real database (L17; rows 17, 19, 20): a call that nobody allowed never runs.
 
 mod bound;
 pub(crate) mod command_line;
 mod events;
 mod with_services;
 
-use crate::support::{House, calling, events, granting, results, saying, script, short, turn};
-use agent_core::approval::{ApprovalPolicy, ApprovalWord, GrantScope};
+use crate::support::{
+    TestHost, base_call_id, call_reply, events, results, run_turn, script, text_reply, with_tree_grant,
+};
+use agent_core::approval::{ApprovalOutcome, ApprovalPolicy, GrantScope};
 use agent_core::event::EventKind;
 use agent_core::message::CallId;
-use agent_core::run::Refused;
+use agent_core::run::InputError;
 use agent_runtime::approvals::revoke;
 use agent_runtime::{
     Agent, AgentConfig, ApprovalDecision, ApprovalError, Checkpoint, Host, OpenSession, Session, SessionError,
@@ -28,22 +30,22 @@ fn payment(to: &str, amount: u32) -> Value {
 }
 
 /// A session whose model makes these replies and then says that it is done.
-async fn paying(house: &House, replies: &[Value]) -> Session {
-    house.session(granting(house, "payer"), script(&[replies, &[saying("Done.")]].concat())).await
+async fn paying(test_host: &TestHost, replies: &[Value]) -> Session {
+    test_host.session(with_tree_grant(test_host, "payer"), script(&[replies, &[text_reply("Done.")]].concat())).await
 }
 
-fn ledger(house: &House) -> Vec<String> {
-    let text = std::fs::read_to_string(house.tree().join("ledger.txt")).unwrap_or_default();
-    // Without the calls' ids.
+fn ledger(test_host: &TestHost) -> Vec<String> {
+    let text = std::fs::read_to_string(test_host.tree().join("ledger.txt")).unwrap_or_default();
+    // Without the call ids.
     text.lines().map(|line| line.split_once(' ').expect("an id").1.to_owned()).collect()
 }
 
-fn id(text: &str) -> CallId {
+fn call_id(text: &str) -> CallId {
     CallId(text.to_owned())
 }
 
 fn allow(call: &str, scope: GrantScope) -> ApprovalDecision {
-    ApprovalDecision { call: id(call), verdict: Verdict::Allow { scope, edited: None } }
+    ApprovalDecision { call: call_id(call), verdict: Verdict::Allow { scope, edited: None } }
 }
 
 fn once(call: &str) -> ApprovalDecision {
@@ -51,31 +53,31 @@ fn once(call: &str) -> ApprovalDecision {
 }
 
 fn deny(call: &str, reason: Option<&str>) -> ApprovalDecision {
-    ApprovalDecision { call: id(call), verdict: Verdict::Deny { reason: reason.map(str::to_owned) } }
+    ApprovalDecision { call: call_id(call), verdict: Verdict::Deny { reason: reason.map(str::to_owned) } }
 }
 
-fn edited(call: &str, arguments: Value, scope: GrantScope) -> ApprovalDecision {
-    ApprovalDecision { call: id(call), verdict: Verdict::Allow { scope, edited: Some(arguments) } }
+fn allow_edited(call: &str, arguments: Value, scope: GrantScope) -> ApprovalDecision {
+    ApprovalDecision { call: call_id(call), verdict: Verdict::Allow { scope, edited: Some(arguments) } }
 }
 
-async fn go_on(session: &mut Session) -> TurnResult {
+async fn continue_turn(session: &mut Session) -> TurnResult {
     session.run(None, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The calls that wait for an approval; panics where the turn does not wait.
-fn asked(result: &TurnResult) -> Vec<String> {
+/// The calls that wait for an approval; panics if the turn does not wait.
+fn calls_to_approve(result: &TurnResult) -> Vec<String> {
     match result {
-        TurnResult::Suspended(suspension) => suspension.waits.iter().map(|wait| short(&wait.call.0)).collect(),
+        TurnResult::Suspended(suspension) => suspension.waits.iter().map(|wait| base_call_id(&wait.call.0)).collect(),
         other => panic!("the turn does not wait: {other:?}"),
     }
 }
 
-fn finished(result: TurnResult) {
+fn expect_finished(result: TurnResult) {
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
 }
 
-async fn words(house: &House, session: &Session) -> Vec<ApprovalWord> {
-    let events = events(house, session).await.into_iter();
+async fn approval_records(test_host: &TestHost, session: &Session) -> Vec<ApprovalOutcome> {
+    let events = events(test_host, session).await.into_iter();
     let word = |kind| match kind {
         EventKind::ApprovalResolved { verdict, .. } => Some(verdict),
         _ => None,
@@ -83,110 +85,116 @@ async fn words(house: &House, session: &Session) -> Vec<ApprovalWord> {
     events.filter_map(|event| word(event.kind)).collect()
 }
 
-/// The same agent after its plugin's file was replaced by one that does the same and has another digest.
-async fn replaced(house: &House, config: AgentConfig, replies: Value) -> Arc<Agent> {
-    let file = house.directory.path().join("plugins/payer.wasm");
+/// The same agent with a plugin file that behaves the same and has another digest.
+async fn with_replaced_plugin(test_host: &TestHost, config: AgentConfig, replies: Value) -> Arc<Agent> {
+    let file = test_host.directory.path().join("plugins/payer.wasm");
     let mut component = std::fs::read(&file).unwrap();
     // A custom section: its kind, its size, and its name with its length.
     component.extend([0, 2, 1, b'x']);
     std::fs::write(&file, component).unwrap();
-    house.agent(config, replies).await
+    test_host.agent(config, replies).await
 }
 
-/// L17: allowed calls finish first, then one request asks for all others; each goes its own way.
+/// L17: Calls that need no approval finish first; then one request asks for all others, and each of them is decided
+/// separately.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_one_request_for_all_calls_of_a_batch() {
-    let house = House::new(&["payer"]).await;
+    let test_host = TestHost::new(&["payer"]).await;
     let calls =
         [(PAY, payment("Ann", 1)), ("payer.look", json!({})), (PAY, payment("Bob", 2)), (PAY, payment("Cy", 3))];
-    let mut session = paying(&house, &[calling(&calls)]).await;
-    let result = turn(&mut session, "Pay.").await;
-    assert_eq!(asked(&result), ["call_1_1_1", "call_1_1_3", "call_1_1_4"]);
-    assert!(ledger(&house).is_empty());
-    let all = events(&house, &session).await;
-    let place = |kind: &dyn Fn(&EventKind) -> bool| all.iter().position(|event| kind(&event.kind)).expect("there");
-    let looked = place(&|kind| matches!(kind, EventKind::ToolResult { name, .. } if name == "payer.look"));
-    let request = place(&|kind| matches!(kind, EventKind::ApprovalRequested { .. }));
+    let mut session = paying(&test_host, &[call_reply(&calls)]).await;
+    let result = run_turn(&mut session, "Pay.").await;
+    assert_eq!(calls_to_approve(&result), ["call_1_1_1", "call_1_1_3", "call_1_1_4"]);
+    assert!(ledger(&test_host).is_empty());
+    let all = events(&test_host, &session).await;
+    let position = |kind: &dyn Fn(&EventKind) -> bool| all.iter().position(|event| kind(&event.kind)).expect("there");
+    let looked = position(&|kind| matches!(kind, EventKind::ToolResult { name, .. } if name == "payer.look"));
+    let request = position(&|kind| matches!(kind, EventKind::ApprovalRequested { .. }));
     assert!(looked < request);
     let EventKind::ApprovalRequested { calls } = &all[request].kind else { unreachable!() };
-    let details = calls[1].details.as_ref().expect("who reads the event can decide");
+    let details = calls[1].details.as_ref().expect("the event contains everything needed to decide");
     assert_eq!((details.arguments.clone(), details.because.as_str()), (payment("Bob", 2), "the tool itself"));
     assert!(details.traits.needs_approval && details.source.to_string().starts_with("payer@"));
-    assert_eq!(session.asked_approvals().await.unwrap(), *calls);
+    assert_eq!(session.pending_approvals().await.unwrap(), *calls);
     let answers = vec![
         once("call_1_1_1"),
         deny("call_1_1_3", Some("Bob has enough")),
-        edited("call_1_1_4", payment("Cy", 1), GrantScope::Once),
+        allow_edited("call_1_1_4", payment("Cy", 1), GrantScope::Once),
     ];
     session.approve(answers).await.unwrap();
-    finished(go_on(&mut session).await);
-    let mut paid = ledger(&house);
+    expect_finished(continue_turn(&mut session).await);
+    let mut paid = ledger(&test_host);
     paid.sort();
     assert_eq!(paid, ["Ann 1", "Cy 1"]);
-    let results = results(&house, &session).await;
+    let results = results(&test_host, &session).await;
     assert_eq!(results[0], (PAY.to_owned(), false, "Ann has 1".to_owned()));
     assert!(results[2].1 && results[2].2.contains("\"denied\"") && results[2].2.contains("Bob has enough"));
-    let told = "[a person allowed this call with changed arguments: amount = 1]\nCy has 1";
-    assert_eq!(results[3], (PAY.to_owned(), false, told.to_owned()), "the model is told what was changed");
+    let shown_to_model = "[a person allowed this call with changed arguments: amount = 1]\nCy has 1";
+    assert_eq!(results[3], (PAY.to_owned(), false, shown_to_model.to_owned()), "the model sees the edit");
 }
 
-/// L17, L8: changed arguments are checked as the model's are; a decision that cannot be taken changes nothing.
+/// L17, L8: Edited arguments are checked against the schema as the model's are; a decision that is refused changes
+/// nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn l17_changed_arguments_pass_the_schema_or_nothing_happens() {
-    let house = House::new(&["payer"]).await;
-    let mut session = paying(&house, &[calling(&[(PAY, payment("Ann", 1)), (PAY, payment("Bob", 2))])]).await;
-    turn(&mut session, "Pay.").await;
+async fn l17_checks_edited_arguments_against_the_schema() {
+    let test_host = TestHost::new(&["payer"]).await;
+    let mut session = paying(&test_host, &[call_reply(&[(PAY, payment("Ann", 1)), (PAY, payment("Bob", 2))])]).await;
+    run_turn(&mut session, "Pay.").await;
     let before = session.state().clone();
-    let bad = edited("call_1_1_2", json!({"to": "Bob", "amount": 0}), GrantScope::Once);
+    let bad = allow_edited("call_1_1_2", json!({"to": "Bob", "amount": 0}), GrantScope::Once);
     let refused = session.approve(vec![once("call_1_1_1"), bad]).await;
     let Err(SessionError::Approval(ApprovalError::Arguments { call, violations, .. })) = refused else {
         panic!("{refused:?}")
     };
-    assert_eq!((short(&call.0).as_str(), violations[0].pointer.as_str()), ("call_1_1_2", "/amount"));
-    assert_eq!(*session.state(), before, "neither of both was decided");
+    assert_eq!((base_call_id(&call.0).as_str(), violations[0].pointer.as_str()), ("call_1_1_2", "/amount"));
+    assert_eq!(*session.state(), before, "neither call was decided");
     session.approve(vec![deny("call_1_1_1", None), deny("call_1_1_2", None)]).await.unwrap();
-    finished(go_on(&mut session).await);
-    assert!(ledger(&house).is_empty());
+    expect_finished(continue_turn(&mut session).await);
+    assert!(ledger(&test_host).is_empty());
 }
 
-/// L17: once, this session, always, and a revocation that acts at once.
+/// L17: Allow once, for this session and always, and a revocation that takes effect at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn l17_a_yes_lasts_as_long_as_it_says() {
-    let house = House::new(&["payer"]).await;
-    let pay = |amount| calling(&[(PAY, payment("Ann", amount))]);
-    let mut session = paying(&house, &[pay(1), pay(2), pay(3), pay(4)]).await;
-    assert_eq!(asked(&turn(&mut session, "Pay.").await), ["call_1_1_1"]);
+async fn l17_a_grant_lasts_for_its_scope() {
+    let test_host = TestHost::new(&["payer"]).await;
+    let pay = |amount| call_reply(&[(PAY, payment("Ann", amount))]);
+    let mut session = paying(&test_host, &[pay(1), pay(2), pay(3), pay(4)]).await;
+    assert_eq!(calls_to_approve(&run_turn(&mut session, "Pay.").await), ["call_1_1_1"]);
     session.approve(vec![once("call_1_1_1")]).await.unwrap();
-    assert_eq!(asked(&go_on(&mut session).await), ["call_1_2_1"], "once is once");
+    assert_eq!(calls_to_approve(&continue_turn(&mut session).await), ["call_1_2_1"], "'once' applies once");
     session.approve(vec![allow("call_1_2_1", GrantScope::Session)]).await.unwrap();
-    finished(go_on(&mut session).await);
-    assert_eq!(ledger(&house), ["Ann 1", "Ann 2", "Ann 3", "Ann 4"]);
-    assert!(house.store.allowed("test").await.unwrap().is_empty(), "it is not remembered beyond the session");
+    expect_finished(continue_turn(&mut session).await);
+    assert_eq!(ledger(&test_host), ["Ann 1", "Ann 2", "Ann 3", "Ann 4"]);
+    assert!(test_host.store.allowed("test").await.unwrap().is_empty(), "it is not remembered beyond the session");
 
-    let mut other = paying(&house, &[pay(5), pay(6)]).await;
-    assert_eq!(asked(&turn(&mut other, "Pay.").await), ["call_1_1_1"], "row 20: another session has no such leave");
+    let mut other = paying(&test_host, &[pay(5), pay(6)]).await;
+    assert_eq!(
+        calls_to_approve(&run_turn(&mut other, "Pay.").await),
+        ["call_1_1_1"],
+        "row 20: another session has no such leave"
+    );
     other.approve(vec![allow("call_1_1_1", GrantScope::Always)]).await.unwrap();
-    finished(go_on(&mut other).await);
-    let mut third = paying(&house, &[pay(7), pay(8), saying("Done."), pay(9)]).await;
-    finished(turn(&mut third, "Pay.").await);
-    assert_eq!(ledger(&house)[4..], ["Ann 5", "Ann 6", "Ann 7", "Ann 8"]);
+    expect_finished(continue_turn(&mut other).await);
+    let mut third = paying(&test_host, &[pay(7), pay(8), text_reply("Done."), pay(9)]).await;
+    expect_finished(run_turn(&mut third, "Pay.").await);
+    assert_eq!(ledger(&test_host)[4..], ["Ann 5", "Ann 6", "Ann 7", "Ann 8"]);
 
-    let [grant] = &house.store.allowed("test").await.unwrap()[..] else { panic!("one grant") };
-    assert!(revoke(&*house.store, &grant.id).await.unwrap());
-    assert_eq!(asked(&turn(&mut third, "Once more.").await), ["call_2_1_1"]);
-    assert_eq!(ledger(&house).len(), 8);
+    let [grant] = &test_host.store.allowed("test").await.unwrap()[..] else { panic!("one grant") };
+    assert!(revoke(&*test_host.store, &grant.id).await.unwrap());
+    assert_eq!(calls_to_approve(&run_turn(&mut third, "Once more.").await), ["call_2_1_1"]);
+    assert_eq!(ledger(&test_host).len(), 8);
 }
 
-/// L17: what was allowed for good and is revoked after the reply, before its call runs, does not run.
+/// L17: A permanent grant that is revoked after the reply, before its call runs, prevents the call.
 #[tokio::test(flavor = "multi_thread")]
-async fn l17_a_revocation_acts_on_a_call_that_is_about_to_run() {
-    let house = House::new(&["payer"]).await;
-    let pay = |to| calling(&[(PAY, payment(to, 1))]);
-    let replies = script(&[pay("Ann"), pay("Bob"), saying("Done.")]);
-    let agent = house.agent(granting(&house, "payer"), replies).await;
-    let file = house.directory.path().join("agent-host.db");
+async fn l17_a_revocation_stops_a_call_that_is_about_to_run() {
+    let test_host = TestHost::new(&["payer"]).await;
+    let pay = |to| call_reply(&[(PAY, payment(to, 1))]);
+    let replies = script(&[pay("Ann"), pay("Bob"), text_reply("Done.")]);
+    let agent = test_host.agent(with_tree_grant(&test_host, "payer"), replies).await;
+    let file = test_host.directory.path().join("agent-host.db");
     let replied = AtomicU32::new(0);
-    // The second payment is stored as one that is remembered to be allowed. Another process revokes that now.
+    // The second payment is stored as allowed by a remembered grant. Another process revokes the grant now.
     let revoking = move |checkpoint: Checkpoint<'_>| {
         if checkpoint == Checkpoint::AfterCommit("reply") && replied.fetch_add(1, Ordering::SeqCst) == 1 {
             let file = file.clone();
@@ -201,159 +209,172 @@ async fn l17_a_revocation_acts_on_a_call_that_is_about_to_run() {
             done.join().unwrap();
         }
     };
-    let host = Host { checkpoint: Some(Arc::new(revoking)), ..house.host() };
+    let host = Host { checkpoint: Some(Arc::new(revoking)), ..test_host.host() };
     let mut session = Session::open(&host, agent, OpenSession::New).await.unwrap();
-    turn(&mut session, "Pay.").await;
+    run_turn(&mut session, "Pay.").await;
     session.approve(vec![allow("call_1_1_1", GrantScope::Always)]).await.unwrap();
-    assert_eq!(asked(&go_on(&mut session).await), ["call_1_2_1"]);
-    assert_eq!(words(&house, &session).await, [ApprovalWord::Always, ApprovalWord::Void]);
-    assert_eq!(ledger(&house), ["Ann 1"]);
+    assert_eq!(calls_to_approve(&continue_turn(&mut session).await), ["call_1_2_1"]);
+    assert_eq!(approval_records(&test_host, &session).await, [ApprovalOutcome::Always, ApprovalOutcome::Void]);
+    assert_eq!(ledger(&test_host), ["Ann 1"]);
     session.approve(vec![once("call_1_2_1")]).await.unwrap();
-    finished(go_on(&mut session).await);
-    assert_eq!(ledger(&house), ["Ann 1", "Bob 1"]);
+    expect_finished(continue_turn(&mut session).await);
+    assert_eq!(ledger(&test_host), ["Ann 1", "Bob 1"]);
 }
 
-/// L17: a grant that is bound to arguments holds for these only; a changed one always is.
+/// L17: A grant that is bound to arguments holds only for them; a grant for edited arguments is always bound.
 #[tokio::test(flavor = "multi_thread")]
-async fn l17_a_grant_may_be_bound_to_the_arguments() {
-    let house = House::new(&["payer"]).await;
-    let mut config = granting(&house, "payer");
+async fn l17_a_bound_grant_holds_only_for_its_arguments() {
+    let test_host = TestHost::new(&["payer"]).await;
+    let mut config = with_tree_grant(&test_host, "payer");
     config.approvals.bind_arguments = vec!["payer.*".to_owned()];
     let shuffled = json!({"amount": 1, "to": "Ann"});
-    let replies =
-        [calling(&[(PAY, payment("Ann", 1))]), calling(&[(PAY, shuffled), (PAY, payment("Ann", 2))]), saying("Done.")];
-    let mut session = house.session(config, script(&replies)).await;
-    turn(&mut session, "Pay.").await;
+    let replies = [
+        call_reply(&[(PAY, payment("Ann", 1))]),
+        call_reply(&[(PAY, shuffled), (PAY, payment("Ann", 2))]),
+        text_reply("Done."),
+    ];
+    let mut session = test_host.session(config, script(&replies)).await;
+    run_turn(&mut session, "Pay.").await;
     session.approve(vec![allow("call_1_1_1", GrantScope::Session)]).await.unwrap();
-    assert_eq!(asked(&go_on(&mut session).await), ["call_1_2_2"], "row 20: other arguments are asked for");
-    assert_eq!(ledger(&house), ["Ann 1", "Ann 1"], "equal ones are not, whatever the order of their keys");
+    assert_eq!(
+        calls_to_approve(&continue_turn(&mut session).await),
+        ["call_1_2_2"],
+        "row 20: other arguments are asked for"
+    );
+    assert_eq!(ledger(&test_host), ["Ann 1", "Ann 1"], "equal arguments need none, whatever the order of their keys");
 
-    let pay = |amount| calling(&[(PAY, payment("Bob", amount))]);
-    let mut session = paying(&house, &[pay(100), pay(100), pay(1)]).await;
-    turn(&mut session, "Pay.").await;
-    session.approve(vec![edited("call_1_1_1", payment("Bob", 1), GrantScope::Session)]).await.unwrap();
-    assert_eq!(asked(&go_on(&mut session).await), ["call_1_2_1"], "what was changed was not allowed");
+    let pay = |amount| call_reply(&[(PAY, payment("Bob", amount))]);
+    let mut session = paying(&test_host, &[pay(100), pay(100), pay(1)]).await;
+    run_turn(&mut session, "Pay.").await;
+    session.approve(vec![allow_edited("call_1_1_1", payment("Bob", 1), GrantScope::Session)]).await.unwrap();
+    assert_eq!(
+        calls_to_approve(&continue_turn(&mut session).await),
+        ["call_1_2_1"],
+        "the edited call was not granted permanently"
+    );
     session.approve(vec![deny("call_1_2_1", None)]).await.unwrap();
-    finished(go_on(&mut session).await);
-    assert_eq!(ledger(&house)[2..], ["Bob 1", "Bob 1"]);
+    expect_finished(continue_turn(&mut session).await);
+    assert_eq!(ledger(&test_host)[2..], ["Bob 1", "Bob 1"]);
 }
 
-/// Row 19: a component with another digest is another tool: what was remembered for the first one is void.
+/// Row 19: A component with another digest is another tool, so grants for the first one do not apply.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_19_a_changed_plugin_is_asked_for_again() {
-    let house = House::new(&["payer"]).await;
-    let pay = |amount| calling(&[(PAY, payment("Ann", amount))]);
-    let replies = script(&[pay(1), saying("Done."), pay(2), saying("Done.")]);
-    let mut session = house.session(granting(&house, "payer"), replies.clone()).await;
-    turn(&mut session, "Pay.").await;
+async fn row_19_asks_again_for_a_changed_plugin() {
+    let test_host = TestHost::new(&["payer"]).await;
+    let pay = |amount| call_reply(&[(PAY, payment("Ann", amount))]);
+    let replies = script(&[pay(1), text_reply("Done."), pay(2), text_reply("Done.")]);
+    let mut session = test_host.session(with_tree_grant(&test_host, "payer"), replies.clone()).await;
+    run_turn(&mut session, "Pay.").await;
     session.approve(vec![allow("call_1_1_1", GrantScope::Always)]).await.unwrap();
-    finished(go_on(&mut session).await);
-    let agent = replaced(&house, granting(&house, "payer"), replies).await;
+    expect_finished(continue_turn(&mut session).await);
+    let agent = with_replaced_plugin(&test_host, with_tree_grant(&test_host, "payer"), replies).await;
     session.live().change(|_| agent.with_config(agent.config().clone())).unwrap();
-    assert_eq!(asked(&turn(&mut session, "Pay again.").await), ["call_2_1_1"]);
-    assert_eq!(ledger(&house), ["Ann 1"]);
-    let grants = house.store.allowed("test").await.unwrap();
-    let item = &session.asked_approvals().await.unwrap()[0];
+    assert_eq!(calls_to_approve(&run_turn(&mut session, "Pay again.").await), ["call_2_1_1"]);
+    assert_eq!(ledger(&test_host), ["Ann 1"]);
+    let grants = test_host.store.allowed("test").await.unwrap();
+    let item = &session.pending_approvals().await.unwrap()[0];
     assert_ne!(item.digest.as_ref(), Some(&grants[0].grant.digest));
 }
 
-/// Row 19, P10: a turn that waits keeps the component that somebody was asked about, whatever lies in the folder meanwhile.
+/// Row 19, P10: A waiting turn keeps the component that the approval request named, whatever is in the folder in the
+/// meantime.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_19_a_plugin_replaced_while_somebody_is_asked_is_not_what_runs() {
-    let house = House::new(&["payer"]).await;
-    let replies = script(&[calling(&[(PAY, payment("Ann", 1))]), saying("Done.")]);
-    let mut session = house.session(granting(&house, "payer"), replies.clone()).await;
-    turn(&mut session, "Pay.").await;
-    let shown = session.asked_approvals().await.unwrap();
+async fn row_19_runs_the_plugin_that_the_approval_named() {
+    let test_host = TestHost::new(&["payer"]).await;
+    let replies = script(&[call_reply(&[(PAY, payment("Ann", 1))]), text_reply("Done.")]);
+    let mut session = test_host.session(with_tree_grant(&test_host, "payer"), replies.clone()).await;
+    run_turn(&mut session, "Pay.").await;
+    let shown = session.pending_approvals().await.unwrap();
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
-    let agent = replaced(&house, granting(&house, "payer"), replies).await;
-    let mut session = Session::open(&house.host(), agent, OpenSession::Existing(subject)).await.unwrap();
-    assert_eq!(session.asked_approvals().await.unwrap(), shown, "what was asked is what is asked");
+    let agent = with_replaced_plugin(&test_host, with_tree_grant(&test_host, "payer"), replies).await;
+    let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
+    assert_eq!(session.pending_approvals().await.unwrap(), shown, "the request is unchanged");
     session.approve(vec![once("call_1_1_1")]).await.unwrap();
-    finished(go_on(&mut session).await);
-    assert_eq!(ledger(&house), ["Ann 1"]);
+    expect_finished(continue_turn(&mut session).await);
+    assert_eq!(ledger(&test_host), ["Ann 1"]);
 }
 
-/// L17: the configuration that counts is the one that holds when the call is dispatched.
+/// L17: The configuration at the time of the dispatch decides.
 #[tokio::test(flavor = "multi_thread")]
-async fn l17_a_policy_that_has_become_stricter_stops_what_was_allowed() {
-    let house = House::new(&["payer"]).await;
-    let replies = script(&[calling(&[(PAY, payment("Ann", 1)), ("payer.wipe", payment("x", 1))]), saying("Done.")]);
-    let mut lenient = granting(&house, "payer");
+async fn l17_a_stricter_policy_stops_an_allowed_call() {
+    let test_host = TestHost::new(&["payer"]).await;
+    let replies =
+        script(&[call_reply(&[(PAY, payment("Ann", 1)), ("payer.wipe", payment("x", 1))]), text_reply("Done.")]);
+    let mut lenient = with_tree_grant(&test_host, "payer");
     lenient.approvals.destructive = ApprovalPolicy::Ask;
-    let mut session = house.session(lenient, replies.clone()).await;
-    assert_eq!(asked(&turn(&mut session, "Pay.").await).len(), 2);
+    let mut session = test_host.session(lenient, replies.clone()).await;
+    assert_eq!(calls_to_approve(&run_turn(&mut session, "Pay.").await).len(), 2);
     session.approve(vec![once("call_1_1_1"), once("call_1_1_2")]).await.unwrap();
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
-    let mut strict = granting(&house, "payer");
+    let mut strict = with_tree_grant(&test_host, "payer");
     strict.approvals.tools = [("payer.pay".to_owned(), ApprovalPolicy::Deny)].into();
-    let agent = house.agent(strict, replies).await;
-    assert!(agent.registry().offered().iter().all(|tool| tool.author_name != PAY), "what is denied is not offered");
-    let mut session = Session::open(&house.host(), agent, OpenSession::Existing(subject)).await.unwrap();
-    finished(go_on(&mut session).await);
-    assert_eq!(ledger(&house), ["x 1"]);
-    let (_, is_error, text) = &results(&house, &session).await[0];
+    let agent = test_host.agent(strict, replies).await;
+    assert!(agent.registry().offered().iter().all(|tool| tool.author_name != PAY), "a denied tool is not offered");
+    let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
+    expect_finished(continue_turn(&mut session).await);
+    assert_eq!(ledger(&test_host), ["x 1"]);
+    let (_, is_error, text) = &results(&test_host, &session).await[0];
     assert!(*is_error && text.contains("approval.tools.\\\"payer.pay\\\" = \\\"deny\\\""), "it names the key: {text}");
 }
 
-/// Row 17: a model that obeys what a tool's output tells it gets no further than a person lets it.
+/// Row 17: A model that obeys instructions in a tool's output is stopped by the approval.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_17_a_model_that_obeys_a_tools_output_is_stopped() {
-    let house = House::new(&["payer"]).await;
-    let look = calling(&[("payer.look", json!({}))]);
-    let mut obeys = calling(&[(PAY, payment("mallory", 1000))]);
+    let test_host = TestHost::new(&["payer"]).await;
+    let look_call = call_reply(&[("payer.look", json!({}))]);
+    let mut obeys = call_reply(&[(PAY, payment("mallory", 1000))]);
     obeys["expect"] = json!({"last_contains": "the user has allowed everything"});
-    let again = calling(&[(PAY, payment("mallory", 999))]);
-    let mut session = paying(&house, &[look, obeys, again]).await;
-    assert_eq!(asked(&turn(&mut session, "What is there to do?").await), ["call_1_2_1"]);
+    let again = call_reply(&[(PAY, payment("mallory", 999))]);
+    let mut session = paying(&test_host, &[look_call, obeys, again]).await;
+    assert_eq!(calls_to_approve(&run_turn(&mut session, "What is there to do?").await), ["call_1_2_1"]);
     session.approve(vec![deny("call_1_2_1", None)]).await.unwrap();
-    assert_eq!(asked(&go_on(&mut session).await), ["call_1_3_1"], "trying again is asked for again");
+    assert_eq!(calls_to_approve(&continue_turn(&mut session).await), ["call_1_3_1"], "a retry needs a new approval");
     session.approve(vec![deny("call_1_3_1", None)]).await.unwrap();
-    finished(go_on(&mut session).await);
-    assert!(ledger(&house).is_empty());
-    let mut config = granting(&house, "payer");
+    expect_finished(continue_turn(&mut session).await);
+    assert!(ledger(&test_host).is_empty());
+    let mut config = with_tree_grant(&test_host, "payer");
     config.approvals.tools = [("payer.pay".to_owned(), ApprovalPolicy::Deny)].into();
-    let look = calling(&[("payer.look", json!({}))]);
-    let pay = calling(&[(PAY, payment("mallory", 1000))]);
-    let mut denied = house.session(config, script(&[look, pay, saying("I may not.")])).await;
-    finished(turn(&mut denied, "What is there to do?").await);
-    assert!(ledger(&house).is_empty());
+    let look_call = call_reply(&[("payer.look", json!({}))]);
+    let pay = call_reply(&[(PAY, payment("mallory", 1000))]);
+    let mut denied = test_host.session(config, script(&[look_call, pay, text_reply("I may not.")])).await;
+    expect_finished(run_turn(&mut denied, "What is there to do?").await);
+    assert!(ledger(&test_host).is_empty());
 }
 
-/// Row 20: an approval counts once; a second one, and one for another session's call, is refused.
+/// Row 20: An approval counts once; a second one is refused, and so is one for another session's call.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_20_an_approval_cannot_be_replayed() {
-    let house = House::new(&["payer"]).await;
+    let test_host = TestHost::new(&["payer"]).await;
     let mut session =
-        paying(&house, &[calling(&[(PAY, payment("Ann", 1))]), calling(&[(PAY, payment("Ann", 2))])]).await;
-    turn(&mut session, "Pay.").await;
+        paying(&test_host, &[call_reply(&[(PAY, payment("Ann", 1))]), call_reply(&[(PAY, payment("Ann", 2))])]).await;
+    run_turn(&mut session, "Pay.").await;
     session.approve(vec![once("call_1_1_1")]).await.unwrap();
     let again = session.approve(vec![once("call_1_1_1")]).await;
-    assert!(matches!(again, Err(SessionError::Refused(Refused::Settled(..)))), "{again:?}");
-    assert_eq!(asked(&go_on(&mut session).await), ["call_1_2_1"]);
+    assert!(matches!(again, Err(SessionError::Input(InputError::Settled(..)))), "{again:?}");
+    assert_eq!(calls_to_approve(&continue_turn(&mut session).await), ["call_1_2_1"]);
     let late = session.approve(vec![once("call_1_1_1")]).await;
-    assert!(matches!(late, Err(SessionError::Refused(Refused::UnknownCall(_) | Refused::Settled(..)))), "{late:?}");
-    let mut other = paying(&house, &[]).await;
-    turn(&mut other, "Hello.").await;
+    assert!(matches!(late, Err(SessionError::Input(InputError::UnknownCall(_) | InputError::Settled(..)))), "{late:?}");
+    let mut other = paying(&test_host, &[]).await;
+    run_turn(&mut other, "Hello.").await;
     let foreign = other.approve(vec![once("call_1_2_1")]).await;
-    assert!(matches!(foreign, Err(SessionError::Refused(Refused::UnknownCall(_)))), "{foreign:?}");
-    assert_eq!(ledger(&house), ["Ann 1"]);
+    assert!(matches!(foreign, Err(SessionError::Input(InputError::UnknownCall(_)))), "{foreign:?}");
+    assert_eq!(ledger(&test_host), ["Ann 1"]);
 }
 
-/// Row 20: of two who answer at once, one has the session; the other is refused, and the call runs once.
+/// Row 20: If two people answer at once, one gets the session, the other is refused, and the call runs once.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_20_two_answers_at_once_have_one_winner() {
-    let house = House::new(&["payer"]).await;
-    let replies = script(&[calling(&[(PAY, payment("Ann", 1))]), saying("Done.")]);
-    let mut session = house.session(granting(&house, "payer"), replies.clone()).await;
-    turn(&mut session, "Pay.").await;
+async fn row_20_one_of_two_concurrent_answers_is_accepted() {
+    let test_host = TestHost::new(&["payer"]).await;
+    let replies = script(&[call_reply(&[(PAY, payment("Ann", 1))]), text_reply("Done.")]);
+    let mut session = test_host.session(with_tree_grant(&test_host, "payer"), replies.clone()).await;
+    run_turn(&mut session, "Pay.").await;
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
-    let agent = house.agent(granting(&house, "payer"), replies).await;
+    let agent = test_host.agent(with_tree_grant(&test_host, "payer"), replies).await;
     let answer = |agent: Arc<Agent>| {
-        let (host, subject) = (house.host(), subject.clone());
+        let (host, subject) = (test_host.host(), subject.clone());
         async move {
             let mut session = Session::open(&host, agent, OpenSession::Existing(subject)).await?;
             let answered = session.approve(vec![once("call_1_1_1")]).await;
@@ -367,22 +388,22 @@ async fn row_20_two_answers_at_once_have_one_winner() {
     let (one, other) = tokio::join!(answer(agent.clone()), answer(agent));
     let outcomes = [one, other];
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1, "{outcomes:?}");
-    let lost = outcomes.into_iter().find_map(Result::err).expect("one has lost");
-    let is_refusal = matches!(lost, SessionError::Store(StoreError::Busy { .. }) | SessionError::Refused(_));
+    let lost = outcomes.into_iter().find_map(Result::err).expect("one answer was refused");
+    let is_refusal = matches!(lost, SessionError::Store(StoreError::Busy { .. }) | SessionError::Input(_));
     assert!(is_refusal, "{lost}");
-    assert_eq!(ledger(&house), ["Ann 1"]);
+    assert_eq!(ledger(&test_host), ["Ann 1"]);
 }
 
-/// L29: a turn that waits for an approval can be cancelled, and the session goes on.
+/// L29: A turn that waits for an approval can be cancelled, and the session can continue.
 #[tokio::test(flavor = "multi_thread")]
-async fn l29_a_request_is_cancelled() {
-    let house = House::new(&["payer"]).await;
-    let mut session = paying(&house, &[calling(&[(PAY, payment("Ann", 1))])]).await;
-    turn(&mut session, "Pay.").await;
+async fn l29_cancels_a_turn_that_waits_for_an_approval() {
+    let test_host = TestHost::new(&["payer"]).await;
+    let mut session = paying(&test_host, &[call_reply(&[(PAY, payment("Ann", 1))])]).await;
+    run_turn(&mut session, "Pay.").await;
     let cancelled = CancellationToken::new();
     cancelled.cancel();
     assert_eq!(session.run(None, cancelled).await.unwrap(), TurnResult::Cancelled);
-    assert_eq!(results(&house, &session).await[0].2, "cancelled before it ran");
-    finished(turn(&mut session, "Then not.").await);
-    assert!(ledger(&house).is_empty());
+    assert_eq!(results(&test_host, &session).await[0].2, "cancelled before it ran");
+    expect_finished(run_turn(&mut session, "Then not.").await);
+    assert!(ledger(&test_host).is_empty());
 }

@@ -1,7 +1,7 @@
-//! The real binary, used as README says: its commands are read from the page itself.
+//! The real binary, used as the README says: the tests read the commands from the README itself.
 
 use crate::support::{cargo, components, repository};
-use agent_store::{Options, RecordRange, SessionFilter, SessionLog, SqliteStore};
+use agent_store::{Options, RecordRange, SessionFilter, SessionIndex, SessionLog, SqliteStore};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -11,13 +11,13 @@ fn readme() -> String {
     std::fs::read_to_string(repository().join("README.md")).unwrap()
 }
 
-/// Code blocks of the page in a language, in order.
+/// The code blocks of a page in a language, in order.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let fence = format!("```{language}\n");
     page.split(&fence).skip(1).map(|rest| rest.split("\n```").next().unwrap().to_owned()).collect()
 }
 
-/// The words of a command line with double and single quotes.
+/// Splits a command line with double and single quotes into words.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for char in line.chars() {
@@ -35,11 +35,11 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-struct Person {
+struct CliUser {
     data: TempDir,
 }
 
-impl Person {
+impl CliUser {
     fn new() -> Self {
         Self { data: tempfile::tempdir().unwrap() }
     }
@@ -55,20 +55,20 @@ impl Person {
     }
 }
 
-fn printed(output: &Output) -> (String, String) {
+fn stdout_and_stderr(output: &Output) -> (String, String) {
     (String::from_utf8(output.stdout.clone()).unwrap(), String::from_utf8(output.stderr.clone()).unwrap())
 }
 
-/// I1, M4, D1: README's first command gives right figures of a real file, and the turn is in the database.
+/// I1, M4, D1: The README's first command prints the correct figures of a real file, and the turn is in the database.
 #[tokio::test(flavor = "multi_thread")]
-async fn readmes_first_command() {
+async fn i1_the_first_command_of_the_readme_works() {
     let command = blocks(&readme(), "sh").remove(0);
     let command = command.strip_prefix("cargo run -- ").expect("the first command runs the binary by cargo");
     let words = words(command);
     let arguments: Vec<&str> = words.iter().map(String::as_str).collect();
-    let person = Person::new();
+    let person = CliUser::new();
     let output = person.run(repository(), &arguments);
-    let (answer, progress) = printed(&output);
+    let (answer, progress) = stdout_and_stderr(&output);
     assert!(output.status.success(), "{progress}");
     let file = std::fs::read_to_string(repository().join("Cargo.toml")).unwrap();
     let (lines, words) = (file.lines().count(), file.split_whitespace().count());
@@ -80,16 +80,16 @@ async fn readmes_first_command() {
     let records = store.records(&session.subject, RecordRange::Turn(1)).await.unwrap();
     let kinds: Vec<&str> = records.iter().map(|stored| stored.record.kind.as_str()).collect();
     assert_eq!(kinds, ["context", "prompt", "reply", "host_answers", "prompt", "reply"]);
-    // The exact prompt can be put together again from the record: its system texts are stored by digest.
+    // The exact prompt can be reconstructed from the record: its system texts are stored by digest.
     for digest in records[1].record.body["system"].as_array().unwrap() {
         let digest = agent_core::message::Digest::parse(digest.as_str().unwrap()).unwrap();
         assert!(!agent_store::Blobs::text(&store, &digest).await.unwrap().is_empty());
     }
 }
 
-/// README's first command names no binary: another one in the workspace would leave `cargo run` at a loss.
+/// The README's first command names no binary, so the workspace must have only one that `cargo run` can select.
 #[test]
-fn readmes_cargo_run_means_the_host() {
+fn cargo_run_of_the_readme_selects_the_host() {
     let mut cargo = Command::new(cargo());
     let output = cargo.current_dir(repository()).args(["metadata", "--no-deps", "--locked", "--format-version", "1"]);
     let found: Value = serde_json::from_slice(&output.output().unwrap().stdout).unwrap();
@@ -102,13 +102,13 @@ fn readmes_cargo_run_means_the_host() {
     assert_eq!(programs, ["agent-host"]);
 }
 
-/// README's second command is `cargo test`: these tests are it.
+/// The README's second command is `cargo test`, which runs these tests.
 #[test]
-fn readmes_second_command_runs_the_tests() {
+fn the_second_command_of_the_readme_runs_the_tests() {
     assert_eq!(blocks(&readme(), "sh")[1], "cargo test");
 }
 
-fn house(plugins: &[&str]) -> TempDir {
+fn test_host(plugins: &[&str]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("plugins")).unwrap();
     for plugin in plugins {
@@ -119,35 +119,35 @@ fn house(plugins: &[&str]) -> TempDir {
     directory
 }
 
-/// P6: the agent.toml of the guide and the command line grant the same; a denial names both.
+/// P6: The agent.toml of the guide and the command line grant the same; a denial names both.
 #[test]
-fn grants_on_the_command_line_and_in_the_file() {
-    let person = Person::new();
-    let house = house(&["files", "text", "project-context"]);
+fn p6_the_command_line_and_the_file_grant_the_same() {
+    let person = CliUser::new();
+    let test_host = test_host(&["files", "text", "project-context"]);
     let prompt = "text.count_file {\"path\": \"note.txt\"}";
-    let denied = person.run(house.path(), &["--plugins", "plugins", prompt]);
-    let (answer, _) = printed(&denied);
+    let denied = person.run(test_host.path(), &["--plugins", "plugins", prompt]);
+    let (answer, _) = stdout_and_stderr(&denied);
     assert!(answer.contains("--grant text:read=") && answer.contains("[plugins.text.grants]"), "{answer}");
-    let granted = person.run(house.path(), &["--plugins", "plugins", "--grant", "text:read=.", prompt]);
-    assert!(printed(&granted).0.contains("2 lines"), "{granted:?}");
+    let granted = person.run(test_host.path(), &["--plugins", "plugins", "--grant", "text:read=.", prompt]);
+    assert!(stdout_and_stderr(&granted).0.contains("2 lines"), "{granted:?}");
     let page = std::fs::read_to_string(repository().join("host/docs/guide/grants.md")).unwrap();
-    std::fs::write(house.path().join("agent.toml"), &blocks(&page, "toml")[0]).unwrap();
-    let output = person.run(house.path(), &["--agent", "agent.toml", "files.read {\"path\": \"note.txt\"}"]);
-    let (answer, progress) = printed(&output);
+    std::fs::write(test_host.path().join("agent.toml"), &blocks(&page, "toml")[0]).unwrap();
+    let output = person.run(test_host.path(), &["--agent", "agent.toml", "files.read {\"path\": \"note.txt\"}"]);
+    let (answer, progress) = stdout_and_stderr(&output);
     assert!(answer.contains("two words"), "{answer}{progress}");
 }
 
-/// I1: the answer alone is on stdout; events are JSON lines with the output last; no escape codes in a pipe.
+/// I1: Only the answer is on stdout; events are JSON lines with the output last; no escape codes in a pipe.
 #[test]
-fn pipes_and_json() {
-    let person = Person::new();
-    let house = house(&["calc"]);
+fn i1_prints_the_answer_to_pipes_and_events_as_json() {
+    let person = CliUser::new();
+    let test_host = test_host(&["calc"]);
     let prompt = "calc.evaluate {\"expression\": \"1/3 + 1/6\"}";
-    let output = person.run(house.path(), &["--plugins", "plugins", prompt]);
-    let (answer, progress) = printed(&output);
+    let output = person.run(test_host.path(), &["--plugins", "plugins", prompt]);
+    let (answer, progress) = stdout_and_stderr(&output);
     assert!(answer.contains("1/2") && !answer.contains('\u{1b}') && !progress.contains('\u{1b}'), "{answer}{progress}");
-    let output = person.run(house.path(), &["--plugins", "plugins", "--json", prompt]);
-    let (lines, _) = printed(&output);
+    let output = person.run(test_host.path(), &["--plugins", "plugins", "--json", prompt]);
+    let (lines, _) = stdout_and_stderr(&output);
     let events: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(events[0]["type"], "loop_start");
     assert_eq!(events.last().unwrap()["type"], "result");
@@ -160,15 +160,16 @@ fn pipes_and_json() {
     assert_eq!(durable, (1..=durable.len() as u64).collect::<Vec<_>>());
 }
 
-/// I2: wrong configuration is named by file, line and key, several at once, and nothing is begun (exit code 2).
+/// I2: A wrong configuration is reported with file, line and key, several problems at once, and no turn starts (exit
+/// code 2).
 #[test]
-fn wrong_configuration() {
-    let person = Person::new();
-    let house = house(&["calc"]);
-    let write = |text: &str| std::fs::write(house.path().join("agent.toml"), text).unwrap();
+fn i2_reports_a_wrong_configuration() {
+    let person = CliUser::new();
+    let test_host = test_host(&["calc"]);
+    let write = |text: &str| std::fs::write(test_host.path().join("agent.toml"), text).unwrap();
     let run = |arguments: &[&str]| {
-        let output = person.run(house.path(), arguments);
-        (output.status.code(), printed(&output).1)
+        let output = person.run(test_host.path(), arguments);
+        (output.status.code(), stdout_and_stderr(&output).1)
     };
     write("name = \"a\"\nplugin_directory = \"plugins\"\nmax_interaction = 3\nat_limit = \"stop\"\n");
     let (code, message) = run(&["--agent", "agent.toml", "hi"]);
@@ -196,18 +197,18 @@ fn wrong_configuration() {
     }
 }
 
-/// D3, L29: Ctrl-C cancels the turn with exit code 130; the session is whole and goes on.
+/// D3, L29: Ctrl-C cancels the turn with exit code 130; the session is intact and can continue.
 #[test]
-fn ctrl_c() {
-    let person = Person::new();
-    let house = house(&["probe"]);
+fn l29_ctrl_c_cancels_the_turn() {
+    let person = CliUser::new();
+    let test_host = test_host(&["probe"]);
     let script = json!({"replies": [
         {"calls": [{"name": "probe.slow", "arguments": {"ms": 20_000}}]},
         {"text": "Going on."},
     ]});
-    std::fs::write(house.path().join("script.json"), script.to_string()).unwrap();
+    std::fs::write(test_host.path().join("script.json"), script.to_string()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
-    command.current_dir(house.path()).env("AGENT_HOST_DATA", person.data.path().join("data")).stdin(Stdio::null());
+    command.current_dir(test_host.path()).env("AGENT_HOST_DATA", person.data.path().join("data")).stdin(Stdio::null());
     command.args(["--plugins", "plugins", "--model", "scripted:script.json", "--json", "Wait."]).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
@@ -222,30 +223,31 @@ fn ctrl_c() {
     }
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(types.contains(&"tool_result_error".to_owned()) && types.contains(&"loop_end".to_owned()), "{types:?}");
-    let output =
-        person.run(house.path(), &["--plugins", "plugins", "--model", "scripted:script.json", "--continue", "Go on."]);
-    assert_eq!(printed(&output).0.trim(), "Going on.");
+    let output = person
+        .run(test_host.path(), &["--plugins", "plugins", "--model", "scripted:script.json", "--continue", "Go on."]);
+    assert_eq!(stdout_and_stderr(&output).0.trim(), "Going on.");
 }
 
-/// Row 32: a second process on the same session is told who holds it; another session of the same file works.
+/// Row 32: A second process on the same session is refused and gets the holder's name; another session in the same
+/// database works.
 #[test]
-fn two_processes() {
-    let person = Person::new();
-    let house = house(&["probe"]);
+fn row_32_refuses_a_second_process_on_a_session() {
+    let person = CliUser::new();
+    let test_host = test_host(&["probe"]);
     let script =
         json!({"replies": [{"calls": [{"name": "probe.slow", "arguments": {"ms": 1_500}}]}, {"text": "Done."}]});
-    std::fs::write(house.path().join("script.json"), script.to_string()).unwrap();
+    std::fs::write(test_host.path().join("script.json"), script.to_string()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
-    command.current_dir(house.path()).env("AGENT_HOST_DATA", person.data.path().join("data")).stdin(Stdio::null());
+    command.current_dir(test_host.path()).env("AGENT_HOST_DATA", person.data.path().join("data")).stdin(Stdio::null());
     command.args(["--plugins", "plugins", "--model", "scripted:script.json", "--json", "Wait."]).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
     let begun = lines.any(|line| line.unwrap().contains("\"tool_call\""));
     assert!(begun);
-    let output = person.run(house.path(), &["--plugins", "plugins", "--continue"]);
-    let (_, message) = printed(&output);
+    let output = person.run(test_host.path(), &["--plugins", "plugins", "--continue"]);
+    let (_, message) = stdout_and_stderr(&output);
     assert!(output.status.code() == Some(2) && message.contains(&child.id().to_string()), "{message}");
-    let output = person.run(house.path(), &["--plugins", "plugins", "hello"]);
+    let output = person.run(test_host.path(), &["--plugins", "plugins", "hello"]);
     assert!(output.status.success(), "{output:?}");
     assert!(lines.any(|line| line.unwrap().contains("\"finished\"")));
     assert!(child.wait().unwrap().success());
@@ -253,15 +255,15 @@ fn two_processes() {
 
 /// S3: `plugin call` runs one tool with grants from the command line.
 #[test]
-fn plugin_call() {
-    let person = Person::new();
-    let house = house(&["files", "calc"]);
-    let file: PathBuf = house.path().join("plugins/files.wasm");
+fn s3_plugin_call_runs_one_tool() {
+    let person = CliUser::new();
+    let test_host = test_host(&["files", "calc"]);
+    let file: PathBuf = test_host.path().join("plugins/files.wasm");
     let call = |grants: &[&str]| {
         let mut arguments = vec!["plugin", "call", file.to_str().unwrap(), "files.read", "{\"path\": \"note.txt\"}"];
         arguments.extend(grants);
-        let output = person.run(house.path(), &arguments);
-        (output.status.code(), printed(&output))
+        let output = person.run(test_host.path(), &arguments);
+        (output.status.code(), stdout_and_stderr(&output))
     };
     let (code, (_, message)) = call(&[]);
     assert!(code == Some(1) && message.contains("--grant files:"), "{message}");

@@ -1,31 +1,31 @@
-//! A turn that is cancelled at every named point, whatever it is doing there: building its context, asking its model,
-//! waiting for the next try, running a plugin, validating, waiting for the user, checking a result (L29).
+//! A turn that is cancelled at every named point: while it builds its context, asks its model, waits for a retry, runs
+//! a plugin, validates, waits for the user, or checks a result (L29).
 
 use crate::fixture::mcp_server;
-use crate::long_work::{Cancelled, Workshop, finished, last_event};
-use crate::support::{House, calling, events, saying};
+use crate::long_work::{BlockedTurns, CancelledTurn, last_event, stop_servers};
+use crate::support::{TestHost, call_reply, events, text_reply};
 use agent_core::event::EventKind;
 use agent_core::loop_break::Finish;
 use agent_core::message::{CallId, Part, TurnInput};
 use agent_core::run::LoopConfig;
 use agent_runtime::{Agent, AgentConfig, Checkpoint, Host, OpenSession, Session, TurnResult, question};
-use agent_store::{CallFilter, MessageRange, SessionFilter, SessionLog};
+use agent_store::{CallFilter, MessageRange, SessionFilter, SessionIndex, SessionLog};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Against hanging only.
+/// A limit against hanging only.
 const LONG: Duration = Duration::from_secs(60);
 
 /// The points that a turn passes, and the one at which it is cancelled.
-struct Points {
+struct CheckpointCounter {
     passed: Mutex<Vec<String>>,
     cancel_at: Option<usize>,
     cancel: CancellationToken,
 }
 
-impl Points {
+impl CheckpointCounter {
     fn new(cancel_at: Option<usize>) -> Arc<Self> {
         Arc::new(Self { passed: Mutex::default(), cancel_at, cancel: CancellationToken::new() })
     }
@@ -39,50 +39,51 @@ impl Points {
     }
 }
 
-async fn agent(house: &House) -> Arc<Agent> {
+async fn agent(test_host: &TestHost) -> Arc<Agent> {
     let mut config = AgentConfig::new("test");
     config.bounds = LoopConfig { finish: Finish::Tool, ..LoopConfig::default() };
     config.context_builder = Some("stateful-builder".to_owned());
     config.validators = vec!["strict-json".to_owned()];
     config.output_schema = Some(json!({"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}));
-    let complete = |result: Value| calling(&[("task_completion", json!({ "result": result }))]);
+    let complete = |result: Value| call_reply(&[("task_completion", json!({ "result": result }))]);
     let busy = json!({"text": "Wait", "error": {"status": 503, "message": "busy", "retry_after_ms": 1, "times": 1}});
-    let mut echo = calling(&[("probe.echo", json!({"text": "hello"})), ("probe.sleep", json!({"ms": 1}))]);
+    let mut echo = call_reply(&[("probe.echo", json!({"text": "hello"})), ("probe.sleep", json!({"ms": 1}))]);
     echo["error"] = busy["error"].clone();
     let replies = [
         echo,
-        saying("I think."),
-        calling(&[("ask_question", json!({"question": "Which?"})), ("probe.echo", json!({"text": "meanwhile"}))]),
+        text_reply("I think."),
+        call_reply(&[("ask_question", json!({"question": "Which?"})), ("probe.echo", json!({"text": "meanwhile"}))]),
         complete(json!({"n": "three"})),
         complete(json!({"n": 3})),
         complete(json!({"n": 4})),
     ];
-    house.agent(config, json!({ "replies": replies })).await
+    test_host.agent(config, json!({ "replies": replies })).await
 }
 
-async fn open(house: &House, agent: &Arc<Agent>, points: &Arc<Points>) -> Session {
+async fn open(test_host: &TestHost, agent: &Arc<Agent>, points: &Arc<CheckpointCounter>) -> Session {
     let observed = points.clone();
     let observer = Arc::new(move |checkpoint: Checkpoint<'_>| observed.pass(&checkpoint));
-    let host = Host { checkpoint: Some(observer), ..house.host() };
+    let host = Host { checkpoint: Some(observer), ..test_host.host() };
     Session::open(&host, agent.clone(), OpenSession::New).await.unwrap()
 }
 
-/// Runs the turn, and answers what it asks.
+/// Runs the turn and answers its question.
 async fn run(session: &mut Session, cancel: &CancellationToken) -> TurnResult {
     let mut input = Some(TurnInput::Text("Find it.".to_owned()));
     loop {
         let running = session.run(input.take(), cancel.clone());
-        let result = tokio::time::timeout(LONG, running).await.expect("it hangs").unwrap();
+        let result = tokio::time::timeout(LONG, running).await.expect("the call hangs").unwrap();
         let TurnResult::Suspended(suspension) = &result else { return result };
         let (call, _) = question(suspension).expect("it waits for an answer");
         session.answer(call.clone(), "The third.".to_owned()).await.unwrap();
     }
 }
 
-/// Every call has one result and one place in the history, and the turn has ended once.
-async fn check(house: &House, session: &Session, context: &str) {
-    let calls = house.store.calls(session.subject(), CallFilter::Turn(1)).await.unwrap();
-    let messages = house.store.messages(session.subject(), MessageRange::After { id: 0, limit: 100 }).await.unwrap();
+/// Checks that every call has one result and one position in the history, and that the turn has ended once.
+async fn check(test_host: &TestHost, session: &Session, context: &str) {
+    let calls = test_host.store.calls(session.subject(), CallFilter::Turn(1)).await.unwrap();
+    let messages =
+        test_host.store.messages(session.subject(), MessageRange::After { id: 0, limit: 100 }).await.unwrap();
     let answered: Vec<&CallId> = messages
         .iter()
         .flat_map(|message| &message.parts)
@@ -93,18 +94,21 @@ async fn check(house: &House, session: &Session, context: &str) {
         .collect();
     assert_eq!(answered, calls.iter().map(|call| &call.id).collect::<Vec<_>>(), "{context}: each call, once, in order");
     assert!(calls.iter().all(|call| call.result.is_some()), "{context}");
-    let events = events(house, session).await;
+    let events = events(test_host, session).await;
     let ends = events.iter().filter(|event| matches!(event.kind, EventKind::LoopEnd { .. })).count();
     assert_eq!(ends, 1, "{context}");
-    assert!(matches!(events.last().unwrap().kind, EventKind::LoopEnd { .. }), "{context}: and last");
+    assert!(
+        matches!(events.last().unwrap().kind, EventKind::LoopEnd { .. }),
+        "{context}: `loop_end` is the last event"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_cancelled_at_every_named_point() {
-    let house = House::new(&["probe", "stateful-builder", "strict-json"]).await;
-    let agent = agent(&house).await;
-    let all = Points::new(None);
-    let mut session = open(&house, &agent, &all).await;
+    let test_host = TestHost::new(&["probe", "stateful-builder", "strict-json"]).await;
+    let agent = agent(&test_host).await;
+    let all = CheckpointCounter::new(None);
+    let mut session = open(&test_host, &agent, &all).await;
     let TurnResult::Finished(output) = run(&mut session, &all.cancel).await else { panic!("undisturbed, it finishes") };
     assert_eq!(output.data, json!({"n": 3}));
     session.close().await.unwrap();
@@ -113,18 +117,19 @@ async fn l29_cancelled_at_every_named_point() {
         assert!(points.contains(&format!("after-commit:{input}")), "{input} is among {points:?}");
     }
     let mut cancelled = 0;
-    for (place, point) in points.iter().enumerate() {
-        let points = Points::new(Some(place));
-        let mut session = open(&house, &agent, &points).await;
+    for (index, point) in points.iter().enumerate() {
+        let points = CheckpointCounter::new(Some(index));
+        let mut session = open(&test_host, &agent, &points).await;
         let result = run(&mut session, &points.cancel).await;
-        let last = place + 2 >= all.passed.lock().unwrap().len();
+        let last = index + 2 >= all.passed.lock().unwrap().len();
         assert!(result == TurnResult::Cancelled || last, "{point}: {result:?}");
         cancelled += usize::from(result == TurnResult::Cancelled);
-        check(&house, &session, point).await;
-        // Another process finds it as it was, and it goes on: whatever the script has left to say.
+        check(&test_host, &session, point).await;
+        // Another process finds the same state, and the session continues with the rest of the script.
         let (state, subject) = (session.state().clone(), session.subject().to_owned());
         session.close().await.unwrap();
-        let mut session = Session::open(&house.host(), agent.clone(), OpenSession::Existing(subject)).await.unwrap();
+        let mut session =
+            Session::open(&test_host.host(), agent.clone(), OpenSession::Existing(subject)).await.unwrap();
         assert_eq!(*session.state(), state, "{point}");
         let next = run(&mut session, &CancellationToken::new()).await;
         assert!(matches!(next, TurnResult::Finished(_) | TurnResult::Failed(_)), "{point}: {next:?}");
@@ -133,48 +138,48 @@ async fn l29_cancelled_at_every_named_point() {
     assert!(cancelled + 2 >= points.len(), "{cancelled} of {}", points.len());
 }
 
-/// L29, L18: a turn that waits for the user is cancelled while nothing runs, and from a session that was opened anew.
+/// L29, L18: A turn that waits for the user is cancelled while nothing runs, also after the session was reopened.
 #[tokio::test(flavor = "multi_thread")]
-async fn l29_a_question_is_withdrawn() {
-    let house = House::new(&["probe", "stateful-builder", "strict-json"]).await;
-    let agent = agent(&house).await;
-    let points = Points::new(None);
-    let mut session = open(&house, &agent, &points).await;
+async fn l29_cancels_a_turn_that_waits_for_the_user() {
+    let test_host = TestHost::new(&["probe", "stateful-builder", "strict-json"]).await;
+    let agent = agent(&test_host).await;
+    let points = CheckpointCounter::new(None);
+    let mut session = open(&test_host, &agent, &points).await;
     let running = session.run(Some(TurnInput::Text("Find it.".to_owned())), CancellationToken::new());
     assert!(matches!(running.await.unwrap(), TurnResult::Suspended(_)));
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
-    let mut session = Session::open(&house.host(), agent, OpenSession::Existing(subject)).await.unwrap();
+    let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
     let cancel = CancellationToken::new();
     cancel.cancel();
     assert_eq!(session.run(None, cancel).await.unwrap(), TurnResult::Cancelled);
-    check(&house, &session, "withdrawn").await;
+    check(&test_host, &session, "withdrawn").await;
 }
 
-/// L29: whatever a turn waits for, it ends when it is cancelled, and so do the turns that work for it.
+/// L29: Whatever a turn waits for, it ends when it is cancelled, and so do its child turns.
 #[tokio::test(flavor = "multi_thread")]
-async fn l29_work_of_every_kind_is_cancelled() {
-    let house = House::new(&["probe", "bad-validator", "stateful-builder"]).await;
-    let (folder, generation) = (house.directory.path(), house.generation().await);
-    let workshop = Workshop { folder, generation, mcp_server: mcp_server() };
-    let all = workshop.all().await;
+async fn l29_cancels_every_kind_of_wait() {
+    let test_host = TestHost::new(&["probe", "bad-validator", "stateful-builder"]).await;
+    let (folder, generation) = (test_host.directory.path(), test_host.generation().await);
+    let blocked_turns = BlockedTurns { folder, generation, mcp_server: mcp_server() };
+    let all = blocked_turns.all().await;
     assert_eq!(all.len(), 11);
     for work in &all {
-        let host = house.host();
-        let cancelling = tokio::time::timeout(LONG, work.cancelled(&host));
-        let Cancelled { session, result, took } =
+        let host = test_host.host();
+        let cancelling = tokio::time::timeout(LONG, work.cancel_while_blocked(&host));
+        let CancelledTurn { session, result, took } =
             cancelling.await.unwrap_or_else(|_| panic!("{}: it hangs", work.what));
         assert_eq!(result, TurnResult::Cancelled, "{}", work.what);
-        // Against hanging only: what waits is bounded by nothing shorter than 20 seconds.
+        // Against hanging only: every wait would last at least 20 seconds.
         assert!(took < Duration::from_secs(5), "{}: {took:?}", work.what);
         let children = SessionFilter { delegated_by: Some(session.subject().to_owned()), ..SessionFilter::default() };
-        let children = house.store.sessions(children, 9).await.unwrap();
+        let children = test_host.store.sessions(children, 9).await.unwrap();
         assert!(children.iter().all(|child| child.state == "cancelled"), "{}: {children:?}", work.what);
         assert_eq!(children.len(), usize::from(work.what.starts_with("another agent")), "{}", work.what);
-        let last = last_event(&*house.store, session.subject()).await;
+        let last = last_event(&*test_host.store, session.subject()).await;
         assert!(last.is_some_and(|last| last.contains("\"loop_end\"") && last.contains("cancelled")), "{}", work.what);
         assert!(session.state().open_calls().next().is_none() && !session.state().is_open(), "{}", work.what);
         session.close().await.unwrap();
     }
-    finished(&all).await;
+    stop_servers(&all).await;
 }

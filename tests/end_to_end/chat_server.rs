@@ -1,5 +1,4 @@
-//! A Chat Completions server on loopback that answers as it is told, misbehaves when it is told to, and checks every
-//! request that it gets.
+//! A Chat Completions server on loopback that gives scripted answers, faulty ones too, and checks every request.
 
 use agent_models::{ProviderConfig, Providers};
 use serde_json::{Value, json};
@@ -10,33 +9,33 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// How one request is answered.
+/// How the server answers one request.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     /// A streamed text.
     Text(&'static str),
-    /// These deltas, and then the end with this reason.
+    /// These deltas, and then the end with this finish reason.
     Deltas(Vec<Value>, &'static str),
-    /// Streamed calls, after a text.
+    /// Streamed calls after a text.
     Calls(&'static str, Vec<(&'static str, Value)>),
-    /// A whole answer of this status, content type and body.
+    /// A complete response with this status, content type and body.
     Whole(u16, &'static str, String),
-    /// So many characters of a text, then the connection ends.
+    /// This many characters of a text, then the connection ends.
     Cut(&'static str, usize),
-    /// So many characters of a text, then nothing for ever.
+    /// This many characters of a text, then nothing more.
     Stall(&'static str, usize),
-    /// Not even a head, for ever.
+    /// No response at all, not even headers.
     Silence,
-    /// A text, and then an error where the end should be.
+    /// A text, and then an error instead of the end.
     ErrorInStream(&'static str, Value),
-    /// One event of so many bytes.
+    /// One event with this many bytes.
     Huge(usize),
-    /// Pieces of text without end.
+    /// Text chunks without end.
     Endless,
 }
 
-/// The provider `local`: a server of that address, which wants no key.
-pub(crate) fn local(base_url: &str) -> Providers {
+/// The provider `local`: a server at this address that needs no key.
+pub(crate) fn local_provider(base_url: &str) -> Providers {
     Providers::new(vec![ProviderConfig {
         name: "local".to_owned(),
         base_url: base_url.to_owned(),
@@ -48,7 +47,7 @@ pub(crate) fn local(base_url: &str) -> Providers {
     }])
 }
 
-/// The server, until it is dropped.
+/// The server, which runs until this is dropped.
 pub(crate) struct ChatServer {
     pub(crate) base_url: String,
     state: Arc<Mutex<State>>,
@@ -79,14 +78,15 @@ impl ChatServer {
         Self { base_url, state, accepting }
     }
 
-    /// The bodies of all requests so far; every one of them was well formed.
+    /// The bodies of all requests so far; panics if one of them was malformed.
     pub(crate) fn requests(&self) -> Vec<Value> {
         let state = self.state.lock().expect("no panic");
         assert!(state.problems.is_empty(), "{}", state.problems.join("\n"));
         state.requests.clone()
     }
 
-    /// The same of several models that share a server, none of whose requests continues the one before.
+    /// The bodies of all requests of several models that share the server, so that a request need not continue the
+    /// previous one.
     pub(crate) fn bodies(&self) -> Vec<Value> {
         self.state.lock().expect("no panic").requests.clone()
     }
@@ -98,7 +98,7 @@ impl Drop for ChatServer {
     }
 }
 
-/// Serves one connection; keeps it open for further requests.
+/// Serves one connection and keeps it open for further requests.
 async fn serve(connection: TcpStream, state: Arc<Mutex<State>>) {
     let mut connection = BufReader::new(connection);
     while let Some(body) = read_request(&mut connection).await {
@@ -150,7 +150,7 @@ fn end(finish: &str) -> String {
     format!("{}data: {usage}\n\ndata: [DONE]\n\n", chunk(json!({}), Some(finish)))
 }
 
-/// None where the connection is over.
+/// `None` if the connection is closed afterwards.
 async fn write_answer(connection: &mut TcpStream, answer: Answer) -> Option<()> {
     let text =
         |text: &str| text.split_inclusive(' ').map(|word| chunk(json!({"content": word}), None)).collect::<String>();
@@ -207,7 +207,7 @@ enum Close {
     Never,
 }
 
-/// Writes the head and the body as one HTTP chunk.
+/// Writes the head, and the body as one HTTP chunk.
 async fn stream(connection: &mut TcpStream, body: &str, close: Close) -> Option<()> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     connection.write_all(head.as_bytes()).await.ok()?;
@@ -227,7 +227,7 @@ async fn write_chunk(connection: &mut TcpStream, piece: &str) -> Option<()> {
     connection.flush().await.ok()
 }
 
-/// What is wrong with a request: by itself, and as the successor of the one before.
+/// The problems of a request, by itself and as the successor of the previous one.
 fn check(request: &Value, before: Option<&Value>) -> Vec<String> {
     let mut problems = Vec::new();
     let empty = Vec::new();
@@ -241,9 +241,9 @@ fn check(request: &Value, before: Option<&Value>) -> Vec<String> {
     }
     if let Some(before) = before {
         let earlier = before["messages"].as_array().unwrap_or(&empty);
-        for (place, (one, other)) in earlier.iter().zip(messages).enumerate() {
+        for (index, (one, other)) in earlier.iter().zip(messages).enumerate() {
             if let Err(problem) = same_or_masked(one, other) {
-                problems.push(format!("message {place} is not as it was: {problem}"));
+                problems.push(format!("message {index} is not as it was: {problem}"));
             }
         }
         if earlier.len() > messages.len() {
@@ -256,23 +256,23 @@ fn check(request: &Value, before: Option<&Value>) -> Vec<String> {
     problems
 }
 
-/// Every call has its result, in order, before anybody else speaks; no result stands alone.
+/// Every call must have its result, in order, before the next message, and every result must have its call.
 fn check_pairs(messages: &[Value], problems: &mut Vec<String>) {
     let mut open: VecDeque<String> = VecDeque::new();
-    for (place, message) in messages.iter().enumerate() {
+    for (index, message) in messages.iter().enumerate() {
         let role = message["role"].as_str().unwrap_or_default();
         if role == "tool" {
             let id = message["tool_call_id"].as_str().unwrap_or_default();
             if open.pop_front().as_deref() != Some(id) {
-                problems.push(format!("message {place}: the result of `{id}` does not stand in its place"));
+                problems.push(format!("message {index}: the result of `{id}` does not stand in its place"));
             }
             if !message["content"].is_string() {
-                problems.push(format!("message {place}: a tool message holds more than text"));
+                problems.push(format!("message {index}: a tool message holds more than text"));
             }
             continue;
         }
         if !open.is_empty() {
-            problems.push(format!("message {place}: calls {open:?} have no result"));
+            problems.push(format!("message {index}: calls {open:?} have no result"));
             open.clear();
         }
         if role == "assistant" {
@@ -285,7 +285,7 @@ fn check_pairs(messages: &[Value], problems: &mut Vec<String>) {
     }
 }
 
-/// The same bytes; or, where the message had an image, everything else of it with a text in the image's place.
+/// Accepts the same bytes, or, if the message had an image, the same message with a text in place of the image.
 fn same_or_masked(one: &Value, other: &Value) -> Result<(), String> {
     let bytes = |message: &Value| serde_json::to_vec(message).expect("JSON");
     if bytes(one) == bytes(other) {
@@ -296,7 +296,7 @@ fn same_or_masked(one: &Value, other: &Value) -> Result<(), String> {
     let (Some(before), after) = (one["content"].as_array(), parts(other)) else { return Err(became()) };
     let images = before.iter().filter(|part| part["type"] == "image_url").count();
     let images_after = after.iter().filter(|part| part["type"] == "image_url").count();
-    // The line that announces an image goes with it.
+    // The line that announces an image is removed with it.
     let words = before.iter().filter(|part| part["type"] == "text" && !is_label(part));
     let text: String = after.iter().filter_map(|part| part["text"].as_str()).collect();
     let kept = words.into_iter().all(|words| text.contains(words["text"].as_str().unwrap_or_default()));
@@ -304,7 +304,7 @@ fn same_or_masked(one: &Value, other: &Value) -> Result<(), String> {
     if images > images_after && kept && masked && one["role"] == other["role"] { Ok(()) } else { Err(became()) }
 }
 
-/// A content that is one text is one part.
+/// The parts of a content; a plain text is one part.
 fn parts(message: &Value) -> Vec<Value> {
     match &message["content"] {
         Value::Array(parts) => parts.clone(),

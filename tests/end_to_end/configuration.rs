@@ -11,31 +11,31 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
-/// What a person's environment may have that changes which model is asked.
+/// Environment variables that may be set on a developer's machine and change which model is used.
 const VARIABLES: [&str; 3] = ["OPENAI_API_KEY", "OPENAI_BASE_URL", "GROQ_API_KEY"];
 
-/// An empty folder to work in, with data of its own.
-struct Place {
+/// A working folder with its own data folder.
+struct WorkingFolder {
     folder: TempDir,
 }
 
-/// How a command ended.
+/// Exit code and output of a command.
 #[derive(Debug)]
-struct Ended {
+struct CommandResult {
     code: Option<i32>,
     stdout: String,
     stderr: String,
 }
 
-impl Place {
+impl WorkingFolder {
     fn new(files: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for inner in ["work/agents", "work/plugins", "data"] {
             std::fs::create_dir_all(folder.path().join(inner)).unwrap();
         }
-        let place = Self { folder };
-        files.iter().for_each(|(name, text)| place.write(name, text));
-        place
+        let folder = Self { folder };
+        files.iter().for_each(|(name, text)| folder.write(name, text));
+        folder
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -50,11 +50,11 @@ impl Place {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
-    fn run(&self, arguments: &[&str]) -> Ended {
+    fn run(&self, arguments: &[&str]) -> CommandResult {
         self.run_with(arguments, &[])
     }
 
-    fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Ended {
+    fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> CommandResult {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.current_dir(self.path("")).args(arguments).env("AGENT_HOST_DATA", self.folder.path().join("data"));
         VARIABLES.iter().for_each(|name| {
@@ -63,11 +63,11 @@ impl Place {
         let Output { status, stdout, stderr } =
             command.envs(environment.iter().copied()).stdin(Stdio::null()).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Ended { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+        CommandResult { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
     }
 }
 
-/// Takes the `#` from every setting.
+/// Removes the `#` from every setting.
 fn uncommented(template: &str) -> String {
     let line = |line: &str| match line.strip_prefix('#') {
         Some(setting) if !setting.is_empty() && !setting.starts_with(' ') => format!("{setting}\n"),
@@ -76,14 +76,14 @@ fn uncommented(template: &str) -> String {
     template.lines().map(line).collect()
 }
 
-/// I2: what `config init` writes is edited by taking a `#` away, checked, and run.
+/// I2: The output of `config init` can be edited by removing a `#`, checked, and run.
 #[test]
-fn i2_written_edited_checked_and_run() {
-    let place = Place::new(&[]);
-    std::fs::copy(components().join("calc.wasm"), place.path("plugins/calc.wasm")).unwrap();
-    assert_eq!(place.run(&["config", "init"]).code, Some(0));
-    let written = place.read("agent.toml");
-    assert_eq!(place.run(&["config", "init", "--output", "-"]).stdout, written);
+fn i2_a_written_file_can_be_edited_checked_and_run() {
+    let folder = WorkingFolder::new(&[]);
+    std::fs::copy(components().join("calc.wasm"), folder.path("plugins/calc.wasm")).unwrap();
+    assert_eq!(folder.run(&["config", "init"]).code, Some(0));
+    let written = folder.read("agent.toml");
+    assert_eq!(folder.run(&["config", "init", "--output", "-"]).stdout, written);
     let edited = written
         .replace("\n#name = \"reader\"\n", "\nname = \"accountant\"\n")
         .replace("\n#plugin_directory = ", "\nplugin_directory = ")
@@ -91,11 +91,11 @@ fn i2_written_edited_checked_and_run() {
         .replace("\n#[plugins.files.limits]\n", "\n[plugins.calc.limits]\n")
         .replace("\n#memory_mib = ", "\nmemory_mib = ");
     assert_ne!(edited, written);
-    place.write("agent.toml", &edited);
-    let refused = place.run(&["config", "init"]);
+    folder.write("agent.toml", &edited);
+    let refused = folder.run(&["config", "init"]);
     assert!(refused.code == Some(2) && refused.stderr.contains("--force"), "{refused:?}");
-    assert_eq!(place.read("agent.toml"), edited, "what is there is kept");
-    let checked = place.run(&["config", "check"]);
+    assert_eq!(folder.read("agent.toml"), edited, "existing files are kept");
+    let checked = folder.run(&["config", "check"]);
     let lines: Vec<Vec<&str>> = checked.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
     let expected: &[&[&str]] = &[
         &["agent.toml:", "ok"],
@@ -105,23 +105,23 @@ fn i2_written_edited_checked_and_run() {
         &["grants", "none"],
     ];
     assert_eq!(lines, expected, "{checked:?}");
-    let ran = place.run(&["--agent", "agent.toml", "calc.evaluate {\"expression\": \"1/3 + 1/6\"}"]);
+    let ran = folder.run(&["--agent", "agent.toml", "calc.evaluate {\"expression\": \"1/3 + 1/6\"}"]);
     assert!(ran.code == Some(0) && ran.stdout.contains("1/2"), "{ran:?}");
     assert!(ran.stderr.contains("accountant/"), "the session is the agent's: {ran:?}");
-    assert_eq!(place.run(&["config", "init", "--force"]).code, Some(0));
-    assert_eq!(place.read("agent.toml"), written);
+    assert_eq!(folder.run(&["config", "init", "--force"]).code, Some(0));
+    assert_eq!(folder.read("agent.toml"), written);
 }
 
-/// I2: the schema takes the file with every key, and not one with a wrong value.
+/// I2: The JSON schema accepts the file with every key, and rejects one with a wrong value.
 #[test]
-fn i2_the_schema_is_for_editors() {
-    let place = Place::new(&[]);
-    let printed = place.run(&["config", "schema"]);
-    assert_eq!(place.run(&["config", "schema", "--output", "agent.schema.json"]).code, Some(0));
-    assert_eq!(place.read("agent.schema.json"), printed.stdout);
+fn i2_the_json_schema_accepts_every_key_and_rejects_wrong_values() {
+    let folder = WorkingFolder::new(&[]);
+    let printed = folder.run(&["config", "schema"]);
+    assert_eq!(folder.run(&["config", "schema", "--output", "agent.schema.json"]).code, Some(0));
+    assert_eq!(folder.read("agent.schema.json"), printed.stdout);
     let schema: Value = serde_json::from_str(&printed.stdout).unwrap();
     let validator = jsonschema::draft202012::new(&schema).unwrap();
-    let template = place.run(&["config", "init", "--output", "-"]).stdout;
+    let template = folder.run(&["config", "init", "--output", "-"]).stdout;
     let takes = |text: &str| {
         let table: toml::Table = text.parse().unwrap();
         validator.is_valid(&serde_json::to_value(table).unwrap())
@@ -131,13 +131,13 @@ fn i2_the_schema_is_for_editors() {
     assert_eq!(schema["properties"]["max_interactions"]["default"], 10);
 }
 
-/// I2: several problems at once, each with line, key and what is allowed; nothing is begun.
+/// I2: Several problems are reported at once, each with line, key and allowed values; no turn starts.
 #[test]
-fn i2_all_problems_are_shown_at_once() {
+fn i2_reports_all_problems_at_once() {
     let text = "modle = \"offline\"\nat_limit = \"stop\"\n\n[retry]\nattempts = 0\n\n[plugins.files]\nread = [\".\"]\n";
-    let place = Place::new(&[("agent.toml", text)]);
+    let folder = WorkingFolder::new(&[("agent.toml", text)]);
     for line in [&["config", "check"][..], &["--agent", "agent.toml", "hi"]] {
-        let ended = place.run(line);
+        let ended = folder.run(line);
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
         for expected in [
             "agent.toml:1:1: unknown key `modle`",
@@ -147,17 +147,18 @@ fn i2_all_problems_are_shown_at_once() {
             "agent.toml:5:12: `retry.attempts` is out of range",
             "allowed: a whole number from 1 to 20",
             "agent.toml:8:1: unknown key `plugins.files.read`",
-            "`read` stands in `[plugins.files.grants]`",
+            "`read` belongs in `[plugins.files.grants]`",
         ] {
             assert!(ended.stderr.contains(expected), "`{expected}` is not in:\n{}", ended.stderr);
         }
     }
-    assert!(place.run(&["session", "list"]).stderr.contains("no sessions"));
+    assert!(folder.run(&["session", "list"]).stderr.contains("no sessions"));
 }
 
-/// I2: also what only the whole shows: each problem once, in the order of lines, with its column and the line.
+/// I2: Problems that only show in the whole file are reported too: each one once, in the order of lines, with its
+/// column and the line.
 #[test]
-fn i2_check_shows_every_problem_of_every_stage() {
+fn i2_check_reports_problems_of_every_stage() {
     let text = "model = \"opnai/large\"\nplugin_directory = \"plugins\"\ncontext_builder = \"projct\"\nvalidators = [\"calc\", \"strict\"]\n\
                 output_schema = { type = \"object\" }\nfallback_text = \"no JSON\"\n\n\
                 [outbox]\ndirectory = \"nowhere\"\n\n\
@@ -165,9 +166,9 @@ fn i2_check_shows_every_problem_of_every_stage() {
                 [plugins.calk.grants]\nread = [\".\"]\n\n\
                 [approval.tools]\n\"calc.evalute\" = \"deny\"\n\n\
                 [mcp.notes]\ncommand = \"notes\"\npass_env = [\"NOT_SET_EITHER\"]\n";
-    let place = Place::new(&[("agent.toml", text)]);
-    std::fs::copy(components().join("calc.wasm"), place.path("plugins/calc.wasm")).unwrap();
-    let ended = place.run(&["config", "check"]);
+    let folder = WorkingFolder::new(&[("agent.toml", text)]);
+    std::fs::copy(components().join("calc.wasm"), folder.path("plugins/calc.wasm")).unwrap();
+    let ended = folder.run(&["config", "check"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     let mut from = 0;
     for expected in [
@@ -177,7 +178,7 @@ fn i2_check_shows_every_problem_of_every_stage() {
         "agent.toml:4:14: `validators` names the plugin calc@",
         "agent.toml:4:14: `validators` names the plugin `strict`",
         "agent.toml:6:17: `fallback_text` must be JSON",
-        "agent.toml:9:13: outbox.directory: `nowhere` is no folder",
+        "agent.toml:9:13: outbox.directory: `nowhere` is not a folder",
         "agent.toml:12:8: plugins.calc.grants.read[0]",
         "agent.toml:13:7: plugins.calc.grants.env[0]",
         "agent.toml:15:1: plugins.calk: there is no plugin `calk`",
@@ -189,62 +190,62 @@ fn i2_check_shows_every_problem_of_every_stage() {
     }
 }
 
-/// M2: a key that is missing or cannot be right is named with what to do, and is never shown.
+/// M2: A missing or malformed key is named with what to do, and its value is never shown.
 #[test]
-fn m2_keys_are_read_from_the_environment_alone() {
+fn m2_reads_keys_from_the_environment_only() {
     let text = "model = \"openai/gpt-4.1-mini\"\nfallback_models = [\"offline\", \"office/large\"]\n\n[providers.office]\n\
                 base_url = \"http://127.0.0.1:9/v1\"\nkey_env = \"OFFICE_KEY\"\n";
-    let place = Place::new(&[("agent.toml", text)]);
-    let ended = place.run(&["--agent", "agent.toml", "hi"]);
+    let folder = WorkingFolder::new(&[("agent.toml", text)]);
+    let ended = folder.run(&["--agent", "agent.toml", "hi"]);
     let expected = [
         "agent.toml:1: model: `openai/gpt-4.1-mini` needs a key, and the environment variable `OPENAI_API_KEY` is not set",
         "agent.toml:2: fallback_models[1]: `office/large` needs a key, and the environment variable `OFFICE_KEY` is not set \
-         (named by agent.toml:6: providers.office.key_env)",
+         (named in agent.toml:6: providers.office.key_env)",
         "export OFFICE_KEY=",
     ];
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     expected.iter().for_each(|text| assert!(ended.stderr.contains(text), "`{text}` is not in:\n{}", ended.stderr));
     let keys = [("OPENAI_API_KEY", "sk-hunter2\n"), ("OFFICE_KEY", "")];
-    let ended = place.run_with(&["config", "check"], &keys);
+    let ended = folder.run_with(&["config", "check"], &keys);
     assert_eq!(ended.code, Some(2));
-    for expected in ["`OPENAI_API_KEY` holds ends with a line break", "`OFFICE_KEY` holds is empty"] {
+    for expected in ["`OPENAI_API_KEY` ends with a line break", "`OFFICE_KEY` is empty"] {
         assert!(ended.stderr.contains(expected), "`{expected}` is not in:\n{}", ended.stderr);
     }
     assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
-    place.write("agent.toml", "[providers.openai]\nkey = \"sk-hunter2\"\n");
-    let ended = place.run(&["config", "check"]);
+    folder.write("agent.toml", "[providers.openai]\nkey = \"sk-hunter2\"\n");
+    let ended = folder.run(&["config", "check"]);
     assert!(ended.code == Some(2) && ended.stderr.contains("key_env"), "{ended:?}");
     assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
 }
 
-/// I1: a word that was meant for a command is not taken for a prompt in silence.
+/// I1: A mistyped command is not silently taken as a prompt.
 #[test]
-fn i1_slips_in_commands_are_told() {
-    let place = Place::new(&[]);
+fn i1_reports_mistyped_commands() {
+    let folder = WorkingFolder::new(&[]);
     for (line, expected) in [
         (&["sesion", "list"][..], "did you mean `agent-host session`?"),
         (&["sessions", "list"], "did you mean `agent-host session`?"),
         (&["help"], "agent-host --help"),
-        (&["serve"], "it is no server"),
+        (&["serve"], "it is not a server"),
         (&["plugn"], "did you mean `agent-host plugin`?"),
     ] {
-        let ended = place.run(line);
+        let ended = folder.run(line);
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{line:?}");
         assert!(ended.stderr.contains(expected), "{line:?}: {}", ended.stderr);
     }
-    let usage = place.run(&["-h"]).stdout;
+    let usage = folder.run(&["-h"]).stdout;
     assert!(usage.contains("plugin|key|session|approvals|outbox|memory|store|config|audit COMMAND"), "{usage}");
 }
 
-/// P6, I2: a denial is told once by the host and once in the result; what fits nothing is pointed out.
+/// P6, I2: A denial is reported once by the host and once in the result; a setting that matches nothing is pointed out.
 #[test]
-fn p6_each_thing_is_told_once_and_in_words() {
-    let place = Place::new(&[]);
+fn p6_reports_each_denial_once() {
+    let folder = WorkingFolder::new(&[]);
     for name in ["files", "web"] {
-        std::fs::copy(components().join(format!("{name}.wasm")), place.path(&format!("plugins/{name}.wasm"))).unwrap();
+        std::fs::copy(components().join(format!("{name}.wasm")), folder.path(&format!("plugins/{name}.wasm"))).unwrap();
     }
     let call = "files.write {\"path\": \"a.txt\", \"text\": \"x\"}";
-    let ended = place.run(&["--plugins", "plugins", "--grant", "files:read=.", "--yes", "files.wirte", call]);
+    let ended = folder.run(&["--plugins", "plugins", "--grant", "files:read=.", "--yes", "files.wirte", call]);
     assert!(!ended.stderr.contains("(plugin ") && ended.stderr.contains("was denied opening"), "{}", ended.stderr);
     let advice = "This plugin is not granted";
     assert_eq!(ended.stdout.matches(advice).count(), 1, "{}", ended.stdout);
@@ -252,30 +253,30 @@ fn p6_each_thing_is_told_once_and_in_words() {
         ended.stderr.contains("--yes files.wirte: there is no such tool; did you mean `files.write`?"),
         "{ended:?}"
     );
-    let listed = place.run(&["plugin", "list", "plugins"]);
+    let listed = folder.run(&["plugin", "list", "plugins"]);
     assert!(listed.stdout.contains("[plugins.web.secrets] WEB_TOKEN = "), "{}", listed.stdout);
-    place.write("service.toml", "name = \"clerk\"\n");
-    let listed = place.run(&["plugin", "list", "--agent", "service.toml"]);
+    folder.write("service.toml", "name = \"clerk\"\n");
+    let listed = folder.run(&["plugin", "list", "--agent", "service.toml"]);
     assert!(listed.stderr.contains("has no plugins"), "{listed:?}");
-    place.write(
+    folder.write(
         "agent.toml",
         "plugin_directory = \"plugins\"\n[plugins.web.grants]\nhttp = [\"GETT https://a.example\"]\n",
     );
-    let checked = place.run(&["config", "check"]);
+    let checked = folder.run(&["config", "check"]);
     assert!(checked.code == Some(0) && checked.stderr.contains("the method GETT"), "{checked:?}");
 }
 
-/// I2: several agents in one directory, each by its name; sessions belong to it.
+/// I2: Several agents in one folder, each with its own name and sessions.
 #[test]
-fn i2_several_agents_in_one_folder() {
-    let place = Place::new(&[
+fn i2_agents_of_one_folder_have_their_own_sessions() {
+    let folder = WorkingFolder::new(&[
         ("agent.toml", "instructions = \"one\"\n"),
         ("writer.toml", "instructions = \"two\"\n"),
         ("agents/three.toml", "name = \"reader\"\n"),
         ("agents/wrong.toml", "modle = 1\n"),
         ("Cargo.toml", "[package]\nname = \"no-agent\"\n"),
     ]);
-    let listed = place.run(&["config", "list"]);
+    let listed = folder.run(&["config", "list"]);
     let listed: Vec<_> = listed.stdout.lines().map(|line| line.split("  ").take(2).collect::<Vec<_>>()).collect();
     let expected = [
         ["agent", "agent.toml"],
@@ -285,46 +286,47 @@ fn i2_several_agents_in_one_folder() {
     ];
     assert_eq!(listed, expected);
     for (name, session) in [("agent", "work-"), ("writer", "writer-"), ("reader", "reader/")] {
-        let ended = place.run(&["--agent", name, "hello"]);
+        let ended = folder.run(&["--agent", name, "hello"]);
         assert!(ended.code == Some(0) && ended.stderr.contains(&format!("session {session}")), "{ended:?}");
     }
-    let ended = place.run(&["--agent", "wirter", "hello"]);
+    let ended = folder.run(&["--agent", "wirter", "hello"]);
     assert!(ended.code == Some(2) && ended.stderr.contains("Did you mean `writer`?"), "{ended:?}");
-    place.write("agents/four.toml", "name = \"reader\"\n");
-    let ended = place.run(&["--agent", "reader", "hello"]);
+    folder.write("agents/four.toml", "name = \"reader\"\n");
+    let ended = folder.run(&["--agent", "reader", "hello"]);
     assert!(ended.code == Some(2) && ended.stderr.contains("--agent agents/four.toml or --agent agents/three.toml"));
-    assert_eq!(place.run(&["--agent", "agents/three.toml", "--continue"]).code, Some(0));
+    assert_eq!(folder.run(&["--agent", "agents/three.toml", "--continue"]).code, Some(0));
 }
 
-/// An agent.toml that lies in the folder grants what its author wants, so that it is named, and not taken.
+/// An agent.toml in the current folder grants what its author wants, so it is mentioned and not used.
 #[test]
-fn i2_no_agent_is_taken_unasked() {
-    let place = Place::new(&[("agent.toml", "name = \"trap\"\n[host.grants]\nread = [\".\"]\n")]);
-    let ended = place.run(&["read_file {\"path\": \"agent.toml\"}"]);
+fn i2_does_not_use_an_agent_file_that_was_not_named() {
+    let folder = WorkingFolder::new(&[("agent.toml", "name = \"trap\"\n[host.grants]\nread = [\".\"]\n")]);
+    let ended = folder.run(&["read_file {\"path\": \"agent.toml\"}"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     assert!(ended.stderr.contains("`agent-host --agent agent.toml`"), "{}", ended.stderr);
 }
 
-/// In a pipe nothing is looked for and nobody is asked: a set key is spoken of, and used by nobody.
+/// In a pipe, the host neither searches for a model nor asks a question: a set key is mentioned and not used.
 #[test]
-fn m2_a_key_alone_chooses_no_model() {
-    let place = Place::new(&[]);
+fn m2_a_key_alone_selects_no_model() {
+    let folder = WorkingFolder::new(&[]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let environment = [("OPENAI_API_KEY", "sk-hunter2"), ("OPENAI_BASE_URL", url.as_str())];
-    let ended = place.run_with(&["--plugins", "plugins", "hello"], &environment);
+    let ended = folder.run_with(&["--plugins", "plugins", "hello"], &environment);
     assert!(ended.code == Some(0) && ended.stdout.contains("not a language model"), "{ended:?}");
     assert!(ended.stderr.contains("--model openai/") && !ended.stderr.contains("hunter2"), "{ended:?}");
-    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "somebody asked the server");
-    let ended = place.run_with(&["--plugins", "plugins", "--model", "offline", "hello"], &environment);
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "the server got a request");
+    let ended = folder.run_with(&["--plugins", "plugins", "--model", "offline", "hello"], &environment);
     assert!(ended.code == Some(0) && !ended.stderr.contains("OPENAI_API_KEY"), "{ended:?}");
 }
 
-/// A model server that lists some models, and answers every question alike. Its requests' first lines and keys are kept.
+/// A model server that lists some models and gives the same answer to every request. It records the first line and the
+/// key of each request.
 struct ModelServer {
     url: String,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl ModelServer {
@@ -332,23 +334,23 @@ impl ModelServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let list = json!({ "object": "list", "data": models.iter().map(|id| json!({ "id": id })).collect::<Vec<_>>() });
-        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-        let seen = asked.clone();
+        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+        let seen = requests.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let request = answer(stream.unwrap(), &list);
                 seen.lock().unwrap().extend(request);
             }
         });
-        Self { url, asked }
+        Self { url, requests }
     }
 
-    fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
-/// One request, and its reply; none where nobody asks anything on the connection.
+/// Answers one request and returns what was asked; `None` if the connection carries no request.
 fn answer(stream: TcpStream, list: &Value) -> Option<String> {
     let mut lines = BufReader::new(stream.try_clone().unwrap());
     let mut head = Vec::new();
@@ -382,64 +384,64 @@ fn answer(stream: TcpStream, list: &Value) -> Option<String> {
     Some(format!("{} {key} {}", head[0].split(' ').take(2).collect::<Vec<_>>().join(" "), model.unwrap_or_default()))
 }
 
-/// M2: at a base URL the only model is taken, and said; of several one must be named.
+/// M2: At a base URL, the only model is used and reported; if there are several, the user must name one.
 #[test]
-fn m2_a_base_url_with_and_without_a_model() {
-    let place = Place::new(&[]);
+fn m2_a_base_url_selects_its_only_model() {
+    let folder = WorkingFolder::new(&[]);
     let run = |arguments: &[&str], environment: &[(&str, &str)]| {
-        place.run_with(&[&["--plugins", "plugins"], arguments, &["What is 2 + 2?"]].concat(), environment)
+        folder.run_with(&[&["--plugins", "plugins"], arguments, &["What is 2 + 2?"]].concat(), environment)
     };
     let one = ModelServer::start(&["Qwen/Qwen3-8B"]);
     let ended = run(&["--base-url", &one.url], &[]);
     assert_eq!((ended.code, ended.stdout.trim()), (Some(0), "four"), "{ended:?}");
     assert!(ended.stderr.contains(&format!("the model is `Qwen/Qwen3-8B`, the only one at {}", one.url)), "{ended:?}");
-    assert_eq!(one.asked(), ["GET /v1/models no key ", "POST /v1/chat/completions no key Qwen/Qwen3-8B"]);
+    assert_eq!(one.requests(), ["GET /v1/models no key ", "POST /v1/chat/completions no key Qwen/Qwen3-8B"]);
     let several = ModelServer::start(&["small", "large"]);
     let ended = run(&["--base-url", &several.url], &[]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     assert!(ended.stderr.contains("--model small") && ended.stderr.contains("--model large"), "{ended:?}");
     let ended = run(&["--base-url", &several.url, "--model", "large"], &[("OPENAI_API_KEY", "k1")]);
     assert_eq!((ended.code, ended.stdout.trim()), (Some(0), "four"), "{ended:?}");
-    assert_eq!(several.asked().last().unwrap(), "POST /v1/chat/completions Bearer k1 large");
+    assert_eq!(several.requests().last().unwrap(), "POST /v1/chat/completions Bearer k1 large");
     let empty = ModelServer::start(&[]);
     assert!(run(&["--base-url", &empty.url], &[]).stderr.contains("has no model"));
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let ended = run(&["--base-url", &format!("http://{nobody}/v1")], &[]);
-    assert!(ended.code == Some(2) && ended.stderr.contains("whether the server runs"), "{ended:?}");
+    let unused_address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let ended = run(&["--base-url", &format!("http://{unused_address}/v1")], &[]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("check that the server runs"), "{ended:?}");
 }
 
-/// M2, M3: providers, keys and headers of the file reach the server; a model that is not there is followed by the next.
+/// M2, M3: Providers, keys and headers of the file reach the server; if a model does not exist, the next one is used.
 #[test]
-fn m2_a_provider_of_the_file_is_asked() {
+fn m2_uses_a_provider_from_the_file() {
     let server = ModelServer::start(&["large"]);
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let unused_address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let text = format!(
         "model = \"gone/small\"\nfallback_models = [\"office/large\"]\n[retry]\nattempts = 1\n\
-         [providers.gone]\nbase_url = \"http://{nobody}/v1\"\n\
+         [providers.gone]\nbase_url = \"http://{unused_address}/v1\"\n\
          [providers.office]\nbase_url = \"{}\"\nkey_env = \"OFFICE_KEY\"\n",
         server.url
     );
-    let place = Place::new(&[("agent.toml", &text)]);
-    let ended = place.run_with(&["--agent", "agent.toml", "What is 2 + 2?"], &[("OFFICE_KEY", "k2")]);
+    let folder = WorkingFolder::new(&[("agent.toml", &text)]);
+    let ended = folder.run_with(&["--agent", "agent.toml", "What is 2 + 2?"], &[("OFFICE_KEY", "k2")]);
     assert_eq!((ended.code, ended.stdout.trim()), (Some(0), "four"), "{ended:?}");
-    assert_eq!(server.asked(), ["POST /v1/chat/completions Bearer k2 large"]);
+    assert_eq!(server.requests(), ["POST /v1/chat/completions Bearer k2 large"]);
 }
 
-/// M2: what is no model says what is one.
+/// M2: An invalid model name is refused with the valid forms.
 #[test]
-fn m2_names_that_are_no_models() {
-    let place = Place::new(&[]);
+fn m2_refuses_invalid_model_names() {
+    let folder = WorkingFolder::new(&[]);
     let run = |arguments: &[&str]| {
         let all = [&["--plugins", "plugins"], arguments, &["hello"]].concat();
-        place.run(&all)
+        folder.run(&all)
     };
     for (arguments, expected) in [
         (&["--model", "opnai/gpt"][..], "Did you mean `openai/gpt`?"),
-        (&["--model", "gpt-9"], "`gpt-9` names no provider"),
-        (&["--model", "openai/"], "names a provider and no model"),
+        (&["--model", "gpt-9"], "`gpt-9` does not name a provider"),
+        (&["--model", "openai/"], "names a provider but no model"),
         (&["--model", "offline", "--base-url", "http://127.0.0.1:9/v1"], "--base-url"),
         (&["--base-url", "127.0.0.1:9"], "http://127.0.0.1:8000/v1"),
-        (&["--base-url", "http://me:hunter2@127.0.0.1:9/v1"], "does not stand in an address"),
+        (&["--base-url", "http://me:hunter2@127.0.0.1:9/v1"], "must not be written into an address"),
     ] {
         let ended = run(arguments);
         assert!(ended.code == Some(2) && ended.stderr.contains(expected), "{arguments:?}: {ended:?}");

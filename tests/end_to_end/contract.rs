@@ -1,7 +1,10 @@
-//! The contract, proven before anything is built on it: guests of every kind, state from `init` to the steps, a medium of
-//! 5 MB, and one component of two kinds.
+//! The WIT contract: guests of every kind, state from `init` to the steps, a medium of 5 MB, and one component with two
+//! kinds.
 
-use crate::support::{House, calling, events, granting, records, results, saying, script, sending, turn, view};
+use crate::support::{
+    TestHost, call_reply, events, records, results, run_turn, script, text_reply, visible_messages,
+    with_events_and_media, with_tree_grant,
+};
 use agent_core::event::EventKind;
 use agent_core::message::{Content, Digest, Part};
 use agent_core::run::TurnError;
@@ -9,20 +12,21 @@ use agent_plugins::Kind;
 use agent_runtime::{AgentConfig, TurnResult};
 use serde_json::{Value, json};
 
-/// L2: `init` runs once a turn, and what it returns as state reaches every step; what a step adds never enters the history.
+/// L2: `init` runs once per turn, and the state that it returns reaches every step; the additions of a step never enter
+/// the history.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_builder_with_state() {
-    let house = House::new(&["stateful-builder", "probe"]).await;
+async fn l2_a_builder_keeps_its_state_for_the_turn() {
+    let test_host = TestHost::new(&["stateful-builder", "probe"]).await;
     let mut config = AgentConfig::new("test");
     config.context_builder = Some("stateful-builder".to_owned());
-    let replies = [calling(&[("probe.echo", json!({"text": "x"}))]), saying("Done.")];
-    let mut session = house.session(config, script(&replies)).await;
-    assert!(matches!(turn(&mut session, "Remember the key 4711.").await, TurnResult::Finished(_)));
-    let records = records(&house, &session, 1).await;
+    let replies = [call_reply(&[("probe.echo", json!({"text": "x"}))]), text_reply("Done.")];
+    let mut session = test_host.session(config, script(&replies)).await;
+    assert!(matches!(run_turn(&mut session, "Remember the key 4711.").await, TurnResult::Finished(_)));
+    let records = records(&test_host, &session, 1).await;
     let of = |kind: &str| records.iter().filter(|stored| stored.record.kind == kind).collect::<Vec<_>>();
     assert_eq!(of("context").len(), 1, "init runs once");
     let steps = of("step_context");
-    assert_eq!(steps.len(), 2, "each step is asked");
+    assert_eq!(steps.len(), 2, "the builder is called for each step");
     let state = session.state().turn.as_ref().unwrap().state.clone().expect("init returned a state");
     assert_eq!(state, b"Remember the key 4711.");
     for (number, step) in steps.iter().enumerate() {
@@ -30,60 +34,62 @@ async fn a_builder_with_state() {
         let body = step.record.body.to_string();
         assert!(body.contains(&expected) && body.contains("state: Remember the key 4711."), "{body}");
     }
-    let history = serde_json::to_string(&view(&house, &session).await).unwrap();
+    let history = serde_json::to_string(&visible_messages(&test_host, &session).await).unwrap();
     assert!(!history.contains("state: "), "what a step adds is not stored: {history}");
 }
 
-/// P1, L12: one component may be a tool plugin and an output validator; its authority is that of the call.
+/// P1, L12: One component may be a tool plugin and an output validator; its authority is that of the call.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_component_of_two_kinds() {
-    let house = House::new(&["two-kinds"]).await;
-    let generation = house.generation().await;
+async fn p1_one_component_has_two_kinds() {
+    let test_host = TestHost::new(&["two-kinds"]).await;
+    let generation = test_host.generation().await;
     let plugin = generation.plugin("two-kinds").unwrap();
     assert!(plugin.has(Kind::Tool) && plugin.has(Kind::OutputValidator));
     let tool = plugin.tools()[0].name.clone();
     let mut config = AgentConfig::new("test");
     config.validators = vec!["two-kinds".to_owned()];
-    let replies = [calling(&[(tool.as_str(), json!({"numbers": [1, 2]}))]), saying("Done.")];
-    let mut session = house.session(config, script(&replies)).await;
-    turn(&mut session, "Go.").await;
-    let kinds: Vec<String> = records(&house, &session, 1).await.into_iter().map(|stored| stored.record.kind).collect();
+    let replies = [call_reply(&[(tool.as_str(), json!({"numbers": [1, 2]}))]), text_reply("Done.")];
+    let mut session = test_host.session(config, script(&replies)).await;
+    run_turn(&mut session, "Go.").await;
+    let kinds: Vec<String> =
+        records(&test_host, &session, 1).await.into_iter().map(|stored| stored.record.kind).collect();
     assert!(kinds.contains(&"verdict".to_owned()), "{kinds:?}");
-    assert_eq!(results(&house, &session).await.len(), 1);
+    assert_eq!(results(&test_host, &session).await.len(), 1);
 }
 
-/// P2: a medium of 5 MB crosses once, is stored by its digest, and is read back by ranges in another call.
+/// P2: A medium of 5 MB is transferred once, is stored by its digest, and is read back by ranges in another call.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_medium_of_five_megabytes() {
+async fn p2_stores_a_medium_of_five_megabytes_by_digest() {
     const BYTES: u64 = 5_000_000;
-    let house = House::new(&["probe"]).await;
+    let test_host = TestHost::new(&["probe"]).await;
     let replies = [
-        calling(&[("probe.write_image", json!({"bytes": BYTES})), ("probe.image", json!({"bytes": 1_000_000}))]),
-        saying("Made."),
+        call_reply(&[("probe.write_image", json!({"bytes": BYTES})), ("probe.image", json!({"bytes": 1_000_000}))]),
+        text_reply("Made."),
     ];
-    let mut session = house.session(sending(AgentConfig::new("test")), script(&replies)).await;
-    assert!(matches!(turn(&mut session, "Make.").await, TurnResult::Finished(_)));
-    let media = media(&view(&house, &session).await);
+    let mut session = test_host.session(with_events_and_media(AgentConfig::new("test")), script(&replies)).await;
+    assert!(matches!(run_turn(&mut session, "Make.").await, TurnResult::Finished(_)));
+    let media = media(&visible_messages(&test_host, &session).await);
     assert_eq!(media.len(), 2);
     assert_eq!(media[0].mime_type, "image/png");
     assert!(media[0].size > BYTES && media[0].dimensions.is_some(), "{media:?}");
     let digest = media[0].digest.clone();
-    let stored = agent_store::Blobs::read(&*house.store, session.subject(), &digest, 0, u32::MAX).await.unwrap();
+    let stored = agent_store::Blobs::read(&*test_host.store, session.subject(), &digest, 0, u32::MAX).await.unwrap();
     assert_eq!(agent_store::digest_of(&stored), digest);
-    let read = script(&[calling(&[("probe.checksum", json!({"digest": digest, "range": 65_536}))]), saying("Read.")]);
-    let mut other = house.session(sending(AgentConfig::new("other")), read.clone()).await;
-    turn(&mut other, "Read.").await;
-    let (_, is_error, text) = results(&house, &other).await.remove(0);
+    let read =
+        script(&[call_reply(&[("probe.checksum", json!({"digest": digest, "range": 65_536}))]), text_reply("Read.")]);
+    let mut other = test_host.session(with_events_and_media(AgentConfig::new("other")), read.clone()).await;
+    run_turn(&mut other, "Read.").await;
+    let (_, is_error, text) = results(&test_host, &other).await.remove(0);
     assert!(is_error, "a medium belongs to its session: {text}");
     let mut replies: Vec<Value> = replies.to_vec();
     replies.extend(read["replies"].as_array().unwrap().iter().cloned());
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
-    let agent = house.agent(sending(AgentConfig::new("test")), script(&replies)).await;
+    let agent = test_host.agent(with_events_and_media(AgentConfig::new("test")), script(&replies)).await;
     let open = agent_runtime::OpenSession::Existing(subject);
-    let mut session = agent_runtime::Session::open(&house.host(), agent, open).await.unwrap();
-    turn(&mut session, "Read.").await;
-    let (_, is_error, text) = results(&house, &session).await.pop().unwrap();
+    let mut session = agent_runtime::Session::open(&test_host.host(), agent, open).await.unwrap();
+    run_turn(&mut session, "Read.").await;
+    let (_, is_error, text) = results(&test_host, &session).await.pop().unwrap();
     let sum: u64 = stored.iter().map(|byte| u64::from(*byte)).sum();
     assert!(
         !is_error && text.contains(&format!("\"length\":{}", stored.len())) && text.contains(&sum.to_string()),
@@ -91,84 +97,85 @@ async fn a_medium_of_five_megabytes() {
     );
 }
 
-/// P4: the policy masks a medium that the model has seen, in the outgoing copy only, and it stays masked.
+/// P4: The policy masks a medium that the model has seen, in the outgoing copy only, and it stays masked.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_medium_is_masked_once_seen() {
-    let house = House::new(&["probe", "masker"]).await;
+async fn p4_masks_a_medium_after_it_was_seen() {
+    let test_host = TestHost::new(&["probe", "masker"]).await;
     let mut config = AgentConfig::new("test");
     config.media_policies.insert("scripted".to_owned(), "masker".to_owned());
-    let call = || calling(&[("probe.image", json!({"bytes": 10}))]);
-    let replies = [call(), call(), saying("Seen."), saying("Again.")];
-    let mut session = house.session(config, script(&replies)).await;
-    turn(&mut session, "Look.").await;
-    turn(&mut session, "Look again.").await;
+    let call = || call_reply(&[("probe.image", json!({"bytes": 10}))]);
+    let replies = [call(), call(), text_reply("Seen."), text_reply("Again.")];
+    let mut session = test_host.session(config, script(&replies)).await;
+    run_turn(&mut session, "Look.").await;
+    run_turn(&mut session, "Look again.").await;
     let masks = &session.state().masks;
-    assert!(!masks.is_empty(), "what was seen is masked");
-    let decisions: Vec<Value> = records(&house, &session, 2)
+    assert!(!masks.is_empty(), "a seen picture is masked");
+    let decisions: Vec<Value> = records(&test_host, &session, 2)
         .await
         .into_iter()
         .filter(|stored| stored.record.kind == "media_policy")
         .map(|stored| stored.record.body)
         .collect();
     let masked = decisions.last().unwrap()["items"].as_array().unwrap().iter().filter(|item| item["masked"] == true);
-    assert!(masked.count() >= 1, "an earlier decision is told to the policy: {decisions:?}");
-    assert_eq!(media(&view(&house, &session).await).len(), 2, "the stored history keeps the originals");
+    assert!(masked.count() >= 1, "the policy gets its earlier decision: {decisions:?}");
+    assert_eq!(media(&visible_messages(&test_host, &session).await).len(), 2, "the stored history keeps the originals");
 }
 
-/// L12, row 22: a validator that fails ends the turn with a typed error naming it; it never counts as acceptance.
+/// L12, row 22: A validator that fails ends the turn with a typed error that names it; a failure never counts as
+/// acceptance.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_validator_that_fails() {
-    let house = House::new(&["bad-validator"]).await;
+async fn l12_a_failing_validator_ends_the_turn() {
+    let test_host = TestHost::new(&["bad-validator"]).await;
     for words in ["trap", "no problems", "bad json", "spin", "fail"] {
         let mut config = AgentConfig::new(words.replace(' ', "-"));
         config.validators = vec!["bad-validator".to_owned()];
-        let mut session = house.session(config, script(&[saying(words)])).await;
-        let result = turn(&mut session, "Go.").await;
+        let mut session = test_host.session(config, script(&[text_reply(words)])).await;
+        let result = run_turn(&mut session, "Go.").await;
         let TurnResult::Failed(TurnError::PluginFailed { plugin, message }) = result else {
-            panic!("`{words}` went through: {result:?}")
+            panic!("`{words}` was not refused: {result:?}")
         };
         assert!(plugin.starts_with("bad-validator@") && !message.is_empty(), "{plugin}: {message}");
-        let last = events(&house, &session).await.pop().unwrap();
+        let last = events(&test_host, &session).await.pop().unwrap();
         assert!(matches!(last.kind, EventKind::LoopEnd { .. }));
     }
 }
 
-/// P6: nothing by default; a denial names the plugin, the thing and the line to add.
+/// P6: Nothing is granted by default; a denial names the plugin, the resource and the line to add.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_granted_by_default() {
-    let house = House::new(&["files", "probe"]).await;
-    std::fs::write(house.tree().join("note.txt"), "granted words").unwrap();
+async fn p6_grants_nothing_by_default() {
+    let test_host = TestHost::new(&["files", "probe"]).await;
+    std::fs::write(test_host.tree().join("note.txt"), "granted words").unwrap();
     let replies = || {
         script(&[
-            calling(&[
+            call_reply(&[
                 ("files.read", json!({"path": "note.txt"})),
                 ("probe.env", json!({"name": "PATH"})),
                 ("probe.config", json!({"name": "region"})),
             ]),
-            saying("Done."),
+            text_reply("Done."),
         ])
     };
-    let mut session = house.session(AgentConfig::new("test"), replies()).await;
-    turn(&mut session, "Read.").await;
-    let denied = results(&house, &session).await;
+    let mut session = test_host.session(AgentConfig::new("test"), replies()).await;
+    run_turn(&mut session, "Read.").await;
+    let denied = results(&test_host, &session).await;
     assert!(
         denied[0].1 && denied[0].2.contains("--grant files:write=") && denied[0].2.contains("[plugins.files.grants]"),
         "{}",
         denied[0].2
     );
     assert!(!denied[1].2.contains("/usr"), "{}", denied[1].2);
-    let mut session = house.session(granting(&house, "files"), replies()).await;
-    turn(&mut session, "Read.").await;
-    let read = results(&house, &session).await;
+    let mut session = test_host.session(with_tree_grant(&test_host, "files"), replies()).await;
+    run_turn(&mut session, "Read.").await;
+    let read = results(&test_host, &session).await;
     assert!(!read[0].1 && read[0].2.contains("granted words"), "{}", read[0].2);
 }
 
-/// P9: compiled code is read from the cache the next time, and a damaged file is rebuilt, never trusted.
+/// P9: Compiled code is read from the cache the next time, and a damaged file is rebuilt and never trusted.
 #[tokio::test(flavor = "multi_thread")]
-async fn compiled_code_is_cached_and_checked() {
-    let house = House::new(&["calc"]).await;
-    house.generation().await;
-    let cache = house.directory.path().join("cache");
+async fn p9_caches_and_verifies_compiled_code() {
+    let test_host = TestHost::new(&["calc"]).await;
+    test_host.generation().await;
+    let cache = test_host.directory.path().join("cache");
     let sandbox = || {
         let options = agent_plugins::SandboxOptions {
             cache_directory: Some(cache.clone()),
@@ -183,7 +190,7 @@ async fn compiled_code_is_cached_and_checked() {
                 *found.lock().unwrap() = Some(code);
             }
         };
-        let directory = house.directory.path().join("plugins");
+        let directory = test_host.directory.path().join("plugins");
         agent_plugins::Generation::load(&sandbox, &directory, &watch).await.unwrap();
         found.into_inner().unwrap().unwrap()
     };
@@ -194,12 +201,12 @@ async fn compiled_code_is_cached_and_checked() {
         let mut bytes = std::fs::read(&file).unwrap();
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
-        // The file is for reading only.
+        // The file is read-only.
         std::fs::remove_file(&file).unwrap();
         std::fs::write(&file, bytes).unwrap();
     }
-    assert_eq!(source(sandbox()).await, agent_plugins::CodeSource::Compiled, "a flipped bit is noticed");
-    assert_eq!(source(sandbox()).await, agent_plugins::CodeSource::Cache, "and the file is written again");
+    assert_eq!(source(sandbox()).await, agent_plugins::CodeSource::Compiled, "a flipped bit is detected");
+    assert_eq!(source(sandbox()).await, agent_plugins::CodeSource::Cache, "the file is rewritten");
 }
 
 fn walk(directory: &std::path::Path) -> Vec<std::path::PathBuf> {

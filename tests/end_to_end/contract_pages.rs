@@ -1,5 +1,6 @@
-//! `host/docs/spec.md` and `host/docs/threats.md` against the tests: every line that a test names is on a page, and every test that a
-//! page names exists. Run with `UPDATE_CONTRACT_PAGES=1` to write the lists of tests again.
+//! Checks `host/docs/spec.md` and `host/docs/threats.md` against the tests: every contract line that a test names is on
+//! a page, and every test that a page names exists. Run with `UPDATE_CONTRACT_PAGES=1` to write the lists of tests
+//! again.
 
 use crate::support::repository;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,19 +9,19 @@ use std::path::{Path, PathBuf};
 
 const PAGES: [&str; 2] = ["host/docs/spec.md", "host/docs/threats.md"];
 
-/// How a page begins the list of tests of a line.
+/// The start of a contract line's list of tests on a page.
 const TESTS: &str = "  - Tests: ";
 
-/// The number of tests that a page lists for a line at most.
+/// The maximum number of tests that a page lists for a contract line.
 const LISTED: usize = 4;
 
-/// A test function, with the lines of the contract that its name or its comment gives.
+/// A test function, with the contract lines in its name and its comment.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Test {
     file: String,
     name: String,
     proves: BTreeSet<String>,
-    /// The lines that the `//!` comment of its file gives.
+    /// The contract lines in the `//!` comment of its file.
     topics: BTreeSet<String>,
 }
 
@@ -35,7 +36,7 @@ fn every_line_that_a_test_names_is_on_a_page() {
         named.extend(tests_in(&file, &text).into_iter().flat_map(|test| test.proves));
         unknown.extend(named.difference(&defined).map(|line| format!("{file}: {line}")));
     }
-    assert!(unknown.is_empty(), "neither page has these lines of the contract: {unknown:#?}");
+    assert!(unknown.is_empty(), "neither page defines these contract lines: {unknown:#?}");
 }
 
 #[test]
@@ -79,7 +80,7 @@ fn ranges_and_names_of_lines_are_understood() {
     assert_eq!(named("P256, a row of 3, rows"), [""; 0]);
 }
 
-/// The lines that the pages define: `L1` … and `row 1` ….
+/// The contract lines that the pages define: `L1` … and `row 1` ….
 fn defined_lines() -> BTreeSet<String> {
     let mut lines = BTreeSet::new();
     for page in PAGES {
@@ -90,7 +91,7 @@ fn defined_lines() -> BTreeSet<String> {
     lines
 }
 
-/// The contract line that a line of a page begins: `- **L1** …` or `- **Row 1** …`.
+/// The contract line that starts on this line of a page: `- **L1** …` or `- **Row 1** …`.
 fn defined_by(line: &str) -> Option<String> {
     let name = line.strip_prefix("- **")?.split_once("**")?.0;
     lines_named_in(name).pop_first()
@@ -115,7 +116,7 @@ fn listed_tests(page: &str) -> Vec<(String, String)> {
 fn write_lists(path: &Path, tests: &[Test]) {
     let (mut page, mut current) = (String::new(), None);
     for line in read(path).lines().filter(|line| !line.starts_with(TESTS)) {
-        // The list is the last item of a contract line, so it goes before whatever is not part of that line.
+        // The list is the last item of a contract line, so it goes before anything that is not part of that line.
         if !line.starts_with("  ") {
             page += &current.take().map_or_else(String::new, |line: String| list_of(&line, tests));
         }
@@ -127,8 +128,8 @@ fn write_lists(path: &Path, tests: &[Test]) {
     std::fs::write(path, page).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// The list of the tests that prove a line: first those that have it in their name, then those that prove few other lines, then
-/// end-to-end tests.
+/// The list of the tests that prove a contract line: first those that have it in their name, then those that prove few
+/// other lines, then end-to-end tests.
 fn list_of(line: &str, tests: &[Test]) -> String {
     let mut proofs: Vec<&Test> = tests.iter().filter(|test| test.proves.contains(line)).collect();
     if proofs.is_empty() {
@@ -145,7 +146,7 @@ fn list_of(line: &str, tests: &[Test]) -> String {
     let files: Vec<String> = by_file.iter().map(|(file, names)| format!("`{file}`: {}", names.join(", "))).collect();
     let mut list = String::new();
     if !files.is_empty() {
-        writeln!(list, "{TESTS}{}.", files.join("; ")).expect("a string takes everything");
+        writeln!(list, "{TESTS}{}.", files.join("; ")).expect("writing to a string cannot fail");
     }
     list
 }
@@ -174,7 +175,7 @@ fn tests_in(file: &str, text: &str) -> Vec<Test> {
     tests
 }
 
-/// The contract lines in the name of a function, where `l16_row_13_…` means `L16` and `row 13`.
+/// The contract lines in the name of a function; `l16_row_13_…` means `L16` and `row 13`.
 fn lines_in_name(name: &str) -> BTreeSet<String> {
     let is_line = |word: &&str| spec_line(&word.to_uppercase()).is_some();
     let lines = name.split('_').take_while(is_line).map(str::to_uppercase).collect::<Vec<_>>().join(" ");
@@ -186,12 +187,12 @@ fn lines_named_in(text: &str) -> BTreeSet<String> {
     let words = words_of(text);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut lines = BTreeSet::new();
-    for (place, word) in words.iter().enumerate() {
+    for (index, word) in words.iter().enumerate() {
         if matches!(word.to_lowercase().as_str(), "row" | "rows") {
-            lines.extend(numbers(&words[place + 1..]).into_iter().map(|number| format!("row {number}")));
+            lines.extend(numbers(&words[index + 1..]).into_iter().map(|number| format!("row {number}")));
         }
         let Some((letter, number)) = spec_line(word) else { continue };
-        let end = match words[place + 1..] {
+        let end = match words[index + 1..] {
             ["to", end, ..] => spec_line(end).filter(|(other, _)| *other == letter).map(|(_, end)| end),
             _ => None,
         };
@@ -239,14 +240,14 @@ fn numbers(words: &[&str]) -> Vec<u8> {
     numbers
 }
 
-/// Every Rust file that may hold tests, with its path from the top of the repository.
+/// Every Rust file that may contain tests, with its path from the root of the repository.
 fn sources() -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders: Vec<PathBuf> = ["host", "tests", "sdk", "plugins"].map(|folder| repository().join(folder)).into();
     while let Some(folder) = folders.pop() {
         let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         for entry in entries {
-            let path = entry.expect("an entry of a folder that was opened").path();
+            let path = entry.expect("the folder entry can be read").path();
             let is_output = path.file_name().is_some_and(|name| name == "target" || name == "node_modules");
             if path.is_dir() && !path.is_symlink() && !is_output {
                 folders.push(path);

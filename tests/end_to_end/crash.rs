@@ -1,11 +1,12 @@
-//! `kill -9` at every named point around commits and deeds, and at random moments: after going on, every acknowledged
-//! thing is there, every call has exactly one result, and nothing that cannot be repeated ran twice (D3, row 27).
+//! `kill -9` at every named point around commits and effects, and at random moments. After the session continues,
+//! everything that was acknowledged is there, every call has exactly one result, and no call that must not be repeated
+//! ran twice (D3, row 27).
 
 use crate::support::components;
 use agent_core::change::CallState;
 use agent_core::event::EventKind;
 use agent_core::message::Part;
-use agent_store::{CallFilter, Memories, MessageRange, Options, SessionFilter, SessionLog, SqliteStore};
+use agent_store::{CallFilter, Memories, MessageRange, Options, SessionFilter, SessionIndex, SessionLog, SqliteStore};
 use serde_json::json;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,24 +15,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Deeds that a run passes, each before and after.
+/// The inputs of the state machine that the turn commits; the process is killed before and after each.
 const INPUTS: [&str; 6] = ["start", "context", "reply", "dispatched", "outcome", "verdict"];
 const TOOLS: [&str; 3] = ["probe.count", "probe.idempotent", "probe.echo"];
-/// For whom the runs are.
+/// The user of the runs.
 const USER: &str = "ada";
-/// Runs that are killed at a random moment, beside those killed at a named point; with every repeat, more than 500 in all.
+/// Number of runs that are killed at a random moment, in addition to those killed at a named point; with every repeat,
+/// more than 500 in all.
 fn random_runs() -> u32 {
     if std::env::var_os("AGENT_HOST_EVERY_REPEAT").is_some() { 470 } else { 180 }
 }
 
 /// A data directory with a granted tree, and the sessions that are killed in it.
-struct Ground {
+struct KillTarget {
     directory: TempDir,
-    /// Of an undisturbed run with warm compiled code.
+    /// Duration of an undisturbed run with warm compiled code.
     length: Duration,
 }
 
-impl Ground {
+impl KillTarget {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         for folder in ["plugins", "tree"] {
@@ -46,15 +48,15 @@ impl Ground {
             {"text": "Finished.", "delay_ms": 5},
         ]});
         std::fs::write(directory.path().join("script.json"), script.to_string()).unwrap();
-        let mut ground = Self { directory, length: Duration::ZERO };
+        let mut kill_target = Self { directory, length: Duration::ZERO };
         for _ in 0..2 {
-            ground.clear();
+            kill_target.clear();
             let started = Instant::now();
-            assert!(ground.start(None).wait().unwrap().success(), "an undisturbed run");
-            ground.length = started.elapsed();
+            assert!(kill_target.start(None).wait().unwrap().success(), "an undisturbed run");
+            kill_target.length = started.elapsed();
         }
-        ground.check("undisturbed");
-        ground
+        kill_target.check("undisturbed");
+        kill_target
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -91,8 +93,8 @@ impl Ground {
         command.spawn().unwrap()
     }
 
-    /// Continues the session until it has ended, deciding about calls whose outcome is unknown.
-    fn go_on(&self, context: &str) {
+    /// Continues the session until it has ended, and decides about calls with an unknown outcome.
+    fn continue_to_end(&self, context: &str) {
         for _ in 0..20 {
             let output = self.command(&["--continue"]).output().unwrap();
             let printed = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -102,15 +104,15 @@ impl Ground {
                 _ => panic!("{context}: --continue ended with {}: {printed}", output.status),
             }
         }
-        panic!("{context}: the session does not come to an end");
+        panic!("{context}: the session does not end");
     }
 
-    /// What a person would do: look whether the effect is there.
+    /// Decides as a person would: checks whether the effect happened.
     fn decide(&self, context: &str) {
         let (session, calls) = self.unknown();
         assert!(!calls.is_empty(), "{context}: suspended, but no call is unknown");
         for (id, name) in calls {
-            assert_eq!(name, "probe.count", "{context}: only what cannot be repeated waits for a decision");
+            assert_eq!(name, "probe.count", "{context}: only calls that cannot be repeated wait for a decision");
             let decision = if self.effects().contains_key(&id) { "result" } else { "retry" };
             let call = format!("{session}/{id}");
             let data = self.path("data");
@@ -138,7 +140,7 @@ impl Ground {
         SqliteStore::open(self.path("data/agent-host.db"), Options::default()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Everything that D3 promises of the session that was killed.
+    /// Checks everything that D3 promises about the killed session.
     fn check(&self, context: &str) {
         block_on(async {
             let store = self.store();
@@ -163,20 +165,23 @@ impl Ground {
                 assert_eq!(answers.count(), 1, "{context}: {} is answered once", call.id);
             }
             let events = store.events(&session.subject, 0, 1_000).await.unwrap();
-            for (place, timed) in events.iter().enumerate() {
-                assert_eq!(timed.event.sequence, place as u64 + 1, "{context}: no event is lost or doubled");
+            for (index, timed) in events.iter().enumerate() {
+                assert_eq!(timed.event.sequence, index as u64 + 1, "{context}: no event is lost or doubled");
             }
             let ends = events.iter().filter(|timed| matches!(timed.event.kind, EventKind::LoopEnd { .. })).count();
             assert_eq!(ends, 1, "{context}: loop_end exactly once");
-            assert!(matches!(events.last().unwrap().event.kind, EventKind::LoopEnd { .. }), "{context}: and last");
+            assert!(
+                matches!(events.last().unwrap().event.kind, EventKind::LoopEnd { .. }),
+                "{context}: `loop_end` is the last event"
+            );
             let remembered = Memories::list(&store, USER, "", 100).await.unwrap();
             let mut places: Vec<&str> = remembered.iter().map(|fact| fact.id.rsplit("/1/").next().unwrap()).collect();
             places.sort_unstable();
-            assert_eq!(places, ["final", "tool/1", "tool/2"], "{context}: D4, D6: each is remembered once");
+            assert_eq!(places, ["final", "tool/1", "tool/2"], "{context}: D4, D6: each memory is stored once");
         });
     }
 
-    /// Forgets the session and keeps the compiled code.
+    /// Deletes the session and keeps the compiled code.
     fn clear(&self) {
         for file in ["agent-host.db", "agent-host.db-wal", "agent-host.db-shm"] {
             let _ = std::fs::remove_file(self.path("data").join(file));
@@ -193,53 +198,56 @@ fn was_killed(status: ExitStatus) -> bool {
     std::os::unix::process::ExitStatusExt::signal(&status) == Some(9)
 }
 
-/// Kills a run, goes on, and checks.
-fn killed_at_point(ground: &Ground, point: &str) -> bool {
-    ground.clear();
-    let killed = was_killed(ground.start(Some(point)).wait().unwrap());
-    finish(ground, point);
+/// Kills a run, continues it, and checks it.
+fn killed_at_point(kill_target: &KillTarget, point: &str) -> bool {
+    kill_target.clear();
+    let killed = was_killed(kill_target.start(Some(point)).wait().unwrap());
+    finish(kill_target, point);
     killed
 }
 
-fn killed_after(ground: &Ground, wait: Duration) -> bool {
-    ground.clear();
-    let mut child = ground.start(None);
+fn killed_after(kill_target: &KillTarget, wait: Duration) -> bool {
+    kill_target.clear();
+    let mut child = kill_target.start(None);
     std::thread::sleep(wait);
     let _ = child.kill();
     let killed = was_killed(child.wait().unwrap());
-    finish(ground, &format!("killed after {wait:?}"));
+    finish(kill_target, &format!("killed after {wait:?}"));
     killed
 }
 
-fn finish(ground: &Ground, context: &str) {
-    if !has_session(ground) {
-        // Nothing was acknowledged; the person asks again.
-        let output = ground.start(None).wait_with_output().unwrap();
+fn finish(kill_target: &KillTarget, context: &str) {
+    if !has_session(kill_target) {
+        // Nothing was acknowledged; the user asks again.
+        let output = kill_target.start(None).wait_with_output().unwrap();
         assert!(output.status.success(), "{context}: {}", String::from_utf8_lossy(&output.stderr));
-    } else if has_turn(ground) {
-        ground.go_on(context);
+    } else if has_turn(kill_target) {
+        kill_target.continue_to_end(context);
     } else {
-        let output = ground.command(&["--continue"]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && said.contains("has no session yet"), "{context}: L1: {said}");
-        ground.clear();
-        assert!(ground.start(None).wait().unwrap().success(), "{context}");
+        let output = kill_target.command(&["--continue"]).output().unwrap();
+        let output_text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.code() == Some(2) && output_text.contains("has no session yet"),
+            "{context}: L1: {output_text}"
+        );
+        kill_target.clear();
+        assert!(kill_target.start(None).wait().unwrap().success(), "{context}");
     }
-    ground.check(context);
+    kill_target.check(context);
 }
 
-fn has_session(ground: &Ground) -> bool {
-    ground.path("data/agent-host.db").exists()
-        && block_on(async { !ground.store().sessions(SessionFilter::default(), 1).await.unwrap().is_empty() })
+fn has_session(kill_target: &KillTarget) -> bool {
+    kill_target.path("data/agent-host.db").exists()
+        && block_on(async { !kill_target.store().sessions(SessionFilter::default(), 1).await.unwrap().is_empty() })
 }
 
-/// A session whose first input was never committed has nothing to go on with (L1).
-fn has_turn(ground: &Ground) -> bool {
-    block_on(async { ground.store().sessions(SessionFilter::default(), 1).await.unwrap()[0].turns > 0 })
+/// A session whose first input was never committed cannot be continued (L1).
+fn has_turn(kill_target: &KillTarget) -> bool {
+    block_on(async { kill_target.store().sessions(SessionFilter::default(), 1).await.unwrap()[0].turns > 0 })
 }
 
 #[test]
-fn killed_at_every_named_point() {
+fn d3_killed_at_every_named_point() {
     let mut points: Vec<String> = Vec::new();
     for (input, times) in INPUTS.into_iter().zip([1, 1, 3, 2, 4, 1]) {
         for time in 1..=times {
@@ -257,88 +265,89 @@ fn killed_at_every_named_point() {
         points.push(format!("before-model:{time}"));
         points.push(format!("after-model:{time}"));
     }
-    each_on_its_ground(&points, |ground, point| {
-        assert!(killed_at_point(ground, point), "{point} was never passed");
+    for_each_in_parallel(&points, |kill_target, point| {
+        assert!(killed_at_point(kill_target, point), "the checkpoint {point} was never passed");
     });
 }
 
-/// D4, D6: what a killed turn leaves is remembered though the session goes on with another input, and not before it does.
+/// D4, D6: The memories of a killed turn are written when the session continues with another input, and not before.
 #[test]
-fn a_killed_turn_is_remembered_by_the_next_one() {
-    let ground = Ground::new();
-    ground.clear();
-    let script = std::fs::read_to_string(ground.path("script.json")).unwrap();
+fn d4_the_next_turn_stores_memories_of_a_killed_turn() {
+    let kill_target = KillTarget::new();
+    kill_target.clear();
+    let script = std::fs::read_to_string(kill_target.path("script.json")).unwrap();
     let mut script: serde_json::Value = serde_json::from_str(&script).unwrap();
     script["replies"].as_array_mut().unwrap().push(json!({"text": "Next."}));
-    std::fs::write(ground.path("script.json"), script.to_string()).unwrap();
-    assert!(was_killed(ground.start(Some("after-commit:verdict")).wait().unwrap()));
+    std::fs::write(kill_target.path("script.json"), script.to_string()).unwrap();
+    assert!(was_killed(kill_target.start(Some("after-commit:verdict")).wait().unwrap()));
     let remembered = || {
         block_on(async {
-            let facts = Memories::list(&ground.store(), USER, "", 100).await.unwrap();
+            let facts = Memories::list(&kill_target.store(), USER, "", 100).await.unwrap();
             facts.iter().rev().map(|fact| fact.id.split_once('/').unwrap().1[37..].to_owned()).collect::<Vec<_>>()
         })
     };
     assert_eq!(remembered(), ["1/tool/1", "1/tool/2"]);
-    let (session, _) = ground.unknown();
-    let output = ground.command(&["--session", &session, "next"]).output().unwrap();
+    let (session, _) = kill_target.unknown();
+    let output = kill_target.command(&["--session", &session, "next"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(remembered(), ["1/tool/1", "1/tool/2", "1/final", "2/final"]);
 }
 
 #[test]
-fn killed_at_random_moments() {
-    // Spread evenly over a run's own length, so that each part of it is met; what it is doing then is left to chance.
+fn d3_killed_at_random_moments() {
+    // Spread evenly over the length of a run, so that each part of it is reached; what the run is doing at that moment
+    // is left to chance.
     let runs: Vec<u32> = (0..random_runs()).collect();
     let killed = AtomicU32::new(0);
-    each_on_its_ground(&runs, |ground, run| {
-        if killed_after(ground, ground.length * *run / random_runs()) {
+    for_each_in_parallel(&runs, |kill_target, run| {
+        if killed_after(kill_target, kill_target.length * *run / random_runs()) {
             killed.fetch_add(1, Ordering::SeqCst);
         }
     });
     assert!(killed.into_inner() > random_runs() / 2, "most runs must be killed before they end");
 }
 
-/// Two at a time, each with a data directory whose compiled code is warm.
-fn each_on_its_ground<T: Sync>(items: &[T], run: impl Fn(&Ground, &T) + Sync) {
+/// Runs two at a time, each with a data directory that has warm compiled code.
+fn for_each_in_parallel<T: Sync>(items: &[T], run: impl Fn(&KillTarget, &T) + Sync) {
     std::thread::scope(|scope| {
         for half in items.chunks(items.len().div_ceil(2)) {
             let run = &run;
             scope.spawn(move || {
-                let ground = Ground::new();
-                half.iter().for_each(|item| run(&ground, item));
+                let kill_target = KillTarget::new();
+                half.iter().for_each(|item| run(&kill_target, item));
             });
         }
     });
 }
 
-/// The directory is private: it holds conversations.
+/// The directory is private, because it holds conversations.
 #[test]
 fn the_data_directory_is_private() {
     use std::os::unix::fs::PermissionsExt;
-    let ground = Ground::new();
+    let kill_target = KillTarget::new();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&ground.path("data")), 0o700);
+    assert_eq!(mode(&kill_target.path("data")), 0o700);
 }
 
-/// P10: an interrupted turn goes on with the plugin it began with, though its file is gone; without the stored copy the
-/// turn ends with `plugin_changed`, and every call still has its one result.
+/// P10: An interrupted turn continues with the plugin that it started with, even if its file is gone. Without the
+/// stored copy, the turn ends with `plugin_changed`, and every call still has exactly one result.
 #[test]
-fn a_plugin_that_is_replaced_in_mid_turn() {
+fn p10_a_plugin_is_replaced_during_a_turn() {
     for store in ["kept", "gone"] {
-        let ground = Ground::new();
-        ground.clear();
-        assert!(was_killed(ground.start(Some("before-call:probe.echo")).wait().unwrap()));
-        std::fs::remove_file(ground.path("plugins/probe.wasm")).unwrap();
-        std::fs::copy(components().join("calc.wasm"), ground.path("plugins/calc.wasm")).unwrap();
+        let kill_target = KillTarget::new();
+        kill_target.clear();
+        assert!(was_killed(kill_target.start(Some("before-call:probe.echo")).wait().unwrap()));
+        std::fs::remove_file(kill_target.path("plugins/probe.wasm")).unwrap();
+        std::fs::copy(components().join("calc.wasm"), kill_target.path("plugins/calc.wasm")).unwrap();
         let command = |arguments: &[&str]| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
-            let model = format!("scripted:{}", ground.path("script.json").display());
-            command.arg("--plugins").arg(ground.path("plugins")).arg("--data").arg(ground.path("data"));
-            command.args(["--model", &model, "--user", USER]).args(arguments).current_dir(ground.path("tree"));
+            let model = format!("scripted:{}", kill_target.path("script.json").display());
+            command.arg("--plugins").arg(kill_target.path("plugins")).arg("--data").arg(kill_target.path("data"));
+            command.args(["--model", &model, "--user", USER]).args(arguments).current_dir(kill_target.path("tree"));
             command.stdin(Stdio::null()).output().unwrap()
         };
         if store == "gone" {
-            std::fs::remove_dir_all(ground.path("data/plugins")).unwrap();
+            std::fs::remove_dir_all(kill_target.path("data/plugins")).unwrap();
         }
         let output = command(&["--continue"]);
         let printed = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -347,7 +356,7 @@ fn a_plugin_that_is_replaced_in_mid_turn() {
             _ => assert!(output.status.code() == Some(1) && printed.contains("plugin_changed"), "{printed}"),
         }
         block_on(async {
-            let store_file = ground.store();
+            let store_file = kill_target.store();
             let session = store_file.sessions(SessionFilter::default(), 1).await.unwrap().remove(0);
             let calls = store_file.calls(&session.subject, CallFilter::Turn(1)).await.unwrap();
             let open = calls.iter().filter(|call| call.result.is_none()).count();
@@ -358,18 +367,19 @@ fn a_plugin_that_is_replaced_in_mid_turn() {
     }
 }
 
-/// L30, D3: what opening an interrupted session decides is told to who watches it, though it happens before the turn goes on.
+/// L30, D3: Decisions made while an interrupted session is opened are reported to watchers, although they happen before
+/// the turn continues.
 #[test]
-fn going_on_tells_what_became_of_the_calls() {
-    let ground = Ground::new();
-    ground.clear();
-    assert!(was_killed(ground.start(Some("after-call:probe.count")).wait().unwrap()));
-    let output = ground.command(&["--continue", "--json"]).output().unwrap();
+fn d3_continuing_reports_the_outcomes_of_interrupted_calls() {
+    let kill_target = KillTarget::new();
+    kill_target.clear();
+    assert!(was_killed(kill_target.start(Some("after-call:probe.count")).wait().unwrap()));
+    let output = kill_target.command(&["--continue", "--json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
     let lines = String::from_utf8(output.stdout).unwrap();
     let types = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["type"].clone());
     let types: Vec<_> = types.collect();
     assert!(types.contains(&json!("outcome_unknown")) && types.contains(&json!("suspended")), "{types:?}");
-    ground.go_on("after-call:probe.count");
-    ground.check("after-call:probe.count");
+    kill_target.continue_to_end("after-call:probe.count");
+    kill_target.check("after-call:probe.count");
 }

@@ -1,13 +1,13 @@
-//! Conversations longer than the window: the oldest messages leave the prompt, a summary stays, and what left is found
-//! again; over the real runtime, the real store and the real binary (L22, L26, L27).
+//! Conversations longer than the window: the oldest messages are evicted from the prompt, a summary stays, and evicted
+//! messages can be found again; with the real runtime, the real store and the real binary (L22, L26, L27).
 
-use crate::support::{House, calling, event_types, events, records, repository, results, saying, turn};
-use agent_core::change::Departure;
+use crate::support::{TestHost, call_reply, event_types, events, records, repository, results, run_turn, text_reply};
+use agent_core::change::HideReason;
 use agent_core::event::EventKind;
 use agent_core::message::TurnInput;
 use agent_core::run::Output;
 use agent_runtime::{AgentConfig, Checkpoint, Host, OpenSession, Session, SummaryWriter, TurnResult};
-use agent_store::{MessageRange, Options, SessionFilter, SessionLog, SqliteStore};
+use agent_store::{MessageRange, Options, SessionFilter, SessionIndex, SessionLog, SqliteStore};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Output as ProcessOutput, Stdio};
@@ -20,14 +20,14 @@ const AGENT: [&str; 2] = ["--agent", "tests/agents/long-conversation.toml"];
 const QUESTION: &str = "Where is the log kept? Read all of it.";
 const ANSWER: &str = "The log is in the blue chest; its key hangs behind the barometer.";
 
-fn finished(result: TurnResult) -> Output {
+fn expect_finished(result: TurnResult) -> Output {
     match result {
         TurnResult::Finished(output) => output,
         other => panic!("the turn did not finish: {other:?}"),
     }
 }
 
-/// An agent that offers all its tools, so that what is left of the window is the same whatever is asked.
+/// An agent that offers all its tools, so that the room left in the window does not depend on the prompt.
 fn offering_all() -> AgentConfig {
     AgentConfig { offered_tools: 100, ..AgentConfig::new("test") }
 }
@@ -37,42 +37,45 @@ fn script(replies: &[Value], summaries: &[Value]) -> Value {
     json!({"window": 8_000, "replies": replies, "summaries": summaries})
 }
 
-/// About 2,500 tokens with a word of their own.
-fn long(word: &str) -> String {
+/// About 2,500 tokens with a distinct word.
+fn long_text(word: &str) -> String {
     format!("{word} {}", "and so on ".repeat(1_000))
 }
 
 /// Events of the last turn.
-async fn last_turn(house: &House, session: &Session) -> Vec<String> {
-    let types = event_types(house, session).await;
+async fn events_of_last_turn(test_host: &TestHost, session: &Session) -> Vec<String> {
+    let types = event_types(test_host, session).await;
     let start = types.iter().rposition(|kind| kind == "loop_start").expect("a turn");
     types[start..].to_vec()
 }
 
-/// L22, L27, L5, D1: the summary is written unseen, stands in the next prompt on the wire, and its tokens count; the words
-/// that left are found by the model, and a result that left can be read.
+/// L22, L27, L5, D1: The summary is written without being shown, is in the next prompt on the wire, and its tokens
+/// count; the model can find evicted messages and read an evicted result.
 #[tokio::test(flavor = "multi_thread")]
-async fn l27_what_leaves_is_summarised_and_found_again() {
-    let house = House::new(&["probe"]).await;
-    let mut summary = saying("The user spoke of a walrus.");
+async fn l27_evicted_messages_are_summarised_and_can_be_found() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let mut summary = text_reply("The user spoke of a walrus.");
     summary["expect"] = json!({"messages": 1, "tools": [], "contains": ["[user] walrus", "[result of probe.echo]"],
         "system_contains": "Write only the record"});
-    let mut after = calling(&[("memory_search", json!({"query": "walrus"}))]);
+    let mut after = call_reply(&[("memory_search", json!({"query": "walrus"}))]);
     after["expect"] = json!({"lacks": "walrus and", "contains": "otter and", "offers": "memory_search",
         "system_contains": ["## session-summary", "The user spoke of a walrus."]});
-    let mut found = calling(&[("read_result", json!({"call_id": "call_1_1_1"}))]);
+    let mut found = call_reply(&[("read_result", json!({"call_id": "call_1_1_1"}))]);
     found["expect"] = json!({"last_contains": ["earlier_in_this_session", "walrus and so on", "\"turn\":1"]});
-    let mut read = saying("It is all still there.");
+    let mut read = text_reply("It is all still there.");
     read["expect"] = json!({"last_contains": "the echo of old", "system_contains": "The user spoke of a walrus."});
     let replies =
-        [calling(&[("probe.echo", json!({"text": "the echo of old"}))]), saying("Noted."), after, found, read];
-    let mut session = house.session(offering_all(), script(&replies, &[summary])).await;
-    finished(turn(&mut session, &long("walrus")).await);
+        [call_reply(&[("probe.echo", json!({"text": "the echo of old"}))]), text_reply("Noted."), after, found, read];
+    let mut script = script(&replies, &[summary]);
+    // The first turn is evicted and the second one is not, with the definitions of all tools beside them.
+    script["window"] = json!(8_100);
+    let mut session = test_host.session(offering_all(), script).await;
+    expect_finished(run_turn(&mut session, &long_text("walrus")).await);
     let mut watcher = session.subscribe();
-    let output = finished(turn(&mut session, &long("otter")).await);
+    let output = expect_finished(run_turn(&mut session, &long_text("otter")).await);
     assert_eq!((output.interactions, output.execution_units), (3, 440), "three calls and a summary");
 
-    let types = last_turn(&house, &session).await;
+    let types = events_of_last_turn(&test_host, &session).await;
     assert_eq!(types[..4], ["loop_start", "evicted", "loop_iteration", "context_built"]);
     let mut streamed = String::new();
     while let Ok(event) = watcher.try_recv() {
@@ -81,47 +84,47 @@ async fn l27_what_leaves_is_summarised_and_found_again() {
         }
     }
     assert_eq!(streamed, "It is all still there.", "nothing of the summary is shown");
-    let evicted = events(&house, &session).await.into_iter().find_map(|event| match event.kind {
+    let evicted = events(&test_host, &session).await.into_iter().find_map(|event| match event.kind {
         EventKind::Evicted { messages, by, .. } => Some((messages, by)),
         _ => None,
     });
     let (messages, by) = evicted.expect("an eviction");
     assert_eq!(messages, 4, "the whole first turn");
     assert!(by.starts_with("scripted/"), "{by}");
-    let hidden = house.store.hidden(session.subject(), 0, 100).await.unwrap();
+    let hidden = test_host.store.hidden(session.subject(), 0, 100).await.unwrap();
     let left: Vec<_> = hidden.iter().map(|hidden| (hidden.id, hidden.why)).collect();
-    assert_eq!(left, [1, 2, 3, 4].map(|id| (id, Departure::Evicted)));
-    let stored = house.store.messages(session.subject(), MessageRange::After { id: 0, limit: 100 }).await.unwrap();
+    assert_eq!(left, [1, 2, 3, 4].map(|id| (id, HideReason::Evicted)));
+    let stored = test_host.store.messages(session.subject(), MessageRange::After { id: 0, limit: 100 }).await.unwrap();
     assert_eq!(stored.len(), 10, "nothing is deleted");
-    let recorded = records(&house, &session, 2).await;
+    let recorded = records(&test_host, &session, 2).await;
     let summary = recorded.iter().find(|record| record.record.kind == "summary").expect("a record of the summary");
     assert_eq!(summary.record.body["messages"], json!([1, 2, 3, 4]));
-    assert!(results(&house, &session).await.iter().all(|(_, is_error, _)| !is_error));
+    assert!(results(&test_host, &session).await.iter().all(|(_, is_error, _)| !is_error));
 }
 
-/// L27: where no model summarises, or what it writes is no summary, the host does; the turn goes on.
+/// L27: If no model summarises, or its summary is unusable, the host writes one; the turn continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn l27_without_a_model_the_host_summarises() {
     let failing = json!({"text": "", "error": {"status": 500, "message": "broken"}});
-    let mut empty = saying("");
+    let mut empty = text_reply("");
     empty["usage"] = json!({"prompt_tokens": 1_000, "completion_tokens": 0});
-    let calls = calling(&[("read_result", json!({"call_id": "x"}))]);
+    let calls = call_reply(&[("read_result", json!({"call_id": "x"}))]);
     for (writer, summaries, units) in [
-        (SummaryWriter::Extract, vec![saying("Nobody asks for this.")], 110),
+        (SummaryWriter::Extract, vec![text_reply("Nobody asks for this.")], 110),
         (SummaryWriter::Model, vec![], 110),
         (SummaryWriter::Model, vec![failing], 110),
         (SummaryWriter::Model, vec![empty], 1_110),
         (SummaryWriter::Model, vec![calls], 220),
     ] {
-        let house = House::new(&[]).await;
-        let mut after = saying("Done.");
+        let test_host = TestHost::new(&[]).await;
+        let mut after = text_reply("Done.");
         after["expect"] = json!({"system_contains": ["Asked: walrus and", "Answered: Noted."]});
         let config = AgentConfig { summary: writer, ..offering_all() };
-        let mut session = house.session(config, script(&[saying("Noted."), after], &summaries)).await;
-        finished(turn(&mut session, &long("walrus")).await);
-        let output = finished(turn(&mut session, &long("otter")).await);
+        let mut session = test_host.session(config, script(&[text_reply("Noted."), after], &summaries)).await;
+        expect_finished(run_turn(&mut session, &long_text("walrus")).await);
+        let output = expect_finished(run_turn(&mut session, &long_text("otter")).await);
         assert_eq!(output.execution_units, units, "{summaries:?}");
-        let by = events(&house, &session).await.into_iter().find_map(|event| match event.kind {
+        let by = events(&test_host, &session).await.into_iter().find_map(|event| match event.kind {
             EventKind::Evicted { by, .. } => Some(by),
             _ => None,
         });
@@ -129,92 +132,95 @@ async fn l27_without_a_model_the_host_summarises() {
     }
 }
 
-/// L27, L22: another model than the one that answers may write the summary.
+/// L27, L22: A model other than the answering one may write the summary.
 #[tokio::test(flavor = "multi_thread")]
 async fn l27_another_model_may_summarise() {
-    let house = House::new(&[]).await;
-    let writer = house.directory.path().join("writer.json");
-    std::fs::write(&writer, json!({"replies": [saying("x")], "summaries": [saying("By another one.")]}).to_string())
-        .unwrap();
-    let mut after = saying("Done.");
+    let test_host = TestHost::new(&[]).await;
+    let writer = test_host.directory.path().join("writer.json");
+    std::fs::write(
+        &writer,
+        json!({"replies": [text_reply("x")], "summaries": [text_reply("By another one.")]}).to_string(),
+    )
+    .unwrap();
+    let mut after = text_reply("Done.");
     after["expect"] = json!({"system_contains": "By another one."});
-    let agent = house.agent(offering_all(), script(&[saying("Noted."), after], &[])).await;
+    let agent = test_host.agent(offering_all(), script(&[text_reply("Noted."), after], &[])).await;
     let mut models = agent.models().clone();
     let name = format!("scripted:{}", writer.display());
-    models.summary = Some(agent_models::provider(&name, house.directory.path()).unwrap());
+    models.summary = Some(agent_models::provider(&name, test_host.directory.path()).unwrap());
     let agent = Arc::new(agent.with_models(models).unwrap());
-    let mut session = Session::open(&house.host(), agent, OpenSession::New).await.unwrap();
-    finished(turn(&mut session, &long("walrus")).await);
-    finished(turn(&mut session, &long("otter")).await);
+    let mut session = Session::open(&test_host.host(), agent, OpenSession::New).await.unwrap();
+    expect_finished(run_turn(&mut session, &long_text("walrus")).await);
+    expect_finished(run_turn(&mut session, &long_text("otter")).await);
 }
 
-/// L29: a turn that is cancelled while a summary is written has lost nothing, and the next turn evicts.
+/// L29: A turn that is cancelled while a summary is written loses nothing, and the next turn evicts.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_cancelled_while_a_summary_is_written() {
-    let house = House::new(&[]).await;
-    let mut slow = saying("The user spoke of a walrus.");
+    let test_host = TestHost::new(&[]).await;
+    let mut slow = text_reply("The user spoke of a walrus.");
     slow["delay_ms"] = json!(60_000);
-    let replies = [saying("Noted."), saying("Done.")];
-    let agent = house.agent(offering_all(), script(&replies, &[slow])).await;
+    let replies = [text_reply("Noted."), text_reply("Done.")];
+    let agent = test_host.agent(offering_all(), script(&replies, &[slow])).await;
     let cancel = CancellationToken::new();
-    let (asked, token) = (AtomicU32::new(0), cancel.clone());
+    let (model_calls, token) = (AtomicU32::new(0), cancel.clone());
     let observer = move |checkpoint: Checkpoint<'_>| {
         // The second model call is the summary.
-        if checkpoint == Checkpoint::BeforeModel && asked.fetch_add(1, Ordering::SeqCst) == 1 {
+        if checkpoint == Checkpoint::BeforeModel && model_calls.fetch_add(1, Ordering::SeqCst) == 1 {
             token.cancel();
         }
     };
-    let host = Host { checkpoint: Some(Arc::new(observer)), ..house.host() };
+    let host = Host { checkpoint: Some(Arc::new(observer)), ..test_host.host() };
     let mut session = Session::open(&host, agent, OpenSession::New).await.unwrap();
-    finished(turn(&mut session, &long("walrus")).await);
-    let input = Some(TurnInput::Text(long("otter")));
+    expect_finished(run_turn(&mut session, &long_text("walrus")).await);
+    let input = Some(TurnInput::Text(long_text("otter")));
     let result = session.run(input, cancel).await.unwrap();
     assert_eq!(result, TurnResult::Cancelled);
     assert_eq!(session.state().view.len(), 3, "the input is there, and nothing has left");
     assert!(session.state().summary.is_none());
-    assert_eq!(last_turn(&house, &session).await, ["loop_start", "loop_end"]);
+    assert_eq!(events_of_last_turn(&test_host, &session).await, ["loop_start", "loop_end"]);
     session.close().await.unwrap();
 
     let config = AgentConfig { summary: SummaryWriter::Extract, ..offering_all() };
-    let agent = house.agent(config, script(&replies, &[])).await;
-    let subject = house.store.sessions(SessionFilter::default(), 1).await.unwrap().remove(0).subject;
-    let mut session = Session::open(&house.host(), agent, OpenSession::Existing(subject)).await.unwrap();
-    finished(turn(&mut session, "And now?").await);
-    assert_eq!(last_turn(&house, &session).await[1], "evicted");
+    let agent = test_host.agent(config, script(&replies, &[])).await;
+    let subject = test_host.store.sessions(SessionFilter::default(), 1).await.unwrap().remove(0).subject;
+    let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
+    expect_finished(run_turn(&mut session, "And now?").await);
+    assert_eq!(events_of_last_turn(&test_host, &session).await[1], "evicted");
 }
 
-/// L27: 200 turns over the real store; what is sent always fits, and the stored state does not grow.
+/// L27: 200 turns with the real store; every request fits, and the stored state does not grow.
 #[tokio::test(flavor = "multi_thread")]
-async fn l27_a_long_conversation_stays_small() {
-    let house = House::new(&[]).await;
-    let replies: Vec<Value> = (0..200).map(|turn| saying(&format!("Answer {turn}."))).collect();
+async fn l27_the_state_of_a_long_conversation_stays_small() {
+    let test_host = TestHost::new(&[]).await;
+    let replies: Vec<Value> = (0..200).map(|turn| text_reply(&format!("Answer {turn}."))).collect();
     let config = AgentConfig { summary: SummaryWriter::Extract, ..offering_all() };
-    let mut session = house.session(config, script(&replies, &[])).await;
+    let mut session = test_host.session(config, script(&replies, &[])).await;
     let mut sizes = Vec::new();
     for number in 0..200 {
         let words = format!("Question {number}: {}", "more words ".repeat(20 + number * 7 % 90));
-        finished(turn(&mut session, &words).await);
+        expect_finished(run_turn(&mut session, &words).await);
         sizes.push(session.state().snapshot().len());
     }
     let most = |from: usize, until: usize| *sizes[from..until].iter().max().unwrap();
     assert!(most(100, 200) < most(50, 100) + 1_000, "{} bytes, then {}", most(50, 100), most(100, 200));
     let evictions = session.state().summary.as_ref().expect("evictions").evictions;
     assert!((5..100).contains(&evictions), "{evictions}");
-    for event in events(&house, &session).await {
+    for event in events(&test_host, &session).await {
         if let EventKind::ContextBudget { remaining, .. } = event.kind {
             assert!(remaining >= 1_500, "{remaining}");
         }
     }
-    let hits = house.store.search_evicted(session.subject(), "Question 3", 3).await.unwrap();
+    let hits = test_host.store.search_evicted(session.subject(), "Question 3", 3).await.unwrap();
     assert!(hits.iter().any(|hit| hit.excerpt.starts_with("Question 3:")), "{hits:?}");
 }
 
-/// One who uses the binary.
-struct Person {
+/// A user of the binary.
+struct CliUser {
     data: TempDir,
 }
 
-impl Person {
+impl CliUser {
     fn new() -> Self {
         Self { data: tempfile::tempdir().unwrap() }
     }
@@ -241,13 +247,13 @@ impl Person {
     }
 }
 
-/// L27, I1, D5: the agent of `tests/agents` as it is written; what left is found on the command line, too.
+/// L27, I1, D5: The agent of `tests/agents` unchanged; the command line also finds evicted messages.
 #[test]
-fn l27_the_long_conversation_as_it_is_written() {
-    let person = Person::new();
+fn l27_the_long_conversation_example_runs_unchanged() {
+    let person = CliUser::new();
     let (code, stdout, stderr) = person.run(&[&AGENT[..], &[QUESTION]].concat());
     assert_eq!((code, stdout.trim()), (Some(0), ANSWER), "{stderr}");
-    assert!(stderr.contains("earlier messages (") && stderr.contains("summarised by scripted/"), "{stderr}");
+    assert!(stderr.contains("earlier messages (") && stderr.contains("summarised them in"), "{stderr}");
     let (code, stdout, stderr) = person.run(&["session", "search", "barometer", "chest"]);
     assert_eq!(code, Some(0), "{stderr}");
     assert!(stdout.contains("turn 1, message 3, tool") && stdout.contains("key behind the barometer"), "{stdout}");
@@ -256,15 +262,15 @@ fn l27_the_long_conversation_as_it_is_written() {
     assert!(hits.into_iter().any(|hit| hit["role"] == json!("tool")), "{stdout}");
     let (code, stdout, stderr) = person.run(&["session", "search", "no-such-word-anywhere"]);
     assert_eq!((code, stdout.as_str()), (Some(0), ""));
-    assert!(stderr.contains("no message has every word"), "{stderr}");
+    assert!(stderr.contains("no message contains all words"), "{stderr}");
 }
 
-/// Row 27: killed around the summary and its commit, the session goes on, evicts once, and has lost nothing.
+/// Row 27: Killed around the summary and its commit, the session continues, evicts once, and has lost nothing.
 #[test]
 fn l27_killed_while_summarising() {
     // Five model calls, then the summary.
     for point in ["before-model:6", "after-model:6", "before-commit:summarised", "after-commit:summarised"] {
-        let person = Person::new();
+        let person = CliUser::new();
         let mut command = person.command(&[&AGENT[..], &[QUESTION]].concat());
         let killed = command.env("AGENT_HOST_KILL_AT", point).output().unwrap();
         assert_eq!(killed.status.code(), None, "{point}: {}", String::from_utf8_lossy(&killed.stderr));
@@ -277,7 +283,7 @@ fn l27_killed_while_summarising() {
     }
 }
 
-/// What has left the view is what was summarised: whole pairs, and all of it stored.
+/// The evicted messages are those that were summarised: complete pairs of calls and results, all of them stored.
 fn check_stored(data: &Path, context: &str) {
     let store = SqliteStore::open(data.join("agent-host.db"), Options::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -285,7 +291,10 @@ fn check_stored(data: &Path, context: &str) {
         let subject = store.sessions(SessionFilter::default(), 1).await.unwrap().remove(0).subject;
         let hidden = store.hidden(&subject, 0, 100).await.unwrap();
         assert!(!hidden.is_empty() && hidden.len() % 2 == 0, "{context}: {hidden:?}");
-        assert!(hidden.iter().all(|hidden| hidden.why == Departure::Evicted && hidden.id > 1), "{context}: {hidden:?}");
+        assert!(
+            hidden.iter().all(|hidden| hidden.why == HideReason::Evicted && hidden.id > 1),
+            "{context}: {hidden:?}"
+        );
         let stored = store.messages(&subject, MessageRange::After { id: 0, limit: 100 }).await.unwrap();
         assert_eq!(stored.len(), 16, "{context}: the input, seven calls with results, the answer");
     });

@@ -1,21 +1,21 @@
-//! The agents of `tests/agents`, as its page says: every line is run as it is written.
+//! The agents of `tests/agents`: every command of their page runs as written.
 
 use crate::support::repository;
 use std::process::{Command, Stdio};
 
 /// A command of the page, and what it prints.
-struct Line {
+struct ExampleCommand {
     command: String,
     answer: String,
 }
 
-fn lines() -> Vec<Line> {
+fn lines() -> Vec<ExampleCommand> {
     let page = std::fs::read_to_string(repository().join("tests/agents/README.md")).unwrap();
     let block = page.split("```console\n").nth(1).and_then(|rest| rest.split("\n```").next()).expect("a console");
-    let mut lines: Vec<Line> = Vec::new();
+    let mut lines: Vec<ExampleCommand> = Vec::new();
     for text in block.lines() {
         match (text.strip_prefix("$ agent-host "), lines.last_mut()) {
-            (Some(command), _) => lines.push(Line { command: command.to_owned(), answer: String::new() }),
+            (Some(command), _) => lines.push(ExampleCommand { command: command.to_owned(), answer: String::new() }),
             (None, Some(line)) => line.answer.push_str(&format!("{text}\n")),
             (None, None) => panic!("the console begins with a command: {text}"),
         }
@@ -23,11 +23,11 @@ fn lines() -> Vec<Line> {
     lines
 }
 
-/// Words, of which one may stand in quotes.
+/// Splits a command into words, one of which may be in quotes.
 fn words(command: &str) -> Vec<&str> {
     let mut words = Vec::new();
-    for (place, piece) in command.split('"').enumerate() {
-        match place % 2 {
+    for (index, piece) in command.split('"').enumerate() {
+        match index % 2 {
             0 => words.extend(piece.split_whitespace()),
             _ => words.push(piece),
         }
@@ -35,9 +35,9 @@ fn words(command: &str) -> Vec<&str> {
     words
 }
 
-/// L10, L16, L20, L21, L23–L25, L27, D4, M3: each feature has an agent that shows it.
+/// L10, L16, L20, L21, L23–L25, L27, D4, M3: Each feature has an example agent.
 #[test]
-fn every_example_runs_as_it_is_written() {
+fn every_example_runs_unchanged() {
     let data = tempfile::tempdir().unwrap();
     let lines = lines();
     let page = std::fs::read_to_string(repository().join("tests/agents/README.md")).unwrap();
@@ -46,14 +46,17 @@ fn every_example_runs_as_it_is_written() {
         let is_delegate = name == "reader.toml";
         assert!(!name.ends_with(".toml") || is_delegate || page.contains(&name), "{name} is not on the page");
     }
-    for Line { command, answer } in lines {
+    for ExampleCommand { command, answer } in lines {
         let mut run = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         run.current_dir(repository()).args(words(&command)).arg("--data").arg(data.path()).stdin(Stdio::null());
         let output = run.output().unwrap();
-        let (printed, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert_eq!(printed, answer, "{command}: {said}");
+        let (printed, output_text) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(printed, answer, "{command}: {output_text}");
         let code = if answer.is_empty() { 3 } else { 0 };
-        assert_eq!(output.status.code(), Some(code), "{command}: {said}");
-        assert!(!said.contains("The lamp was lit at dusk, so"), "thoughts are nothing for a pipe: {said}");
+        assert_eq!(output.status.code(), Some(code), "{command}: {output_text}");
+        assert!(
+            !output_text.contains("The lamp was lit at dusk, so"),
+            "thoughts are nothing for a pipe: {output_text}"
+        );
     }
 }

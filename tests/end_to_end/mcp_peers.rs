@@ -1,15 +1,15 @@
-//! I5 with servers that no one here wrote, from `agent.toml` and the binary: over stdio and over HTTP in one turn. Where they
-//! are not installed the tests say so and are skipped.
+//! I5 with third-party servers, from `agent.toml` and the binary: over stdio and over HTTP in one turn. If they are not
+//! installed, the tests say so and are skipped.
 
 use crate::peers::{mcp_package, node};
-use crate::support::{calling, saying};
+use crate::support::{call_reply, text_reply};
 use serde_json::{Value, json};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Ended with the test, whatever becomes of it.
+/// A server process that is killed on drop.
 struct Server(Child);
 
 impl Drop for Server {
@@ -25,9 +25,9 @@ fn serve_everything(node: &Path, entry: &Path) -> (Server, u16) {
     let mut command = Command::new(node);
     command.arg(entry).arg("streamableHttp").env("PORT", port.to_string());
     let server = Server(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    let begun = Instant::now();
+    let started = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the server does not listen");
+        assert!(started.elapsed() < Duration::from_secs(60), "the server does not listen");
         std::thread::sleep(Duration::from_millis(20));
     }
     (server, port)
@@ -39,8 +39,8 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// I5, L7, L17: the reference server over HTTP and the file server over stdio in one turn: names, pictures, errors, files that
-/// are really written, and one that is asked for first.
+/// I5, L7, L17: The reference server over HTTP and the file server over stdio in one turn: names, pictures, errors,
+/// files that are really written, and one write that needs an approval.
 #[test]
 fn i5_real_servers_over_stdio_and_http_in_one_turn() {
     let Some(node) = node() else { return };
@@ -67,41 +67,45 @@ fn i5_real_servers_over_stdio_and_http_in_one_turn() {
         ("files.read_text_file", json!({"path": "/etc/passwd"})),
         ("files.write_file", json!({"path": tree.join("note.txt"), "content": "kept"})),
     ];
-    let mut done = saying("Done.");
+    let mut done = text_reply("Done.");
     done["expect"] = json!({"contains": ["grüße", "three eggs", "denied"]});
-    std::fs::write(folder.join("script.json"), json!({"replies": [calling(&calls), done]}).to_string()).unwrap();
+    std::fs::write(folder.join("script.json"), json!({"replies": [call_reply(&calls), done]}).to_string()).unwrap();
 
-    let asked = run(&folder, &["--agent", "agent.toml", "--json", "Go."]);
-    let said = String::from_utf8_lossy(&asked.stderr);
-    assert_eq!(asked.status.code(), Some(3), "the file is not written unasked: {said}");
+    let waiting_run = run(&folder, &["--agent", "agent.toml", "--json", "Go."]);
+    let output_text = String::from_utf8_lossy(&waiting_run.stderr);
+    assert_eq!(waiting_run.status.code(), Some(3), "the file is not written without approval: {output_text}");
     assert!(!tree.join("note.txt").exists());
-    let events: Vec<Value> =
-        String::from_utf8(asked.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<Value> = String::from_utf8(waiting_run.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     let of_type = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
     assert_eq!((of_type("tool_result"), of_type("tool_result_error")), (3, 1), "{events:?}");
     let session = events.last().unwrap()["session"].as_str().unwrap().to_owned();
     let allowed = run(&folder, &["session", "approve", &session, "--agent", "agent.toml"]);
-    let said = String::from_utf8_lossy(&allowed.stderr);
-    assert_eq!(String::from_utf8_lossy(&allowed.stdout), "Done.\n", "{said}");
+    let output_text = String::from_utf8_lossy(&allowed.stderr);
+    assert_eq!(String::from_utf8_lossy(&allowed.stdout), "Done.\n", "{output_text}");
     assert_eq!(std::fs::read_to_string(tree.join("note.txt")).unwrap(), "kept");
 }
 
-/// I5: a server over HTTP that is gone is an error of its own tools; the turn goes on, and `config check` still reads the file.
+/// I5: If a server over HTTP is gone, its tools give errors; the turn continues, and `config check` still reads the
+/// file.
 #[test]
-fn i5_a_server_over_http_that_is_gone() {
+fn i5_the_tools_of_a_stopped_http_server_give_errors() {
     let directory = tempfile::tempdir().unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let agent = format!("model = \"scripted:script.json\"\n[mcp.every]\nurl = \"http://127.0.0.1:{port}/mcp\"\n");
     std::fs::write(directory.path().join("agent.toml"), agent).unwrap();
-    let mut done = saying("Without it.");
+    let mut done = text_reply("Without it.");
     done["expect"] = json!({"last_contains": "MCP server every could not be reached"});
-    let replies = json!({"replies": [calling(&[("every.echo", json!({}))]), done]});
+    let replies = json!({"replies": [call_reply(&[("every.echo", json!({}))]), done]});
     std::fs::write(directory.path().join("script.json"), replies.to_string()).unwrap();
     let output = run(directory.path(), &["--agent", "agent.toml", "Go."]);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let output_text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(
         (output.status.code(), String::from_utf8_lossy(&output.stdout).as_ref()),
         (Some(0), "Without it.\n"),
-        "{said}"
+        "{output_text}"
     );
 }

@@ -1,10 +1,12 @@
-//! Media from end to end (P4): real pictures, the plugin `image`, the policies, and what a provider gets to see.
+//! Media from end to end (P4): real pictures, the plugin `image`, the policies, and what a provider receives.
 
-use crate::support::{House, calling, granting, records, results, saying, script, turn, view};
+use crate::support::{
+    TestHost, call_reply, records, results, run_turn, script, text_reply, visible_messages, with_tree_grant,
+};
 use agent_core::message::{Content, Digest, Media, Message, Part, TurnInput};
 use agent_core::model::{Delta, ModelRequest};
 use agent_core::run::TurnError;
-use agent_models::{Facts, MediaBytes, ModelError, Provider, RawReply, ReplyContext};
+use agent_models::{MediaBytes, ModelError, ModelInfo, Provider, RawReply, ReplyContext};
 use agent_plugins::MediumToStore;
 use agent_runtime::{Agent, AgentConfig, Models, OpenSession, Session, TurnResult};
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
@@ -15,22 +17,22 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc::Sender;
 use tokio_util::sync::CancellationToken;
 
-/// A provider that keeps what it is sent, bytes included, and lets a script answer.
-struct Watched {
-    facts: Facts,
+/// A provider that records each request with its media bytes and answers from a script.
+struct RecordingProvider {
+    facts: ModelInfo,
     script: Arc<dyn Provider>,
-    sent: Mutex<Vec<Sent>>,
+    sent: Mutex<Vec<SentRequest>>,
 }
 
 #[derive(Clone)]
-struct Sent {
+struct SentRequest {
     request: ModelRequest,
     media: BTreeMap<Digest, MediaBytes>,
 }
 
 #[async_trait::async_trait]
-impl Provider for Watched {
-    fn facts(&self) -> &Facts {
+impl Provider for RecordingProvider {
+    fn info(&self) -> &ModelInfo {
         &self.facts
     }
 
@@ -45,24 +47,24 @@ impl Provider for Watched {
             let bytes = context.media.read(medium).await.unwrap_or_else(|error| panic!("{error}"));
             media.insert(medium.digest.clone(), bytes);
         }
-        self.sent.lock().unwrap().push(Sent { request: request.clone(), media });
+        self.sent.lock().unwrap().push(SentRequest { request: request.clone(), media });
         self.script.reply(request, context, deltas).await
     }
 }
 
-impl Watched {
-    /// As `kind/name`, with the words of the script.
-    fn new(house: &House, (kind, name): (&str, &str), words: Value) -> Arc<Self> {
-        let file = house.directory.path().join(format!("{kind}-{name}.json"));
+impl RecordingProvider {
+    /// A provider named `kind/name` with this script.
+    fn new(test_host: &TestHost, (kind, name): (&str, &str), words: Value) -> Arc<Self> {
+        let file = test_host.directory.path().join(format!("{kind}-{name}.json"));
         std::fs::write(&file, words.to_string()).unwrap();
-        let script = agent_models::provider(&format!("scripted:{}", file.display()), house.directory.path());
+        let script = agent_models::provider(&format!("scripted:{}", file.display()), test_host.directory.path());
         let script = script.unwrap_or_else(|error| panic!("{error}"));
-        let mut facts = script.facts().clone();
+        let mut facts = script.info().clone();
         (facts.model.provider, facts.model.name) = (kind.to_owned(), name.to_owned());
         Arc::new(Self { facts, script, sent: Mutex::default() })
     }
 
-    fn sent(&self) -> Vec<Sent> {
+    fn sent(&self) -> Vec<SentRequest> {
         self.sent.lock().unwrap().clone()
     }
 }
@@ -110,12 +112,12 @@ fn bomb() -> Vec<u8> {
     bytes
 }
 
-async fn agent(house: &House, config: AgentConfig, models: Models) -> Arc<Agent> {
-    Arc::new(Agent::new(config, models, house.generation().await).unwrap_or_else(|error| panic!("{error}")))
+async fn agent(test_host: &TestHost, config: AgentConfig, models: Models) -> Arc<Agent> {
+    Arc::new(Agent::new(config, models, test_host.generation().await).unwrap_or_else(|error| panic!("{error}")))
 }
 
-async fn open(house: &House, agent: Arc<Agent>) -> Session {
-    Session::open(&house.host(), agent, OpenSession::New).await.unwrap()
+async fn open(test_host: &TestHost, agent: Arc<Agent>) -> Session {
+    Session::open(&test_host.host(), agent, OpenSession::New).await.unwrap()
 }
 
 async fn attach(session: &Session, bytes: Vec<u8>, name: &str) -> Media {
@@ -130,36 +132,36 @@ async fn turn_with(session: &mut Session, text: &str, media: &[&Media]) -> TurnR
     session.run(input, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Every request begins as the one before it, but for media that were seen then and are masked now. What is masked once
-/// stays masked.
-fn check_prefixes(sent: &[Sent]) {
+/// Every request begins as the one before it, except for media that have been masked since. Masked media stay masked.
+fn check_prefixes(sent: &[SentRequest]) {
     for (number, pair) in sent.windows(2).enumerate() {
         let (before, after) = (&pair[0].request, &pair[1].request);
         assert_eq!(before.system, after.system, "request {number}");
         assert!(after.messages.len() >= before.messages.len(), "request {number}");
-        for (place, (old, new)) in before.messages.iter().zip(&after.messages).enumerate() {
-            let place = format!("request {number}, message {place}: {old:?} became {new:?}");
+        for (index, (old, new)) in before.messages.iter().zip(&after.messages).enumerate() {
+            let index = format!("request {number}, message {index}: {old:?} became {new:?}");
             let (was, is) = (media_of(old), media_of(new));
-            assert!(is.iter().all(|media| was.contains(media)), "a mask was taken off: {place}");
+            assert!(is.iter().all(|media| was.contains(media)), "a mask was removed: {index}");
             if was.len() == is.len() {
-                assert_eq!(old.parts, new.parts, "{place}");
+                assert_eq!(old.parts, new.parts, "{index}");
             } else {
                 assert_eq!(
                     old.seen_count, 0,
-                    "only what the model has just seen for the first time is masked: {place}"
+                    "only what the model has just seen for the first time is masked: {index}"
                 );
-                assert!(new.seen_count > 0, "{place}");
+                assert!(new.seen_count > 0, "{index}");
             }
         }
     }
 }
 
-/// P4: pictures of the user and of tools are seen once and then masked, in the outgoing copy only, over steps, turns and a
-/// restart; what a picture is stored under is its digest, however often it is opened; the prompt keeps its beginning.
+/// P4: Pictures from the user and from tools are sent once and then masked, in the outgoing copy only, across steps,
+/// turns and a restart. The stored picture is named by its digest, however often it is opened, and the prompt keeps its
+/// beginning.
 #[tokio::test(flavor = "multi_thread")]
-async fn p4_what_was_seen_is_masked_and_the_prompt_keeps_its_beginning() {
-    let house = House::new(&["image", "mask-openai"]).await;
-    std::fs::write(house.tree().join("plan.png"), png(400, 300, 1)).unwrap();
+async fn p4_masks_seen_media_and_keeps_the_prompt_prefix() {
+    let test_host = TestHost::new(&["image", "mask-openai"]).await;
+    std::fs::write(test_host.tree().join("plan.png"), png(400, 300, 1)).unwrap();
     let photo = png(2_600, 1_300, 2);
     let digest = agent_store::digest_of(&photo);
     let open_plan = ("image.open", json!({"path": "plan.png"}));
@@ -168,42 +170,42 @@ async fn p4_what_was_seen_is_masked_and_the_prompt_keeps_its_beginning() {
         json!({"from": {"digest": digest}, "x": 50, "y": 0, "width": 10, "height": 10, "unit": "percent"}),
     );
     let words = script(&[
-        calling(&[open_plan.clone(), open_plan]),
-        calling(&[crop]),
-        saying("Seen."),
-        saying("Still there."),
-        saying("After a restart."),
+        call_reply(&[open_plan.clone(), open_plan]),
+        call_reply(&[crop]),
+        text_reply("Seen."),
+        text_reply("Still there."),
+        text_reply("After a restart."),
     ]);
-    let mut config = granting(&house, "image");
+    let mut config = with_tree_grant(&test_host, "image");
     config.plugins.get_mut("image").unwrap().grants.media = true;
     config.media_policies.insert("openai".to_owned(), "mask-openai".to_owned());
-    let model = Watched::new(&house, ("openai", "gpt-4o"), words);
+    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), words);
     let models = || Models::new(model.clone(), []);
-    let mut session = open(&house, agent(&house, config.clone(), models()).await).await;
+    let mut session = open(&test_host, agent(&test_host, config.clone(), models()).await).await;
     let attached = attach(&session, photo.clone(), "photo.png").await;
     assert_eq!(attached.digest, digest);
     let result = turn_with(&mut session, "Look at this.", &[&attached]).await;
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
-    turn(&mut session, "And now?").await;
+    run_turn(&mut session, "And now?").await;
     let subject = session.subject().to_owned();
     let masks = session.state().masks.clone();
     session.close().await.unwrap();
     let which = OpenSession::Existing(subject);
-    let mut session = Session::open(&house.host(), agent(&house, config, models()).await, which).await.unwrap();
-    assert_eq!(session.state().masks, masks, "masks are part of what is stored");
-    turn(&mut session, "And after a restart?").await;
+    let mut session = Session::open(&test_host.host(), agent(&test_host, config, models()).await, which).await.unwrap();
+    assert_eq!(session.state().masks, masks, "masks are stored");
+    run_turn(&mut session, "And after a restart?").await;
 
     let sent = model.sent();
     let seen: Vec<usize> = sent.iter().map(|sent| sent.request.messages.iter().flat_map(media_of).count()).collect();
-    assert_eq!(seen, [1, 2, 1, 0, 0], "the user's, both of the tool's, the crop, none");
+    assert_eq!(seen, [1, 2, 1, 0, 0], "the user's picture, both of the tool's, the crop, none");
     check_prefixes(&sent);
     let text = serde_json::to_string(&sent[0].request).unwrap();
     assert!(text.contains(&format!("[photo.png: image/png, 2600 × 1300 pixels; {digest}]")), "{text}");
     let smaller = image::load_from_memory(&sent[0].media[&digest].bytes).unwrap();
-    assert_eq!((smaller.width(), smaller.height()), (2_048, 1_024), "what gpt-4o gets to see");
-    let crops = results(&house, &session).await;
+    assert_eq!((smaller.width(), smaller.height()), (2_048, 1_024), "the request to gpt-4o");
+    let crops = results(&test_host, &session).await;
     assert!(crops.iter().all(|(_, is_error, _)| !is_error), "{crops:?}");
-    let history: Vec<Media> = view(&house, &session).await.iter().flat_map(media_of).cloned().collect();
+    let history: Vec<Media> = visible_messages(&test_host, &session).await.iter().flat_map(media_of).cloned().collect();
     assert_eq!(history.len(), 4, "the history keeps the originals");
     assert_eq!((&history[0], &history[1].digest), (&attached, &history[2].digest), "equal bytes, one digest");
     assert_eq!(
@@ -212,49 +214,54 @@ async fn p4_what_was_seen_is_masked_and_the_prompt_keeps_its_beginning() {
         "of the original, not of \
          the smaller copy"
     );
-    let stored = agent_store::Blobs::read(&*house.store, session.subject(), &digest, 0, u32::MAX).await.unwrap();
+    let stored = agent_store::Blobs::read(&*test_host.store, session.subject(), &digest, 0, u32::MAX).await.unwrap();
     assert_eq!(stored, photo);
 }
 
-/// P4: what is masked once stays masked, with its text, though the policy changes its mind, over turns and a restart.
+/// P4: A masked medium stays masked, with its text, even if the policy decides otherwise later, across turns and a
+/// restart.
 #[tokio::test(flavor = "multi_thread")]
-async fn p4_a_mask_outlives_a_change_of_mind() {
-    let house = House::new(&["bad-policy"]).await;
+async fn p4_a_mask_stays_when_the_policy_changes_its_decision() {
+    let test_host = TestHost::new(&["bad-policy"]).await;
     let mut config = AgentConfig::new("test");
     config.media_policies.insert("openai".to_owned(), "bad-policy".to_owned());
-    let words = script(&[saying("One."), saying("Two."), saying("Three."), saying("Four.")]);
-    let model = Watched::new(&house, ("openai", "gpt-4o"), words);
+    let words = script(&[text_reply("One."), text_reply("Two."), text_reply("Three."), text_reply("Four.")]);
+    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), words);
     let models = || Models::new(model.clone(), []);
-    let mut session = open(&house, agent(&house, config.clone(), models()).await).await;
+    let mut session = open(&test_host, agent(&test_host, config.clone(), models()).await).await;
     let attached = attach(&session, png(8, 8, 1), "fickle").await;
     turn_with(&mut session, "One.", &[&attached]).await;
-    turn(&mut session, "Two.").await;
-    turn(&mut session, "Three.").await;
+    run_turn(&mut session, "Two.").await;
+    run_turn(&mut session, "Three.").await;
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
     let which = OpenSession::Existing(subject);
-    let mut session = Session::open(&house.host(), agent(&house, config, models()).await, which).await.unwrap();
-    turn(&mut session, "Four.").await;
+    let mut session = Session::open(&test_host.host(), agent(&test_host, config, models()).await, which).await.unwrap();
+    run_turn(&mut session, "Four.").await;
     let shown = model.sent().into_iter().map(|sent| sent.request.messages[0].parts[1].clone()).collect::<Vec<_>>();
     let mask = Part::Text("[seen once]".to_owned());
     assert_eq!(shown, [Part::Media(attached), mask.clone(), mask.clone(), mask]);
 }
 
-/// P4: the policy is told position, role, seen count, type, bytes, size, digest and earlier masks of each medium, and never
-/// its bytes.
+/// P4: The policy gets position, role, seen count, type, size, dimensions, digest and earlier masks of each medium, and
+/// never its bytes.
 #[tokio::test(flavor = "multi_thread")]
-async fn p4_the_policy_gets_descriptions_only() {
-    let house = House::new(&["image", "masker"]).await;
-    std::fs::write(house.tree().join("plan.png"), png(40, 30, 1)).unwrap();
-    let words = script(&[calling(&[("image.open", json!({"path": "plan.png"}))]), saying("Seen."), saying("Again.")]);
-    let mut config = granting(&house, "image");
+async fn p4_the_policy_gets_descriptions_and_no_bytes() {
+    let test_host = TestHost::new(&["image", "masker"]).await;
+    std::fs::write(test_host.tree().join("plan.png"), png(40, 30, 1)).unwrap();
+    let words = script(&[
+        call_reply(&[("image.open", json!({"path": "plan.png"}))]),
+        text_reply("Seen."),
+        text_reply("Again."),
+    ]);
+    let mut config = with_tree_grant(&test_host, "image");
     config.media_policies.insert("openai".to_owned(), "masker".to_owned());
-    let model = Watched::new(&house, ("openai", "gpt-4o"), words);
-    let mut session = open(&house, agent(&house, config, Models::new(model, [])).await).await;
+    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), words);
+    let mut session = open(&test_host, agent(&test_host, config, Models::new(model, [])).await).await;
     let attached = attach(&session, png(50, 20, 2), "photo.png").await;
     turn_with(&mut session, "Look.", &[&attached]).await;
-    turn(&mut session, "Again.").await;
-    let asked = |stored: Vec<agent_store::StoredRecord>| {
+    run_turn(&mut session, "Again.").await;
+    let decisions = |stored: Vec<agent_store::StoredRecord>| {
         let records = stored.into_iter().map(|stored| stored.record).filter(|record| record.kind == "media_policy");
         records.map(|record| record.body["items"].clone()).collect::<Vec<_>>()
     };
@@ -265,7 +272,7 @@ async fn p4_the_policy_gets_descriptions_only() {
     let plan = json!({"digest": plan, "mime_type": "image/png", "size": png(40, 30, 1).len(),
         "dimensions": {"width": 40, "height": 30}, "name": "plan.png"});
     let (first, second) = (json!({"message": 0, "part": 1}), json!({"message": 2, "part": 0, "item": 1}));
-    let turns = (asked(records(&house, &session, 1).await), asked(records(&house, &session, 2).await));
+    let turns = (decisions(records(&test_host, &session, 1).await), decisions(records(&test_host, &session, 2).await));
     assert_eq!(turns.0[0], json!([item(first.clone(), "user", 0, (photo.clone(), false))]));
     let expected = json!([
         item(first.clone(), "user", 1, (photo.clone(), false)),
@@ -276,114 +283,116 @@ async fn p4_the_policy_gets_descriptions_only() {
     assert_eq!(turns.1[0], expected);
 }
 
-/// Row 22: a policy that traps, hangs, fails or answers nonsense ends the turn with an error that names it, and nothing is
-/// sent; the session goes on.
+/// Row 22: A policy that traps, hangs, fails or returns an invalid decision ends the turn with an error that names it,
+/// and nothing is sent; the session can continue.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_22_a_policy_that_fails_lets_nothing_out() {
-    let house = House::new(&["bad-policy"]).await;
+async fn row_22_sends_nothing_when_a_policy_fails() {
+    let test_host = TestHost::new(&["bad-policy"]).await;
     for name in ["trap", "spin", "too few", "no size", "fail"] {
         let mut config = AgentConfig::new(name.replace(' ', "-"));
         config.media_policies.insert("openai".to_owned(), "bad-policy".to_owned());
-        let model = Watched::new(&house, ("openai", name), script(&[saying("Going on.")]));
-        let mut session = open(&house, agent(&house, config, Models::new(model.clone(), [])).await).await;
+        let model = RecordingProvider::new(&test_host, ("openai", name), script(&[text_reply("Going on.")]));
+        let mut session = open(&test_host, agent(&test_host, config, Models::new(model.clone(), [])).await).await;
         let attached = attach(&session, png(8, 8, 1), name).await;
         let result = turn_with(&mut session, "Look.", &[&attached]).await;
         let TurnResult::Failed(error @ TurnError::PluginFailed { .. }) = result else {
-            panic!("`{name}` went through: {result:?}")
+            panic!("`{name}` was not refused: {result:?}")
         };
         assert!(error.code() == "plugin_failed" && error.to_string().contains("bad-policy@"), "{error}");
         assert!(model.sent().is_empty(), "`{name}`: nothing is sent");
         session.undo().await.unwrap();
-        assert!(matches!(turn(&mut session, "Without the picture.").await, TurnResult::Finished(_)));
+        assert!(matches!(run_turn(&mut session, "Without the picture.").await, TurnResult::Finished(_)));
         assert_eq!(model.sent().len(), 1);
     }
 }
 
-/// P4, M3: each provider has its own policy. The one that is fallen back to gets a copy that is masked for it, and what
-/// was decided for a request that failed is forgotten.
+/// P4, M3: Each provider has its own policy. The fallback provider gets a copy that is masked for it, and decisions for
+/// a failed request are discarded.
 #[tokio::test(flavor = "multi_thread")]
-async fn p4_a_fallback_is_masked_anew() {
-    let house = House::new(&["image", "mask-openai", "masker"]).await;
-    std::fs::write(house.tree().join("icon.png"), png(64, 64, 1)).unwrap();
-    std::fs::write(house.tree().join("photo.png"), png(600, 600, 1)).unwrap();
-    let opening = calling(&[("image.open", json!({"path": "icon.png"})), ("image.open", json!({"path": "photo.png"}))]);
-    let look = calling(&[("image.describe", json!({"from": {"path": "icon.png"}}))]);
+async fn p4_masks_media_separately_for_a_fallback() {
+    let test_host = TestHost::new(&["image", "mask-openai", "masker"]).await;
+    std::fs::write(test_host.tree().join("icon.png"), png(64, 64, 1)).unwrap();
+    std::fs::write(test_host.tree().join("photo.png"), png(600, 600, 1)).unwrap();
+    let opening =
+        call_reply(&[("image.open", json!({"path": "icon.png"})), ("image.open", json!({"path": "photo.png"}))]);
+    let look = call_reply(&[("image.describe", json!({"from": {"path": "icon.png"}}))]);
     let refused = json!({"error": {"message": "this model is gone", "status": 404}});
-    let first = Watched::new(&house, ("openai", "gpt-5-mini"), script(&[opening, look, refused]));
-    let unused = || saying("not asked");
-    let second = Watched::new(&house, ("other", "small"), script(&[unused(), unused(), saying("Seen.")]));
-    let mut config = granting(&house, "image");
+    let first = RecordingProvider::new(&test_host, ("openai", "gpt-5-mini"), script(&[opening, look, refused]));
+    let unused = || text_reply("not asked");
+    let second =
+        RecordingProvider::new(&test_host, ("other", "small"), script(&[unused(), unused(), text_reply("Seen.")]));
+    let mut config = with_tree_grant(&test_host, "image");
     config.media_policies.insert("openai".to_owned(), "mask-openai".to_owned());
     config.media_policies.insert("other".to_owned(), "masker".to_owned());
     let models = Models::new(first.clone(), [second.clone() as Arc<dyn Provider>]);
-    let mut session = open(&house, agent(&house, config, models).await).await;
-    let result = turn(&mut session, "Look.").await;
+    let mut session = open(&test_host, agent(&test_host, config, models).await).await;
+    let result = run_turn(&mut session, "Look.").await;
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
-    let names = |sent: &Sent| {
+    let names = |sent: &SentRequest| {
         let media = sent.request.messages.iter().flat_map(media_of).map(|media| media.name.clone().unwrap());
         media.collect::<Vec<_>>()
     };
     let to_first: Vec<_> = first.sent().iter().map(names).collect();
     assert_eq!(to_first, [vec![], vec!["icon.png".to_owned(), "photo.png".to_owned()], vec!["icon.png".to_owned()]]);
     let to_second = second.sent();
-    assert_eq!((to_second.len(), names(&to_second[0])), (1, vec![]), "it has seen both");
+    assert_eq!((to_second.len(), names(&to_second[0])), (1, vec![]), "the model has seen both");
     assert_eq!(to_second[0].request.model.provider, "other");
     let masks: Vec<_> = session.state().masks.iter().map(|mask| mask.text.as_str()).collect();
-    assert_eq!(masks, ["[icon.png seen before]", "[photo.png seen before]"], "those of the request that was answered");
+    assert_eq!(masks, ["[icon.png seen before]", "[photo.png seen before]"], "the decisions for the answered request");
 }
 
-/// Row 34: a picture that claims to be enormous costs nothing: the policy wants it smaller, and the model is told that it
-/// is not shown. The plugin `image` refuses it, and a picture that is too much for a call's memory says which limit to
-/// raise.
+/// Row 34: A picture that claims to be enormous costs nothing: the policy wants it smaller, and the model gets a note
+/// that it is not shown. The plugin `image` refuses it, and for a picture that exceeds a call's memory the error names
+/// the limit to raise.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_34_image_bombs() {
-    let house = House::new(&["image", "mask-openai"]).await;
-    std::fs::write(house.tree().join("bomb.png"), bomb()).unwrap();
+async fn row_34_refuses_image_bombs() {
+    let test_host = TestHost::new(&["image", "mask-openai"]).await;
+    std::fs::write(test_host.tree().join("bomb.png"), bomb()).unwrap();
     let mut white = Cursor::new(Vec::new());
     DynamicImage::new_rgba8(5_000, 4_000).write_to(&mut white, ImageFormat::Png).unwrap();
-    std::fs::write(house.tree().join("white.png"), white.into_inner()).unwrap();
+    std::fs::write(test_host.tree().join("white.png"), white.into_inner()).unwrap();
     let scale = |path: &str| ("image.scale", json!({"from": {"path": path}, "width": 100}));
-    let opening = || calling(&[("image.open", json!({"path": "bomb.png"})), scale("bomb.png"), scale("white.png")]);
-    let mut config = granting(&house, "image");
+    let opening = || call_reply(&[("image.open", json!({"path": "bomb.png"})), scale("bomb.png"), scale("white.png")]);
+    let mut config = with_tree_grant(&test_host, "image");
     config.media_policies.insert("openai".to_owned(), "mask-openai".to_owned());
-    let words = script(&[opening(), saying("Refused."), saying("Again.")]);
-    let model = Watched::new(&house, ("openai", "gpt-4o"), words);
-    let mut session = open(&house, agent(&house, config.clone(), Models::new(model.clone(), [])).await).await;
+    let words = script(&[opening(), text_reply("Refused."), text_reply("Again.")]);
+    let model = RecordingProvider::new(&test_host, ("openai", "gpt-4o"), words);
+    let mut session = open(&test_host, agent(&test_host, config.clone(), Models::new(model.clone(), [])).await).await;
     let attached = attach(&session, bomb(), "bomb.png").await;
     let result = turn_with(&mut session, "Look.", &[&attached]).await;
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
-    turn(&mut session, "Again.").await;
+    run_turn(&mut session, "Again.").await;
     let sent = model.sent();
     check_prefixes(&sent);
     for sent in &sent {
         assert!(sent.media.is_empty(), "its bytes are not sent");
         let expected = format!(
-            "[not shown: bomb.png: image/png, 60000 × 60000 pixels; it cannot be made smaller: it claims 60000 × 60000 \
-             pixels, which take more than 256 MiB of memory; {}]",
+            "[not shown: bomb.png: image/png, 60000 × 60000 pixels; it cannot be made smaller: its header declares \
+             60000 × 60000 pixels, which take more than 256 MiB of memory; {}]",
             attached.digest
         );
         assert_eq!(sent.request.messages[0].parts[1], Part::Text(expected));
     }
-    let refused = results(&house, &session).await;
+    let refused = results(&test_host, &session).await;
     for (name, is_error, text) in &refused[..2] {
         assert!(*is_error && text.contains("claims 3600.0 megapixels"), "{name}: {text}");
     }
     let (_, is_error, text) = &refused[2];
     assert!(*is_error && text.contains("20.0 megapixels") && text.contains("raise `memory_mib`"), "{text}");
-    // With that limit raised, it works.
+    // With a higher limit, it works.
     config.plugins.get_mut("image").unwrap().limits.memory = 128 << 20;
-    let model = Watched::new(&house, ("other", "raised"), script(&[opening(), saying("Done.")]));
-    let mut session = open(&house, agent(&house, config, Models::new(model, [])).await).await;
-    turn(&mut session, "Look.").await;
-    let (_, is_error, text) = results(&house, &session).await.remove(2);
+    let model = RecordingProvider::new(&test_host, ("other", "raised"), script(&[opening(), text_reply("Done.")]));
+    let mut session = open(&test_host, agent(&test_host, config, Models::new(model, [])).await).await;
+    run_turn(&mut session, "Look.").await;
+    let (_, is_error, text) = results(&test_host, &session).await.remove(2);
     assert!(!is_error && text.contains("100 × 80 pixels"), "{text}");
 }
 
-/// P2, P8: within its default memory, the plugin works on what a phone takes, and hands over what is too large for a result
-/// through the media store.
+/// P2, P8: Within its default memory, the plugin processes a phone photograph and returns a result that is too large
+/// for a tool result through the media store.
 #[tokio::test(flavor = "multi_thread")]
-async fn p8_a_photograph_of_twelve_megapixels_is_worked_on_in_64_mib() {
-    let house = House::new(&["image"]).await;
+async fn p8_processes_a_twelve_megapixel_photograph_in_64_mib() {
+    let test_host = TestHost::new(&["image"]).await;
     let noise = RgbImage::from_fn(4_032, 3_024, |x, y| {
         let mixed = (x * 31 + y * 17).wrapping_mul(2_654_435_761);
         Rgb([(mixed >> 24) as u8, (mixed >> 16) as u8, (x / 16) as u8])
@@ -392,22 +401,22 @@ async fn p8_a_photograph_of_twelve_megapixels_is_worked_on_in_64_mib() {
     let encoder = image::codecs::jpeg::JpegEncoder::new_with_quality(&mut photo, 60);
     DynamicImage::ImageRgb8(noise).write_with_encoder(encoder).unwrap();
     assert!(photo.len() > 4 << 20, "{} bytes", photo.len());
-    std::fs::write(house.tree().join("photo.jpg"), photo).unwrap();
+    std::fs::write(test_host.tree().join("photo.jpg"), photo).unwrap();
     let from = json!({"path": "photo.jpg"});
     let words = script(&[
-        calling(&[
+        call_reply(&[
             ("image.open", from.clone()),
             ("image.scale", json!({"from": from, "width": 1_024, "height": 1_024})),
             ("image.crop", json!({"from": from, "x": 1_000, "y": 1_000, "width": 800, "height": 600})),
         ]),
-        saying("Done."),
+        text_reply("Done."),
     ]);
-    let mut session = house.session(granting(&house, "image"), words).await;
-    turn(&mut session, "Look.").await;
-    for (name, is_error, text) in results(&house, &session).await {
+    let mut session = test_host.session(with_tree_grant(&test_host, "image"), words).await;
+    run_turn(&mut session, "Look.").await;
+    for (name, is_error, text) in results(&test_host, &session).await {
         assert!(!is_error, "{name}: {text}");
     }
-    let media: Vec<Media> = view(&house, &session).await.iter().flat_map(media_of).cloned().collect();
+    let media: Vec<Media> = visible_messages(&test_host, &session).await.iter().flat_map(media_of).cloned().collect();
     let sizes: Vec<_> = media.iter().map(|media| media.dimensions.map(|size| (size.width, size.height))).collect();
     assert_eq!(sizes, [Some((4_032, 3_024)), Some((1_024, 768)), Some((800, 600))]);
 }

@@ -1,7 +1,7 @@
-//! What outlives a session (D4): interactions with tools and endings are remembered once, for their user, and a memory
-//! that cannot be written or searched never fails a turn.
+//! Long-term memory (D4): tool interactions and turn endings are stored once, for the user of the turn. A memory that
+//! cannot be written or searched never fails a turn.
 
-use crate::support::{House, calling, granting, records, results, saying, script, turn};
+use crate::support::{TestHost, call_reply, records, results, run_turn, script, text_reply, with_tree_grant};
 use agent_core::change::{CallRecord, HiddenMessage};
 use agent_core::cloud_event::CloudEvent;
 use agent_core::loop_break::Finish;
@@ -13,48 +13,49 @@ use agent_runtime::{
     UserName,
 };
 use agent_store::{
-    Approvals, Audit, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, Comparison, CountedTrial, Deed,
-    Deletion, KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange,
-    OpenMode, OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions, Projections, ReadStatus, Rebuilt,
-    RecordRange, RememberedFact, Rollback, ServedPlugin, SessionFilter, SessionLog, SessionMeta, SessionSummary,
-    SqliteStore, StoreError, StoredGrant, StoredOutboxItem, StoredRecord, StoredTrial, Succession, Swap, TimedEvent,
-    VersionFilter,
+    Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, Deletion, KeyValue,
+    Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, OpenMode,
+    OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions, ProjectionComparison, Projections,
+    RebuiltProjection, RecordRange, Rollback, ServedPlugin, SessionFilter, SessionIndex, SessionLog, SessionMeta,
+    SessionSummary, SqliteStore, StatusReader, StoreError, StoredGrant, StoredMemory, StoredOutboxItem, StoredRecord,
+    StoredTrial, Swap, TimedEvent, TrialCalls, VersionChange, VersionFilter,
 };
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-async fn remembered(house: &House, user: &str) -> Vec<RememberedFact> {
-    let mut facts = Memories::list(&*house.store, user, "", 99).await.unwrap();
+async fn remembered(test_host: &TestHost, user: &str) -> Vec<StoredMemory> {
+    let mut facts = Memories::list(&*test_host.store, user, "", 99).await.unwrap();
     facts.reverse();
     facts
 }
 
-/// Kind and place of each: turn, word and step.
-fn places<'f>(session: &Session, facts: &'f [RememberedFact]) -> Vec<(MemoryKind, &'f str)> {
-    let place = |fact: &'f RememberedFact| fact.id.strip_prefix(session.subject()).and_then(|id| id.strip_prefix('/'));
-    facts.iter().map(|fact| (fact.memory.kind, place(fact).expect("an id begins with its session"))).collect()
+/// The kind and the key (turn, word and step) of each memory of the session.
+fn memory_keys<'f>(session: &Session, facts: &'f [StoredMemory]) -> Vec<(MemoryKind, &'f str)> {
+    let key = |fact: &'f StoredMemory| fact.id.strip_prefix(session.subject()).and_then(|id| id.strip_prefix('/'));
+    facts.iter().map(|fact| (fact.memory.kind, key(fact).expect("an id begins with its session"))).collect()
 }
 
-fn of(mut config: AgentConfig, user: &str) -> AgentConfig {
+fn for_user(mut config: AgentConfig, user: &str) -> AgentConfig {
     config.user = Some(user.to_owned());
     config
 }
 
-/// D4: one memory for the calls of a reply, with what was asked and what came of each; the ids are the places.
+/// D4: The calls of one reply become one memory with their arguments and results. The memory's id is its position in
+/// the session.
 #[tokio::test(flavor = "multi_thread")]
-async fn d4_interactions_with_tools_are_remembered() {
-    let house = House::new(&["probe"]).await;
+async fn d4_stores_tool_interactions_once() {
+    let test_host = TestHost::new(&["probe"]).await;
     let calls = [("probe.echo", json!({"text": "walrus"})), ("probe.none", json!({}))];
     let long = ("probe.echo", json!({"text": "x".repeat(50_000)}));
     let search = ("memory_search", json!({"query": "walrus"}));
-    let replies = [calling(&calls), calling(&[search]), calling(&[long]), saying("Done.")];
-    let mut session = house.session(of(granting(&house, "probe"), "ada"), script(&replies)).await;
-    assert!(matches!(turn(&mut session, "Echo the walrus.").await, TurnResult::Finished(_)));
-    let facts = remembered(&house, "ada").await;
+    let replies = [call_reply(&calls), call_reply(&[search]), call_reply(&[long]), text_reply("Done.")];
+    let mut session = test_host.session(for_user(with_tree_grant(&test_host, "probe"), "ada"), script(&replies)).await;
+    assert!(matches!(run_turn(&mut session, "Echo the walrus.").await, TurnResult::Finished(_)));
+    let facts = remembered(&test_host, "ada").await;
     assert_eq!(
-        places(&session, &facts),
+        memory_keys(&session, &facts),
         [(MemoryKind::Tool, "1/tool/1"), (MemoryKind::Tool, "1/tool/3"), (MemoryKind::Final, "1/final")],
         "what only reads memory is not remembered once more"
     );
@@ -65,105 +66,105 @@ async fn d4_interactions_with_tools_are_remembered() {
     let length = facts[1].memory.text.chars().count();
     assert!((1_000..2_000).contains(&length), "a long result is cut: {length}");
     assert!(facts.iter().all(|fact| fact.memory.session == session.subject() && fact.memory.written.is_some()));
-    assert!(remembered(&house, "bob").await.is_empty());
+    assert!(remembered(&test_host, "bob").await.is_empty());
 
-    // A later session of the same agent and user is told of it.
-    let mut asked = saying("Known.");
-    asked["expect"] = json!({"contains": ["retrieved-memory", "Called: probe.echo"]});
-    let mut second = house.session(of(AgentConfig::new("test"), "ada"), script(&[asked])).await;
-    assert!(matches!(turn(&mut second, "What about the walrus?").await, TurnResult::Finished(_)));
+    // A later session of the same agent and user gets it in its prompt.
+    let mut reply = text_reply("Known.");
+    reply["expect"] = json!({"contains": ["retrieved-memory", "Called: probe.echo"]});
+    let mut second = test_host.session(for_user(AgentConfig::new("test"), "ada"), script(&[reply])).await;
+    assert!(matches!(run_turn(&mut second, "What about the walrus?").await, TurnResult::Finished(_)));
 }
 
-/// D4: every way to end at the bound leaves the last interaction, and an ending of its own kind; what was rejected is no
-/// answer to recall.
+/// D4: However a turn ends at the interaction limit, its last interaction and a memory of kind `Limit` are stored. A
+/// rejected output is not stored as an answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn d4_endings_at_the_limit_are_remembered() {
+async fn d4_stores_endings_at_the_interaction_limit() {
     let schema = json!({"type": "object"});
     for (at_limit, schema, expected) in [
         (AtLimit::Finish, None, "Asked: Loop.\nAnswered: So far."),
-        (AtLimit::Error, None, "Asked: Loop.\nNot answered after 1 model calls: the bound is reached"),
+        (AtLimit::Error, None, "Asked: Loop.\nNot answered after 1 model calls: the limit is reached"),
         (
             AtLimit::Finish,
             Some(schema),
             "Asked: Loop.\nNot answered after 2 model calls: the last answer was rejected by output schema",
         ),
     ] {
-        let house = House::new(&["probe"]).await;
-        let mut config = of(granting(&house, "probe"), "ada");
+        let test_host = TestHost::new(&["probe"]).await;
+        let mut config = for_user(with_tree_grant(&test_host, "probe"), "ada");
         config.bounds.max_interactions = 1;
         config.bounds.at_limit = at_limit;
         config.output_schema = schema;
-        let replies = [calling(&[("probe.echo", json!({"text": "walrus"}))]), saying("So far.")];
-        let mut session = house.session(config, script(&replies)).await;
-        turn(&mut session, "Loop.").await;
-        let facts = remembered(&house, "ada").await;
-        assert_eq!(places(&session, &facts), [(MemoryKind::Tool, "1/tool/1"), (MemoryKind::Limit, "1/limit")]);
+        let replies = [call_reply(&[("probe.echo", json!({"text": "walrus"}))]), text_reply("So far.")];
+        let mut session = test_host.session(config, script(&replies)).await;
+        run_turn(&mut session, "Loop.").await;
+        let facts = remembered(&test_host, "ada").await;
+        assert_eq!(memory_keys(&session, &facts), [(MemoryKind::Tool, "1/tool/1"), (MemoryKind::Limit, "1/limit")]);
         assert_eq!(facts[1].memory.text, expected);
     }
 }
 
-/// D4: whatever a batch ends with, its calls are remembered, once; what says how the turn ends is no interaction.
+/// D4: However a batch ends, its calls are stored once. A call that only ends the turn is not stored as an interaction.
 #[tokio::test(flavor = "multi_thread")]
-async fn d4_the_last_interaction_of_a_turn_is_remembered() {
-    let with = |call: (&str, Value)| calling(&[("probe.echo", json!({"text": "walrus"})), call]);
+async fn d4_stores_the_last_interaction_of_a_turn() {
+    let with = |call: (&str, Value)| call_reply(&[("probe.echo", json!({"text": "walrus"})), call]);
     let complete = |result: Value| ("task_completion", json!({"result": result}));
-    let none = || calling(&[("probe.none", json!({}))]);
+    let none = || call_reply(&[("probe.none", json!({}))]);
     let cases: [(Vec<Value>, &[&str]); 4] = [
         (vec![with(complete(json!("Done.")))], &["1/tool/1", "1/final"]),
         (vec![with(("converse", json!({"message": "Hello."})))], &["1/tool/1", "1/final"]),
-        (vec![with(complete(json!(7))), calling(&[complete(json!("Done."))])], &["1/tool/1", "1/final"]),
+        (vec![with(complete(json!(7))), call_reply(&[complete(json!("Done."))])], &["1/tool/1", "1/final"]),
         ((0..5).map(|_| none()).collect(), &["1/tool/1", "1/tool/2", "1/tool/3", "1/tool/4", "1/tool/5"]),
     ];
     for (replies, expected) in cases {
-        let house = House::new(&["probe"]).await;
-        let mut config = of(granting(&house, "probe"), "ada");
+        let test_host = TestHost::new(&["probe"]).await;
+        let mut config = for_user(with_tree_grant(&test_host, "probe"), "ada");
         config.bounds.finish = Finish::Tool;
         config.output_schema = Some(json!({"type": "string"}));
-        let mut session = house.session(config, script(&replies)).await;
-        turn(&mut session, "Echo the walrus.").await;
-        let facts = remembered(&house, "ada").await;
-        let ids: Vec<&str> = places(&session, &facts).into_iter().map(|(_, place)| place).collect();
+        let mut session = test_host.session(config, script(&replies)).await;
+        run_turn(&mut session, "Echo the walrus.").await;
+        let facts = remembered(&test_host, "ada").await;
+        let ids: Vec<&str> = memory_keys(&session, &facts).into_iter().map(|(_, key)| key).collect();
         assert_eq!(ids, expected, "{replies:?}");
         let text = &facts[0].memory.text;
         assert!(!text.contains("Called: task_completion") && !text.contains("Called: converse"), "{text}");
     }
 }
 
-/// D4, L29: of a turn that is stopped, what has finished is remembered, and nothing of what was given up.
+/// D4, L29: Of a cancelled turn, the finished calls are stored and the aborted ones are not.
 #[tokio::test(flavor = "multi_thread")]
-async fn d4_a_cancelled_turn_leaves_what_has_finished() {
-    let house = House::new(&["probe"]).await;
-    let mut config = of(granting(&house, "probe"), "ada");
+async fn d4_stores_finished_calls_of_a_cancelled_turn() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let mut config = for_user(with_tree_grant(&test_host, "probe"), "ada");
     config.services.insert("payments".to_owned(), ServiceConfig::new("pay".parse().unwrap()));
-    let calls = calling(&[("probe.echo", json!({"text": "walrus"})), ("payments", json!({}))]);
-    let mut session = house.session(config, script(&[calls])).await;
-    assert!(matches!(turn(&mut session, "Pay the walrus.").await, TurnResult::Suspended(_)));
-    assert!(remembered(&house, "ada").await.is_empty(), "not before the batch is whole");
+    let calls = call_reply(&[("probe.echo", json!({"text": "walrus"})), ("payments", json!({}))]);
+    let mut session = test_host.session(config, script(&[calls])).await;
+    assert!(matches!(run_turn(&mut session, "Pay the walrus.").await, TurnResult::Suspended(_)));
+    assert!(remembered(&test_host, "ada").await.is_empty(), "not before the batch is complete");
     let cancelled = CancellationToken::new();
     cancelled.cancel();
     assert_eq!(session.run(None, cancelled).await.unwrap(), TurnResult::Cancelled);
-    let facts = remembered(&house, "ada").await;
-    assert_eq!(places(&session, &facts), [(MemoryKind::Tool, "1/tool/1")]);
+    let facts = remembered(&test_host, "ada").await;
+    assert_eq!(memory_keys(&session, &facts), [(MemoryKind::Tool, "1/tool/1")]);
     let text = &facts[0].memory.text;
     assert!(text.contains("probe.echo") && !text.contains("payments"), "{text}");
 }
 
-/// D3, D4: what a crash kept from being remembered is remembered when the turn goes on, once.
+/// D3, D4: A memory that a crash prevented from being written is written once when the turn continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn d4_a_crash_before_the_memory_was_written_loses_nothing() {
-    let house = House::new(&["probe"]).await;
-    let replies = [calling(&[("probe.echo", json!({"text": "walrus"}))]), saying("Done.")];
-    let agent = house.agent(of(granting(&house, "probe"), "ada"), script(&replies)).await;
+async fn d4_writes_a_memory_after_a_crash_before_the_write() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let replies = [call_reply(&[("probe.echo", json!({"text": "walrus"}))]), text_reply("Done.")];
+    let agent = test_host.agent(for_user(with_tree_grant(&test_host, "probe"), "ada"), script(&replies)).await;
     let cancel = CancellationToken::new();
     let (stop, stopped) = (cancel.clone(), Arc::new(tokio::sync::Notify::new()));
     let tell = stopped.clone();
-    // Dropped as soon as the result is stored, before the driver asks what comes next.
+    // Drop the driver as soon as the result is stored, before it asks for the next action.
     let observer = move |checkpoint: Checkpoint<'_>| {
         if checkpoint == Checkpoint::BeforeCommit("outcome") {
             tell.notify_one();
         }
     };
-    let host = Host { checkpoint: Some(Arc::new(observer)), ..house.host() };
+    let host = Host { checkpoint: Some(Arc::new(observer)), ..test_host.host() };
     let mut session = Session::open(&host, agent.clone(), OpenSession::New).await.unwrap();
     {
         let input = Some(agent_core::message::TurnInput::Text("Echo the walrus.".to_owned()));
@@ -176,7 +177,7 @@ async fn d4_a_crash_before_the_memory_was_written_loses_nothing() {
     }
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
-    let mut session = Session::open(&house.host(), agent, OpenSession::Existing(subject.clone())).await.unwrap();
+    let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject.clone())).await.unwrap();
     for _ in 0..2 {
         assert!(!matches!(session.run(None, CancellationToken::new()).await, Err(_) | Ok(TurnResult::Idle)));
     }
@@ -189,102 +190,110 @@ async fn d4_a_crash_before_the_memory_was_written_loses_nothing() {
     }
     assert!(matches!(waiting, TurnResult::Finished(_)), "{waiting:?}");
     session.run(None, CancellationToken::new()).await.unwrap();
-    let ids: Vec<String> = remembered(&house, "ada").await.into_iter().map(|fact| fact.id).collect();
+    let ids: Vec<String> = remembered(&test_host, "ada").await.into_iter().map(|fact| fact.id).collect();
     assert_eq!(ids, [format!("{subject}/1/tool/1"), format!("{subject}/1/final")]);
 }
 
-/// D4: a store that remembers nothing fails no turn.
+/// D4: A turn does not fail when the store cannot write a memory.
 #[tokio::test(flavor = "multi_thread")]
-async fn d4_a_failed_memory_never_fails_the_turn() {
-    let house = House::new(&["probe"]).await;
+async fn d4_a_failed_memory_write_does_not_fail_the_turn() {
+    let test_host = TestHost::new(&["probe"]).await;
     let calls = [("probe.echo", json!({"text": "walrus"})), ("memory_search", json!({"query": "walrus"}))];
-    let replies = [calling(&calls), saying("Done.")];
-    let agent = house.agent(of(granting(&house, "probe"), "ada"), script(&replies)).await;
-    let host = Host { store: Arc::new(Forgetful(house.store.clone())), ..house.host() };
+    let replies = [call_reply(&calls), text_reply("Done.")];
+    let agent = test_host.agent(for_user(with_tree_grant(&test_host, "probe"), "ada"), script(&replies)).await;
+    let host = Host { store: Arc::new(FullMemoryStore(test_host.store.clone())), ..test_host.host() };
     let mut session = Session::open(&host, agent, OpenSession::New).await.unwrap();
-    let result = turn(&mut session, "Echo the walrus.").await;
+    let result = run_turn(&mut session, "Echo the walrus.").await;
     assert!(matches!(&result, TurnResult::Finished(output) if output.data == json!("Done.")), "{result:?}");
-    let told = results(&house, &session).await;
-    assert!(!told[0].1 && told[1].1 && told[1].2.contains("no room"), "only who asks for it is told: {told:?}");
-    assert!(remembered(&house, "ada").await.is_empty());
+    let found = results(&test_host, &session).await;
+    assert!(
+        !found[0].1 && found[1].1 && found[1].2.contains("no space left"),
+        "only who asks for it is told: {found:?}"
+    );
+    assert!(remembered(&test_host, "ada").await.is_empty());
 }
 
-/// D4, D6: what could not be written waits in the outbox, and is remembered with the time of its commit; unless its turn has
-/// been taken back meanwhile, in whatever order that is done.
+/// D4, D6: A memory that could not be written waits in the outbox and is stored later with the time of its commit. If
+/// the turn was undone in the meantime, it is not stored, in either order.
 #[tokio::test(flavor = "multi_thread")]
-async fn d6_a_memory_that_could_not_be_written_waits() {
+async fn d6_an_unwritten_memory_waits_in_the_outbox() {
     for undone in [false, true] {
-        let house = House::new(&["probe"]).await;
-        let replies = [calling(&[("probe.echo", json!({"text": "walrus"}))]), saying("Done.")];
-        let agent = house.agent(of(granting(&house, "probe"), "ada"), script(&replies)).await;
-        let host = Host { store: Arc::new(Forgetful(house.store.clone())), ..house.host() };
+        let test_host = TestHost::new(&["probe"]).await;
+        let replies = [call_reply(&[("probe.echo", json!({"text": "walrus"}))]), text_reply("Done.")];
+        let agent = test_host.agent(for_user(with_tree_grant(&test_host, "probe"), "ada"), script(&replies)).await;
+        let host = Host { store: Arc::new(FullMemoryStore(test_host.store.clone())), ..test_host.host() };
         let mut session = Session::open(&host, agent.clone(), OpenSession::New).await.unwrap();
-        assert!(matches!(turn(&mut session, "Echo the walrus.").await, TurnResult::Finished(_)));
+        assert!(matches!(run_turn(&mut session, "Echo the walrus.").await, TurnResult::Finished(_)));
         if undone {
             session.undo().await.unwrap();
         }
         let subject = session.subject().to_owned();
         session.close().await.unwrap();
-        let pending = house.store.outbox(Some(&subject), OutboxFilter::Pending, 0, 9).await.unwrap();
+        let pending = test_host.store.outbox(Some(&subject), OutboxFilter::Pending, 0, 9).await.unwrap();
         assert_eq!(pending.len(), 2, "{pending:?}");
-        let session = Session::open(&house.host(), agent, OpenSession::Existing(subject.clone())).await.unwrap();
-        let facts = remembered(&house, "ada").await;
+        let session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject.clone())).await.unwrap();
+        let facts = remembered(&test_host, "ada").await;
         let expected: &[(MemoryKind, &str)] = match undone {
             false => &[(MemoryKind::Tool, "1/tool/1"), (MemoryKind::Final, "1/final")],
             true => &[],
         };
-        assert_eq!(places(&session, &facts), expected);
+        assert_eq!(memory_keys(&session, &facts), expected);
         for (fact, item) in facts.iter().zip(&pending) {
             assert_eq!(fact.memory.written.as_ref(), Some(&item.created));
         }
-        let left = house.store.outbox(Some(&subject), OutboxFilter::Pending, 0, 9).await.unwrap();
+        let left = test_host.store.outbox(Some(&subject), OutboxFilter::Pending, 0, 9).await.unwrap();
         assert_eq!(left, [], "nothing is done twice");
     }
 }
 
-/// D4: a turn works for the request's user, before the agent's own; who that is stays with the turn over a restart.
+/// D4: A turn works for the user of the request; if there is none, for the user of the agent. The turn keeps that user
+/// over a restart.
 #[tokio::test(flavor = "multi_thread")]
-async fn d4_a_turn_works_for_the_requests_user() {
-    let house = House::new(&["probe"]).await;
-    let mut config = of(granting(&house, "probe"), "ada");
+async fn d4_stores_memories_for_the_user_of_the_request() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let mut config = for_user(with_tree_grant(&test_host, "probe"), "ada");
     config.services.insert("payments".to_owned(), ServiceConfig::new("pay".parse().unwrap()));
-    let calls = calling(&[("probe.echo", json!({"text": "walrus"})), ("payments", json!({}))]);
-    let agent = house.agent(config, script(&[calls, saying("Paid."), saying("Mine.")])).await;
-    let mut session = Session::open(&house.host(), agent.clone(), OpenSession::New).await.unwrap();
+    let calls = call_reply(&[("probe.echo", json!({"text": "walrus"})), ("payments", json!({}))]);
+    let agent = test_host.agent(config, script(&[calls, text_reply("Paid."), text_reply("Mine.")])).await;
+    let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
     let (user, input) = (UserName::new("bob").unwrap(), TurnInput::Text("Pay.".to_owned()));
     let result = session.run_for(user, input, CancellationToken::new()).await.unwrap();
     assert!(matches!(result, TurnResult::Suspended(_)), "{result:?}");
-    let calls = house.store.calls(session.subject(), CallFilter::Turn(1)).await.unwrap();
+    let calls = test_host.store.calls(session.subject(), CallFilter::Turn(1)).await.unwrap();
     let echoed = serde_json::to_string(&calls[0].result.as_ref().unwrap().content).unwrap();
-    assert!(echoed.contains(r#""user":"bob""#), "plugins are told: {echoed}");
+    assert!(echoed.contains(r#""user":"bob""#), "plugins get the user: {echoed}");
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
-    let mut session = Session::open(&house.host(), agent, OpenSession::Existing(subject)).await.unwrap();
+    let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
     let paid =
         json!({"specversion": "1.0", "id": "e", "source": "/s", "type": "x", "parentid": "call_1_1_2", "data": 1});
     session.respond(CloudEvent::parse(paid.to_string().as_bytes()).unwrap()).await.unwrap();
     let result = session.run(None, CancellationToken::new()).await.unwrap();
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
-    assert!(remembered(&house, "ada").await.is_empty());
-    let facts = remembered(&house, "bob").await;
-    assert_eq!(places(&session, &facts), [(MemoryKind::Tool, "1/tool/1"), (MemoryKind::Final, "1/final")]);
-    assert!(matches!(turn(&mut session, "And mine?").await, TurnResult::Finished(_)));
-    let facts = remembered(&house, "ada").await;
-    assert_eq!(places(&session, &facts), [(MemoryKind::Final, "2/final")], "the next turn is the agent's own user's");
+    assert!(remembered(&test_host, "ada").await.is_empty());
+    let facts = remembered(&test_host, "bob").await;
+    assert_eq!(memory_keys(&session, &facts), [(MemoryKind::Tool, "1/tool/1"), (MemoryKind::Final, "1/final")]);
+    assert!(matches!(run_turn(&mut session, "And mine?").await, TurnResult::Finished(_)));
+    let facts = remembered(&test_host, "ada").await;
+    assert_eq!(
+        memory_keys(&session, &facts),
+        [(MemoryKind::Final, "2/final")],
+        "the next turn works for the agent's own user"
+    );
 }
 
-/// What the context of a turn was built with.
-async fn recalled(house: &House, session: &Session, turn: u32) -> Vec<Recollection> {
-    let records = records(house, session, turn).await;
+/// The memories that were recalled for the context of a turn.
+async fn recalled(test_host: &TestHost, session: &Session, turn: u32) -> Vec<Recollection> {
+    let records = records(test_host, session, turn).await;
     let context = records.iter().find(|stored| stored.record.kind == "context").expect("the context is recorded");
     serde_json::from_value(context.record.body["recollections"].clone()).expect("recollections")
 }
 
-/// D4, L26: a session recalls nothing of itself, which stands in its history, and of others a small part of the window,
-/// however long and many they are: a small window goes on working.
+/// D4, L26: A session does not recall its own memories, which are in its history. Memories of other sessions get a
+/// small part of the window, however long and many they are, so a small window keeps working.
 #[tokio::test(flavor = "multi_thread")]
-async fn d4_recall_is_bounded_and_never_of_the_session_itself() {
-    let house = House::new(&[]).await;
+async fn d4_recall_is_bounded_and_excludes_the_own_session() {
+    let test_host = TestHost::new(&[]).await;
     for number in 0..6 {
         let memory = Memory {
             user: "ada".to_owned(),
@@ -295,37 +304,41 @@ async fn d4_recall_is_bounded_and_never_of_the_session_itself() {
             text: format!("Asked: harbour\nAnswered: {}", "the harbour of ä ".repeat(250)),
             written: None,
         };
-        house.store.add(&format!("earlier/{number}/1/final"), memory).await.unwrap();
+        test_host.store.add(&format!("earlier/{number}/1/final"), memory).await.unwrap();
     }
-    let replies: Vec<_> = (0..8).map(|number| saying(&format!("The harbour has {number} berths."))).collect();
+    let replies: Vec<_> = (0..8).map(|number| text_reply(&format!("The harbour has {number} berths."))).collect();
     let script = json!({"window": 6000, "replies": replies});
-    let mut config = of(AgentConfig::new("test"), "ada");
+    let mut config = for_user(AgentConfig::new("test"), "ada");
     config.reply_tokens = 500;
     config.summary = SummaryWriter::Extract;
-    let mut session = house.session(config, script).await;
+    let mut session = test_host.session(config, script).await;
     for number in 1..=8 {
-        let result = turn(&mut session, "How many berths has the harbour?").await;
+        let result = run_turn(&mut session, "How many berths has the harbour?").await;
         let TurnResult::Finished(output) = result else { panic!("turn {number}: {result:?}") };
-        assert!(!output.limit_reached, "turn {number} has room");
-        let recalled = recalled(&house, &session, number).await;
+        assert!(!output.limit_reached, "turn {number} fits into the window");
+        let recalled = recalled(&test_host, &session, number).await;
         assert!((1..=5).contains(&recalled.len()), "{recalled:?}");
         assert!(recalled.iter().all(|fact| fact.id.starts_with("earlier/")), "{recalled:?}");
         assert!(recalled.iter().all(|fact| fact.text.chars().count() <= 401), "{recalled:?}");
         let input = *session.state().view.iter().rfind(|entry| entry.role == Some(Role::User)).expect("the input");
         assert!(input.tokens < 700, "turn {number}: the input has {} tokens", input.tokens);
     }
-    let own = Memories::list(&*house.store, "ada", "", 99).await.unwrap();
-    assert_eq!(own.iter().filter(|fact| fact.memory.session == session.subject()).count(), 8, "it is remembered");
+    let own = Memories::list(&*test_host.store, "ada", "", 99).await.unwrap();
+    assert_eq!(
+        own.iter().filter(|fact| fact.memory.session == session.subject()).count(),
+        8,
+        "the memories of the session are stored"
+    );
 }
 
-/// D4, P6: what a tool brought an agent under its grants is recalled by no other agent, neither at the beginning of a turn nor
-/// by `memory_search`; how its turns ended is, as far as the other one wants.
+/// D4, P6: Results that a tool returned under the grants of one agent are not recalled by another agent, neither at the
+/// start of a turn nor by `memory_search`. Turn endings are recalled if the other agent allows it.
 #[tokio::test(flavor = "multi_thread")]
-async fn d4_what_tools_brought_stays_with_their_agent() {
-    let house = House::new(&["probe"]).await;
-    let replies = [calling(&[("probe.echo", json!({"text": "walrus 4711"}))]), saying("The walrus is fine.")];
-    let mut banker = house.session(of(granting(&house, "probe"), "ada"), script(&replies)).await;
-    assert!(matches!(turn(&mut banker, "How is the walrus?").await, TurnResult::Finished(_)));
+async fn d4_tool_results_are_not_recalled_by_other_agents() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let replies = [call_reply(&[("probe.echo", json!({"text": "walrus 4711"}))]), text_reply("The walrus is fine.")];
+    let mut banker = test_host.session(for_user(with_tree_grant(&test_host, "probe"), "ada"), script(&replies)).await;
+    assert!(matches!(run_turn(&mut banker, "How is the walrus?").await, TurnResult::Finished(_)));
     let cases = [
         ("test", MemoryUse::User, json!({"contains": ["4711", "walrus is fine"]}), true),
         ("other", MemoryUse::User, json!({"contains": "walrus is fine", "lacks": "4711"}), false),
@@ -334,58 +347,58 @@ async fn d4_what_tools_brought_stays_with_their_agent() {
         ("test", MemoryUse::Off, json!({"lacks": ["retrieved-memory", "walrus is fine", "4711"]}), false),
     ];
     for (name, memory, expected, finds) in cases {
-        let mut config = of(AgentConfig::new(name), "ada");
+        let mut config = for_user(AgentConfig::new(name), "ada");
         config.memory = memory;
-        let mut search = calling(&[("memory_search", json!({"query": "walrus 4711"}))]);
+        let mut search = call_reply(&[("memory_search", json!({"query": "walrus 4711"}))]);
         search["expect"] = expected;
-        let before = remembered(&house, "ada").await.len();
-        let mut session = house.session(config, script(&[search, saying("So it is.")])).await;
-        let result = turn(&mut session, "Do you know the walrus?").await;
+        let before = remembered(&test_host, "ada").await.len();
+        let mut session = test_host.session(config, script(&[search, text_reply("So it is.")])).await;
+        let result = run_turn(&mut session, "Do you know the walrus?").await;
         assert!(matches!(result, TurnResult::Finished(_)), "{name} {memory:?}: {result:?}");
-        let found = results(&house, &session).await.remove(0);
+        let found = results(&test_host, &session).await.remove(0);
         assert_eq!((found.1, found.2.contains("4711")), (false, finds), "{name} {memory:?}: {}", found.2);
-        let written = remembered(&house, "ada").await.len() - before;
+        let written = remembered(&test_host, "ada").await.len() - before;
         assert_eq!(written, usize::from(memory != MemoryUse::Off), "{name} {memory:?}");
     }
 }
 
-/// D4, L16: who works for another agent knows the task and nothing else of the user.
+/// D4, L16: A delegated child gets the task and no memories of the user.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_a_delegated_child_recalls_nothing() {
-    let house = House::new(&["probe"]).await;
+    let test_host = TestHost::new(&["probe"]).await;
     let reader = |replies: &[serde_json::Value]| {
-        let (house, script) = (&house, script(replies));
-        async move { house.agent(of(AgentConfig::new("reader"), "ada"), script).await }
+        let (test_host, script) = (&test_host, script(replies));
+        async move { test_host.agent(for_user(AgentConfig::new("reader"), "ada"), script).await }
     };
-    let alone = reader(&[saying("The walrus is 4711.")]).await;
-    let mut session = Session::open(&house.host(), alone, OpenSession::New).await.unwrap();
-    assert!(matches!(turn(&mut session, "Which walrus?").await, TurnResult::Finished(_)));
-    let mut search = calling(&[("memory_search", json!({"query": "walrus"}))]);
+    let alone = reader(&[text_reply("The walrus is 4711.")]).await;
+    let mut session = Session::open(&test_host.host(), alone, OpenSession::New).await.unwrap();
+    assert!(matches!(run_turn(&mut session, "Which walrus?").await, TurnResult::Finished(_)));
+    let mut search = call_reply(&[("memory_search", json!({"query": "walrus"}))]);
     search["expect"] = json!({"lacks": ["retrieved-memory", "4711"]});
-    let mut told = saying("I know none.");
-    told["expect"] = json!({"lacks": "4711"});
-    let mut lead = of(AgentConfig::new("lead"), "ada");
+    let mut reply = text_reply("I know none.");
+    reply["expect"] = json!({"lacks": "4711"});
+    let mut lead = for_user(AgentConfig::new("lead"), "ada");
     let delegate =
-        Delegate { agent: reader(&[search, told]).await.into(), description: "Reads.".into(), input_schema: None };
+        Delegate { agent: reader(&[search, reply]).await.into(), description: "Reads.".into(), input_schema: None };
     lead.delegates.insert("reader".to_owned(), delegate);
-    let replies = [calling(&[("reader", json!({"task": "Which walrus?"}))]), saying("Nobody knows.")];
-    let mut session = house.session(lead, script(&replies)).await;
-    assert!(matches!(turn(&mut session, "Ask.").await, TurnResult::Finished(_)));
-    assert_eq!(results(&house, &session).await[0].2, "I know none.");
+    let replies = [call_reply(&[("reader", json!({"task": "Which walrus?"}))]), text_reply("Nobody knows.")];
+    let mut session = test_host.session(lead, script(&replies)).await;
+    assert!(matches!(run_turn(&mut session, "Ask.").await, TurnResult::Finished(_)));
+    assert_eq!(results(&test_host, &session).await[0].2, "I know none.");
 }
 
-/// D4, D5: a turn that is taken back is not remembered any more, nor again when the session is taken up once more.
+/// D4, D5: The memories of an undone turn are deleted and not written again when the session is reopened.
 #[tokio::test(flavor = "multi_thread")]
-async fn d5_a_turn_that_is_taken_back_is_forgotten() {
-    let house = House::new(&["probe"]).await;
-    let call = calling(&[("probe.echo", json!({"text": "walrus"}))]);
-    let replies = [saying("First."), call, saying("Second.")];
-    let mut session = house.session(of(granting(&house, "probe"), "ada"), script(&replies)).await;
-    turn(&mut session, "One.").await;
-    turn(&mut session, "Two.").await;
-    assert_eq!(remembered(&house, "ada").await.len(), 3);
+async fn d5_deletes_memories_of_an_undone_turn() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let call = call_reply(&[("probe.echo", json!({"text": "walrus"}))]);
+    let replies = [text_reply("First."), call, text_reply("Second.")];
+    let mut session = test_host.session(for_user(with_tree_grant(&test_host, "probe"), "ada"), script(&replies)).await;
+    run_turn(&mut session, "One.").await;
+    run_turn(&mut session, "Two.").await;
+    assert_eq!(remembered(&test_host, "ada").await.len(), 3);
     session.undo().await.unwrap();
-    let left = async || remembered(&house, "ada").await.into_iter().map(|fact| fact.id).collect::<Vec<_>>();
+    let left = async || remembered(&test_host, "ada").await.into_iter().map(|fact| fact.id).collect::<Vec<_>>();
     let first = format!("{}/1/final", session.subject());
     assert_eq!(left().await, std::slice::from_ref(&first));
     session.run(None, CancellationToken::new()).await.unwrap();
@@ -394,37 +407,37 @@ async fn d5_a_turn_that_is_taken_back_is_forgotten() {
     assert_eq!(left().await, Vec::<String>::new());
 }
 
-/// A store whose long-term memory has no room left: it can forget.
-struct Forgetful(Arc<SqliteStore>);
+/// A store whose long-term memory is full. Deleting still works.
+struct FullMemoryStore(Arc<SqliteStore>);
 
-fn full<T>() -> Result<T, StoreError> {
+fn memory_full<T>() -> Result<T, StoreError> {
     Err(StoreError::DiskFull { path: "memories".into() })
 }
 
 #[async_trait]
-impl Memories for Forgetful {
+impl Memories for FullMemoryStore {
     async fn add(&self, _: &str, _: Memory) -> Result<(), StoreError> {
-        full()
+        memory_full()
     }
     async fn search(&self, _: &MemoryFilter, _: &str, _: usize) -> Result<Vec<Recollection>, StoreError> {
-        full()
+        memory_full()
     }
-    async fn list(&self, _: &str, _: &str, _: usize) -> Result<Vec<RememberedFact>, StoreError> {
-        full()
+    async fn list(&self, _: &str, _: &str, _: usize) -> Result<Vec<StoredMemory>, StoreError> {
+        memory_full()
     }
     async fn forget(&self, _: &str, _: &str) -> Result<bool, StoreError> {
-        full()
+        memory_full()
     }
     async fn forget_turn(&self, session: &str, turn: u32) -> Result<u64, StoreError> {
         self.0.forget_turn(session, turn).await
     }
 }
 
-/// Everything else is the real store's.
-macro_rules! as_the_real_store {
+/// All other methods forward to the real store.
+macro_rules! forward_to_real_store {
     ($($trait:ident { $(fn $name:ident($($argument:ident: $type:ty),*) -> $out:ty;)* })*) => {
         $(#[async_trait]
-        impl $trait for Forgetful {
+        impl $trait for FullMemoryStore {
             $(async fn $name(&self, $($argument: $type),*) -> Result<$out, StoreError> {
                 $trait::$name(&*self.0, $($argument),*).await
             })*
@@ -432,10 +445,10 @@ macro_rules! as_the_real_store {
     };
 }
 
-as_the_real_store! {
+forward_to_real_store! {
     Projections {
-        fn check_projections(read: ReadStatus) -> Vec<Comparison>;
-        fn rebuild_projections(read: ReadStatus) -> Vec<Rebuilt>;
+        fn check_projections(read: StatusReader) -> Vec<ProjectionComparison>;
+        fn rebuild_projections(read: StatusReader) -> Vec<RebuiltProjection>;
     }
     SessionLog {
         fn open(session: &str, mode: OpenMode, meta: SessionMeta) -> OpenedSession;
@@ -446,16 +459,18 @@ as_the_real_store! {
         fn calls(session: &str, filter: CallFilter) -> Vec<CallRecord>;
         fn events(session: &str, after: u64, limit: usize) -> Vec<TimedEvent>;
         fn records(session: &str, range: RecordRange) -> Vec<StoredRecord>;
+        fn delete(session: &str) -> Deletion;
+    }
+    SessionIndex {
         fn sessions(filter: SessionFilter, limit: usize) -> Vec<SessionSummary>;
         fn latest(agent: &str) -> Option<String>;
         fn unfinished(after: &str, limit: usize) -> Vec<(String, Vec<u8>)>;
-        fn delete(session: &str) -> Deletion;
         fn search_messages(query: &str, limit: usize) -> Vec<MessageHit>;
         fn search_evicted(session: &str, query: &str, limit: usize) -> Vec<MessageHit>;
     }
     Outbox {
         fn outbox(session: Option<&str>, which: OutboxFilter, after: u64, limit: usize) -> Vec<StoredOutboxItem>;
-        fn delivered(number: u64) -> ();
+        fn mark_delivered(number: u64) -> ();
     }
     Blobs {
         fn put(session: &str, bytes: Vec<u8>, about: MediaDescription) -> Media;
@@ -482,21 +497,21 @@ as_the_real_store! {
         fn bind_rule(rule: agent_store::NamedRule, identity: Digest) -> Digest;
     }
     Audit {
-        fn audit(deeds: Vec<Deed>) -> ();
-        fn audited(since: i64, after: u64, limit: usize) -> Vec<AuditEntry>;
+        fn audit(actions: Vec<AuditAction>) -> ();
+        fn audit_entries(since: i64, after: u64, limit: usize) -> Vec<AuditEntry>;
     }
     PluginVersions {
-        fn serve(directory: &str, serving: Vec<ServedPlugin>) -> Vec<Succession>;
+        fn set_serving(directory: &str, serving: Vec<ServedPlugin>) -> Vec<VersionChange>;
         fn versions(which: VersionFilter, limit: usize) -> Vec<PluginVersion>;
         fn needed_versions(last: u32) -> Vec<Digest>;
         fn roll_back(rollback: Rollback) -> ();
         fn undo_rollback(directory: &str, plugin: &str) -> bool;
         fn rollbacks(directory: &str) -> Vec<Rollback>;
-        fn served(directory: &str) -> Vec<(String, Digest)>;
+        fn serving(directory: &str) -> Vec<(String, Digest)>;
         fn trials(directory: &str) -> Vec<StoredTrial>;
-        fn count_trial(counted: CountedTrial) -> Option<StoredTrial>;
+        fn count_trial(counted: TrialCalls) -> Option<StoredTrial>;
         fn end_trial(directory: &str, plugin: &str) -> ();
-        fn note_begun(agent: &str, plugins: Vec<(String, Digest)>) -> ();
-        fn never_begun(agent: &str, plugins: Vec<(String, Digest)>) -> Vec<(String, Digest)>;
+        fn record_turn_plugins(agent: &str, plugins: Vec<(String, Digest)>) -> ();
+        fn plugins_without_turns(agent: &str, plugins: Vec<(String, Digest)>) -> Vec<(String, Digest)>;
     }
 }

@@ -1,7 +1,7 @@
-//! Model servers that no one here wrote, spoken to over HTTP: tools, parallel calls, busy servers, slow ones and chaos.
+//! Third-party model servers over HTTP: tools, parallel calls, busy servers, slow servers and random faults.
 
 use crate::peers::{node_peer, python_peer};
-use crate::support::{House, event_types, events, results, turn};
+use crate::support::{TestHost, event_types, events, results, run_turn};
 use agent_core::event::EventKind;
 use agent_core::run::{Output, TurnError};
 use agent_models::{Provider, ProviderConfig, Providers, RetryPolicy, Secret, Timeouts};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// A peer that serves on loopback until it is dropped.
+/// A server on loopback that is stopped on drop.
 struct Server {
     child: Child,
     port: u16,
@@ -24,28 +24,28 @@ impl Server {
     fn start(mut command: Command, port: u16) -> Self {
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the peer starts");
         let server = Self { child, port };
-        let begun = Instant::now();
+        let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "the peer does not listen");
+            assert!(started.elapsed() < Duration::from_secs(60), "the peer does not listen");
             std::thread::sleep(Duration::from_millis(50));
         }
         server
     }
 
-    /// aimock with these fixtures.
-    fn aimock(house: &House, fixtures: &Value, flags: &[&str]) -> Option<Self> {
+    /// Starts aimock with these fixtures.
+    fn aimock(test_host: &TestHost, fixtures: &Value, flags: &[&str]) -> Option<Self> {
         let program = node_peer("llmock")?;
-        let (port, file) = (free_port(), house.directory.path().join("fixtures.json"));
+        let (port, file) = (free_port(), test_host.directory.path().join("fixtures.json"));
         std::fs::write(&file, fixtures.to_string()).unwrap();
         let mut command = Command::new(program);
         command.args(["--strict", "--log-level", "silent", "-p", &port.to_string(), "-f"]).arg(file).args(flags);
         Some(Self::start(command, port))
     }
 
-    /// stubllm with these fixtures.
-    fn stubllm(house: &House, fixtures: &Value) -> Option<Self> {
+    /// Starts stubllm with these fixtures.
+    fn stubllm(test_host: &TestHost, fixtures: &Value) -> Option<Self> {
         let program = python_peer("stubllm")?;
-        let (port, file) = (free_port(), house.directory.path().join("fixtures.json"));
+        let (port, file) = (free_port(), test_host.directory.path().join("fixtures.json"));
         std::fs::write(&file, fixtures.to_string()).unwrap();
         let mut command = Command::new(program);
         command.args(["serve", "--log-level", "critical", "--port", &port.to_string(), "--fixture-file"]).arg(file);
@@ -69,9 +69,9 @@ impl Server {
         models
     }
 
-    async fn session(&self, house: &House, attempts: u32) -> Session {
-        let agent = Agent::new(AgentConfig::new("test"), self.models(attempts), house.generation().await).unwrap();
-        Session::open(&house.host(), Arc::new(agent), OpenSession::New).await.unwrap()
+    async fn session(&self, test_host: &TestHost, attempts: u32) -> Session {
+        let agent = Agent::new(AgentConfig::new("test"), self.models(attempts), test_host.generation().await).unwrap();
+        Session::open(&test_host.host(), Arc::new(agent), OpenSession::New).await.unwrap()
     }
 }
 
@@ -82,28 +82,28 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody listens on now.
+/// A port on which nothing listens at the moment.
 fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback");
     listener.local_addr().expect("an address").port()
 }
 
-fn output(result: TurnResult) -> Output {
+fn finished_output(result: TurnResult) -> Output {
     match result {
         TurnResult::Finished(output) => output,
         other => panic!("{other:?}"),
     }
 }
 
-/// What `probe.echo` was given.
-fn echoed(result: &str) -> Value {
+/// The arguments that `probe.echo` received.
+fn echoed_text(result: &str) -> Value {
     serde_json::from_str::<Value>(result).expect("the probe answers with JSON")["text"].clone()
 }
 
-/// What was streamed, as the watchers saw it.
-async fn streamed(session: &mut Session, prompt: &str) -> (TurnResult, Vec<EventKind>) {
+/// The streamed events, as watchers saw them.
+async fn streamed_events(session: &mut Session, prompt: &str) -> (TurnResult, Vec<EventKind>) {
     let mut watching = session.subscribe();
-    let result = turn(session, prompt).await;
+    let result = run_turn(session, prompt).await;
     let mut seen = Vec::new();
     while let Ok(event) = watching.try_recv() {
         seen.push(event.kind);
@@ -122,18 +122,19 @@ fn tools() -> Value {
     ]})
 }
 
-/// M1, L14, L21: parallel calls, their results, a streamed answer with thinking, and the usage that the server counted.
+/// M1, L14, L21: Parallel calls, their results, a streamed answer with thinking, and the usage that the server counted.
 #[tokio::test(flavor = "multi_thread")]
-async fn m1_aimock_parallel_calls_and_an_answer() {
-    let house = House::new(&["probe"]).await;
-    let Some(server) = Server::aimock(&house, &tools(), &["--chunk-size", "5"]) else { return };
-    let mut session = server.session(&house, 1).await;
-    let (result, seen) = streamed(&mut session, "echo twice").await;
-    let output = output(result);
+async fn m1_aimock_gives_parallel_calls_and_an_answer() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let Some(server) = Server::aimock(&test_host, &tools(), &["--chunk-size", "5"]) else { return };
+    let mut session = server.session(&test_host, 1).await;
+    let (result, seen) = streamed_events(&mut session, "echo twice").await;
+    let output = finished_output(result);
     assert_eq!(output.data, json!("Both words are back: one, two."));
     assert_eq!((output.model.as_str(), output.interactions), ("openai/gpt-mock", 2));
     assert!(output.usage.prompt_tokens > 0 && output.usage.completion_tokens > 0, "{:?}", output.usage);
-    let results: Vec<Value> = results(&house, &session).await.iter().map(|(_, _, text)| echoed(text)).collect();
+    let results: Vec<Value> =
+        results(&test_host, &session).await.iter().map(|(_, _, text)| echoed_text(text)).collect();
     assert_eq!(results, ["one", "two"]);
     let pieces = seen.iter().filter_map(|kind| match kind {
         EventKind::StreamToken { text } => Some(text.as_str()),
@@ -150,33 +151,33 @@ async fn m1_aimock_parallel_calls_and_an_answer() {
     assert!(seen.contains(&EventKind::ThinkingStart) && seen.contains(&EventKind::ThinkingEnd));
 }
 
-/// M3: a server that is always busy is asked so often as allowed, and the turn ends with its words.
+/// M3: A server that is always busy is asked as often as allowed, and the turn ends with its message.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_aimock_is_always_busy() {
-    let house = House::new(&[]).await;
-    let Some(server) = Server::aimock(&house, &tools(), &["--chaos-ratelimit", "1"]) else { return };
-    let mut session = server.session(&house, 3).await;
-    let TurnResult::Failed(TurnError::ModelFailed { message, .. }) = turn(&mut session, "tell me").await else {
+    let test_host = TestHost::new(&[]).await;
+    let Some(server) = Server::aimock(&test_host, &tools(), &["--chaos-ratelimit", "1"]) else { return };
+    let mut session = server.session(&test_host, 3).await;
+    let TurnResult::Failed(TurnError::ModelFailed { message, .. }) = run_turn(&mut session, "tell me").await else {
         panic!()
     };
     assert!(message.contains("429"), "{message}");
-    let waits = events(&house, &session).await.into_iter().filter_map(|event| match event.kind {
+    let waits = events(&test_host, &session).await.into_iter().filter_map(|event| match event.kind {
         EventKind::Retry { wait_ms, .. } => Some(wait_ms),
         _ => None,
     });
     assert_eq!(waits.collect::<Vec<_>>(), [1000, 1000], "as its Retry-After says");
 }
 
-/// M3, row 31: whatever chaos does, an answer is whole or there is none.
+/// M3, row 31: Whatever random faults occur, an answer is complete or there is none.
 #[tokio::test(flavor = "multi_thread")]
-async fn m3_aimock_in_chaos() {
-    let house = House::new(&[]).await;
+async fn m3_aimock_with_random_faults() {
+    let test_host = TestHost::new(&[]).await;
     let chaos = ["--chunk-size", "3", "--chaos-drop", "0.3", "--chaos-malformed", "0.2", "--chaos-disconnect", "0.3"];
-    let Some(server) = Server::aimock(&house, &tools(), &chaos) else { return };
+    let Some(server) = Server::aimock(&test_host, &tools(), &chaos) else { return };
     let mut answers = 0;
     for _ in 0..30 {
-        let mut session = server.session(&house, 6).await;
-        match turn(&mut session, "tell me").await {
+        let mut session = server.session(&test_host, 6).await;
+        match run_turn(&mut session, "tell me").await {
             TurnResult::Finished(output) => {
                 assert_eq!(output.data, json!("A story of many words that takes its time."));
                 answers += 1;
@@ -186,16 +187,16 @@ async fn m3_aimock_in_chaos() {
         }
         session.close().await.unwrap();
     }
-    assert!(answers > 0, "six tries are enough now and then");
+    assert!(answers > 0, "some turns succeed within six attempts");
 }
 
-/// L29: a slow stream is left at once, and the session goes on.
+/// L29: A cancelled turn leaves a slow stream at once, and the session continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn l29_aimock_is_slow() {
-    let house = House::new(&[]).await;
+async fn l29_cancels_a_slow_stream_of_aimock() {
+    let test_host = TestHost::new(&[]).await;
     let slow = ["--latency", "400", "--chunk-size", "2"];
-    let Some(server) = Server::aimock(&house, &tools(), &slow) else { return };
-    let mut session = server.session(&house, 1).await;
+    let Some(server) = Server::aimock(&test_host, &tools(), &slow) else { return };
+    let mut session = server.session(&test_host, 1).await;
     let mut watching = session.subscribe();
     let cancel = CancellationToken::new();
     let cancelling = cancel.clone();
@@ -209,14 +210,14 @@ async fn l29_aimock_is_slow() {
     let input = agent_core::message::TurnInput::Text("tell me".to_owned());
     let result = session.run(Some(input), cancel).await.unwrap();
     assert_eq!(result, TurnResult::Cancelled);
-    let types = event_types(&house, &session).await;
+    let types = event_types(&test_host, &session).await;
     assert_eq!(types[types.len() - 2..], ["stream_clear", "loop_end"]);
 }
 
-/// M3, M1: two refusals, then a call, then the answer, from a server of another make.
+/// M3, M1: Two refusals, then a call, then the answer, from another server program.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_stubllm_is_busy_twice() {
-    let house = House::new(&["probe"]).await;
+    let test_host = TestHost::new(&["probe"]).await;
     let busy = json!({"http_status": 429, "error_message": "Rate limit exceeded."});
     let arguments = json!({"text": "hello"}).to_string();
     let call = json!({"id": "call_1", "type": "function", "function": {"name": "probe_echo", "arguments": arguments}});
@@ -224,28 +225,28 @@ async fn m3_stubllm_is_busy_twice() {
         "name": "all", "match": {"provider": "openai"},
         "sequence": [busy, busy, {"tool_calls": [call], "finish_reason": "tool_calls"}, {"content": "Success after retry!"}],
     }]});
-    let Some(server) = Server::stubllm(&house, &fixtures) else { return };
-    let mut session = server.session(&house, 4).await;
-    let output = output(turn(&mut session, "Hello?").await);
+    let Some(server) = Server::stubllm(&test_host, &fixtures) else { return };
+    let mut session = server.session(&test_host, 4).await;
+    let output = finished_output(run_turn(&mut session, "Hello?").await);
     assert_eq!((output.data, output.interactions), (json!("Success after retry!"), 2));
-    assert_eq!(echoed(&results(&house, &session).await[0].2), "hello");
-    let types = event_types(&house, &session).await;
+    assert_eq!(echoed_text(&results(&test_host, &session).await[0].2), "hello");
+    let types = event_types(&test_host, &session).await;
     assert_eq!(types.iter().filter(|kind| *kind == "retry").count(), 2);
 }
 
-/// M5: a server that refuses names the reason, and is not asked again.
+/// M5: The reason of a server that refuses the key is reported, and the request is not repeated.
 #[tokio::test(flavor = "multi_thread")]
 async fn m5_stubllm_refuses_the_key() {
-    let house = House::new(&[]).await;
+    let test_host = TestHost::new(&[]).await;
     let refused = json!({"http_status": 401, "error_message": "Incorrect API key provided."});
     let fixtures = json!({"fixtures": [{"name": "all", "match": {"provider": "openai"}, "response": refused}]});
-    let Some(server) = Server::stubllm(&house, &fixtures) else { return };
-    let mut session = server.session(&house, 4).await;
-    let TurnResult::Failed(TurnError::ModelFailed { message, .. }) = turn(&mut session, "Hello?").await else {
+    let Some(server) = Server::stubllm(&test_host, &fixtures) else { return };
+    let mut session = server.session(&test_host, 4).await;
+    let TurnResult::Failed(TurnError::ModelFailed { message, .. }) = run_turn(&mut session, "Hello?").await else {
         panic!()
     };
     for part in ["401", "Incorrect API key provided", "set a key"] {
         assert!(message.contains(part), "{message}");
     }
-    assert!(!event_types(&house, &session).await.contains(&"retry".to_owned()));
+    assert!(!event_types(&test_host, &session).await.contains(&"retry".to_owned()));
 }

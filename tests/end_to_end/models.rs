@@ -1,7 +1,7 @@
-//! Models that fail: retries, the chain, the fixed text, rests, and an undone turn. The words are scripted, the loop, the
-//! store and the plugins are real.
+//! Models that fail: retries, the fallback chain, the fixed text, cooldowns, and an undone turn. The replies are
+//! scripted; the loop, the store and the plugins are real.
 
-use crate::support::{House, calling, event_types, events, results, saying, script, seen, turn};
+use crate::support::{TestHost, call_reply, event_types, events, results, run_turn, script, text_reply, view_summary};
 use agent_core::event::EventKind;
 use agent_core::run::{FALLBACK_TEXT, TurnError};
 use agent_models::{Provider, RetryPolicy};
@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// A scripted model of this name.
-fn scripted(house: &House, name: &str, replies: &[Value]) -> Arc<dyn Provider> {
-    let file = house.directory.path().join(format!("{name}.json"));
+/// A scripted model with this name.
+fn scripted(test_host: &TestHost, name: &str, replies: &[Value]) -> Arc<dyn Provider> {
+    let file = test_host.directory.path().join(format!("{name}.json"));
     std::fs::write(&file, script(replies).to_string()).unwrap();
-    agent_models::provider(&format!("scripted:{name}.json"), house.directory.path()).unwrap()
+    agent_models::provider(&format!("scripted:{name}.json"), test_host.directory.path()).unwrap()
 }
 
 fn chain(models: Vec<Arc<dyn Provider>>) -> Models {
@@ -25,36 +25,36 @@ fn chain(models: Vec<Arc<dyn Provider>>) -> Models {
     chain
 }
 
-async fn open(house: &House, models: Models) -> Session {
-    let agent = Agent::new(AgentConfig::new("test"), models, house.generation().await).unwrap();
-    Session::open(&house.host(), Arc::new(agent), OpenSession::New).await.unwrap()
+async fn open(test_host: &TestHost, models: Models) -> Session {
+    let agent = Agent::new(AgentConfig::new("test"), models, test_host.generation().await).unwrap();
+    Session::open(&test_host.host(), Arc::new(agent), OpenSession::New).await.unwrap()
 }
 
 fn failing(status: u16, times: Option<u32>) -> Value {
     json!({"text": "half a rep", "chunks": 3, "error": {"status": status, "message": "overloaded", "times": times, "retry_after_ms": 5}})
 }
 
-fn output(result: TurnResult) -> agent_core::run::Output {
+fn finished_output(result: TurnResult) -> agent_core::run::Output {
     match result {
         TurnResult::Finished(output) => output,
         other => panic!("{other:?}"),
     }
 }
 
-/// M3, L3, L30: a try that fails is made again, is told, and counts once.
+/// M3, L3, L30: A failed attempt is repeated and reported, and the messages count as seen once.
 #[tokio::test(flavor = "multi_thread")]
-async fn m3_a_busy_model_is_asked_again() {
-    let house = House::new(&[]).await;
+async fn m3_retries_a_busy_model() {
+    let test_host = TestHost::new(&[]).await;
     let busy =
         json!({"text": "Here.", "error": {"status": 429, "message": "slow down", "times": 1, "retry_after_ms": 20}});
-    let mut session = open(&house, chain(vec![scripted(&house, "one", &[busy])])).await;
-    let output = output(turn(&mut session, "Hello?").await);
+    let mut session = open(&test_host, chain(vec![scripted(&test_host, "one", &[busy])])).await;
+    let output = finished_output(run_turn(&mut session, "Hello?").await);
     assert_eq!((output.data, output.interactions), (json!("Here."), 1));
-    assert_eq!(seen(&house, &session).await, ["user 1", "assistant 1"]);
+    assert_eq!(view_summary(&test_host, &session).await, ["user 1", "assistant 1"]);
     let expected =
         ["loop_start", "loop_iteration", "context_built", "stream_clear", "retry", "stream_complete", "loop_end"];
-    assert_eq!(event_types(&house, &session).await, expected);
-    let retry = events(&house, &session).await.into_iter().find_map(|event| match event.kind {
+    assert_eq!(event_types(&test_host, &session).await, expected);
+    let retry = events(&test_host, &session).await.into_iter().find_map(|event| match event.kind {
         EventKind::Retry { attempt, wait_ms, reason, model } => Some((attempt, wait_ms, reason, model)),
         _ => None,
     });
@@ -63,20 +63,21 @@ async fn m3_a_busy_model_is_asked_again() {
     assert!(reason.contains("429") && reason.contains("slow down"), "{reason}");
 }
 
-/// M3: the next model of the chain gets what the first one has done; nothing runs twice.
+/// M3: The next model of the chain gets the work that the first one has done; nothing runs twice.
 #[tokio::test(flavor = "multi_thread")]
-async fn m3_the_next_model_goes_on_where_the_first_failed() {
-    let house = House::new(&["probe"]).await;
-    let first = scripted(&house, "one", &[calling(&[("probe.echo", json!({"text": "kept"}))]), failing(503, None)]);
-    // Its own script counts the session's calls, so its first reply is never asked for.
+async fn m3_the_next_model_continues_the_work() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let first =
+        scripted(&test_host, "one", &[call_reply(&[("probe.echo", json!({"text": "kept"}))]), failing(503, None)]);
+    // The second model's own script counts the calls of the session, so its first reply is never used.
     let answer = json!({"text": "From the second.", "expect": {"roles": ["user", "assistant", "tool"], "last_contains": "kept"}});
-    let second = scripted(&house, "two", &[saying("unused"), answer]);
-    let mut session = open(&house, chain(vec![first, second])).await;
-    let output = output(turn(&mut session, "Echo.").await);
+    let second = scripted(&test_host, "two", &[text_reply("unused"), answer]);
+    let mut session = open(&test_host, chain(vec![first, second])).await;
+    let output = finished_output(run_turn(&mut session, "Echo.").await);
     assert_eq!((output.model.as_str(), output.data), ("scripted/two.json", json!("From the second.")));
     assert_eq!(output.interactions, 2);
-    assert_eq!(results(&house, &session).await.len(), 1);
-    let types = event_types(&house, &session).await;
+    assert_eq!(results(&test_host, &session).await.len(), 1);
+    let types = event_types(&test_host, &session).await;
     let tail: Vec<&str> = types.iter().map(String::as_str).skip_while(|kind| *kind != "tool_result").collect();
     let expected = [
         "tool_result",
@@ -92,17 +93,20 @@ async fn m3_the_next_model_goes_on_where_the_first_failed() {
     assert_eq!(tail, expected);
 }
 
-/// M3: a model that kept failing rests: the next turn asks the other one at once, and says so.
+/// M3: A model that kept failing is paused: the next turn asks the other one at once, and says so.
 #[tokio::test(flavor = "multi_thread")]
-async fn m3_a_model_that_failed_rests() {
-    let house = House::new(&[]).await;
-    let first =
-        scripted(&house, "one", &[failing(503, None), json!({"text": "", "error": {"message": "must not be asked"}})]);
-    let second = scripted(&house, "two", &[saying("once"), saying("twice")]);
-    let mut session = open(&house, chain(vec![first, second])).await;
-    output(turn(&mut session, "One?").await);
-    assert_eq!(output(turn(&mut session, "Two?").await).data, json!("twice"));
-    let reasons: Vec<String> = events(&house, &session)
+async fn m3_pauses_a_model_that_failed() {
+    let test_host = TestHost::new(&[]).await;
+    let first = scripted(
+        &test_host,
+        "one",
+        &[failing(503, None), json!({"text": "", "error": {"message": "must not be asked"}})],
+    );
+    let second = scripted(&test_host, "two", &[text_reply("once"), text_reply("twice")]);
+    let mut session = open(&test_host, chain(vec![first, second])).await;
+    finished_output(run_turn(&mut session, "One?").await);
+    assert_eq!(finished_output(run_turn(&mut session, "Two?").await).data, json!("twice"));
+    let reasons: Vec<String> = events(&test_host, &session)
         .await
         .into_iter()
         .filter_map(|event| match event.kind {
@@ -115,49 +119,49 @@ async fn m3_a_model_that_failed_rests() {
     assert_eq!(reasons[1], "scripted/one.json scripted/two.json it failed less than 60 s ago");
 }
 
-/// M3: last comes the fixed text; with an output schema it is data, checked when the agent is made.
+/// M3: The fixed text is the last resort; with an output schema it is data, which is checked when the agent is created.
 #[tokio::test(flavor = "multi_thread")]
-async fn m3_the_fixed_text_comes_last() {
-    let house = House::new(&[]).await;
-    let first = scripted(&house, "one", &[failing(500, None)]);
+async fn m3_the_fixed_text_is_the_last_resort() {
+    let test_host = TestHost::new(&[]).await;
+    let first = scripted(&test_host, "one", &[failing(500, None)]);
     let text = |text: &str| {
         let mut models = chain(vec![first.clone()]);
         models.fallback_text = Some(text.to_owned());
         models
     };
-    let mut session = open(&house, text("Nobody is here.")).await;
-    let output = output(turn(&mut session, "Hello?").await);
+    let mut session = open(&test_host, text("Nobody is here.")).await;
+    let output = finished_output(run_turn(&mut session, "Hello?").await);
     assert_eq!((output.data, output.model.as_str()), (json!("Nobody is here."), FALLBACK_TEXT));
     let mut config = AgentConfig::new("test");
     config.output_schema = Some(json!({"type": "object", "required": ["answer"]}));
     for wrong in ["Nobody is here.", "{}"] {
-        let error = Agent::new(config.clone(), text(wrong), house.generation().await).err().unwrap();
+        let error = Agent::new(config.clone(), text(wrong), test_host.generation().await).err().unwrap();
         assert!(matches!(error, AgentError::FallbackText(_)), "{error}");
     }
-    assert!(Agent::new(config, text(r#"{"answer": null}"#), house.generation().await).is_ok());
+    assert!(Agent::new(config, text(r#"{"answer": null}"#), test_host.generation().await).is_ok());
 }
 
-/// M5: without anybody else the typed error has the provider's words.
+/// M5: Without a fallback, the typed error contains the provider's message.
 #[tokio::test(flavor = "multi_thread")]
-async fn m5_the_last_error_ends_the_turn() {
-    let house = House::new(&[]).await;
+async fn m5_the_last_error_of_the_provider_ends_the_turn() {
+    let test_host = TestHost::new(&[]).await;
     let refused = json!({"text": "", "error": {"status": 401, "message": "bad key", "request_id": "r-7"}});
-    let mut session = open(&house, chain(vec![scripted(&house, "one", &[refused])])).await;
-    let TurnResult::Failed(TurnError::ModelFailed { message, .. }) = turn(&mut session, "Hello?").await else {
+    let mut session = open(&test_host, chain(vec![scripted(&test_host, "one", &[refused])])).await;
+    let TurnResult::Failed(TurnError::ModelFailed { message, .. }) = run_turn(&mut session, "Hello?").await else {
         panic!()
     };
     for part in ["401", "bad key", "r-7", "key"] {
         assert!(message.contains(part), "{message}");
     }
-    assert!(!event_types(&house, &session).await.contains(&"retry".to_owned()), "a wrong key is not tried again");
+    assert!(!event_types(&test_host, &session).await.contains(&"retry".to_owned()), "a wrong key is not retried");
 }
 
-/// L29: a wait before another try is left at once.
+/// L29: Cancelling ends the wait before another attempt at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn l29_a_wait_is_cancelled() {
-    let house = House::new(&[]).await;
+async fn l29_cancels_a_wait_before_a_retry() {
+    let test_host = TestHost::new(&[]).await;
     let busy = json!({"text": "", "error": {"status": 429, "message": "slow down", "retry_after_ms": 29_000}});
-    let mut session = open(&house, chain(vec![scripted(&house, "one", &[busy])])).await;
+    let mut session = open(&test_host, chain(vec![scripted(&test_host, "one", &[busy])])).await;
     let mut watching = session.subscribe();
     let cancel = CancellationToken::new();
     let cancelling = cancel.clone();
@@ -176,20 +180,20 @@ async fn l29_a_wait_is_cancelled() {
     watcher.await.unwrap();
 }
 
-/// D5: an undone turn is not sent again, and stays stored.
+/// D5: An undone turn is not sent again, and stays stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_an_undone_turn_leaves_the_view() {
-    let house = House::new(&[]).await;
+    let test_host = TestHost::new(&[]).await;
     let third = json!({"text": "three", "expect": {"roles": ["user", "assistant", "user"], "lacks": "Second?"}});
-    let model = scripted(&house, "one", &[saying("one"), saying("two"), third]);
-    let mut session = open(&house, chain(vec![model])).await;
-    turn(&mut session, "First?").await;
-    turn(&mut session, "Second?").await;
+    let model = scripted(&test_host, "one", &[text_reply("one"), text_reply("two"), third]);
+    let mut session = open(&test_host, chain(vec![model])).await;
+    run_turn(&mut session, "First?").await;
+    run_turn(&mut session, "Second?").await;
     session.undo().await.unwrap();
-    let result = turn(&mut session, "Third?").await;
+    let result = run_turn(&mut session, "Third?").await;
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
     use agent_store::{MessageRange, SessionLog};
-    let stored = house.store.messages(session.subject(), MessageRange::Ids(vec![3, 4])).await.unwrap();
+    let stored = test_host.store.messages(session.subject(), MessageRange::Ids(vec![3, 4])).await.unwrap();
     assert_eq!(stored[0].parts, [agent_core::message::Part::Text("Second?".into())]);
     assert_eq!(stored.len(), 2);
 }

@@ -1,6 +1,7 @@
-//! Row 55: a plugin or an MCP server that offers a tool name which exists already is left out, and the agent works.
+//! Row 55: A plugin or an MCP server that offers a tool name that already exists is left out, and the agent still
+//! works.
 
-use crate::support::{House, calling, components, results, saying, script, turn};
+use crate::support::{TestHost, call_reply, components, results, run_turn, script, text_reply};
 use agent_mcp::{ChildCommand, ServerConfig, Transport};
 use agent_plugins::{Manifest, with_manifest};
 use agent_runtime::{AgentConfig, TurnResult};
@@ -9,12 +10,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The plugin `text` under another name.
-fn another(name: &str) -> Vec<u8> {
+fn text_plugin_named(name: &str) -> Vec<u8> {
     let manifest = Manifest { name: name.to_owned(), ..Manifest::default() };
     with_manifest(&std::fs::read(components().join("text.wasm")).unwrap(), &manifest).unwrap()
 }
 
-fn says(folder: &Path, arguments: &[&str]) -> (bool, String) {
+fn run_merged(folder: &Path, arguments: &[&str]) -> (bool, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
     command.current_dir(folder).args(arguments).env("AGENT_HOST_DATA", folder.join("data")).stdin(Stdio::null());
     let output = command.output().unwrap();
@@ -22,29 +23,29 @@ fn says(folder: &Path, arguments: &[&str]) -> (bool, String) {
     (output.status.success(), text)
 }
 
-/// Plugins: the one that the agent's file names keeps its tools, otherwise the first by name.
+/// Row 55 for plugins: the plugin that the agent's file names keeps its tools, otherwise the first by name.
 #[test]
-fn row_55_a_plugin_with_a_name_that_exists_is_left_out() {
+fn row_55_leaves_out_a_plugin_with_an_existing_tool_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     std::fs::create_dir(path.join("plugins")).unwrap();
     std::fs::copy(components().join("text.wasm"), path.join("plugins/text.wasm")).unwrap();
-    std::fs::write(path.join("plugins/aaa.wasm"), another("aaa")).unwrap();
-    std::fs::write(path.join("replies.json"), script(&[saying("I still work.")]).to_string()).unwrap();
+    std::fs::write(path.join("plugins/aaa.wasm"), text_plugin_named("aaa")).unwrap();
+    std::fs::write(path.join("replies.json"), script(&[text_reply("I still work.")]).to_string()).unwrap();
     let file = "model = \"scripted:replies.json\"\nplugin_directory = \"plugins\"\n";
     for (rest, left_out) in
         [("", "text"), ("[plugins.text.grants]\nread = [\".\"]\n", "aaa"), ("[plugins.text]\n", "aaa")]
     {
         std::fs::write(path.join("agent.toml"), format!("{file}{rest}")).unwrap();
-        let (done, text) = says(path, &["--agent", "agent.toml", "hello"]);
+        let (done, text) = run_merged(path, &["--agent", "agent.toml", "hello"]);
         assert!(done && text.contains("I still work."), "{text}");
         assert!(text.contains(&format!("the plugin `{left_out}` is left out: two tools are named `text.")), "{text}");
     }
-    // A service of the agent's own file comes before any plugin.
+    // A service in the agent's own file has precedence over any plugin.
     let service = "[services.\"text.count\"]\ntype = \"com.example.count\"\n";
     std::fs::remove_file(path.join("plugins/aaa.wasm")).unwrap();
     std::fs::write(path.join("agent.toml"), format!("{file}{service}")).unwrap();
-    let (done, text) = says(path, &["--agent", "agent.toml", "hello"]);
+    let (done, text) = run_merged(path, &["--agent", "agent.toml", "hello"]);
     assert!(done && text.contains("the plugin `text` is left out") && text.contains("com.example.count"), "{text}");
 }
 
@@ -63,19 +64,19 @@ pub(crate) const SERVER: &str = r#"while IFS= read -r line; do
   printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$outcome"
 done"#;
 
-/// An MCP server that is named like a plugin, and has a tool of it, loses all of its tools and nothing else happens.
+/// Row 55 for servers: an MCP server that has a tool name of a plugin loses all of its tools, and nothing else changes.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_55_a_server_with_a_name_that_exists_is_left_out() {
-    let house = House::new(&["text"]).await;
+async fn row_55_leaves_out_a_server_with_an_existing_tool_name() {
+    let test_host = TestHost::new(&["text"]).await;
     let args = vec!["-c".to_owned(), SERVER.to_owned()];
     let command = || ChildCommand { command: "sh".to_owned(), args: args.clone(), ..ChildCommand::default() };
     let servers = ["text", "desk"].map(|name| ServerConfig::new(name, Transport::Stdio(command())));
     let config = AgentConfig { mcp: servers.to_vec(), ..AgentConfig::new("test") };
     let calls = [("text.count", json!({"text": "one two"})), ("text.other", json!({})), ("desk.count", json!({}))];
-    let mut session = house.session(config, script(&[calling(&calls), saying("Done.")])).await;
-    let result = turn(&mut session, "Go.").await;
+    let mut session = test_host.session(config, script(&[call_reply(&calls), text_reply("Done.")])).await;
+    let result = run_turn(&mut session, "Go.").await;
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
-    let results = results(&house, &session).await;
+    let results = results(&test_host, &session).await;
     assert!(!results[0].2.contains("the server answers"), "the plugin's tool stays the plugin's: {results:?}");
     assert!(results[1].1 && results[1].2.contains("there is no tool `text.other`"), "{results:?}");
     assert_eq!(results[2].2, "the server answers", "other servers serve: {results:?}");

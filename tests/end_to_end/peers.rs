@@ -1,17 +1,17 @@
-//! What no one here wrote and some tests use. Where it is not installed the test says so and is skipped;
-//! `tests/install-peers` installs it, and with `AGENT_HOST_REQUIRE_PEERS=1` a missing one is a failure.
+//! Third-party programs that some tests use ("peers"). If one is not installed, the test says so and is skipped;
+//! `tests/install-peers` installs them, and with `AGENT_HOST_REQUIRE_PEERS=1` a missing one is a failure.
 
 use crate::support::repository;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A Python program, or a visible skip.
+/// A Python program; prints a note and returns `None` if it is missing.
 pub(crate) fn python_peer(program: &str) -> Option<PathBuf> {
     peer("python/bin", program)
 }
 
-/// Python with that package, or a visible skip.
+/// Python with this package; prints a note and returns `None` if it is missing.
 pub(crate) fn python_with(package: &str) -> Option<PathBuf> {
     let python = python_peer("python")?;
     let library =
@@ -20,32 +20,32 @@ pub(crate) fn python_with(package: &str) -> Option<PathBuf> {
     Some(python)
 }
 
-/// A Node.js program, or a visible skip.
+/// A Node.js program; prints a note and returns `None` if it is missing.
 pub(crate) fn node_peer(program: &str) -> Option<PathBuf> {
     peer("node/node_modules/.bin", program)
 }
 
-/// Node.js as the servers need it, or a visible skip.
+/// Node.js in the version that the servers need; prints a note and returns `None` if it is missing.
 pub(crate) fn node() -> Option<PathBuf> {
     peer("node/node_modules/node/bin", "node")
 }
 
-/// The entry of an MCP server's package, or a visible skip.
+/// The entry script of an MCP server's package; prints a note and returns `None` if it is missing.
 pub(crate) fn mcp_package(package: &str) -> Option<PathBuf> {
     peer(&format!("node/node_modules/@modelcontextprotocol/{package}/dist"), "index.js")
 }
 
-/// A public component, or a visible skip.
+/// A public component; prints a note and returns `None` if it is missing.
 pub(crate) fn public_component(name: &str) -> Option<PathBuf> {
     peer("components", &format!("{name}.wasm"))
 }
 
-/// A program of Debian's, or a visible skip.
+/// A Debian program; prints a note and returns `None` if it is missing.
 pub(crate) fn debian(program: &str) -> Option<PathBuf> {
     peer("debian/usr/bin", program)
 }
 
-/// To be run with the libraries that were unpacked beside it.
+/// A command for the program with the libraries that were unpacked with it.
 pub(crate) fn debian_program(program: &Path) -> Command {
     let libraries = program.ancestors().nth(2).map(|usr| usr.join("lib")).unwrap_or_default();
     let folders = std::fs::read_dir(&libraries).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -54,7 +54,7 @@ pub(crate) fn debian_program(program: &Path) -> Command {
     command
 }
 
-/// That file of that folder, or a visible skip.
+/// A file in a folder of peers; prints a note and returns `None` if it is missing.
 pub(crate) fn peer(folder: &str, file: &str) -> Option<PathBuf> {
     let path = repository().join("tests/.peers").join(folder).join(file);
     if path.exists() {
@@ -62,7 +62,7 @@ pub(crate) fn peer(folder: &str, file: &str) -> Option<PathBuf> {
     }
     let required = std::env::var_os("AGENT_HOST_REQUIRE_PEERS").is_some();
     assert!(!required, "{file} is required here and not installed: run tests/install-peers");
-    // Not `eprintln!`, which the test runner keeps to itself.
+    // Not `eprintln!`, whose output the test runner captures.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {file} is not installed (tests/install-peers installs it)");
     None
 }

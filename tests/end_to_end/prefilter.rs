@@ -1,8 +1,8 @@
-//! Many tools, of which a model is offered those nearest to the input: by words, and by the meaning that an embedding model
-//! says (L25).
+//! With many tools, the model is offered those nearest to the input: by words, or by meaning with an embedding model
+//! (L25).
 
-use crate::chat_server::local;
-use crate::support::{House, calling, events, records, results, saying, script, turn};
+use crate::chat_server::local_provider;
+use crate::support::{TestHost, call_reply, events, records, results, run_turn, script, text_reply};
 use agent_core::event::EventKind;
 use agent_models::Embedder;
 use agent_runtime::{Agent, AgentConfig, Models, OpenSession, Session, TurnResult};
@@ -12,7 +12,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// An embedding server on loopback to which all texts about echoes and repeating mean one thing, and all others another.
+/// An embedding server on loopback that gives one vector to all texts about echoes and repeating, and another one to
+/// all others.
 pub(crate) struct EmbeddingServer {
     base_url: String,
     texts: Arc<Mutex<Vec<Vec<String>>>>,
@@ -37,10 +38,10 @@ impl EmbeddingServer {
 
     pub(crate) fn embedder(&self) -> Arc<Embedder> {
         let policy = agent_models::RetryPolicy { attempts: 1, ..Default::default() };
-        Arc::new(local(&self.base_url).embedder("local/embedder").unwrap().with_retry(policy))
+        Arc::new(local_provider(&self.base_url).embedder("local/embedder").unwrap().with_retry(policy))
     }
 
-    /// How many texts each request had.
+    /// The number of texts in each request.
     pub(crate) fn requests(&self) -> Vec<usize> {
         self.texts.lock().unwrap().iter().map(Vec::len).collect()
     }
@@ -80,98 +81,100 @@ async fn serve(connection: TcpStream, status: &str, texts: Arc<Mutex<Vec<Vec<Str
     }
 }
 
-async fn open(house: &House, embedder: Option<Arc<Embedder>>, replies: &[Value]) -> Session {
+async fn open(test_host: &TestHost, embedder: Option<Arc<Embedder>>, replies: &[Value]) -> Session {
     let mut config = AgentConfig::new("test");
     config.offered_tools = 2;
-    let file = house.directory.path().join("model.json");
+    let file = test_host.directory.path().join("model.json");
     std::fs::write(&file, script(replies).to_string()).unwrap();
-    let model = agent_models::provider("scripted:model.json", house.directory.path()).unwrap();
+    let model = agent_models::provider("scripted:model.json", test_host.directory.path()).unwrap();
     let mut models = Models::new(model, []);
     models.embedder = embedder;
-    let agent = Agent::new(config, models, house.generation().await).unwrap();
-    Session::open(&house.host(), Arc::new(agent), OpenSession::New).await.unwrap()
+    let agent = Agent::new(config, models, test_host.generation().await).unwrap();
+    Session::open(&test_host.host(), Arc::new(agent), OpenSession::New).await.unwrap()
 }
 
-async fn finishes(session: &mut Session, prompt: &str) {
-    let result = turn(session, prompt).await;
+async fn run_to_answer(session: &mut Session, prompt: &str) {
+    let result = run_turn(session, prompt).await;
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
 }
 
-/// L25: by words; once a turn, so that the prompt stays stable; `read_result` is always there; the next turn chooses anew.
+/// L25: Selection by words happens once per turn, so that the prompt stays stable; `read_result` is always included;
+/// the next turn selects again.
 #[tokio::test(flavor = "multi_thread")]
-async fn l25_by_words_once_a_turn() {
-    let house = House::new(&["probe"]).await;
+async fn l25_selects_tools_by_words_once_per_turn() {
+    let test_host = TestHost::new(&["probe"]).await;
     let two = |mut reply: Value, tools: [&str; 4]| {
         reply["expect"] = json!({"tools": tools});
         reply
     };
     let sleepy = ["memory_search", "probe.sleep", "probe.slow", "read_result"];
     let replies = [
-        two(calling(&[("probe.sleep", json!({"ms": 1}))]), sleepy),
-        two(saying("Slept."), sleepy),
-        two(saying("Read."), ["probe.env", "probe.file", "memory_search", "read_result"]),
+        two(call_reply(&[("probe.sleep", json!({"ms": 1}))]), sleepy),
+        two(text_reply("Slept."), sleepy),
+        two(text_reply("Read."), ["probe.env", "probe.file", "memory_search", "read_result"]),
     ];
-    let mut session = open(&house, None, &replies).await;
-    finishes(&mut session, "Sleep for some milliseconds").await;
-    finishes(&mut session, "value of the environment variable, text of a file").await;
-    let offered = events(&house, &session).await.into_iter().filter_map(|event| match event.kind {
+    let mut session = open(&test_host, None, &replies).await;
+    run_to_answer(&mut session, "Sleep for some milliseconds").await;
+    run_to_answer(&mut session, "value of the environment variable, text of a file").await;
+    let offered = events(&test_host, &session).await.into_iter().filter_map(|event| match event.kind {
         EventKind::ContextBuilt { offered_tools, .. } => Some(offered_tools),
         _ => None,
     });
     assert_eq!(offered.collect::<Vec<_>>(), [Some(4); 3]);
-    // L26: the budget is that of what is offered.
+    // L26: The budget counts only the offered tools.
     let budget = session.state().turn.as_ref().unwrap().budget.tools;
     let all = session.agent().registry().tokens();
     assert!(budget > 0 && budget < all / 2, "{budget} of {all}");
-    let records = records(&house, &session, 1).await;
+    let records = records(&test_host, &session, 1).await;
     let context = records.iter().find(|stored| stored.record.kind == "context").unwrap();
     assert_eq!(context.record.body["offered"], json!(sleepy));
 }
 
-/// L25: a tool that is not offered this time is still there: the model may know it from the history.
+/// L25: A tool that is not offered still runs, because the model may know it from the history.
 #[tokio::test(flavor = "multi_thread")]
-async fn l25_what_is_not_offered_still_runs() {
-    let house = House::new(&["probe"]).await;
-    let mut call = calling(&[("probe.echo", json!({"text": "hello"}))]);
+async fn l25_a_tool_that_is_not_offered_still_runs() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let mut call = call_reply(&[("probe.echo", json!({"text": "hello"}))]);
     call["expect"] = json!({"withholds": "probe.echo"});
-    let mut session = open(&house, None, &[call, saying("Done.")]).await;
-    finishes(&mut session, "Sleep for some milliseconds").await;
-    assert!(!results(&house, &session).await[0].1);
+    let mut session = open(&test_host, None, &[call, text_reply("Done.")]).await;
+    run_to_answer(&mut session, "Sleep for some milliseconds").await;
+    assert!(!results(&test_host, &session).await[0].1);
 }
 
-/// L25: by meaning, where no word is the same; the tools are embedded once a generation, and kept in the store.
+/// L25: Selection by meaning, where no word matches; the tools are embedded once per generation, and the vectors are
+/// kept in the store.
 #[tokio::test(flavor = "multi_thread")]
-async fn l25_by_meaning() {
-    let house = House::new(&["probe"]).await;
+async fn l25_selects_tools_by_meaning() {
+    let test_host = TestHost::new(&["probe"]).await;
     let server = EmbeddingServer::start("200 OK").await;
-    let mut reply = saying("Hello.");
+    let mut reply = text_reply("Hello.");
     reply["expect"] = json!({"offers": ["probe.echo", "memory_search", "read_result"]});
     let replies = [reply.clone(), reply.clone()];
-    let mut session = open(&house, Some(server.embedder()), &replies).await;
-    finishes(&mut session, "repeat after me").await;
-    finishes(&mut session, "repeat after me").await;
+    let mut session = open(&test_host, Some(server.embedder()), &replies).await;
+    run_to_answer(&mut session, "repeat after me").await;
+    run_to_answer(&mut session, "repeat after me").await;
     let tools = session.agent().registry().offered().len();
     assert_eq!(server.requests(), [tools, 1, 1]);
     session.close().await.unwrap();
-    // Another process: the store has them.
-    let mut session = open(&house, Some(server.embedder()), &[reply]).await;
-    finishes(&mut session, "repeat after me").await;
+    // Another process finds the vectors in the store.
+    let mut session = open(&test_host, Some(server.embedder()), &[reply]).await;
+    run_to_answer(&mut session, "repeat after me").await;
     assert_eq!(server.requests(), [tools, 1, 1, 1]);
 }
 
-/// L25: without the embedding model words decide, and the turn goes on.
+/// L25: If the embedding model fails, words decide, and the turn continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn l25_an_embedding_model_that_fails() {
-    let house = House::new(&["probe"]).await;
+async fn l25_falls_back_to_words_when_the_embedding_model_fails() {
+    let test_host = TestHost::new(&["probe"]).await;
     let server = EmbeddingServer::start("500 Internal Server Error").await;
-    let mut reply = saying("Slept.");
+    let mut reply = text_reply("Slept.");
     reply["expect"] = json!({"tools": ["probe.sleep", "probe.slow", "memory_search", "read_result"]});
-    let mut session = open(&house, Some(server.embedder()), &[reply]).await;
-    finishes(&mut session, "Sleep for some milliseconds").await;
+    let mut session = open(&test_host, Some(server.embedder()), &[reply]).await;
+    run_to_answer(&mut session, "Sleep for some milliseconds").await;
     assert_eq!(server.requests().len(), 1);
 }
 
-/// L25: K is 15 unless an agent says otherwise.
+/// L25: K is 15 unless an agent configures another number.
 #[test]
 fn l25_fifteen_tools_are_offered_by_default() {
     assert_eq!(AgentConfig::new("test").offered_tools, 15);

@@ -1,6 +1,8 @@
-//! Versions of the contract (P12): a released one never changes, and components that were built against it still run.
+//! Versions of the contract (P12): a released one never changes, and components that were built for it still run.
 
-use crate::support::{House, calling, records, repository, results, saying, script, turn, view};
+use crate::support::{
+    TestHost, call_reply, records, repository, results, run_turn, script, text_reply, visible_messages,
+};
 use agent_core::message::Part;
 use agent_plugins::Kind;
 use agent_runtime::{AgentConfig, TurnResult};
@@ -16,7 +18,7 @@ fn texts(folder: &Path) -> BTreeMap<String, String> {
     files.map(|path| (name(&path), std::fs::read_to_string(&path).unwrap())).collect()
 }
 
-/// P12: `wit/` says what was released as 0.1.0, word for word. A change needs a version of its own, in a folder of its own.
+/// P12: `wit/` is identical to what was released as 0.1.0. A change needs a new version in a new folder.
 #[test]
 fn p12_the_released_text_has_not_changed() {
     let (released, present) = (texts(&repository().join("wit/released/0.1.0")), texts(&repository().join("wit")));
@@ -28,7 +30,7 @@ fn p12_the_released_text_has_not_changed() {
     assert_eq!(present.len(), released.len(), "{:?}", present.keys());
 }
 
-/// P12: the same of the package of the host's model.
+/// P12: The same for the package of the host's model.
 #[test]
 fn p12_the_released_model_package_has_not_changed() {
     let (released, present) =
@@ -37,14 +39,14 @@ fn p12_the_released_model_package_has_not_changed() {
     assert_eq!(released, present, "wit/model is not what was released as 0.1.0: see wit/CHANGELOG.md");
 }
 
-/// P12: a component built against 0.1.0, kept as it was, loads and runs in all its kinds.
+/// P12: The stored component that was built for 0.1.0 loads and runs in all its kinds.
 #[tokio::test(flavor = "multi_thread")]
 async fn p12_a_component_of_0_1_0_still_runs() {
-    let house = House::new(&[]).await;
-    let kept = repository().join("tests/released/0.1.0/component.wasm");
-    assert!(std::fs::metadata(&kept).unwrap().len() < 100 * 1024);
-    std::fs::copy(kept, house.directory.path().join("plugins/released.wasm")).unwrap();
-    let generation = house.generation().await;
+    let test_host = TestHost::new(&[]).await;
+    let stored_component = repository().join("tests/released/0.1.0/component.wasm");
+    assert!(std::fs::metadata(&stored_component).unwrap().len() < 100 * 1024);
+    std::fs::copy(stored_component, test_host.directory.path().join("plugins/released.wasm")).unwrap();
+    let generation = test_host.generation().await;
     assert_eq!(generation.plugin("released").unwrap().kinds(), Kind::ALL);
     let mut config = AgentConfig::new("keeper");
     config.context_builder = Some("released".to_owned());
@@ -52,15 +54,15 @@ async fn p12_a_component_of_0_1_0_still_runs() {
     config.media_policies.insert("scripted".to_owned(), "released".to_owned());
     let calls =
         [("released.echo", json!({"a": [1, null]})), ("released.medium", json!({})), ("released.deny", json!({}))];
-    let replies = [calling(&calls), saying("Done.")];
-    let mut session = house.session(config, script(&replies)).await;
-    let TurnResult::Finished(output) = turn(&mut session, "Go.").await else { panic!("the turn ends") };
+    let replies = [call_reply(&calls), text_reply("Done.")];
+    let mut session = test_host.session(config, script(&replies)).await;
+    let TurnResult::Finished(output) = run_turn(&mut session, "Go.").await else { panic!("the turn ends") };
     assert_eq!(output.data, json!("Done. (accepted)"), "the validator's own text");
-    let results = results(&house, &session).await;
+    let results = results(&test_host, &session).await;
     assert!(!results[0].1 && results[0].2.contains("keeper"), "{results:?}");
     assert!(!results[1].1, "{results:?}");
     assert!(results[2].1 && results[2].2.contains("never"), "{results:?}");
-    let messages = view(&house, &session).await;
+    let messages = visible_messages(&test_host, &session).await;
     let parts = messages.iter().flat_map(|message| &message.parts);
     let contents = parts.filter_map(|part| match part {
         Part::ToolResult(result) => Some(&result.content),
@@ -71,10 +73,13 @@ async fn p12_a_component_of_0_1_0_still_runs() {
         _ => None,
     });
     assert_eq!(media.map(|media| media.name.as_deref()).collect::<Vec<_>>(), [Some("words.txt")]);
-    let stored = records(&house, &session, 1).await;
-    let said = |kind: &str, words: &str| {
+    let stored = records(&test_host, &session, 1).await;
+    let output_text = |kind: &str, words: &str| {
         stored.iter().any(|stored| stored.record.kind == kind && stored.record.body.to_string().contains(words))
     };
-    assert!(said("context", "You work for keeper") && said("step_context", "released-step"), "{stored:?}");
-    assert!(said("media_policy", "[kept]") && said("verdict", "accepted"), "{stored:?}");
+    assert!(
+        output_text("context", "You work for keeper") && output_text("step_context", "released-step"),
+        "{stored:?}"
+    );
+    assert!(output_text("media_policy", "[kept]") && output_text("verdict", "accepted"), "{stored:?}");
 }

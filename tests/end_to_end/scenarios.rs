@@ -1,7 +1,8 @@
 //! A scripted model drives the loop: the messages, their seen counts and the events after every step.
 
 use crate::support::{
-    House, calling, event_types, events, granting, records, results, saying, script, seeing, seen, short, turn, view,
+    TestHost, base_call_id, call_reply, event_types, events, records, results, run_turn, script,
+    script_expecting_messages, text_reply, view_summary, visible_messages, with_tree_grant,
 };
 use agent_core::event::{EndReason, EventKind};
 use agent_core::message::Part;
@@ -9,36 +10,36 @@ use agent_core::run::{AtLimit, TurnError};
 use agent_runtime::{AgentConfig, TurnResult};
 use serde_json::{Value, json};
 
-fn finished(result: TurnResult) -> agent_core::run::Output {
+fn expect_finished(result: TurnResult) -> agent_core::run::Output {
     match result {
         TurnResult::Finished(output) => output,
         other => panic!("the turn did not finish: {other:?}"),
     }
 }
 
-/// L3, L9, L13, L30: two calls of one reply run at once; results come in call order.
+/// L3, L9, L13, L30: Two calls of one reply run in parallel; results are in call order.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_parallel_calls() {
-    let house = House::new(&["probe"]).await;
+async fn l9_runs_two_calls_in_parallel() {
+    let test_host = TestHost::new(&["probe"]).await;
     let replies = [
-        calling(&[("probe.sleep", json!({"ms": 300})), ("probe.echo", json!({"text": "hello"}))]),
-        saying("Both are done."),
+        call_reply(&[("probe.sleep", json!({"ms": 300})), ("probe.echo", json!({"text": "hello"}))]),
+        text_reply("Both are done."),
     ];
-    let mut session = house
+    let mut session = test_host
         .session(
             AgentConfig::new("test"),
-            seeing(replies, [&["user 0"], &["user 1", "assistant 1", "tool 0", "tool 0"]]),
+            script_expecting_messages(replies, [&["user 0"], &["user 1", "assistant 1", "tool 0", "tool 0"]]),
         )
         .await;
-    let output = finished(turn(&mut session, "Do both.").await);
+    let output = expect_finished(run_turn(&mut session, "Do both.").await);
     assert_eq!(output.data, json!("Both are done."));
     assert_eq!((output.interactions, output.execution_units, output.limit_reached), (2, 220, false));
     assert_eq!((output.finish, output.turn), (EndReason::Answered, 1));
-    assert_eq!(seen(&house, &session).await, ["user 2", "assistant 2", "tool 1", "tool 1", "assistant 1"]);
-    let names: Vec<String> = results(&house, &session).await.into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(view_summary(&test_host, &session).await, ["user 2", "assistant 2", "tool 1", "tool 1", "assistant 1"]);
+    let names: Vec<String> = results(&test_host, &session).await.into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, ["probe.sleep", "probe.echo"]);
-    // The quick call's outcome is committed first; the messages stand in call order.
-    let order: Vec<String> = events(&house, &session)
+    // The quick call's outcome is committed first; the messages are in call order.
+    let order: Vec<String> = events(&test_host, &session)
         .await
         .into_iter()
         .filter_map(|event| match event.kind {
@@ -48,7 +49,7 @@ async fn two_parallel_calls() {
         .collect();
     assert_eq!(order, ["probe.echo", "probe.sleep"]);
     assert_eq!(
-        event_types(&house, &session).await,
+        event_types(&test_host, &session).await,
         [
             "loop_start",
             "loop_iteration",
@@ -66,19 +67,19 @@ async fn two_parallel_calls() {
     );
 }
 
-/// L8: a bad argument is explained to the model, and its correction runs.
+/// L8: The model gets an error for a bad argument, and its corrected call runs.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_argument_and_its_correction() {
-    let house = House::new(&["probe"]).await;
+async fn l8_the_model_corrects_a_bad_argument() {
+    let test_host = TestHost::new(&["probe"]).await;
     let replies = [
-        calling(&[("probe.echo", json!({"txt": 1}))]),
-        calling(&[("probe.echo", json!({"text": "right"}))]),
-        saying("Corrected."),
+        call_reply(&[("probe.echo", json!({"txt": 1}))]),
+        call_reply(&[("probe.echo", json!({"text": "right"}))]),
+        text_reply("Corrected."),
     ];
-    let mut session = house
+    let mut session = test_host
         .session(
             AgentConfig::new("test"),
-            seeing(
+            script_expecting_messages(
                 replies,
                 [
                     &["user 0"],
@@ -88,64 +89,67 @@ async fn a_bad_argument_and_its_correction() {
             ),
         )
         .await;
-    finished(turn(&mut session, "Echo.").await);
-    let results = results(&house, &session).await;
+    expect_finished(run_turn(&mut session, "Echo.").await);
+    let results = results(&test_host, &session).await;
     let (name, is_error, text) = &results[0];
     let error: Value = serde_json::from_str(text).unwrap();
     assert_eq!((name.as_str(), *is_error, &error["error"]), ("probe.echo", true, &json!("invalid_arguments")));
     assert!(error["violations"].as_array().unwrap().iter().any(|violation| violation["rule"] == "required"), "{text}");
     assert!(!results[1].1);
-    let calls = events(&house, &session).await;
+    let calls = events(&test_host, &session).await;
     let dispatched =
         calls.iter().filter(|event| matches!(event.kind, EventKind::ToolCall { attempt: 1.., .. })).count();
-    assert_eq!(dispatched, 1, "what violates the schema never runs");
+    assert_eq!(dispatched, 1, "a call that violates the schema never runs");
     assert_eq!(
-        seen(&house, &session).await,
+        view_summary(&test_host, &session).await,
         ["user 3", "assistant 3", "tool 2", "assistant 2", "tool 1", "assistant 1"]
     );
 }
 
-/// L7: a tool that is not there is an error result and an event, never a failed turn.
+/// L7: A call to a tool that does not exist gives an error result and an event, and the turn does not fail.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_tool() {
-    let house = House::new(&["probe"]).await;
-    let replies = [calling(&[("weather.forecast", json!({}))]), saying("There is no such tool.")];
-    let mut session = house
-        .session(AgentConfig::new("test"), seeing(replies, [&["user 0"], &["user 1", "assistant 1", "tool 0"]]))
+async fn l7_an_unknown_tool_gives_an_error_result() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let replies = [call_reply(&[("weather.forecast", json!({}))]), text_reply("There is no such tool.")];
+    let mut session = test_host
+        .session(
+            AgentConfig::new("test"),
+            script_expecting_messages(replies, [&["user 0"], &["user 1", "assistant 1", "tool 0"]]),
+        )
         .await;
-    finished(turn(&mut session, "Forecast.").await);
-    assert!(event_types(&house, &session).await.contains(&"tool_not_found".to_owned()));
-    let (_, is_error, text) = &results(&house, &session).await[0];
+    expect_finished(run_turn(&mut session, "Forecast.").await);
+    assert!(event_types(&test_host, &session).await.contains(&"tool_not_found".to_owned()));
+    let (_, is_error, text) = &results(&test_host, &session).await[0];
     assert!(*is_error && text.contains("there is no tool `weather.forecast`"), "{text}");
 }
 
-/// L9: a reply with more calls than it may have is told so, and the turn goes on.
+/// L9: If a reply has too many calls, the model gets an error, and the turn continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_calls_in_one_reply() {
-    let house = House::new(&["probe"]).await;
+async fn l9_refuses_too_many_calls_in_one_reply() {
+    let test_host = TestHost::new(&["probe"]).await;
     let many = vec![("probe.echo", json!({"text": "a"})); 129];
-    let mut goes_on = saying("One by one, then.");
+    let mut goes_on = text_reply("One by one, then.");
     goes_on["expect"] = json!({"last_contains": "too many calls in one reply: 129, at most 128"});
-    let mut session = house.session(AgentConfig::new("test"), script(&[calling(&many), goes_on])).await;
-    assert_eq!(finished(turn(&mut session, "Echo.").await).interactions, 2);
-    let results = results(&house, &session).await;
+    let mut session = test_host.session(AgentConfig::new("test"), script(&[call_reply(&many), goes_on])).await;
+    assert_eq!(expect_finished(run_turn(&mut session, "Echo.").await).interactions, 2);
+    let results = results(&test_host, &session).await;
     assert_eq!(results.len(), 128);
     assert!(results.iter().all(|(_, is_error, text)| *is_error && !text.contains("\"text\"")), "none of them ran");
 }
 
-/// L26: a long result is cut for the model, stored whole, and `read_result` gives the rest.
+/// L26: A long result is cut for the model and stored in full, and `read_result` returns the rest.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_result_and_the_rest_of_it() {
-    let house = House::new(&["probe"]).await;
+async fn l26_cuts_a_long_result_and_reads_the_rest() {
+    let test_host = TestHost::new(&["probe"]).await;
     let replies = [
-        calling(&[("probe.bytes", json!({"bytes": 20_000}))]),
-        calling(&[("read_result", json!({"call_id": "call_1_1_1", "offset": 6000}))]),
-        saying("Read."),
+        call_reply(&[("probe.bytes", json!({"bytes": 20_000}))]),
+        call_reply(&[("read_result", json!({"call_id": "call_1_1_1", "offset": 6000}))]),
+        text_reply("Read."),
     ];
-    let mut session = house
+    let mut session = test_host
         .session(
             AgentConfig::new("test"),
-            seeing(
+            script_expecting_messages(
                 replies,
                 [
                     &["user 0"],
@@ -155,50 +159,54 @@ async fn a_long_result_and_the_rest_of_it() {
             ),
         )
         .await;
-    finished(turn(&mut session, "Read it all.").await);
-    let results = results(&house, &session).await;
+    expect_finished(run_turn(&mut session, "Read it all.").await);
+    let results = results(&test_host, &session).await;
     assert_eq!(results[0].2.len(), 20_000, "the result is stored whole");
-    assert!(results[1].2.contains("characters 6000 to 11800 of 20000; go on with offset 11800"), "{}", results[1].2);
-    let shown = serde_json::to_string(&view(&house, &session).await[2]).unwrap();
+    assert!(results[1].2.contains("characters 6000 to 11800 of 20000; continue with offset 11800"), "{}", results[1].2);
+    let shown = serde_json::to_string(&visible_messages(&test_host, &session).await[2]).unwrap();
     assert!(shown.contains("the first 6000 of 20000 characters") && shown.len() < 6_500, "{shown}");
 }
 
-/// L6: only the calls of the highest priority run; each other call has a result too.
+/// L6: Only the calls with the highest priority run; each other call has a result too.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_highest_priority_runs_first() {
-    let house = House::new(&["probe"]).await;
+async fn l6_only_the_highest_priority_runs() {
+    let test_host = TestHost::new(&["probe"]).await;
     let replies =
-        [calling(&[("probe.echo", json!({"text": "low"})), ("probe.high", json!({"ms": 1}))]), saying("Done.")];
-    let mut session = house.session(AgentConfig::new("test"), script(&replies)).await;
-    finished(turn(&mut session, "Go.").await);
-    let results = results(&house, &session).await;
+        [call_reply(&[("probe.echo", json!({"text": "low"})), ("probe.high", json!({"ms": 1}))]), text_reply("Done.")];
+    let mut session = test_host.session(AgentConfig::new("test"), script(&replies)).await;
+    expect_finished(run_turn(&mut session, "Go.").await);
+    let results = results(&test_host, &session).await;
     assert!(results[0].1 && results[0].2.starts_with("deferred: a higher-priority call ran first"));
     assert!(!results[1].1);
-    assert!(event_types(&house, &session).await.contains(&"tool_deferred".to_owned()));
+    assert!(event_types(&test_host, &session).await.contains(&"tool_deferred".to_owned()));
 }
 
-/// L12: an output is rejected by the schema, corrected, and the accepted data ends the turn.
+/// L12: An output is rejected by the schema, corrected, and the accepted data ends the turn.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_output_rejected_and_corrected() {
-    let house = House::new(&["strict-json"]).await;
+async fn l12_the_model_corrects_a_rejected_output() {
+    let test_host = TestHost::new(&["strict-json"]).await;
     let mut config = AgentConfig::new("test");
     config.validators = vec!["strict-json".to_owned()];
     config.output_schema =
         Some(json!({"type": "object", "required": ["total"], "properties": {"total": {"type": "integer"}}}));
-    let replies = [saying("The total is 3."), saying("{\"total\": \"three\"}"), saying("```json\n{\"total\": 3}\n```")];
-    let mut session = house
+    let replies = [
+        text_reply("The total is 3."),
+        text_reply("{\"total\": \"three\"}"),
+        text_reply("```json\n{\"total\": 3}\n```"),
+    ];
+    let mut session = test_host
         .session(
             config,
-            seeing(
+            script_expecting_messages(
                 replies,
-                // Of the two failed attempts the third request holds only the latest.
+                // Of the two failed attempts, the third request contains only the latest.
                 [&["user 0"], &["user 1", "assistant 1", "user 0"], &["user 2", "assistant 1", "user 0"]],
             ),
         )
         .await;
-    let output = finished(turn(&mut session, "Add.").await);
+    let output = expect_finished(run_turn(&mut session, "Add.").await);
     assert_eq!(output.data, json!({"total": 3}));
-    let rejections: Vec<(String, u32)> = events(&house, &session)
+    let rejections: Vec<(String, u32)> = events(&test_host, &session)
         .await
         .into_iter()
         .filter_map(|event| match event.kind {
@@ -210,46 +218,48 @@ async fn an_output_rejected_and_corrected() {
     assert!(rejections[0].0.starts_with("strict-json@"), "{rejections:?}");
     assert_eq!(rejections[1], ("output schema".to_owned(), 2));
     // Of the failed attempts only the latest is still in the view; all four messages are stored.
-    assert_eq!(seen(&house, &session).await, ["user 3", "assistant 2", "user 1", "assistant 1"]);
+    assert_eq!(view_summary(&test_host, &session).await, ["user 3", "assistant 2", "user 1", "assistant 1"]);
     assert_eq!(session.state().next_message, 7);
-    let kinds: Vec<String> = records(&house, &session, 1).await.into_iter().map(|stored| stored.record.kind).collect();
+    let kinds: Vec<String> =
+        records(&test_host, &session, 1).await.into_iter().map(|stored| stored.record.kind).collect();
     let expected =
         ["context", "prompt", "reply", "verdict", "prompt", "reply", "verdict", "prompt", "reply", "verdict"];
     assert_eq!(kinds, expected);
 }
 
-/// L12: with the corrections spent the turn ends with the typed error and the last reply in it.
+/// L12: When no corrections are left, the turn ends with the typed error, which contains the last reply.
 #[tokio::test(flavor = "multi_thread")]
-async fn corrections_spent() {
-    let house = House::new(&[]).await;
+async fn l12_ends_the_turn_when_no_corrections_are_left() {
+    let test_host = TestHost::new(&[]).await;
     let mut config = AgentConfig::new("test");
     config.output_schema = Some(json!({"type": "object"}));
     config.bounds.max_corrections = 1;
-    let replies = [saying("no"), saying("still no")];
-    let mut session = house.session(config, script(&replies)).await;
-    let TurnResult::Failed(TurnError::OutputRejected { last_reply, attempts, .. }) = turn(&mut session, "Go.").await
+    let replies = [text_reply("no"), text_reply("still no")];
+    let mut session = test_host.session(config, script(&replies)).await;
+    let TurnResult::Failed(TurnError::OutputRejected { last_reply, attempts, .. }) =
+        run_turn(&mut session, "Go.").await
     else {
         panic!("the turn must fail")
     };
     assert_eq!((last_reply.as_str(), attempts), ("still no", 2));
-    assert_eq!(event_types(&house, &session).await.last().unwrap(), "loop_end");
+    assert_eq!(event_types(&test_host, &session).await.last().unwrap(), "loop_end");
 }
 
-/// L4: at the bound a last call without tools answers, or the turn ends with the typed error.
+/// L4: At the interaction limit, a last call without tools answers, or the turn ends with the typed error.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_bound_is_reached() {
+async fn l4_ends_the_turn_at_the_interaction_limit() {
     for at_limit in [AtLimit::Finish, AtLimit::Error] {
-        let house = House::new(&["probe"]).await;
+        let test_host = TestHost::new(&["probe"]).await;
         let mut config = AgentConfig::new("test");
         config.bounds.max_interactions = 2;
         config.bounds.at_limit = at_limit;
-        let call = || calling(&[("probe.echo", json!({"text": "again"}))]);
-        let mut last = saying("I got this far.");
+        let call = || call_reply(&[("probe.echo", json!({"text": "again"}))]);
+        let mut last = text_reply("I got this far.");
         last["expect"] = json!({"tools": []});
-        let mut session = house
+        let mut session = test_host
             .session(
                 config,
-                seeing(
+                script_expecting_messages(
                     [call(), call(), last],
                     [
                         &["user 0"],
@@ -259,10 +269,10 @@ async fn the_bound_is_reached() {
                 ),
             )
             .await;
-        let result = turn(&mut session, "Loop.").await;
+        let result = run_turn(&mut session, "Loop.").await;
         match at_limit {
             AtLimit::Finish => {
-                let output = finished(result);
+                let output = expect_finished(result);
                 assert_eq!((output.limit_reached, output.finish, output.interactions), (true, EndReason::Limit, 3));
                 assert_eq!(output.data, json!("I got this far."));
             }
@@ -274,35 +284,36 @@ async fn the_bound_is_reached() {
     }
 }
 
-/// L1: a second turn of a session sees the first, and the seen counts go on.
+/// L1: A second turn of a session sees the first, and the seen counts continue.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_turn_sees_the_first() {
-    let house = House::new(&[]).await;
-    let mut session = house.session(AgentConfig::new("test"), script(&[saying("One."), saying("Two.")])).await;
-    finished(turn(&mut session, "First.").await);
-    assert_eq!(seen(&house, &session).await, ["user 1", "assistant 1"]);
-    let output = finished(turn(&mut session, "Second.").await);
+async fn l1_a_second_turn_sees_the_first() {
+    let test_host = TestHost::new(&[]).await;
+    let mut session =
+        test_host.session(AgentConfig::new("test"), script(&[text_reply("One."), text_reply("Two.")])).await;
+    expect_finished(run_turn(&mut session, "First.").await);
+    assert_eq!(view_summary(&test_host, &session).await, ["user 1", "assistant 1"]);
+    let output = expect_finished(run_turn(&mut session, "Second.").await);
     assert_eq!(output.turn, 2);
-    assert_eq!(seen(&house, &session).await, ["user 2", "assistant 2", "user 1", "assistant 1"]);
+    assert_eq!(view_summary(&test_host, &session).await, ["user 2", "assistant 2", "user 1", "assistant 1"]);
 }
 
-/// L9: a tool marked sequential never runs beside another of its batch.
+/// L9: A tool marked as sequential never runs in parallel with another call of its batch.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sequential_tool_runs_alone() {
-    let house = House::new(&["probe"]).await;
+async fn l9_a_sequential_tool_runs_alone() {
+    let test_host = TestHost::new(&["probe"]).await;
     let call = |name: &'static str| (name, json!({"ms": 20}));
     let replies = [
-        calling(&[call("probe.sleep"), call("probe.sequential"), call("probe.sequential"), call("probe.sleep")]),
-        saying("Done."),
+        call_reply(&[call("probe.sleep"), call("probe.sequential"), call("probe.sequential"), call("probe.sleep")]),
+        text_reply("Done."),
     ];
-    let mut session = house.session(AgentConfig::new("test"), script(&replies)).await;
-    finished(turn(&mut session, "Go.").await);
-    let order: Vec<String> = events(&house, &session)
+    let mut session = test_host.session(AgentConfig::new("test"), script(&replies)).await;
+    expect_finished(run_turn(&mut session, "Go.").await);
+    let order: Vec<String> = events(&test_host, &session)
         .await
         .into_iter()
         .filter_map(|event| match event.kind {
-            EventKind::ToolCall { call, .. } => Some(format!("start {}", short(&call.0))),
-            EventKind::ToolResult { call, .. } => Some(format!("end {}", short(&call.0))),
+            EventKind::ToolCall { call, .. } => Some(format!("start {}", base_call_id(&call.0))),
+            EventKind::ToolResult { call, .. } => Some(format!("end {}", base_call_id(&call.0))),
             _ => None,
         })
         .collect();
@@ -311,12 +322,13 @@ async fn a_sequential_tool_runs_alone() {
     assert_eq!(order, expected);
 }
 
-/// L29, D3: a cancelled turn leaves whole pairs and a session that goes on.
+/// L29, D3: A cancelled turn leaves complete pairs of calls and results, and the session can continue.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_call() {
-    let house = House::new(&["probe"]).await;
-    let replies = [calling(&[("probe.slow", json!({"ms": 20_000})), ("probe.spin", json!({}))]), saying("Going on.")];
-    let mut session = house.session(granting(&house, "probe"), script(&replies)).await;
+async fn l29_cancels_a_running_call() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let replies =
+        [call_reply(&[("probe.slow", json!({"ms": 20_000})), ("probe.spin", json!({}))]), text_reply("Going on.")];
+    let mut session = test_host.session(with_tree_grant(&test_host, "probe"), script(&replies)).await;
     let cancel = tokio_util::sync::CancellationToken::new();
     let mut watched = session.subscribe();
     let stop = cancel.clone();
@@ -331,20 +343,20 @@ async fn a_cancelled_call() {
     });
     let input = Some(agent_core::message::TurnInput::Text("Wait.".to_owned()));
     assert_eq!(session.run(input, cancel).await.unwrap(), TurnResult::Cancelled);
-    for (_, is_error, text) in results(&house, &session).await {
+    for (_, is_error, text) in results(&test_host, &session).await {
         assert!(is_error && text == "cancelled; outcome unknown", "{text}");
     }
-    let output = finished(turn(&mut session, "Go on.").await);
+    let output = expect_finished(run_turn(&mut session, "Go on.").await);
     assert_eq!(output.data, json!("Going on."));
 }
 
-/// D3, L1, L29: a turn whose driver was dropped in the middle of a call refuses another input, asks for a decision when it
-/// goes on, and can still be cancelled.
+/// D3, L1, L29: A turn whose driver was dropped during a call refuses another input, asks for a decision when it
+/// continues, and can still be cancelled.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_driver() {
-    let house = House::new(&["probe"]).await;
-    let replies = [calling(&[("probe.slow", json!({"ms": 20_000}))]), saying("Going on.")];
-    let mut session = house.session(AgentConfig::new("test"), script(&replies)).await;
+async fn d3_continues_after_a_dropped_driver() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let replies = [call_reply(&[("probe.slow", json!({"ms": 20_000}))]), text_reply("Going on.")];
+    let mut session = test_host.session(AgentConfig::new("test"), script(&replies)).await;
     let mut watched = session.subscribe();
     let input = || Some(agent_core::message::TurnInput::Text("Wait.".to_owned()));
     let dispatched = async { while !matches!(watched.recv().await.unwrap().kind, EventKind::ToolCall { .. }) {} };
@@ -359,50 +371,50 @@ async fn a_dropped_driver() {
     let cancel = tokio_util::sync::CancellationToken::new();
     cancel.cancel();
     assert_eq!(session.run(None, cancel).await.unwrap(), TurnResult::Cancelled);
-    assert_eq!(results(&house, &session).await[0].2, "cancelled; outcome unknown");
-    assert_eq!(finished(turn(&mut session, "Go on.").await).data, json!("Going on."));
+    assert_eq!(results(&test_host, &session).await[0].2, "cancelled; outcome unknown");
+    assert_eq!(expect_finished(run_turn(&mut session, "Go on.").await).data, json!("Going on."));
 }
 
-/// D4, L7, L22: what one session answered is remembered for its user, stands in the next session's turn message, is found by
-/// `memory_search`, and is nobody else's.
+/// D4, L7, L22: The answer of one session is remembered for its user, is in the turn message of the next session, is
+/// found by `memory_search`, and is not available to another user.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_answered_is_remembered() {
-    let house = House::new(&[]).await;
+async fn d4_remembers_the_answer_of_a_session() {
+    let test_host = TestHost::new(&[]).await;
     let of = |name: &str, user: &str| {
         let mut config = AgentConfig::new(name);
         config.user = Some(user.to_owned());
         config
     };
-    let mut first = house.session(of("first", "ada"), script(&[saying("The lighthouse opens at 4711.")])).await;
-    finished(turn(&mut first, "When does the lighthouse open?").await);
-    let search = || calling(&[("memory_search", json!({"query": "lighthouse"}))]);
-    let mut asked = search();
-    asked["expect"] = json!({"contains": ["retrieved-memory", "4711"]});
-    let mut second = house.session(of("second", "ada"), script(&[asked, saying("Known.")])).await;
-    finished(turn(&mut second, "Is the lighthouse open?").await);
-    assert!(results(&house, &second).await[0].2.contains("4711"));
-    let input = &view(&house, &second).await[0];
+    let mut first = test_host.session(of("first", "ada"), script(&[text_reply("The lighthouse opens at 4711.")])).await;
+    expect_finished(run_turn(&mut first, "When does the lighthouse open?").await);
+    let search = || call_reply(&[("memory_search", json!({"query": "lighthouse"}))]);
+    let mut search_call = search();
+    search_call["expect"] = json!({"contains": ["retrieved-memory", "4711"]});
+    let mut second = test_host.session(of("second", "ada"), script(&[search_call, text_reply("Known.")])).await;
+    expect_finished(run_turn(&mut second, "Is the lighthouse open?").await);
+    assert!(results(&test_host, &second).await[0].2.contains("4711"));
+    let input = &visible_messages(&test_host, &second).await[0];
     assert!(
         matches!(&input.parts[0], Part::Preface(text) if text.contains("4711")),
         "it stays with its input: {input:?}"
     );
-    assert_eq!(input.plain_text(), "Is the lighthouse open?", "and is no part of what was said");
-    let mut asked = search();
-    asked["expect"] = json!({"lacks": ["4711"]});
-    let mut other = house.session(of("other", "bob"), script(&[asked, saying("Unknown.")])).await;
-    finished(turn(&mut other, "Is the lighthouse open?").await);
-    assert!(!results(&house, &other).await[0].2.contains("4711"));
+    assert_eq!(input.plain_text(), "Is the lighthouse open?", "the void reply is not part of the text");
+    let mut search_call = search();
+    search_call["expect"] = json!({"lacks": ["4711"]});
+    let mut other = test_host.session(of("other", "bob"), script(&[search_call, text_reply("Unknown.")])).await;
+    expect_finished(run_turn(&mut other, "Is the lighthouse open?").await);
+    assert!(!results(&test_host, &other).await[0].2.contains("4711"));
 }
 
-/// Row 31: a reply that was cut before a call's arguments came does not run the call as if there were none.
+/// Row 31: If a reply is cut before the arguments of a call arrive, the call does not run with empty arguments.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_without_its_arguments_is_not_run_when_the_reply_was_cut() {
-    let house = House::new(&["probe"]).await;
+async fn row_31_does_not_run_a_call_whose_arguments_were_cut() {
+    let test_host = TestHost::new(&["probe"]).await;
     let cut = json!({"calls": [{"name": "probe.echo", "arguments": {"text": "a"}}, {"name": "probe.residue"}], "stop": "length"});
     let whole = json!({"calls": [{"name": "probe.residue"}], "stop": "tool_calls"});
-    let mut session = house.session(AgentConfig::new("test"), script(&[cut, whole, saying("Done.")])).await;
-    finished(turn(&mut session, "Go.").await);
-    let results = results(&house, &session).await;
+    let mut session = test_host.session(AgentConfig::new("test"), script(&[cut, whole, text_reply("Done.")])).await;
+    expect_finished(run_turn(&mut session, "Go.").await);
+    let results = results(&test_host, &session).await;
     assert_eq!((results[0].1, results[2].1), (true, false), "no call of a cut reply runs: {results:?}");
     assert!(results[1].1 && results[1].2.contains("was cut"), "{}", results[1].2);
 }

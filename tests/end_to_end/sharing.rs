@@ -1,12 +1,12 @@
-//! P11 and row 23 by hand: plugins that are pushed, added, updated, verified and removed with the real binary, over a registry
-//! on loopback.
+//! P11 and row 23: plugins are pushed, added, updated, verified and removed with the real binary, over a registry on
+//! loopback.
 
 mod by_policy;
 mod clock;
 mod hostile;
 pub(crate) mod peers;
 mod required;
-mod vetted;
+mod verification;
 mod while_running;
 
 use crate::support::components;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// A small component under a name and a version of its own.
+/// A small component with a name and a version.
 fn component(name: &str, version: &str, asks: Asks) -> Vec<u8> {
     let (name, version) = (name.to_owned(), version.to_owned());
     let manifest =
@@ -24,19 +24,19 @@ fn component(name: &str, version: &str, asks: Asks) -> Vec<u8> {
     with_manifest(&std::fs::read(components().join("bad-validator.wasm")).unwrap(), &manifest).unwrap()
 }
 
-/// A registry, and somebody's folder with `plugins` in it and a data folder of their own.
-struct Desk {
+/// A registry, and a user's folder with `plugins` in it and a separate data folder.
+struct TestCli {
     ground: TempDir,
     registry: TestRegistry,
 }
 
-impl Desk {
+impl TestCli {
     fn new() -> Self {
-        Self::beside(&TestRegistry::start())
+        Self::with_registry(&TestRegistry::start())
     }
 
-    /// Somebody else with the same registry.
-    fn beside(registry: &TestRegistry) -> Self {
+    /// Another user with the same registry.
+    fn with_registry(registry: &TestRegistry) -> Self {
         let ground = tempfile::tempdir().unwrap();
         std::fs::create_dir(ground.path().join("plugins")).unwrap();
         Self { ground, registry: registry.clone() }
@@ -65,28 +65,28 @@ impl Desk {
         command
     }
 
-    /// What it says on both outputs, and how it ends.
-    fn said(&self, arguments: &[&str]) -> (i32, String) {
+    /// The exit code, and both outputs together.
+    fn run_merged(&self, arguments: &[&str]) -> (i32, String) {
         let output = self.run(arguments);
         let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         (output.status.code().unwrap_or(-1), text)
     }
 
-    fn done(&self, arguments: &[&str]) -> String {
-        let (code, text) = self.said(arguments);
+    fn succeed(&self, arguments: &[&str]) -> String {
+        let (code, text) = self.run_merged(arguments);
         assert_eq!(code, 0, "{arguments:?}: {text}");
         text
     }
 
-    /// Ends with this code and says these things.
-    fn fails(&self, code: i32, arguments: &[&str], said: &[&str]) -> String {
-        let (found, text) = self.said(arguments);
+    /// Checks that the command ends with this code and prints these texts.
+    fn fails(&self, code: i32, arguments: &[&str], expected: &[&str]) -> String {
+        let (found, text) = self.run_merged(arguments);
         assert_eq!(found, code, "{arguments:?}: {text}");
-        said.iter().for_each(|words| assert!(text.contains(words), "{arguments:?}: no `{words}` in: {text}"));
+        expected.iter().for_each(|words| assert!(text.contains(words), "{arguments:?}: no `{words}` in: {text}"));
         text
     }
 
-    /// Pushes it under a name, a version and a tag.
+    /// Pushes a component with a name, a version and a tag.
     fn push(&self, name: &str, version: &str, rest: &[&str]) -> Vec<u8> {
         self.push_asking(name, version, Asks::default(), rest)
     }
@@ -98,7 +98,7 @@ impl Desk {
         for tag in ["", ":latest"] {
             let reference = format!("{reference}{tag}");
             let arguments = [&["plugin", "push", &reference, "pushed.wasm"], rest].concat();
-            self.done(&arguments);
+            self.succeed(&arguments);
         }
         bytes
     }
@@ -114,18 +114,22 @@ fn in_plugins<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [arguments, &PLUGINS].concat()
 }
 
-/// P11: pushed by one, added by another, the same bytes, locked; and removed.
+/// P11: One user pushes a plugin and another adds it: the bytes are the same, and it is in the lock file; then it is
+/// removed.
 #[test]
-fn p11_a_plugin_goes_from_one_to_another() {
+fn p11_one_user_pushes_a_plugin_and_another_adds_it() {
     let (author, user) = {
-        let author = Desk::new();
-        let user = Desk::beside(&author.registry);
+        let author = TestCli::new();
+        let user = TestCli::with_registry(&author.registry);
         (author, user)
     };
     let bytes = author.push("tides", "1.0.0", &[]);
     let reference = user.reference("team/tides");
-    let said = user.done(&in_plugins(&["plugin", "add", &reference]));
-    assert!(said.contains("tides") && said.contains("1.0.0") && said.contains("it is not signed"), "{said}");
+    let output_text = user.succeed(&in_plugins(&["plugin", "add", &reference]));
+    assert!(
+        output_text.contains("tides") && output_text.contains("1.0.0") && output_text.contains("it is not signed"),
+        "{output_text}"
+    );
     assert_eq!(std::fs::read(user.path("plugins/tides.wasm")).unwrap(), bytes);
     let lock = user.lock();
     assert!(lock.contains(&format!("reference = \"{reference}\"")), "{lock}");
@@ -134,71 +138,72 @@ fn p11_a_plugin_goes_from_one_to_another() {
         "{lock}"
     );
 
-    let listed = user.done(&["plugin", "list", "plugins"]);
+    let listed = user.succeed(&["plugin", "list", "plugins"]);
     assert!(listed.contains("tides"), "{listed}");
-    let verified = user.done(&in_plugins(&["plugin", "verify"]));
+    let verified = user.succeed(&in_plugins(&["plugin", "verify"]));
     assert!(verified.contains("tides") && verified.contains("it is not signed"), "{verified}");
     user.fails(2, &in_plugins(&["plugin", "remove", "tidse"]), &["no", "tides"]);
-    user.done(&in_plugins(&["plugin", "remove", "tides"]));
+    user.succeed(&in_plugins(&["plugin", "remove", "tides"]));
     assert!(!user.path("plugins/tides.wasm").exists() && !user.lock().contains("tides"));
 }
 
-/// Row 23: a locked file that was changed does not load, what nobody has locked does, and both are said.
+/// Row 23: A locked file that was changed does not load, an unlocked one does, and both are reported.
 #[test]
-fn row_23_a_changed_file_is_refused_at_load() {
-    let desk = Desk::new();
-    let bytes = desk.push("tides", "1.0.0", &[]);
-    desk.done(&in_plugins(&["plugin", "add", &desk.reference("team/tides:latest")]));
-    std::fs::write(desk.path("plugins/mine.wasm"), component("mine", "0.1.0", Asks::default())).unwrap();
-    let listed = desk.done(&["plugin", "list", "plugins"]);
+fn row_23_refuses_a_changed_file_at_load() {
+    let cli = TestCli::new();
+    let bytes = cli.push("tides", "1.0.0", &[]);
+    cli.succeed(&in_plugins(&["plugin", "add", &cli.reference("team/tides:latest")]));
+    std::fs::write(cli.path("plugins/mine.wasm"), component("mine", "0.1.0", Asks::default())).unwrap();
+    let listed = cli.succeed(&["plugin", "list", "plugins"]);
     assert!(listed.contains("mine") && listed.contains("tides"), "{listed}");
 
-    std::fs::write(desk.path("plugins/tides.wasm"), component("tides", "1.0.1", Asks::default())).unwrap();
-    let said = ["plugins.lock locks `tides`", "plugin add --replace --plugins plugins", "--keep-file"];
-    desk.fails(2, &["plugin", "list", "plugins"], &said);
-    desk.fails(2, &["--plugins", "plugins", "hello"], &said);
-    desk.fails(1, &in_plugins(&["plugin", "verify"]), &["✗", "is another one", "mine.wasm  not locked"]);
-    // Under another name, and another plugin under its name.
-    std::fs::rename(desk.path("plugins/tides.wasm"), desk.path("plugins/other.wasm")).unwrap();
-    desk.fails(2, &["plugin", "list", "plugins"], &["other.wasm: ", "locks `tides`"]);
-    std::fs::rename(desk.path("plugins/mine.wasm"), desk.path("plugins/tides.wasm")).unwrap();
-    std::fs::remove_file(desk.path("plugins/other.wasm")).unwrap();
-    desk.fails(2, &["plugin", "list", "plugins"], &["tides.wasm: ", "locks `tides`"]);
+    std::fs::write(cli.path("plugins/tides.wasm"), component("tides", "1.0.1", Asks::default())).unwrap();
+    let output_text = ["plugins.lock locks `tides`", "plugin add --replace --plugins plugins", "--keep-file"];
+    cli.fails(2, &["plugin", "list", "plugins"], &output_text);
+    cli.fails(2, &["--plugins", "plugins", "hello"], &output_text);
+    cli.fails(1, &in_plugins(&["plugin", "verify"]), &["✗", " differs: its digest is ", "mine.wasm  not locked"]);
+    // Under another file name, and another plugin under its name.
+    std::fs::rename(cli.path("plugins/tides.wasm"), cli.path("plugins/other.wasm")).unwrap();
+    cli.fails(2, &["plugin", "list", "plugins"], &["other.wasm: ", "locks `tides`"]);
+    std::fs::rename(cli.path("plugins/mine.wasm"), cli.path("plugins/tides.wasm")).unwrap();
+    std::fs::remove_file(cli.path("plugins/other.wasm")).unwrap();
+    cli.fails(2, &["plugin", "list", "plugins"], &["tides.wasm: ", "locks `tides`"]);
 
-    // It is put back as it was, without asking anybody.
-    desk.registry.requests();
-    desk.fails(1, &in_plugins(&["plugin", "add"]), &["changed since it was locked", "--replace"]);
-    desk.done(&in_plugins(&["plugin", "add", "--replace"]));
-    assert_eq!(std::fs::read(desk.path("plugins/tides.wasm")).unwrap(), bytes);
-    assert!(desk.registry.requests().is_empty(), "it was in the plugin store");
-    // Or it becomes one's own.
-    std::fs::write(desk.path("plugins/tides.wasm"), component("tides", "1.0.1", Asks::default())).unwrap();
-    desk.done(&in_plugins(&["plugin", "remove", "tides", "--keep-file"]));
-    assert!(desk.done(&["plugin", "list", "plugins"]).contains("1.0.1"));
+    // It is restored as it was, without a request to the registry.
+    cli.registry.requests();
+    cli.fails(1, &in_plugins(&["plugin", "add"]), &["changed since it was locked", "--replace"]);
+    cli.succeed(&in_plugins(&["plugin", "add", "--replace"]));
+    assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), bytes);
+    assert!(cli.registry.requests().is_empty(), "the component was in the plugin store");
+    // Or it becomes a plugin of the user's own.
+    std::fs::write(cli.path("plugins/tides.wasm"), component("tides", "1.0.1", Asks::default())).unwrap();
+    cli.succeed(&in_plugins(&["plugin", "remove", "tides", "--keep-file"]));
+    assert!(cli.succeed(&["plugin", "list", "plugins"]).contains("1.0.1"));
 }
 
-/// P11: with the lock alone, another one gets the same bytes, whatever the tag is by now; with the store also offline.
+/// P11: With the lock file alone, another user gets the same bytes, wherever the tag points by then; with the store,
+/// this works offline too.
 #[test]
-fn p11_a_lock_brings_the_same_bytes() {
+fn p11_the_lock_file_restores_the_same_bytes() {
     let (author, user) = {
-        let author = Desk::new();
-        let user = Desk::beside(&author.registry);
+        let author = TestCli::new();
+        let user = TestCli::with_registry(&author.registry);
         (author, user)
     };
     let bytes = author.push("tides", "1.0.0", &[]);
-    author.done(&in_plugins(&["plugin", "add", &author.reference("team/tides:latest")]));
+    author.succeed(&in_plugins(&["plugin", "add", &author.reference("team/tides:latest")]));
     author.push("tides", "2.0.0", &[]);
     std::fs::copy(author.path("plugins/plugins.lock"), user.path("plugins/plugins.lock")).unwrap();
-    user.fails(1, &in_plugins(&["plugin", "verify"]), &["is not there"]);
-    user.done(&in_plugins(&["plugin", "add"]));
+    user.fails(1, &in_plugins(&["plugin", "verify"]), &["is missing"]);
+    user.succeed(&in_plugins(&["plugin", "add"]));
     assert_eq!(std::fs::read(user.path("plugins/tides.wasm")).unwrap(), bytes);
-    assert!(user.done(&in_plugins(&["plugin", "add"])).contains("all that is locked is there"));
+    assert!(user.succeed(&in_plugins(&["plugin", "add"])).contains("all locked plugins are present"));
 
-    // Nobody answers any more.
+    // The registry is no longer reachable.
     let nowhere = user.lock().replace(&user.registry.host(), "127.0.0.1:1");
     std::fs::write(user.path("plugins/plugins.lock"), nowhere).unwrap();
     std::fs::remove_file(user.path("plugins/tides.wasm")).unwrap();
-    let again = user.done(&in_plugins(&["plugin", "add", "127.0.0.1:1/team/tides:latest"]));
+    let again = user.succeed(&in_plugins(&["plugin", "add", "127.0.0.1:1/team/tides:latest"]));
     assert!(again.contains("cannot be reached") && again.contains("plugin store"), "{again}");
     assert_eq!(std::fs::read(user.path("plugins/tides.wasm")).unwrap(), bytes);
     std::fs::remove_file(user.path("plugins/tides.wasm")).unwrap();
@@ -207,147 +212,150 @@ fn p11_a_lock_brings_the_same_bytes() {
     assert!(!user.path("plugins/tides.wasm").exists());
 }
 
-/// P11: what is newer is said with what it changes; `--check` changes nothing; a tag that goes back is not followed.
+/// P11: A newer version is reported with its changes; `--check` changes nothing; a tag that moved back to an older
+/// version is not followed.
 #[test]
-fn p11_updates_say_what_they_change() {
-    let desk = Desk::new();
-    desk.push("tides", "1.0.0", &[]);
-    desk.push("moon", "1.0.0", &[]);
+fn p11_reports_the_changes_of_an_update() {
+    let cli = TestCli::new();
+    cli.push("tides", "1.0.0", &[]);
+    cli.push("moon", "1.0.0", &[]);
     for name in ["tides", "moon"] {
-        desk.done(&in_plugins(&["plugin", "add", &desk.reference(&format!("team/{name}:latest"))]));
+        cli.succeed(&in_plugins(&["plugin", "add", &cli.reference(&format!("team/{name}:latest"))]));
     }
-    assert!(desk.done(&in_plugins(&["plugin", "update", "--check"])).contains("nothing is newer"));
+    assert!(cli.succeed(&in_plugins(&["plugin", "update", "--check"])).contains("all plugins are up to date"));
     let asks =
         Asks { files: Some(Access::Read), http: vec!["GET https://tides.example".to_owned()], ..Asks::default() };
-    let newer = desk.push_asking("tides", "1.1.0", asks, &[]);
-    let before = (desk.lock(), std::fs::read(desk.path("plugins/tides.wasm")).unwrap());
-    let said = ["1.0.0", "→ 1.1.0", "+ asks for reading files", "+ asks for the request GET https://tides.example"];
-    desk.fails(1, &in_plugins(&["plugin", "update", "--check"]), &said);
-    assert_eq!((desk.lock(), std::fs::read(desk.path("plugins/tides.wasm")).unwrap()), before, "nothing is changed");
-    desk.fails(2, &in_plugins(&["plugin", "update", "sun"]), &["no plugin `sun` is locked", "moon, tides"]);
-    assert!(desk.done(&in_plugins(&["plugin", "update", "moon"])).contains("nothing is newer"));
-    desk.done(&in_plugins(&["plugin", "update"]));
-    assert_eq!(std::fs::read(desk.path("plugins/tides.wasm")).unwrap(), newer);
-    assert!(desk.lock().contains("version = \"1.1.0\""));
+    let newer = cli.push_asking("tides", "1.1.0", asks, &[]);
+    let before = (cli.lock(), std::fs::read(cli.path("plugins/tides.wasm")).unwrap());
+    let output_text =
+        ["1.0.0", "→ 1.1.0", "+ asks for reading files", "+ asks for the request GET https://tides.example"];
+    cli.fails(1, &in_plugins(&["plugin", "update", "--check"]), &output_text);
+    assert_eq!((cli.lock(), std::fs::read(cli.path("plugins/tides.wasm")).unwrap()), before, "nothing is changed");
+    cli.fails(2, &in_plugins(&["plugin", "update", "sun"]), &["the plugin `sun` is not locked", "moon, tides"]);
+    assert!(cli.succeed(&in_plugins(&["plugin", "update", "moon"])).contains("all plugins are up to date"));
+    cli.succeed(&in_plugins(&["plugin", "update"]));
+    assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), newer);
+    assert!(cli.lock().contains("version = \"1.1.0\""));
 
-    // Row 23: a tag that was moved back.
-    let old = desk.push("tides", "1.0.0", &[]);
-    desk.fails(1, &in_plugins(&["plugin", "update"]), &["older than 1.1.0", "--allow-downgrade"]);
-    desk.fails(2, &in_plugins(&["plugin", "add", &desk.reference("team/tides:latest")]), &["older than 1.1.0"]);
-    assert_eq!(std::fs::read(desk.path("plugins/tides.wasm")).unwrap(), newer);
-    desk.done(&in_plugins(&["plugin", "update", "--allow-downgrade"]));
-    assert_eq!(std::fs::read(desk.path("plugins/tides.wasm")).unwrap(), old);
+    // Row 23: A tag that was moved back.
+    let old = cli.push("tides", "1.0.0", &[]);
+    cli.fails(1, &in_plugins(&["plugin", "update"]), &["older than 1.1.0", "--allow-downgrade"]);
+    cli.fails(2, &in_plugins(&["plugin", "add", &cli.reference("team/tides:latest")]), &["older than 1.1.0"]);
+    assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), newer);
+    cli.succeed(&in_plugins(&["plugin", "update", "--allow-downgrade"]));
+    assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), old);
 
-    // A tag behind which another plugin stands.
+    // A tag that now refers to another plugin.
     let bytes = component("moon", "9.0.0", Asks::default());
-    std::fs::write(desk.path("pushed.wasm"), bytes).unwrap();
-    desk.done(&["plugin", "push", &desk.reference("team/tides:latest"), "pushed.wasm"]);
-    desk.fails(1, &in_plugins(&["plugin", "update", "tides"]), &["is the plugin `moon` now", "not taken"]);
+    std::fs::write(cli.path("pushed.wasm"), bytes).unwrap();
+    cli.succeed(&["plugin", "push", &cli.reference("team/tides:latest"), "pushed.wasm"]);
+    cli.fails(1, &in_plugins(&["plugin", "update", "tides"]), &["is the plugin `moon` now", "not installed"]);
 }
 
-/// Row 11, row 18, row 23: what is no plugin is not put there, and what is in the way stays.
+/// Row 11, row 18, row 23: A file that is not a plugin is not installed, and existing files stay.
 #[test]
-fn row_11_what_is_no_plugin_is_not_taken() {
-    let desk = Desk::new();
+fn row_11_does_not_install_files_that_are_not_plugins() {
+    let cli = TestCli::new();
     let wasm = |name: &str| format!("plugins/{name}.wasm");
-    std::fs::write(desk.path("module.wasm"), b"\0asm\x01\0\0\0").unwrap();
-    desk.fails(2, &["plugin", "push", &desk.reference("team/module:1"), "module.wasm"], &["core WebAssembly module"]);
-    desk.fails(1, &in_plugins(&["plugin", "add", "./module.wasm"]), &["core WebAssembly module"]);
-    desk.fails(2, &in_plugins(&["plugin", "add", "./absent.wasm"]), &["no file or folder `./absent.wasm`"]);
-    desk.fails(2, &in_plugins(&["plugin", "add", "tides"]), &["names no registry", "HOST/PATH[:TAG]"]);
-    desk.fails(1, &in_plugins(&["plugin", "add", &desk.reference("team/tides:1")]), &["no such repository"]);
-    desk.fails(2, &["plugin", "add", "x.example/a", "--plugins", "module.wasm"], &["is no folder"]);
-    assert!(!desk.path(&wasm("module")).exists() && desk.lock().is_empty());
+    std::fs::write(cli.path("module.wasm"), b"\0asm\x01\0\0\0").unwrap();
+    cli.fails(2, &["plugin", "push", &cli.reference("team/module:1"), "module.wasm"], &["core WebAssembly module"]);
+    cli.fails(1, &in_plugins(&["plugin", "add", "./module.wasm"]), &["core WebAssembly module"]);
+    cli.fails(2, &in_plugins(&["plugin", "add", "./absent.wasm"]), &["no file or folder `./absent.wasm`"]);
+    cli.fails(2, &in_plugins(&["plugin", "add", "tides"]), &["does not name a registry", "HOST/PATH[:TAG]"]);
+    cli.fails(1, &in_plugins(&["plugin", "add", &cli.reference("team/tides:1")]), &["no such repository"]);
+    cli.fails(2, &["plugin", "add", "x.example/a", "--plugins", "module.wasm"], &["is not a folder"]);
+    assert!(!cli.path(&wasm("module")).exists() && cli.lock().is_empty());
 
-    let bytes = desk.push("tides", "1.0.0", &[]);
+    let bytes = cli.push("tides", "1.0.0", &[]);
     let mine = component("tides", "0.0.1", Asks::default());
-    std::fs::write(desk.path(&wasm("tides")), &mine).unwrap();
-    let add = desk.reference("team/tides");
-    desk.fails(2, &in_plugins(&["plugin", "add", &add]), &["not locked", "--replace"]);
-    assert_eq!(std::fs::read(desk.path(&wasm("tides"))).unwrap(), mine);
-    desk.done(&in_plugins(&["plugin", "add", &add, "--replace"]));
-    assert_eq!(std::fs::read(desk.path(&wasm("tides"))).unwrap(), bytes);
-    // From a file, too, and then the file may go.
-    std::fs::write(desk.path("moon.wasm"), component("moon", "1.0.0", Asks::default())).unwrap();
-    desk.done(&in_plugins(&["plugin", "add", "moon.wasm"]));
-    std::fs::remove_file(desk.path("moon.wasm")).unwrap();
-    assert!(desk.done(&in_plugins(&["plugin", "verify"])).contains("from a file of this machine"));
+    std::fs::write(cli.path(&wasm("tides")), &mine).unwrap();
+    let add = cli.reference("team/tides");
+    cli.fails(2, &in_plugins(&["plugin", "add", &add]), &["not locked", "--replace"]);
+    assert_eq!(std::fs::read(cli.path(&wasm("tides"))).unwrap(), mine);
+    cli.succeed(&in_plugins(&["plugin", "add", &add, "--replace"]));
+    assert_eq!(std::fs::read(cli.path(&wasm("tides"))).unwrap(), bytes);
+    // From a file too, and then the source file may be deleted.
+    std::fs::write(cli.path("moon.wasm"), component("moon", "1.0.0", Asks::default())).unwrap();
+    cli.succeed(&in_plugins(&["plugin", "add", "moon.wasm"]));
+    std::fs::remove_file(cli.path("moon.wasm")).unwrap();
+    assert!(cli.succeed(&in_plugins(&["plugin", "verify"])).contains("from a file on this machine"));
 }
 
-/// Row 18: another plugin of a name does not get what that name is granted, unasked; a folder gives all that is in it.
+/// Row 18: Another plugin with the same name does not get the grants of that name without a question; granting a folder
+/// includes all files in it.
 #[test]
-fn row_18_a_name_stays_with_its_plugin() {
-    let desk = Desk::new();
-    let first = desk.push("tides", "1.0.0", &[]);
-    desk.done(&in_plugins(&["plugin", "add", &desk.reference("team/tides:latest")]));
-    std::fs::write(desk.path("other.wasm"), component("tides", "2.0.0", Asks::default())).unwrap();
-    desk.done(&["plugin", "push", &desk.reference("evil/tides"), "other.wasm"]);
-    let evil = desk.reference("evil/tides");
-    let said =
-        ["`tides` is locked to", "team/tides:latest", "--replace puts it there, with all that `tides` is granted"];
-    desk.fails(2, &in_plugins(&["plugin", "add", &evil]), &said);
-    desk.fails(2, &in_plugins(&["plugin", "add", "other.wasm"]), &said);
-    assert_eq!(std::fs::read(desk.path("plugins/tides.wasm")).unwrap(), first);
-    desk.done(&in_plugins(&["plugin", "add", &evil, "--replace"]));
-    assert!(desk.lock().contains(&format!("reference = \"{evil}\"")));
+fn row_18_another_plugin_does_not_inherit_the_grants_of_a_name() {
+    let cli = TestCli::new();
+    let first = cli.push("tides", "1.0.0", &[]);
+    cli.succeed(&in_plugins(&["plugin", "add", &cli.reference("team/tides:latest")]));
+    std::fs::write(cli.path("other.wasm"), component("tides", "2.0.0", Asks::default())).unwrap();
+    cli.succeed(&["plugin", "push", &cli.reference("evil/tides"), "other.wasm"]);
+    let evil = cli.reference("evil/tides");
+    let output_text =
+        ["`tides` is locked to", "team/tides:latest", "--replace installs it with everything that `tides` is granted"];
+    cli.fails(2, &in_plugins(&["plugin", "add", &evil]), &output_text);
+    cli.fails(2, &in_plugins(&["plugin", "add", "other.wasm"]), &output_text);
+    assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), first);
+    cli.succeed(&in_plugins(&["plugin", "add", &evil, "--replace"]));
+    assert!(cli.lock().contains(&format!("reference = \"{evil}\"")));
 
-    std::fs::create_dir(desk.path("shared")).unwrap();
-    desk.fails(2, &in_plugins(&["plugin", "add", "./shared"]), &["there is no plugin (*.wasm) in"]);
+    std::fs::create_dir(cli.path("shared")).unwrap();
+    cli.fails(2, &in_plugins(&["plugin", "add", "./shared"]), &["there is no plugin (*.wasm) in"]);
     for name in ["moon", "sun"] {
-        std::fs::write(desk.path(&format!("shared/{name}.wasm")), component(name, "1.0.0", Asks::default())).unwrap();
+        std::fs::write(cli.path(&format!("shared/{name}.wasm")), component(name, "1.0.0", Asks::default())).unwrap();
     }
-    desk.done(&in_plugins(&["plugin", "add", "./shared"]));
-    assert!(desk.lock().contains("name = \"moon\"") && desk.lock().contains("name = \"sun\""));
+    cli.succeed(&in_plugins(&["plugin", "add", "./shared"]));
+    assert!(cli.lock().contains("name = \"moon\"") && cli.lock().contains("name = \"sun\""));
 }
 
-/// P11, row 16: credentials come from the helper that the Docker configuration names, and are shown nowhere.
+/// P11, row 16: Credentials come from the helper that the Docker configuration names, and are not shown anywhere.
 #[cfg(unix)]
 #[test]
-fn p11_credential_helpers_are_asked() {
+fn p11_uses_docker_credential_helpers() {
     use std::os::unix::fs::PermissionsExt;
-    let desk = Desk::new();
-    desk.push("tides", "1.0.0", &[]);
-    desk.registry
+    let cli = TestCli::new();
+    cli.push("tides", "1.0.0", &[]);
+    cli.registry
         .set(|faults| (faults.login, faults.tokens) = (Some(("ann".to_owned(), "top secret".to_owned())), true));
     let add = in_plugins(&["plugin", "add"]);
-    let reference = desk.reference("team/tides");
+    let reference = cli.reference("team/tides");
     let add = [&add[..2], &[reference.as_str(), "-vv"], &add[2..]].concat();
-    desk.fails(1, &add, &["there are no credentials for", "docker login"]);
-    let helper = desk.path("bin/docker-credential-desk");
+    cli.fails(1, &add, &["there are no credentials for", "docker login"]);
+    let helper = cli.path("bin/docker-credential-desk");
     let write = |path: &Path, text: &str| {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     };
-    write(&desk.path("docker/config.json"), r#"{"auths": {}, "credsStore": "desk"}"#);
-    desk.fails(1, &add, &["`docker-credential-desk`, which the Docker configuration names, cannot be used"]);
+    write(&cli.path("docker/config.json"), r#"{"auths": {}, "credsStore": "desk"}"#);
+    cli.fails(1, &add, &["`docker-credential-desk`, which the Docker configuration names, failed"]);
     write(&helper, "#!/bin/sh\necho credentials not found in native keychain\nexit 1\n");
-    desk.fails(1, &add, &["there are no credentials for"]);
+    cli.fails(1, &add, &["there are no credentials for"]);
     let answer = r#"{"ServerURL": "x", "Username": "ann", "Secret": "top secret"}"#;
     write(
         &helper,
-        &format!("#!/bin/sh\n[ \"$1\" = get ] && [ \"$(cat)\" = {} ] && echo '{answer}'\n", desk.registry.host()),
+        &format!("#!/bin/sh\n[ \"$1\" = get ] && [ \"$(cat)\" = {} ] && echo '{answer}'\n", cli.registry.host()),
     );
-    let said = desk.done(&add);
-    assert!(!said.contains("secret") && !said.contains("a-token"), "{said}");
+    let output_text = cli.succeed(&add);
+    assert!(!output_text.contains("secret") && !output_text.contains("a-token"), "{output_text}");
 }
 
-/// P11: a team's index is made by pushing, and searched.
+/// P11: Pushing creates a team's index, which can be searched.
 #[test]
-fn p11_an_index_is_searched() {
-    let desk = Desk::new();
-    let index = desk.reference("team/index");
-    desk.fails(1, &["plugin", "search", "depths", "--index", &index], &["the first `plugin push --index` makes it"]);
-    desk.push("tides", "1.0.0", &["--index", &index]);
-    desk.push("moon", "1.0.0", &["--index", &index]);
-    desk.push("moon", "1.1.0", &["--index", &index]);
-    let found = desk.done(&["plugin", "search", "moon", "depths", "--index", &index]);
+fn p11_searches_an_index() {
+    let cli = TestCli::new();
+    let index = cli.reference("team/index");
+    cli.fails(1, &["plugin", "search", "depths", "--index", &index], &["the first `plugin push --index` creates it"]);
+    cli.push("tides", "1.0.0", &["--index", &index]);
+    cli.push("moon", "1.0.0", &["--index", &index]);
+    cli.push("moon", "1.1.0", &["--index", &index]);
+    let found = cli.succeed(&["plugin", "search", "moon", "depths", "--index", &index]);
     assert!(found.find("moon").unwrap() < found.find("tides").unwrap(), "the nearest first: {found}");
     assert!(found.contains("1.1.0 and 1 older") && found.contains("not signed"), "{found}");
-    let json = desk.done(&["plugin", "search", "--index", &index, "--json"]);
+    let json = cli.succeed(&["plugin", "search", "--index", &index, "--json"]);
     let lines: Vec<serde_json::Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0]["versions"], serde_json::json!(["1.1.0", "1.0.0"]));
-    assert_eq!(lines[0]["newest"]["reference"], desk.reference("team/moon:latest"));
+    assert_eq!(lines[0]["newest"]["reference"], cli.reference("team/moon:latest"));
 }
 
 fn files(folder: &Path) -> Vec<String> {

@@ -1,26 +1,26 @@
-//! `store check` and `store rebuild` with the real binary: what is only there to be searched and listed is compared with what
-//! was said, and made anew from it (D6; limit 28).
+//! `store check` and `store rebuild` with the real binary: search and list tables are compared with the log, and
+//! rebuilt from it (D6; limit 28).
 
-use crate::approvals::command_line::Desk;
-use crate::support::saying;
+use crate::approvals::command_line::TestCli;
+use crate::support::text_reply;
 use serde_json::Value;
 
-/// Two sessions, each of one turn, and what is remembered of them.
-fn desk() -> Desk {
-    let desk = Desk::new("", &[saying("The walrus sleeps.")]);
+/// Two sessions with one turn each, and their memories.
+fn cli() -> TestCli {
+    let cli = TestCli::new("", &[text_reply("The walrus sleeps.")]);
     for prompt in ["How is the walrus?", "And the otter?"] {
-        let (code, _, said) = desk.run(&["--agent", "agent.toml", "--user", "ann", prompt]);
-        assert_eq!(code, Some(0), "{said}");
+        let (code, _, stderr) = cli.run(&["--agent", "agent.toml", "--user", "ann", prompt]);
+        assert_eq!(code, Some(0), "{stderr}");
     }
-    assert_eq!(found(&desk), [1, 1, 2]);
-    desk
+    assert_eq!(found_counts(&cli), [1, 1, 2]);
+    cli
 }
 
-/// How many messages, memories and sessions are found.
-fn found(desk: &Desk) -> [usize; 3] {
+/// How many messages, memories and sessions a search or list finds.
+fn found_counts(cli: &TestCli) -> [usize; 3] {
     let lines = |arguments: &[&str]| {
-        let (code, printed, said) = desk.run(arguments);
-        assert_eq!(code, Some(0), "{said}");
+        let (code, printed, stderr) = cli.run(arguments);
+        assert_eq!(code, Some(0), "{stderr}");
         printed.lines().filter(|line| line.starts_with('{')).count()
     };
     [
@@ -30,115 +30,115 @@ fn found(desk: &Desk) -> [usize; 3] {
     ]
 }
 
-fn damage(desk: &Desk, sql: &str) {
-    let connection = rusqlite::Connection::open(desk.path("data/agent-host.db")).unwrap();
+fn damage(cli: &TestCli, sql: &str) {
+    let connection = rusqlite::Connection::open(cli.path("data/agent-host.db")).unwrap();
     connection.execute_batch(sql).unwrap();
 }
 
 #[test]
-fn d6_damage_is_named_and_made_good() {
-    let desk = desk();
-    let (code, printed, said) = desk.run(&["store", "check"]);
-    assert_eq!(code, Some(0), "{said}");
+fn d6_reports_and_repairs_damage() {
+    let cli = cli();
+    let (code, printed, stderr) = cli.run(&["store", "check"]);
+    assert_eq!(code, Some(0), "{stderr}");
     for line in [
-        "is whole",
-        "✓ the words of messages: 4 messages",
-        "✓ the words of memories: 2 memories",
+        "is intact",
+        "✓ the search index of messages: 4 messages",
+        "✓ the search index of memories: 2 memories",
         "✓ the list of sessions: 2 sessions",
     ] {
         assert!(printed.contains(line), "{line}: {printed}");
     }
     damage(
-        &desk,
+        &cli,
         "DELETE FROM message_words WHERE rowid = 3; DELETE FROM memory_words; UPDATE sessions SET state = 'running', turns = 9 WHERE id = 1",
     );
-    assert_eq!(found(&desk), [0, 0, 2]);
-    let (code, printed, said) = desk.run(&["store", "check"]);
+    assert_eq!(found_counts(&cli), [0, 0, 2]);
+    let (code, printed, stderr) = cli.run(&["store", "check"]);
     assert_eq!(code, Some(1), "{printed}");
     for line in [
-        "✗ the words of messages: of 4 messages 1 differ",
+        "✗ the search index of messages: of 4 messages, 1 differ",
         "message 1 of session clerk/",
-        "✗ the words of memories: of 2 memories 2 differ",
+        "✗ the search index of memories: of 2 memories, 2 differ",
         "memory clerk/",
-        "says running, 9 turns, 2 messages",
-        "and its log idle, 1 turns, 2 messages",
+        "stored running, 9 turns, 2 messages",
+        "but the log has idle, 1 turns, 2 messages",
     ] {
         assert!(printed.contains(line), "{line}: {printed}");
     }
-    assert!(said.contains("agent-host store rebuild"), "{said}");
-    let (code, printed, _) = desk.run(&["store", "check", "--json"]);
+    assert!(stderr.contains("agent-host store rebuild"), "{stderr}");
+    let (code, printed, _) = cli.run(&["store", "check", "--json"]);
     let lines: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((code, &lines[0]["problem"], &lines[1]["different"]), (Some(1), &Value::Null, &Value::from(1)));
-    let (code, printed, said) = desk.run(&["store", "rebuild"]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(printed.contains("made the words of messages anew from 4 messages"), "{printed}");
-    let (code, printed, _) = desk.run(&["store", "check"]);
+    let (code, printed, stderr) = cli.run(&["store", "rebuild"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(printed.contains("rebuilt the search index of messages from 4 messages"), "{printed}");
+    let (code, printed, _) = cli.run(&["store", "check"]);
     assert_eq!((code, printed.matches('✓').count()), (Some(0), 4), "{printed}");
-    assert_eq!(found(&desk), [1, 1, 2]);
+    assert_eq!(found_counts(&cli), [1, 1, 2]);
 }
 
-/// An index that is not even whole keeps nobody from what was said: the way out is named, and is one.
+/// Even if an index is corrupt, the log stays readable; the error names the repair command, which works.
 #[test]
-fn d6_an_index_that_is_not_whole_is_made_anew() {
-    let desk = desk();
-    damage(&desk, "DELETE FROM message_words_data");
-    let (code, _, said) = desk.run(&["session", "list"]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("nothing of what was said is lost: `agent-host store rebuild` makes it anew"), "{said}");
-    let (code, printed, said) = desk.run(&["store", "check"]);
-    assert_eq!(code, Some(1), "{said}");
+fn d6_rebuilds_a_corrupt_index() {
+    let cli = cli();
+    damage(&cli, "DELETE FROM message_words_data");
+    let (code, _, stderr) = cli.run(&["session", "list"]);
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.contains("no messages or memories are lost: run `agent-host store rebuild`"), "{stderr}");
+    let (code, printed, stderr) = cli.run(&["store", "check"]);
+    assert_eq!(code, Some(1), "{stderr}");
     assert!(printed.contains("the index cannot be read"), "{printed}");
-    let (code, printed, said) = desk.run(&["store", "rebuild"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed, stderr) = cli.run(&["store", "rebuild"]);
+    assert_eq!(code, Some(0), "{stderr}");
     assert!(printed.contains("the index cannot be read"), "what was wrong is said: {printed}");
-    assert_eq!(found(&desk), [1, 1, 2]);
+    assert_eq!(found_counts(&cli), [1, 1, 2]);
 }
 
-/// A damaged log is not taken for a damaged index, and nothing is made of a file that is not there.
+/// A damaged log is not mistaken for a damaged index, and a missing database is not created.
 #[test]
-fn limit_28_what_cannot_be_made_anew_is_left_alone() {
-    let desk = desk();
-    let database = desk.path("data/agent-host.db");
+fn limit_28_leaves_a_damaged_log_unchanged() {
+    let cli = cli();
+    let database = cli.path("data/agent-host.db");
     let mut bytes = std::fs::read(&database).unwrap();
     let middle = bytes.len() / 2 / 4096 * 4096;
     bytes[middle..middle + 4 * 4096].fill(0x5a);
     std::fs::write(&database, &bytes).unwrap();
     for command in ["check", "rebuild"] {
-        let (code, printed, said) = desk.run(&["store", command]);
-        assert_eq!((code, printed.as_str()), (Some(2), ""), "{said}");
-        assert!(said.contains("is damaged") && said.contains("restore it from a copy"), "{said}");
+        let (code, printed, stderr) = cli.run(&["store", command]);
+        assert_eq!((code, printed.as_str()), (Some(2), ""), "{stderr}");
+        assert!(stderr.contains("is damaged") && stderr.contains("restore it from a backup"), "{stderr}");
     }
     assert_eq!(std::fs::read(&database).unwrap(), bytes);
     std::fs::remove_file(&database).unwrap();
-    let (code, _, said) = desk.run(&["store", "rebuild"]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("there is no database") && !database.exists(), "{said}");
+    let (code, _, stderr) = cli.run(&["store", "rebuild"]);
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.contains("there is no database") && !database.exists(), "{stderr}");
 }
 
-/// Row 28: where nothing can be written, what is there can still be read, and what would be written is refused.
+/// Row 28: If nothing can be written, stored data can still be read, and commands that write are refused.
 #[cfg(unix)]
 #[test]
-fn row_28_what_cannot_be_written_can_be_read() {
+fn row_28_a_read_only_store_can_be_read() {
     use std::os::unix::fs::PermissionsExt;
-    let desk = desk();
-    let database = desk.path("data/agent-host.db");
+    let cli = cli();
+    let database = cli.path("data/agent-host.db");
     let allow = |mode| std::fs::set_permissions(&database, std::fs::Permissions::from_mode(mode)).unwrap();
     allow(0o400);
     let before = std::fs::read(&database).unwrap();
-    assert_eq!(found(&desk), [1, 1, 2]);
+    assert_eq!(found_counts(&cli), [1, 1, 2]);
     let of_ann = ["session", "show", "--user", "ann"];
     for command in [&of_ann[..], &["audit"], &["approvals", "list"], &["outbox", "list"], &["memory", "list"]] {
-        let (code, _, said) = desk.run(command);
-        assert!(code == Some(0) && said.contains("it is only read"), "{command:?}: {said}");
+        let (code, _, stderr) = cli.run(command);
+        assert!(code == Some(0) && stderr.contains("opened for reading only"), "{command:?}: {stderr}");
     }
-    let (_, listed, _) = desk.run(&["session", "list", "--user", "ann", "--json"]);
+    let (_, listed, _) = cli.run(&["session", "list", "--user", "ann", "--json"]);
     let latest: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
     let delete = ["session", "delete", latest["subject"].as_str().unwrap(), "--yes", "--user", "ann"];
     for command in [&delete[..], &["--agent", "agent.toml", "hello"]] {
-        let (code, _, said) = desk.run(command);
-        assert!(code == Some(2) && said.contains("cannot be written"), "{command:?}: {code:?} {said}");
+        let (code, _, stderr) = cli.run(command);
+        assert!(code == Some(2) && stderr.contains("cannot be written"), "{command:?}: {code:?} {stderr}");
     }
     assert!(std::fs::read(&database).unwrap() == before, "nothing was written");
     allow(0o600);
-    assert_eq!(desk.run(&delete).0, Some(0));
+    assert_eq!(cli.run(&delete).0, Some(0));
 }

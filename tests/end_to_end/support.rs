@@ -1,4 +1,5 @@
-//! What the tests share: the built components, a house to run a session in, and what was stored of it.
+//! Shared test support: the built components, [`TestHost`] for running sessions, and helpers that read what a session
+//! stored.
 
 use agent_core::event::{Event, EventKind};
 use agent_core::message::{Message, TurnInput};
@@ -14,12 +15,12 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// The top of the checkout.
+/// The root folder of the repository.
 pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("host/app is two levels deep")
 }
 
-/// All plugins and fixtures, built once by the code behind `plugin build`, as `NAME.wasm`.
+/// The folder of all plugins and fixtures as `NAME.wasm`, built once by the code behind `plugin build`.
 pub(crate) fn components() -> &'static Path {
     static COMPONENTS: OnceLock<PathBuf> = OnceLock::new();
     COMPONENTS.get_or_init(|| {
@@ -27,7 +28,7 @@ pub(crate) fn components() -> &'static Path {
         std::fs::create_dir_all(&out).expect("the target directory is writable");
         let mut projects: Vec<Project> = projects_in(&repository().join("plugins")).expect("plugins can be read");
         projects.extend(projects_in(&repository().join("tests/fixtures")).expect("fixtures can be read"));
-        // A thread of its own: the caller may be inside a runtime already.
+        // A separate thread, because the caller may already be inside a runtime.
         let build = std::thread::spawn({
             let out = out.clone();
             move || {
@@ -40,8 +41,8 @@ pub(crate) fn components() -> &'static Path {
     })
 }
 
-/// A call's id without the ending that makes it unique beyond its session.
-pub(crate) fn short(id: &str) -> String {
+/// A call id without the suffix that makes it unique across sessions.
+pub(crate) fn base_call_id(id: &str) -> String {
     let call = agent_core::message::CallId(id.to_owned());
     let name = id.rsplit_once('_').map_or(id, |(name, _)| name);
     if call.is_named(name) { name.to_owned() } else { id.to_owned() }
@@ -55,20 +56,20 @@ pub(crate) fn toolchain() -> Toolchain {
     Toolchain { cargo: Some(cargo()), rustup: Some(PathBuf::from("rustup")), ..Toolchain::default() }
 }
 
-/// Kept between runs: built components and compiled code.
+/// A folder that is kept between runs, for built components and compiled code.
 pub(crate) fn scratch() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     target.join("end-to-end")
 }
 
-/// Compiled code that is kept from test to test: a data folder begins with what earlier ones compiled, and gives back what it
-/// has compiled itself. The files are hard links, since nothing in a data folder may be a symbolic one.
-pub(crate) struct KeptCode {
+/// Compiled code that tests share: a data folder starts with the code that earlier tests compiled, and adds its own
+/// when this is dropped. The files are hard links, because a data folder must not contain symbolic links.
+pub(crate) struct SharedCompiledCode {
     cache: PathBuf,
 }
 
-impl KeptCode {
-    /// Makes the data folder, for its owner only.
+impl SharedCompiledCode {
+    /// Creates the data folder with access for its owner only.
     pub(crate) fn in_data(data: &Path) -> Self {
         let cache = data.join("cache");
         make_private(&cache);
@@ -82,10 +83,10 @@ impl KeptCode {
     }
 }
 
-impl Drop for KeptCode {
+impl Drop for SharedCompiledCode {
     fn drop(&mut self) {
         let key = |folder: &Path| std::fs::read(folder.join("key")).ok();
-        // Code that was written under another key counts nowhere else.
+        // Code that was written under another key is not valid elsewhere.
         if key(&Self::shared()).is_none_or(|shared| Some(shared) == key(&self.cache)) {
             link_files(&self.cache, &Self::shared());
         }
@@ -100,7 +101,7 @@ fn make_private(folder: &Path) {
     builder.create(folder).expect("a folder");
 }
 
-/// Files of a folder and of those in it. What is there already stays.
+/// Links the files of a folder and its subfolders. Existing files stay.
 fn link_files(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).into_iter().flatten().flatten() {
         let (from, to) = (entry.path(), to.join(entry.file_name()));
@@ -113,15 +114,15 @@ fn link_files(from: &Path, to: &Path) {
     }
 }
 
-/// A data directory with a store and a sandbox, and a directory of chosen plugins.
-pub(crate) struct House {
+/// A data directory with a store and a sandbox, and a directory with selected plugins.
+pub(crate) struct TestHost {
     pub(crate) directory: TempDir,
     pub(crate) store: Arc<SqliteStore>,
     pub(crate) sandbox: Sandbox,
     pub(crate) downscaler: Downscaler,
 }
 
-impl House {
+impl TestHost {
     pub(crate) async fn new(plugins: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir(directory.path().join("plugins")).expect("a fresh directory");
@@ -137,10 +138,10 @@ impl House {
             cache_directory: Some(scratch().join("cache")),
             store_directory: Some(directory.path().join("store")),
             compiler: None,
-            // The compiler itself is a debug build here, and other tests want the processors too.
+            // The compiler is a debug build here, and other tests use the processors too.
             limits: HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() },
             resolver: None,
-            vetting: None,
+            verifier: None,
         };
         let sandbox = Sandbox::new(options).expect("the sandbox starts");
         let store = Arc::new(store.expect("the database opens"));
@@ -176,7 +177,7 @@ impl House {
         (generation, problems.iter().map(|problem| format!("{}: {}", problem.path.display(), problem.reason)).collect())
     }
 
-    /// An agent whose model says what the script says.
+    /// An agent whose model replies from the script.
     pub(crate) async fn agent(&self, config: AgentConfig, script: Value) -> Arc<Agent> {
         let file = self.directory.path().join(format!("{}.json", config.name));
         std::fs::write(&file, script.to_string()).expect("the script can be written");
@@ -192,11 +193,11 @@ impl House {
     }
 }
 
-/// A configuration that grants the plugin the house's tree.
-pub(crate) fn granting(house: &House, plugin: &str) -> AgentConfig {
+/// A configuration that grants the plugin the test host's tree.
+pub(crate) fn with_tree_grant(test_host: &TestHost, plugin: &str) -> AgentConfig {
     let mut config = AgentConfig::new("test");
     let tree = agent_plugins::TreeGrant {
-        host: house.tree(),
+        host: test_host.tree(),
         guest: ".".to_owned(),
         access: agent_plugins::Access::ReadWrite,
     };
@@ -205,33 +206,33 @@ pub(crate) fn granting(house: &House, plugin: &str) -> AgentConfig {
     config
 }
 
-/// The same configuration, which also lets the probe ask for its service and read the conversation's media.
-pub(crate) fn sending(mut config: AgentConfig) -> AgentConfig {
+/// The configuration, extended so that the probe may also call its service and read the conversation's media.
+pub(crate) fn with_events_and_media(mut config: AgentConfig) -> AgentConfig {
     let allowance = config.plugins.entry("probe".to_owned()).or_default();
     allowance.grants.events.insert("com.example.probe.v1".parse().expect("an event type"));
     allowance.grants.media = true;
     config
 }
 
-/// A script whose replies are these.
+/// A script with these replies.
 pub(crate) fn script(replies: &[Value]) -> Value {
     json!({ "replies": replies })
 }
 
 /// A reply that calls these tools.
-pub(crate) fn calling(calls: &[(&str, Value)]) -> Value {
+pub(crate) fn call_reply(calls: &[(&str, Value)]) -> Value {
     let calls = calls.iter().map(|(name, arguments)| json!({"name": name, "arguments": arguments}));
     json!({"calls": calls.collect::<Vec<_>>(), "usage": {"prompt_tokens": 100, "completion_tokens": 10}})
 }
 
-/// A reply of one text.
-pub(crate) fn saying(text: &str) -> Value {
+/// A reply with one text.
+pub(crate) fn text_reply(text: &str) -> Value {
     json!({"text": text, "usage": {"prompt_tokens": 100, "completion_tokens": 10}})
 }
 
-/// The same replies, each expecting the messages of its request to be these, as `role seen-count` (L3). A request that is
-/// otherwise fails the turn and says so.
-pub(crate) fn seeing<const N: usize>(replies: [Value; N], requests: [&[&str]; N]) -> Value {
+/// The replies, each of which expects these messages in its request, as `role seen-count` (L3). A request with other
+/// messages fails the turn with the difference.
+pub(crate) fn script_expecting_messages<const N: usize>(replies: [Value; N], requests: [&[&str]; N]) -> Value {
     let replies = replies.into_iter().zip(requests).map(|(mut reply, request)| {
         let parts = request.iter().map(|message| message.split_once(' ').expect("role and seen count"));
         let (roles, seen): (Vec<&str>, Vec<u32>) =
@@ -244,36 +245,37 @@ pub(crate) fn seeing<const N: usize>(replies: [Value; N], requests: [&[&str]; N]
 }
 
 /// Runs one turn to its end.
-pub(crate) async fn turn(session: &mut Session, prompt: &str) -> TurnResult {
+pub(crate) async fn run_turn(session: &mut Session, prompt: &str) -> TurnResult {
     let input = Some(TurnInput::Text(prompt.to_owned()));
     session.run(input, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// All stored messages with their seen counts, hidden ones left out.
-pub(crate) async fn view(house: &House, session: &Session) -> Vec<Message> {
+/// All visible stored messages with their seen counts.
+pub(crate) async fn visible_messages(test_host: &TestHost, session: &Session) -> Vec<Message> {
     let entries = &session.state().view;
     let ids = entries.iter().map(|entry| entry.id).collect();
-    let messages = house.store.messages(session.subject(), MessageRange::Ids(ids)).await.expect("messages are there");
+    let messages =
+        test_host.store.messages(session.subject(), MessageRange::Ids(ids)).await.expect("messages are there");
     let limit = session.state().turn.as_ref().map_or(usize::MAX, |turn| turn.config.result_characters as usize);
     let shown = messages.iter().zip(entries);
     shown.map(|(message, entry)| shown_message(message, session.state().seen_count(entry), limit)).collect()
 }
 
 /// `role seen-count` of each message of the view.
-pub(crate) async fn seen(house: &House, session: &Session) -> Vec<String> {
-    let messages = view(house, session).await;
+pub(crate) async fn view_summary(test_host: &TestHost, session: &Session) -> Vec<String> {
+    let messages = visible_messages(test_host, session).await;
     messages.iter().map(|message| format!("{} {}", message.role.as_str(), message.seen_count)).collect()
 }
 
 /// All durable events.
-pub(crate) async fn events(house: &House, session: &Session) -> Vec<Event> {
-    let events = house.store.events(session.subject(), 0, 10_000).await.expect("events are there");
+pub(crate) async fn events(test_host: &TestHost, session: &Session) -> Vec<Event> {
+    let events = test_host.store.events(session.subject(), 0, 10_000).await.expect("events are there");
     events.into_iter().map(|timed| timed.event).collect()
 }
 
-/// The types of all durable events but the budget's.
-pub(crate) async fn event_types(house: &House, session: &Session) -> Vec<String> {
-    let events = events(house, session).await;
+/// The types of all durable events except those of the budget.
+pub(crate) async fn event_types(test_host: &TestHost, session: &Session) -> Vec<String> {
+    let events = events(test_host, session).await;
     let events = events.iter().filter(|event| !matches!(event.kind, EventKind::ContextBudget { .. }));
     events
         .map(|event| {
@@ -283,17 +285,17 @@ pub(crate) async fn event_types(house: &House, session: &Session) -> Vec<String>
 }
 
 /// All step records of a turn.
-pub(crate) async fn records(house: &House, session: &Session, turn: u32) -> Vec<StoredRecord> {
+pub(crate) async fn records(test_host: &TestHost, session: &Session, turn: u32) -> Vec<StoredRecord> {
     let range = agent_store::RecordRange::Turn(turn);
-    house.store.records(session.subject(), range).await.expect("records are there")
+    test_host.store.records(session.subject(), range).await.expect("records are there")
 }
 
-/// The results of all calls, as they are stored, in the order in which they were asked for.
-pub(crate) async fn results(house: &House, session: &Session) -> Vec<(String, bool, String)> {
+/// The stored results of all calls, in call order: tool, whether it is an error, and text.
+pub(crate) async fn results(test_host: &TestHost, session: &Session) -> Vec<(String, bool, String)> {
     let turns = 1..=session.state().turns;
     let mut results = Vec::new();
     for turn in turns {
-        let calls = house.store.calls(session.subject(), agent_store::CallFilter::Turn(turn)).await.expect("calls");
+        let calls = test_host.store.calls(session.subject(), agent_store::CallFilter::Turn(turn)).await.expect("calls");
         results.extend(calls.into_iter().map(|call| {
             let result = call.result.unwrap_or_else(|| panic!("call {} has no result", call.id));
             (call.name, result.is_error, agent_core::view::result_text(&result.content))

@@ -1,21 +1,23 @@
-//! Hot swap (P10, O3, invariant 5, row 30): real components that are replaced, broken, half written, removed and rolled back
+//! Hot swap (P10, O3, invariant 5, row 30): real components are replaced, broken, half written, removed and rolled back
 //! while sessions work.
 
-mod by_hand;
+mod cli;
 mod load;
 mod names;
 mod resumed;
 mod trials;
 
-use crate::support::{House, calling, components, event_types, events, results, saying, script, sending, turn};
+use crate::support::{
+    TestHost, call_reply, components, event_types, events, results, run_turn, script, text_reply, with_events_and_media,
+};
 use agent_core::event::EventKind;
 use agent_core::message::Digest;
 use agent_plugins::{Access, Asks, Canary, Generation, Grants, Manifest, TreeGrant, digest_of, with_manifest};
-use agent_runtime::swap::{begin, directory_name, prune};
+use agent_runtime::swap::{begin_serving, directory_name, prune};
 use agent_runtime::{
-    AgentConfig, Checkpoint, Host, LiveAgent, Notice, OpenSession, PluginAllowance, PluginKeeper, Session, TurnResult,
+    AgentConfig, Checkpoint, Host, LiveAgent, Notice, OpenSession, PluginAllowance, PluginWatcher, Session, TurnResult,
 };
-use agent_store::{Audit, Deed, PluginVersions, VersionEnd, VersionFilter};
+use agent_store::{Audit, AuditAction, PluginVersions, VersionEnd, VersionFilter};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,15 +25,15 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Generous: only what hangs takes so long.
+/// A generous limit: only a hang takes this long.
 const LONG: Duration = Duration::from_secs(120);
 
-/// The probe in a version of its own: the same code under another digest.
-fn version(number: u32) -> Vec<u8> {
-    version_with(number, None)
+/// Another version of the probe: the same code with another digest.
+fn probe_version(number: u32) -> Vec<u8> {
+    probe_version_with(number, None)
 }
 
-fn version_with(number: u32, canary: Option<Canary>) -> Vec<u8> {
+fn probe_version_with(number: u32, canary: Option<Canary>) -> Vec<u8> {
     let events = vec!["com.example.probe.v1".to_owned()];
     let asks = Asks { files: Some(Access::ReadWrite), events, ..Asks::default() };
     let manifest =
@@ -39,63 +41,63 @@ fn version_with(number: u32, canary: Option<Canary>) -> Vec<u8> {
     with_manifest(&std::fs::read(components().join("probe.wasm")).unwrap(), &manifest).unwrap()
 }
 
-/// The same code under another name.
-fn named(name: &str, number: u32) -> Vec<u8> {
+/// The same code under another plugin name.
+fn renamed_probe(name: &str, number: u32) -> Vec<u8> {
     let manifest = Manifest { name: name.to_owned(), version: format!("{number}.0.0"), ..Manifest::default() };
     with_manifest(&std::fs::read(components().join("probe.wasm")).unwrap(), &manifest).unwrap()
 }
 
-/// A component with a manifest of that name and no requests.
-fn named_as(name: &str, component: &[u8]) -> Vec<u8> {
+/// The component with a manifest that has this name and requests nothing.
+fn with_manifest_name(name: &str, component: &[u8]) -> Vec<u8> {
     with_manifest(component, &Manifest { name: name.to_owned(), version: "1.0.0".into(), ..Manifest::default() })
         .unwrap()
 }
 
-/// As `cp` to another name and `mv` do it.
-fn put(path: &Path, bytes: &[u8]) {
-    let beside = path.with_extension("new");
-    std::fs::write(&beside, bytes).unwrap();
-    std::fs::rename(&beside, path).unwrap();
+/// Writes to a temporary name and renames, as `cp` and `mv` do.
+fn write_atomically(path: &Path, bytes: &[u8]) {
+    let temporary = path.with_extension("new");
+    std::fs::write(&temporary, bytes).unwrap();
+    std::fs::rename(&temporary, path).unwrap();
 }
 
-/// A house whose probe is the first version, with its agent, watched.
-struct Ground {
-    house: House,
+/// A watched plugin folder with the first version of the probe, and a live agent that uses it.
+struct WatchedAgent {
+    test_host: TestHost,
     live: LiveAgent,
     notices: Receiver<Notice>,
     _watch: DropGuard,
 }
 
-impl Ground {
+impl WatchedAgent {
     async fn new(replies: &[Value]) -> Self {
-        let house = House::new(&[]).await;
-        put(&house.directory.path().join("plugins/probe.wasm"), &version(1));
-        let live = LiveAgent::new(house.agent(AgentConfig::new("test"), script(replies)).await);
-        let (notices, watch) = watch(&house, &[&live]).await;
-        Self { house, live, notices, _watch: watch }
+        let test_host = TestHost::new(&[]).await;
+        write_atomically(&test_host.directory.path().join("plugins/probe.wasm"), &probe_version(1));
+        let live = LiveAgent::new(test_host.agent(AgentConfig::new("test"), script(replies)).await);
+        let (notices, watch) = watch(&test_host, &[&live]).await;
+        Self { test_host, live, notices, _watch: watch }
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.house.directory.path().join("plugins").join(name)
+        self.test_host.directory.path().join("plugins").join(name)
     }
 
     async fn session(&self) -> Session {
-        Session::open(&self.house.host(), self.live.clone(), OpenSession::New).await.unwrap()
+        Session::open(&self.test_host.host(), self.live.clone(), OpenSession::New).await.unwrap()
     }
 
-    /// Waits until the agent has exactly these bytes as its probe.
+    /// Waits until the agent serves exactly these bytes as its probe.
     async fn until(&mut self, bytes: &[u8]) {
-        until(&self.live, &digest_of(bytes)).await;
+        wait_until_serving(&self.live, &digest_of(bytes)).await;
     }
 
     /// Waits until the agent has no plugin.
     async fn until_none(&mut self) {
         let live = self.live.clone();
-        wait(&move || live.current().generation().plugins().len() == 0).await;
+        wait_until(&move || live.current().generation().plugins().len() == 0).await;
     }
 
-    /// What the agent has.
-    fn serves(&self) -> Vec<Digest> {
+    /// Digests of the plugins that the agent serves.
+    fn served_digests(&self) -> Vec<Digest> {
         self.live.current().generation().plugins().map(|plugin| plugin.digest().clone()).collect()
     }
 
@@ -117,204 +119,226 @@ impl Ground {
     }
 }
 
-async fn watch(house: &House, agents: &[&LiveAgent]) -> (Receiver<Notice>, DropGuard) {
-    let directory = house.directory.path().join("plugins");
+async fn watch(test_host: &TestHost, agents: &[&LiveAgent]) -> (Receiver<Notice>, DropGuard) {
+    let directory = test_host.directory.path().join("plugins");
     for agent in agents {
-        begin(&*house.store, &house.sandbox, &directory, agent).await.unwrap();
+        begin_serving(&*test_host.store, &test_host.sandbox, &directory, agent).await.unwrap();
     }
     let (sender, notices) = channel(64);
     let agents = agents.iter().map(|agent| (*agent).clone()).collect();
-    let keeper = PluginKeeper::new((house.store.clone(), house.sandbox.clone()), &directory, agents, sender);
+    let keeper = PluginWatcher::new((test_host.store.clone(), test_host.sandbox.clone()), &directory, agents, sender);
     let until = CancellationToken::new();
-    tokio::spawn(keeper.keep(until.clone()));
+    tokio::spawn(keeper.watch(until.clone()));
     (notices, until.drop_guard())
 }
 
-async fn until(live: &LiveAgent, digest: &Digest) {
+async fn wait_until_serving(live: &LiveAgent, digest: &Digest) {
     let has = || live.current().generation().plugin("probe").is_some_and(|plugin| plugin.digest() == digest);
-    wait(&has).await;
+    wait_until(&has).await;
 }
 
-async fn wait(done: &(dyn Fn() -> bool + Sync)) {
+async fn wait_until(done: &(dyn Fn() -> bool + Sync)) {
     let waiting = async {
         while !done() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(LONG, waiting).await.expect("it comes to that");
+    tokio::time::timeout(LONG, waiting).await.expect("the expected state is reached");
 }
 
 fn echo() -> Value {
-    calling(&[("probe.echo", json!({"text": "hello"}))])
+    call_reply(&[("probe.echo", json!({"text": "hello"}))])
 }
 
-/// Where the calls of a session came from.
-async fn sources(house: &House, session: &Session, turn: u32) -> Vec<String> {
+/// The plugin digests that the calls of a turn used.
+async fn plugin_digests_of_calls(test_host: &TestHost, session: &Session, turn: u32) -> Vec<String> {
     use agent_store::{CallFilter, SessionLog};
-    let calls = house.store.calls(session.subject(), CallFilter::Turn(turn)).await.unwrap();
+    let calls = test_host.store.calls(session.subject(), CallFilter::Turn(turn)).await.unwrap();
     calls.into_iter().map(|call| call.source.unwrap().to_string()).collect()
 }
 
-async fn swaps(house: &House, session: &Session) -> Vec<EventKind> {
+async fn swaps(test_host: &TestHost, session: &Session) -> Vec<EventKind> {
     let is_swap =
         |kind: &EventKind| matches!(kind, EventKind::PluginSwapped { .. } | EventKind::PluginRolledBack { .. });
-    events(house, session).await.into_iter().map(|event| event.kind).filter(is_swap).collect()
+    events(test_host, session).await.into_iter().map(|event| event.kind).filter(is_swap).collect()
 }
 
-/// P10, invariant 5: what is published in the middle of a turn is the next turn's, and nobody holds the old one after that.
+/// P10, invariant 5: A version that is published during a turn is used from the next turn on, and after that nothing
+/// holds the old one.
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_a_turn_keeps_the_generation_that_it_began_with() {
-    let house = House::new(&[]).await;
-    let replies = [echo(), echo(), saying("One."), echo(), saying("Two.")];
-    put(&house.directory.path().join("plugins/probe.wasm"), &version(1));
-    let live = LiveAgent::new(house.agent(AgentConfig::new("test"), script(&replies)).await);
-    let second = house.sandbox.load_bytes("probe", version(2)).await.unwrap();
+async fn p10_a_turn_keeps_the_generation_from_its_start() {
+    let test_host = TestHost::new(&[]).await;
+    let replies = [echo(), echo(), text_reply("One."), echo(), text_reply("Two.")];
+    write_atomically(&test_host.directory.path().join("plugins/probe.wasm"), &probe_version(1));
+    let live = LiveAgent::new(test_host.agent(AgentConfig::new("test"), script(&replies)).await);
+    let second = test_host.sandbox.load_bytes("probe", probe_version(2)).await.unwrap();
     let old = Arc::downgrade(live.current().generation().plugin("probe").unwrap());
-    let (names, next) = ([1, 2].map(|number| format!("probe@{}", digest_of(&version(number)).short())), live.clone());
+    let (names, next) =
+        ([1, 2].map(|number| format!("probe@{}", digest_of(&probe_version(number)).short())), live.clone());
     let host = Host {
-        // Before the first call runs, the second version is published.
+        // Publish the second version before the first call runs.
         checkpoint: Some(Arc::new(move |point| {
             if point == Checkpoint::BeforeCall("probe.echo") {
                 let generation = Generation::new([second.clone()]);
                 next.change(|agent| agent.with_generation(generation)).unwrap();
             }
         })),
-        ..house.host()
+        ..test_host.host()
     };
     let mut session = Session::open(&host, live.clone(), OpenSession::New).await.unwrap();
-    assert!(matches!(turn(&mut session, "Go.").await, TurnResult::Finished(_)));
-    assert_eq!(sources(&house, &session, 1).await, [names[0].as_str(); 2], "the whole turn has the first version");
-    assert!(swaps(&house, &session).await.is_empty());
-    assert_eq!(old.strong_count(), 0, "the turn is over, so nobody holds the old version");
-    assert!(matches!(turn(&mut session, "Again.").await, TurnResult::Finished(_)));
-    assert_eq!(sources(&house, &session, 2).await, [names[1].as_str()]);
-    let [from, to] = [1, 2].map(|number| Some(digest_of(&version(number))));
-    assert_eq!(swaps(&house, &session).await, [EventKind::PluginSwapped { plugin: "probe".into(), from, to }]);
-    let types = event_types(&house, &session).await;
-    let place = types.iter().position(|kind| kind == "plugin_swapped").unwrap();
-    assert_eq!(types[place - 1], "loop_start", "it is told when the turn begins");
+    assert!(matches!(run_turn(&mut session, "Go.").await, TurnResult::Finished(_)));
+    assert_eq!(
+        plugin_digests_of_calls(&test_host, &session, 1).await,
+        [names[0].as_str(); 2],
+        "the whole turn has the first version"
+    );
+    assert!(swaps(&test_host, &session).await.is_empty());
+    assert_eq!(old.strong_count(), 0, "the turn is over, so nothing holds the old version");
+    assert!(matches!(run_turn(&mut session, "Again.").await, TurnResult::Finished(_)));
+    assert_eq!(plugin_digests_of_calls(&test_host, &session, 2).await, [names[1].as_str()]);
+    let [from, to] = [1, 2].map(|number| Some(digest_of(&probe_version(number))));
+    assert_eq!(swaps(&test_host, &session).await, [EventKind::PluginSwapped { plugin: "probe".into(), from, to }]);
+    let types = event_types(&test_host, &session).await;
+    let index = types.iter().position(|kind| kind == "plugin_swapped").unwrap();
+    assert_eq!(types[index - 1], "loop_start", "the swap is reported when the turn starts");
 }
 
-/// Row 30: a bad file, a half-written one, one that is replaced, and one that is removed, in a directory that is watched.
+/// Row 30: A bad file, a half-written one, a replaced one and a removed one in a watched folder.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_30_files_are_taken_when_they_are_whole_and_good() {
-    let replies = [echo(), saying("One."), echo(), saying("Two."), saying("Three.")];
-    let mut ground = Ground::new(&replies).await;
-    let mut session = ground.session().await;
-    turn(&mut session, "Go.").await;
-    let file = ground.file("probe.wasm");
+async fn row_30_loads_only_complete_and_valid_files() {
+    let replies = [echo(), text_reply("One."), echo(), text_reply("Two."), text_reply("Three.")];
+    let mut watched_agent = WatchedAgent::new(&replies).await;
+    let mut session = watched_agent.session().await;
+    run_turn(&mut session, "Go.").await;
+    let file = watched_agent.file("probe.wasm");
 
-    // Bad: the first version serves, and it is said once.
-    put(&file, b"\0asm\x0d\0\x01\0 no component");
-    let (subject, reason) = ground.refusal().await;
+    // Bad file: the first version keeps serving, and the problem is reported once.
+    write_atomically(&file, b"\0asm\x0d\0\x01\0 no component");
+    let (subject, reason) = watched_agent.refusal().await;
     assert!(subject.ends_with("probe.wasm") && reason.contains("damaged"), "{subject}: {reason}");
-    ground.until(&version(1)).await;
+    watched_agent.until(&probe_version(1)).await;
 
-    // Torn: written in three pieces with pauses in which nothing happens. None of the pieces is called bad.
-    let whole = version(2);
+    // Half-written file: written in three pieces with idle pauses. None of the pieces is reported as bad.
+    let whole = probe_version(2);
     for end in [whole.len() / 3, whole.len() / 2, whole.len()] {
         std::fs::write(&file, &whole[..end]).unwrap();
         tokio::time::sleep(Duration::from_millis(600)).await;
     }
-    ground.until(&whole).await;
-    assert_eq!(ground.refusals(), 0, "half a file is not called bad while it grows");
-    turn(&mut session, "Again.").await;
+    watched_agent.until(&whole).await;
+    assert_eq!(watched_agent.refusals(), 0, "an incomplete file is not reported as bad while it grows");
+    run_turn(&mut session, "Again.").await;
 
-    // A file whose canary fails is not taken; a file that is no plugin of anybody's stays out.
+    // A file whose canary fails is not loaded, and a file that is not a plugin stays out.
     let canary = Canary { tool: "probe.panic".to_owned(), arguments: json!({"text": "no"}) };
-    put(&file, &version_with(3, Some(canary)));
-    let (_, reason) = ground.refusal().await;
+    write_atomically(&file, &probe_version_with(3, Some(canary)));
+    let (_, reason) = watched_agent.refusal().await;
     assert!(reason.contains("canary `probe.panic`"), "{reason}");
-    ground.until(&whole).await;
+    watched_agent.until(&whole).await;
     let canary = Canary { tool: "probe.echo".to_owned(), arguments: json!({"text": "yes"}) };
-    let third = version_with(3, Some(canary));
-    put(&file, &third);
-    ground.until(&third).await;
+    let third = probe_version_with(3, Some(canary));
+    write_atomically(&file, &third);
+    watched_agent.until(&third).await;
 
-    // Removed.
+    // Removed file.
     std::fs::remove_file(&file).unwrap();
-    let live = ground.live.clone();
-    wait(&move || live.current().generation().plugins().len() == 0).await;
-    turn(&mut session, "Once more.").await;
+    let live = watched_agent.live.clone();
+    wait_until(&move || live.current().generation().plugins().len() == 0).await;
+    run_turn(&mut session, "Once more.").await;
     let digest = |bytes: &[u8]| Some(digest_of(bytes));
     let swapped = |from, to| EventKind::PluginSwapped { plugin: "probe".into(), from, to };
-    let expected = [swapped(digest(&version(1)), digest(&whole)), swapped(digest(&whole), None)];
-    assert_eq!(swaps(&ground.house, &session).await, expected, "the third version was never a turn's");
+    let expected = [swapped(digest(&probe_version(1)), digest(&whole)), swapped(digest(&whole), None)];
+    assert_eq!(swaps(&watched_agent.test_host, &session).await, expected, "no turn used the third version");
 
-    let versions = ground.house.store.versions(VersionFilter::default(), 10).await.unwrap();
+    let versions = watched_agent.test_host.store.versions(VersionFilter::default(), 10).await.unwrap();
     let seen: Vec<_> = versions.iter().map(|version| (version.digest.clone(), version.why.unwrap())).collect();
     let expected = [
         (digest_of(&third), VersionEnd::Removed),
         (digest_of(&whole), VersionEnd::Replaced),
-        (digest_of(&version(1)), VersionEnd::Replaced),
+        (digest_of(&probe_version(1)), VersionEnd::Replaced),
     ];
     assert_eq!(seen, expected);
-    let audited = ground.house.store.audited(0, 0, 100).await.unwrap();
-    let words: Vec<_> = audited.iter().map(|entry| entry.deed.word()).collect();
+    let audited = watched_agent.test_host.store.audit_entries(0, 0, 100).await.unwrap();
+    let words: Vec<_> = audited.iter().map(|entry| entry.action.kind()).collect();
     assert_eq!(words.iter().filter(|word| **word == "swapped").count(), 3, "O3: {words:?}");
     assert_eq!(words.iter().filter(|word| **word == "refused").count(), 2, "O3: {words:?}");
     assert!(words.contains(&"granted"), "O3: {words:?}");
 }
 
-/// P10: three crashes of the first ten calls take a version back until its file changes, also over a restart.
+/// P10: Three crashes in the first ten calls roll a version back until its file changes, also after a restart.
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_a_version_that_crashes_is_rolled_back() {
-    let panic = |text: &str| calling(&[("probe.panic", json!({"text": text}))]);
-    let crashes = [panic("one"), panic("two"), panic("three"), saying("It crashes.")];
-    let replies = [&crashes[..], &crashes[..], &[saying("Back."), saying("New.")]].concat();
-    let mut ground = Ground::new(&replies).await;
-    let mut session = ground.session().await;
-    turn(&mut session, "Crash.").await;
-    ground.until(&version(1)).await;
-    assert!(ground.live.current().standing().rolled_back.is_empty(), "there is nothing to go back to");
+async fn p10_rolls_back_a_version_that_crashes() {
+    let panic = |text: &str| call_reply(&[("probe.panic", json!({"text": text}))]);
+    let crashes = [panic("one"), panic("two"), panic("three"), text_reply("It crashes.")];
+    let replies = [&crashes[..], &crashes[..], &[text_reply("Back."), text_reply("New.")]].concat();
+    let mut watched_agent = WatchedAgent::new(&replies).await;
+    let mut session = watched_agent.session().await;
+    run_turn(&mut session, "Crash.").await;
+    watched_agent.until(&probe_version(1)).await;
+    assert!(
+        watched_agent.live.current().versions().rolled_back.is_empty(),
+        "there is no earlier version to roll back to"
+    );
 
-    let file = ground.file("probe.wasm");
-    put(&file, &version(2));
-    ground.until(&version(2)).await;
-    turn(&mut session, "Crash again.").await;
-    ground.until(&version(1)).await;
-    turn(&mut session, "And now?").await;
-    let [first, second] = [1, 2].map(|number| digest_of(&version(number)));
-    let told = swaps(&ground.house, &session).await;
+    let file = watched_agent.file("probe.wasm");
+    write_atomically(&file, &probe_version(2));
+    watched_agent.until(&probe_version(2)).await;
+    run_turn(&mut session, "Crash again.").await;
+    watched_agent.until(&probe_version(1)).await;
+    run_turn(&mut session, "And now?").await;
+    let [first, second] = [1, 2].map(|number| digest_of(&probe_version(number)));
+    let swap_events = swaps(&watched_agent.test_host, &session).await;
     let back = EventKind::PluginRolledBack { plugin: "probe".into(), from: second.clone(), to: first.clone() };
-    assert_eq!(told.last(), Some(&back), "{told:?}");
-    let audited = ground.house.store.audited(0, 0, 100).await.unwrap();
-    let is_rollback =
-        |deed: &Deed| matches!(deed, Deed::RolledBack { from, to, .. } if *from == second && *to == first);
-    assert_eq!(audited.iter().filter(|entry| is_rollback(&entry.deed)).count(), 1, "O3: {audited:?}");
+    assert_eq!(swap_events.last(), Some(&back), "{swap_events:?}");
+    let audited = watched_agent.test_host.store.audit_entries(0, 0, 100).await.unwrap();
+    let is_rollback = |deed: &AuditAction| matches!(deed, AuditAction::RolledBack { from, to, .. } if *from == second && *to == first);
+    assert_eq!(audited.iter().filter(|entry| is_rollback(&entry.action)).count(), 1, "O3: {audited:?}");
 
-    // The next process does not take it either.
-    let restarted = LiveAgent::new(ground.house.agent(AgentConfig::new("again"), script(&[saying("Hi.")])).await);
-    assert_eq!(restarted.current().generation().plugin("probe").unwrap().digest(), &second, "its file holds it still");
-    begin(&*ground.house.store, &ground.house.sandbox, &ground.file(""), &restarted).await.unwrap();
+    // The next process does not load it either.
+    let restarted =
+        LiveAgent::new(watched_agent.test_host.agent(AgentConfig::new("again"), script(&[text_reply("Hi.")])).await);
+    assert_eq!(
+        restarted.current().generation().plugin("probe").unwrap().digest(),
+        &second,
+        "its file still holds the version"
+    );
+    begin_serving(
+        &*watched_agent.test_host.store,
+        &watched_agent.test_host.sandbox,
+        &watched_agent.file(""),
+        &restarted,
+    )
+    .await
+    .unwrap();
     assert_eq!(restarted.current().generation().plugin("probe").unwrap().digest(), &first);
 
-    // Its file changes.
-    put(&file, &version(4));
-    ground.until(&version(4)).await;
-    let directory = directory_name(&ground.file(""));
-    assert_eq!(ground.house.store.rollbacks(&directory).await.unwrap(), []);
-    turn(&mut session, "And now?").await;
-    let last = EventKind::PluginSwapped { plugin: "probe".into(), from: Some(first), to: Some(digest_of(&version(4))) };
-    assert_eq!(swaps(&ground.house, &session).await.last(), Some(&last));
+    // The file changes.
+    write_atomically(&file, &probe_version(4));
+    watched_agent.until(&probe_version(4)).await;
+    let directory = directory_name(&watched_agent.file(""));
+    assert_eq!(watched_agent.test_host.store.rollbacks(&directory).await.unwrap(), []);
+    run_turn(&mut session, "And now?").await;
+    let last =
+        EventKind::PluginSwapped { plugin: "probe".into(), from: Some(first), to: Some(digest_of(&probe_version(4))) };
+    assert_eq!(swaps(&watched_agent.test_host, &session).await.last(), Some(&last));
 }
 
-/// P10: each agent of a directory takes what it can work with; one that cannot keeps what it has, and says why.
+/// P10: Each agent of a folder takes the versions that it can use. An agent that cannot use one keeps its current
+/// version and reports why.
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_two_agents_on_one_directory() {
-    let house = House::new(&["two-kinds"]).await;
-    put(&house.directory.path().join("plugins/probe.wasm"), &version(1));
+async fn p10_each_agent_of_a_folder_loads_what_it_can_use() {
+    let test_host = TestHost::new(&["two-kinds"]).await;
+    write_atomically(&test_host.directory.path().join("plugins/probe.wasm"), &probe_version(1));
     let checked = AgentConfig { validators: vec!["two-kinds".to_owned()], ..AgentConfig::new("checked") };
-    let free = LiveAgent::new(house.agent(AgentConfig::new("free"), script(&[saying("Hi.")])).await);
-    let checked = LiveAgent::new(house.agent(checked, script(&[saying("Hi.")])).await);
-    let (mut notices, _watch) = watch(&house, &[&free, &checked]).await;
-    put(&house.directory.path().join("plugins/probe.wasm"), &version(2));
+    let free = LiveAgent::new(test_host.agent(AgentConfig::new("free"), script(&[text_reply("Hi.")])).await);
+    let checked = LiveAgent::new(test_host.agent(checked, script(&[text_reply("Hi.")])).await);
+    let (mut notices, _watch) = watch(&test_host, &[&free, &checked]).await;
+    write_atomically(&test_host.directory.path().join("plugins/probe.wasm"), &probe_version(2));
     for agent in [&free, &checked] {
-        until(agent, &digest_of(&version(2))).await;
+        wait_until_serving(agent, &digest_of(&probe_version(2))).await;
     }
-    std::fs::remove_file(house.directory.path().join("plugins/two-kinds.wasm")).unwrap();
+    std::fs::remove_file(test_host.directory.path().join("plugins/two-kinds.wasm")).unwrap();
     let gone = free.clone();
-    wait(&move || gone.current().generation().plugin("two-kinds").is_none()).await;
+    wait_until(&move || gone.current().generation().plugin("two-kinds").is_none()).await;
     let refused = loop {
         match tokio::time::timeout(LONG, notices.recv()).await.expect("a notice comes") {
             Some(Notice::Refused { subject, reason }) => break (subject, reason),
@@ -322,15 +346,16 @@ async fn p10_two_agents_on_one_directory() {
         }
     };
     assert!(refused.0.contains("checked") && refused.1.contains("two-kinds"), "{refused:?}");
-    assert!(checked.current().generation().plugin("two-kinds").is_some(), "it keeps what it needs");
+    assert!(checked.current().generation().plugin("two-kinds").is_some(), "the agent keeps the version that it needs");
 }
 
-/// P10: grants are those of the turn ∩ those of now: a revocation acts at once, and nothing is granted in mid-turn.
+/// P10: The effective grants are those of the turn ∩ the current ones: a revocation takes effect at once, and nothing
+/// is granted during a turn.
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_a_revocation_acts_at_once() {
-    let house = House::new(&["probe"]).await;
-    let count = || calling(&[("probe.count", json!({"path": "effects.txt", "ms": 0}))]);
-    let tree = TreeGrant { host: house.tree(), guest: ".".to_owned(), access: Access::ReadWrite };
+async fn p10_a_revocation_takes_effect_at_once() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let count = || call_reply(&[("probe.count", json!({"path": "effects.txt", "ms": 0}))]);
+    let tree = TreeGrant { host: test_host.tree(), guest: ".".to_owned(), access: Access::ReadWrite };
     let allowance = PluginAllowance { grants: Grants { trees: vec![tree], ..Grants::default() }, ..Default::default() };
     let mut granting = AgentConfig::new("test");
     granting.plugins.insert("probe".to_owned(), allowance);
@@ -338,7 +363,7 @@ async fn p10_a_revocation_acts_at_once() {
         (&granting, AgentConfig::new("test"), [false, true]),
         (&AgentConfig::new("test"), granting.clone(), [true, true]),
     ] {
-        let agent = house.agent(begins.clone(), script(&[count(), count(), saying("Done.")])).await;
+        let agent = test_host.agent(begins.clone(), script(&[count(), count(), text_reply("Done.")])).await;
         let (live, calls) = (LiveAgent::new(agent), std::sync::atomic::AtomicUsize::new(0));
         let next = live.clone();
         let host = Host {
@@ -348,21 +373,21 @@ async fn p10_a_revocation_acts_at_once() {
                     next.change(|agent| agent.with_config(becomes.clone())).unwrap();
                 }
             })),
-            ..house.host()
+            ..test_host.host()
         };
         let mut session = Session::open(&host, live, OpenSession::New).await.unwrap();
-        turn(&mut session, "Count.").await;
-        let errors: Vec<_> = results(&house, &session).await.into_iter().map(|(_, is_error, _)| is_error).collect();
+        run_turn(&mut session, "Count.").await;
+        let errors: Vec<_> = results(&test_host, &session).await.into_iter().map(|(_, is_error, _)| is_error).collect();
         assert_eq!(errors, expected);
     }
 }
 
-/// L17, P10: of the approval rules that a turn began with and of those of now the strictest holds, also for a reply's calls
-/// that are not dispatched yet.
+/// L17, P10: Of the approval rules at the start of the turn and the current ones, the stricter applies, also to calls
+/// of a reply that are not dispatched yet.
 #[tokio::test(flavor = "multi_thread")]
-async fn l17_the_strictest_of_pinned_and_current_rules_holds() {
+async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
     use agent_core::approval::ApprovalPolicy::{self, Allow, Ask, Deny};
-    let house = House::new(&["probe"]).await;
+    let test_host = TestHost::new(&["probe"]).await;
     let ruled = |policy: ApprovalPolicy| {
         let mut config = AgentConfig::new("test");
         config.approvals.tools.insert("probe.echo".to_owned(), policy);
@@ -376,7 +401,7 @@ async fn l17_the_strictest_of_pinned_and_current_rules_holds() {
         (Deny, Allow, Deny),
         (Allow, Allow, Allow),
     ] {
-        let live = LiveAgent::new(house.agent(ruled(begins), script(&[echo(), saying("Done.")])).await);
+        let live = LiveAgent::new(test_host.agent(ruled(begins), script(&[echo(), text_reply("Done.")])).await);
         let (next, becomes_now) = (live.clone(), ruled(becomes));
         let host = Host {
             checkpoint: Some(Arc::new(move |point| {
@@ -384,14 +409,14 @@ async fn l17_the_strictest_of_pinned_and_current_rules_holds() {
                     next.change(|agent| agent.with_config(becomes_now.clone())).unwrap();
                 }
             })),
-            ..house.host()
+            ..test_host.host()
         };
         let mut session = Session::open(&host, live, OpenSession::New).await.unwrap();
-        let ended = turn(&mut session, "Go.").await;
-        let came = match ended {
+        let ended = run_turn(&mut session, "Go.").await;
+        let received = match ended {
             TurnResult::Suspended(_) if begins == Ask && becomes == Deny => {
-                // What was to be asked cannot be allowed any more.
-                let call = session.asked_approvals().await.unwrap()[0].call.clone();
+                // A call that was to be asked about can no longer be allowed.
+                let call = session.pending_approvals().await.unwrap()[0].call.clone();
                 let verdict =
                     agent_runtime::Verdict::Allow { scope: agent_core::approval::GrantScope::Once, edited: None };
                 let allowed = session.approve(vec![agent_runtime::ApprovalDecision { call, verdict }]).await;
@@ -399,41 +424,41 @@ async fn l17_the_strictest_of_pinned_and_current_rules_holds() {
                 Deny
             }
             TurnResult::Suspended(_) => Ask,
-            _ => match results(&house, &session).await.first() {
+            _ => match results(&test_host, &session).await.first() {
                 Some((_, true, _)) => Deny,
                 _ => Allow,
             },
         };
-        assert_eq!(came, expected, "{begins:?}, then {becomes:?}");
+        assert_eq!(received, expected, "{begins:?}, then {becomes:?}");
     }
 }
 
-/// P10: a turn that waits finds its version over a restart and over pruning; what nobody needs is forgotten.
+/// P10: A waiting turn finds its version after a restart and after pruning; a version that nothing needs is deleted.
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_what_an_open_turn_needs_is_never_pruned() {
-    let house = House::new(&[]).await;
-    let file = house.directory.path().join("plugins/probe.wasm");
-    let plugins = house.sandbox.store().unwrap().clone();
-    let kept = |number: u32| plugins.get(&digest_of(&version(number))).is_ok();
-    put(&file, &version(1));
-    let waits = script(&[calling(&[("probe.pending", json!({"text": "wait"}))]), echo(), saying("Done.")]);
-    let live = LiveAgent::new(house.agent(sending(AgentConfig::new("test")), waits.clone()).await);
-    let mut session = Session::open(&house.host(), live, OpenSession::New).await.unwrap();
-    assert!(matches!(turn(&mut session, "Go.").await, TurnResult::Suspended(_)));
+async fn p10_never_prunes_a_version_that_an_open_turn_needs() {
+    let test_host = TestHost::new(&[]).await;
+    let file = test_host.directory.path().join("plugins/probe.wasm");
+    let plugins = test_host.sandbox.store().unwrap().clone();
+    let kept = |number: u32| plugins.get(&digest_of(&probe_version(number))).is_ok();
+    write_atomically(&file, &probe_version(1));
+    let waits = script(&[call_reply(&[("probe.pending", json!({"text": "wait"}))]), echo(), text_reply("Done.")]);
+    let live = LiveAgent::new(test_host.agent(with_events_and_media(AgentConfig::new("test")), waits.clone()).await);
+    let mut session = Session::open(&test_host.host(), live, OpenSession::New).await.unwrap();
+    assert!(matches!(run_turn(&mut session, "Go.").await, TurnResult::Suspended(_)));
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
 
-    put(&file, &version(2));
-    let live = LiveAgent::new(house.agent(AgentConfig::new("test"), waits).await);
-    begin(&*house.store, &house.sandbox, &file.with_file_name(""), &live).await.unwrap();
-    house.sandbox.store().unwrap().put(&digest_of(&version(5)), &version(5)).unwrap();
-    let now = prune(&*house.store, &plugins, SystemTime::now()).await.unwrap();
-    assert_eq!((now.removed.len(), now.kept), (0, 3), "what is young stays");
-    let later = prune(&*house.store, &plugins, SystemTime::now() + Duration::from_secs(7_200)).await.unwrap();
-    assert_eq!(later.removed, [digest_of(&version(5))]);
-    assert!(kept(1) && kept(2) && !kept(5), "the open turn's and what serves stay");
+    write_atomically(&file, &probe_version(2));
+    let live = LiveAgent::new(test_host.agent(AgentConfig::new("test"), waits).await);
+    begin_serving(&*test_host.store, &test_host.sandbox, &file.with_file_name(""), &live).await.unwrap();
+    test_host.sandbox.store().unwrap().put(&digest_of(&probe_version(5)), &probe_version(5)).unwrap();
+    let now = prune(&*test_host.store, &plugins, SystemTime::now()).await.unwrap();
+    assert_eq!((now.removed.len(), now.kept), (0, 3), "recent versions stay");
+    let later = prune(&*test_host.store, &plugins, SystemTime::now() + Duration::from_secs(7_200)).await.unwrap();
+    assert_eq!(later.removed, [digest_of(&probe_version(5))]);
+    assert!(kept(1) && kept(2) && !kept(5), "the versions of the open turn and the serving one stay");
 
-    let mut session = Session::open(&house.host(), live, OpenSession::Existing(subject)).await.unwrap();
+    let mut session = Session::open(&test_host.host(), live, OpenSession::Existing(subject)).await.unwrap();
     session
         .run(None, {
             let cancelled = CancellationToken::new();
@@ -442,7 +467,10 @@ async fn p10_what_an_open_turn_needs_is_never_pruned() {
         })
         .await
         .unwrap();
-    assert_eq!(sources(&house, &session, 1).await, [format!("probe@{}", digest_of(&version(1)).short())]);
-    let later = prune(&*house.store, &plugins, SystemTime::now() + Duration::from_secs(7_200)).await.unwrap();
-    assert_eq!(later.removed, [digest_of(&version(1))], "its turn is over");
+    assert_eq!(
+        plugin_digests_of_calls(&test_host, &session, 1).await,
+        [format!("probe@{}", digest_of(&probe_version(1)).short())]
+    );
+    let later = prune(&*test_host.store, &plugins, SystemTime::now() + Duration::from_secs(7_200)).await.unwrap();
+    assert_eq!(later.removed, [digest_of(&probe_version(1))], "its turn is over");
 }

@@ -1,9 +1,9 @@
-//! The terminal, as a person uses it: the real binary on a pseudo-terminal, and what stands on its screen (I1, issue 3,
-//! check 4).
+//! The terminal as a person uses it: the real binary on a pseudo-terminal, and the contents of its screen (I1, L29,
+//! L30).
 
 mod approvals;
 mod author;
-mod below;
+mod delegates;
 mod dev;
 mod first_use;
 mod lent;
@@ -13,7 +13,7 @@ mod screen;
 mod walk;
 mod watched;
 
-use crate::support::{KeptCode, calling, components, script};
+use crate::support::{SharedCompiledCode, call_reply, components, script};
 use screen::Screen;
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
@@ -25,16 +25,16 @@ const CTRL_BACKSLASH: &str = "\u{1c}";
 const ENTER: &str = "\r";
 const UP: &str = "\u{1b}[A";
 
-/// A place to work in: two plugins, a data folder, a granted folder, and a model that says what it is told to.
-struct Desk {
-    _kept: KeptCode,
+/// A working folder with two plugins, a data folder, a granted folder, and a scripted model.
+struct TestCli {
+    _compiled_code: SharedCompiledCode,
     folder: TempDir,
 }
 
-impl Desk {
+impl TestCli {
     fn new(replies: &[Value]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let kept = KeptCode::in_data(&folder.path().join("data"));
+        let kept = SharedCompiledCode::in_data(&folder.path().join("data"));
         for name in ["plugins", "tree"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
@@ -42,7 +42,7 @@ impl Desk {
             std::fs::copy(components().join(plugin), folder.path().join("plugins").join(plugin)).unwrap();
         }
         std::fs::write(folder.path().join("script.json"), script(replies).to_string()).unwrap();
-        Self { _kept: kept, folder }
+        Self { _compiled_code: kept, folder }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -58,7 +58,7 @@ impl Desk {
         command
     }
 
-    /// An interactive session, once it asks for something.
+    /// An interactive session that has shown its prompt.
     fn session(&self) -> Screen {
         self.session_with(self.command(&[]))
     }
@@ -70,8 +70,8 @@ impl Desk {
     }
 }
 
-/// A reply that comes word by word.
-fn slowly(text: &str, delay_ms: u64) -> Value {
+/// A reply that is streamed word by word.
+fn streamed_slowly(text: &str, delay_ms: u64) -> Value {
     let chunks: Vec<&str> = text.split_inclusive(' ').collect();
     json!({"chunks": chunks, "delay_ms": delay_ms})
 }
@@ -80,13 +80,14 @@ fn numbers() -> String {
     (1..=300).map(|number| format!("number{number} ")).collect()
 }
 
-/// I1, L21: thinking is dimmed, words appear as they come and as Markdown, a call is a card, and the turn has its line.
+/// I1, L21: Thinking is dimmed, text appears as it is streamed and as Markdown, a call is a card, and the turn ends
+/// with its own line.
 #[test]
-fn a_turn_is_streamed_with_thinking_cards_and_markdown() {
+fn streams_a_turn_with_thinking_cards_and_markdown() {
     let first = json!({"thinking": "Let me count.", "text": "I **count** it.",
         "calls": [{"name": "text.count", "arguments": {"text": "one two"}}]});
-    let desk = Desk::new(&[first, json!({"text": "It has `two` words.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"})]);
-    let mut screen = desk.session();
+    let cli = TestCli::new(&[first, json!({"text": "It has `two` words.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"})]);
+    let mut screen = cli.session();
     screen.send("How many words?");
     screen.send(ENTER);
     screen.wait_for_prompt(2);
@@ -109,11 +110,11 @@ fn a_turn_is_streamed_with_thinking_cards_and_markdown() {
     assert!(screen.echoes(), "the terminal is as it was");
 }
 
-/// L29: Ctrl-C in the middle of a stream cancels the turn; what was typed ahead waits at the next prompt.
+/// L29: Ctrl-C during a stream cancels the turn; text that was typed ahead is at the next prompt.
 #[test]
-fn l29_a_stream_is_cancelled_and_the_session_goes_on() {
-    let desk = Desk::new(&[slowly(&numbers(), 40)]);
-    let mut screen = desk.session();
+fn l29_ctrl_c_cancels_a_stream_and_the_session_continues() {
+    let cli = TestCli::new(&[streamed_slowly(&numbers(), 40)]);
+    let mut screen = cli.session();
     screen.send("Count.");
     screen.send(ENTER);
     screen.wait_for("number3 ");
@@ -124,7 +125,7 @@ fn l29_a_stream_is_cancelled_and_the_session_goes_on() {
     screen.send(CTRL_C);
     screen.wait_for_end("> typed ahead");
     let shown = screen.text();
-    assert!(shown.contains("the reply above is void: the turn was cancelled\n"), "{shown}");
+    assert!(shown.contains("the reply above is discarded: the turn was cancelled\n"), "{shown}");
     assert!(!shown.contains("number300"), "{shown}");
     // It clears the line, and nothing is sent.
     screen.send(CTRL_C);
@@ -132,16 +133,16 @@ fn l29_a_stream_is_cancelled_and_the_session_goes_on() {
     screen.send("/session\r");
     screen.wait_for("1 turn; the model sees 1 message");
     screen.send("/undo\r");
-    screen.wait_for("turn 1 is taken back");
+    screen.wait_for("turn 1 was undone");
     screen.send("Again.\r");
     screen.wait_for("> Again.\n\nnumber1 number2");
 }
 
-/// L29: Ctrl-C in the middle of a plugin's call stops the guest.
+/// L29: Ctrl-C during a plugin's call stops the guest.
 #[test]
-fn l29_a_call_of_a_plugin_is_cancelled() {
-    let desk = Desk::new(&[calling(&[("probe.sleep", json!({"ms": 600_000}))]), json!({"text": "Fine."})]);
-    let mut screen = desk.session();
+fn l29_ctrl_c_cancels_a_plugin_call() {
+    let cli = TestCli::new(&[call_reply(&[("probe.sleep", json!({"ms": 600_000}))]), json!({"text": "Fine."})]);
+    let mut screen = cli.session();
     screen.send("Sleep.\r");
     screen.wait_for("running probe.sleep");
     screen.send(CTRL_C);
@@ -157,13 +158,13 @@ fn l29_a_call_of_a_plugin_is_cancelled() {
 }
 
 #[test]
-fn ctrl_c_at_an_empty_prompt_says_how_to_leave_and_then_leaves() {
-    let desk = Desk::new(&[json!({"text": "unused"})]);
-    let mut screen = desk.session();
+fn ctrl_c_at_an_empty_prompt_shows_how_to_exit_and_then_exits() {
+    let cli = TestCli::new(&[json!({"text": "unused"})]);
+    let mut screen = cli.session();
     screen.send(CTRL_C);
-    screen.wait_for("Ctrl-C once more leaves");
+    screen.wait_for("press Ctrl-C again");
     screen.wait_for_prompt(2);
-    // Whatever is done in between, the first one only says how again.
+    // After any other input, the first Ctrl-C only shows the hint again.
     screen.send("/session\r");
     screen.wait_for_prompt(3);
     screen.send(CTRL_C);
@@ -171,15 +172,15 @@ fn ctrl_c_at_an_empty_prompt_says_how_to_leave_and_then_leaves() {
     screen.send(CTRL_C);
     assert_eq!(screen.exit_code(), Some(0));
     assert!(screen.echoes());
-    let listed = desk.command(&[]).args(["session", "list"]).output().unwrap();
-    assert!(listed.stdout.is_empty(), "a session in which nothing was asked leaves nothing behind");
+    let listed = cli.command(&[]).args(["session", "list"]).output().unwrap();
+    assert!(listed.stdout.is_empty(), "a session without a turn leaves nothing behind");
 }
 
-/// I1: the other way to leave is there while a line is typed, too, where the editor has the keyboard.
+/// I1: Ctrl-\ also exits while a line is being typed, when the editor has the keyboard.
 #[test]
-fn ctrl_backslash_leaves_at_once() {
-    let desk = Desk::new(&[json!({"text": "unused"})]);
-    let mut screen = desk.session();
+fn ctrl_backslash_exits_at_once() {
+    let cli = TestCli::new(&[json!({"text": "unused"})]);
+    let mut screen = cli.session();
     screen.send("something");
     screen.wait_for("something");
     screen.send(CTRL_BACKSLASH);
@@ -188,47 +189,47 @@ fn ctrl_backslash_leaves_at_once() {
 }
 
 #[test]
-fn a_request_to_end_ends_cleanly_at_a_prompt_and_in_a_turn() {
-    let desk = Desk::new(&[slowly(&numbers(), 40)]);
+fn sigterm_exits_cleanly_at_a_prompt_and_in_a_turn() {
+    let cli = TestCli::new(&[streamed_slowly(&numbers(), 40)]);
     let terminate = |screen: &Screen| {
         let process = rustix::process::Pid::from_raw(screen.process().cast_signed()).unwrap();
         rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
     };
-    let mut screen = desk.session();
+    let mut screen = cli.session();
     terminate(&screen);
     assert_eq!(screen.exit_code(), Some(130));
     assert!(screen.echoes());
-    let mut screen = desk.session();
+    let mut screen = cli.session();
     screen.send("Count.\r");
     screen.wait_for("number3 ");
     terminate(&screen);
     assert_eq!(screen.exit_code(), Some(130));
     assert!(screen.echoes());
-    let shown = desk.command(&["--continue"]).stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&shown.stdout);
-    assert_eq!(shown.status.code(), Some(0), "the turn was interrupted, not cancelled: {said}");
-    assert!(said.contains("number300"), "{said}");
+    let shown = cli.command(&["--continue"]).stdin(Stdio::null()).output().unwrap();
+    let output_text = String::from_utf8_lossy(&shown.stdout);
+    assert_eq!(shown.status.code(), Some(0), "the turn was interrupted, not cancelled: {output_text}");
+    assert!(output_text.contains("number300"), "{output_text}");
 }
 
-/// Where the signal of a closed window is ignored (`nohup`), a prompt still ends with it, instead of reading ends of input
-/// for ever.
+/// If the signal of a closed window is ignored (`nohup`), the prompt still ends with the window, instead of reading end
+/// of input forever.
 #[test]
 fn a_closed_window_ends_a_session_that_ignores_hangups() {
-    let desk = Desk::new(&[slowly(&numbers(), 40)]);
-    let asked = desk.command(&[]);
+    let cli = TestCli::new(&[streamed_slowly(&numbers(), 40)]);
+    let host = cli.command(&[]);
     let mut command = Command::new("sh");
-    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(asked.get_program()).args(asked.get_args());
-    command.current_dir(asked.get_current_dir().unwrap()).env_remove("NO_COLOR").env("TERM", "xterm-256color");
-    let mut screen = desk.session_with(command);
+    command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(host.get_program()).args(host.get_args());
+    command.current_dir(host.get_current_dir().unwrap()).env_remove("NO_COLOR").env("TERM", "xterm-256color");
+    let mut screen = cli.session_with(command);
     screen.close();
     assert_eq!(screen.exit_code(), Some(130));
 }
 
-/// What is written after the window has become narrower is wrapped at its new width, and typing still works.
+/// Output after the window has become narrower is wrapped at its new width, and typing still works.
 #[test]
-fn a_window_may_be_resized_while_a_reply_is_written_and_while_something_is_typed() {
-    let desk = Desk::new(&[slowly(&numbers(), 20)]);
-    let mut screen = desk.session();
+fn the_window_can_be_resized_during_a_reply_and_while_typing() {
+    let cli = TestCli::new(&[streamed_slowly(&numbers(), 20)]);
+    let mut screen = cli.session();
     screen.send("Count.\r");
     screen.wait_for("number9 ");
     screen.resize(50, 40);
@@ -255,14 +256,14 @@ fn a_window_may_be_resized_while_a_reply_is_written_and_while_something_is_typed
 fn a_pasted_block_is_one_input() {
     let block = "first line\nsecond \\\nthird line";
     let expected = json!({"text": "Read.", "expect": {"last_contains": [block]}});
-    let desk = Desk::new(&[expected, json!({"text": "Both.", "expect": {"last_contains": "one\ntwo"}})]);
-    let mut screen = desk.session();
+    let cli = TestCli::new(&[expected, json!({"text": "Both.", "expect": {"last_contains": "one\ntwo"}})]);
+    let mut screen = cli.session();
     screen.paste(block);
     screen.wait_for_end("> first line\n  second \\\n  third line");
     screen.send(ENTER);
     screen.wait_for("\nRead.\n");
     screen.wait_for("1 model call, ");
-    // A backslash at the end of what is typed begins a new line, and is none of the text.
+    // A backslash at the end of a typed line begins a new line and is not part of the text.
     screen.send("one\\\r");
     screen.wait_for_end("> one\\");
     screen.send("two");
@@ -272,15 +273,15 @@ fn a_pasted_block_is_one_input() {
 }
 
 #[test]
-fn without_colours_nothing_has_a_style() {
-    let desk = Desk::new(&[
+fn without_colours_the_output_has_no_styles() {
+    let cli = TestCli::new(&[
         json!({"thinking": "Hm.", "text": "# Title\n\n**bold** `code`",
         "calls": [{"name": "text.count", "arguments": {"text": "one"}}]}),
         json!({"text": "Done."}),
     ]);
-    let mut command = desk.command(&[]);
+    let mut command = cli.command(&[]);
     command.env("NO_COLOR", "1");
-    let mut screen = desk.session_with(command);
+    let mut screen = cli.session_with(command);
     screen.send("Go.\r");
     screen.wait_for("\nDone.\n");
     screen.wait_for_prompt(2);
@@ -288,20 +289,20 @@ fn without_colours_nothing_has_a_style() {
     assert_eq!(screen.styled_cells(), 0, "{}", screen.text());
 }
 
-/// A terminal that can do nothing but print gets nothing else.
+/// A terminal without capabilities gets plain text and no escape codes.
 #[test]
 fn a_dumb_terminal_gets_plain_lines() {
-    let desk = Desk::new(&[json!({"text": "**Hello**", "expect": {"last_contains": "one\ntwo"}})]);
-    let mut command = desk.command(&[]);
-    // In continuous integration, too, where some libraries take every output for one that shows colours.
+    let cli = TestCli::new(&[json!({"text": "**Hello**", "expect": {"last_contains": "one\ntwo"}})]);
+    let mut command = cli.command(&[]);
+    // With `CI` set, some libraries assume that every output supports colour. The output must stay plain.
     command.env("TERM", "dumb").env("CI", "true");
-    let mut screen = desk.session_with(command);
+    let mut screen = cli.session_with(command);
     screen.send("one\\\rtwo\r");
     screen.wait_for("\n**Hello**\n");
     screen.wait_for("1 model call, ");
     screen.wait_for_end("\n>");
     screen.send(CTRL_C);
-    screen.wait_for("once more leaves");
+    screen.wait_for("press Ctrl-C again");
     screen.send("/session\r");
     screen.wait_for("1 turn; ");
     screen.wait_for_end("\n>");
@@ -311,14 +312,14 @@ fn a_dumb_terminal_gets_plain_lines() {
 }
 
 #[test]
-fn a_large_result_stays_short_and_can_be_seen_whole() {
-    let desk = Desk::new(&[calling(&[("probe.bytes", json!({"bytes": 20_480}))]), json!({"text": "Large."})]);
-    let mut screen = desk.session();
+fn shortens_a_large_result_and_shows_it_on_request() {
+    let cli = TestCli::new(&[call_reply(&[("probe.bytes", json!({"bytes": 20_480}))]), json!({"text": "Large."})]);
+    let mut screen = cli.session();
     screen.send("Go.\r");
     screen.wait_for("\nLarge.\n");
     screen.wait_for_prompt(2);
     let shown = screen.text();
-    assert!(shown.contains("x…\n  … 20.0 KiB: /result\n"), "{shown}");
+    assert!(shown.contains("x…\n  … 20.0 KiB in total: /result\n"), "{shown}");
     assert!(shown.matches('x').count() < 100, "{shown}");
     let before = screen.raw().matches('x').count();
     screen.send("/result\r");
@@ -328,16 +329,16 @@ fn a_large_result_stays_short_and_can_be_seen_whole() {
 
 #[test]
 fn slash_commands_answer() {
-    let desk = Desk::new(&[json!({"text": "unused"})]);
-    let mut screen = desk.session();
-    let script = format!("scripted/{}/script.json", desk.folder.path().display());
+    let cli = TestCli::new(&[json!({"text": "unused"})]);
+    let mut screen = cli.session();
+    let script = format!("scripted/{}/script.json", cli.folder.path().display());
     let cases = [
-        ("/help", "takes the last turn back"),
+        ("/help", "undoes the last turn"),
         ("/tools", "text.count_file"),
         ("/plugins", "may read and write ."),
         ("/model", &script),
         ("/modle", "did you mean /model?"),
-        ("/model offline", "offline/router answers from now on"),
+        ("/model offline", "offline/router is used from now on"),
         ("/undo", "there is no turn to undo"),
         ("/session list", "tree-"),
         ("/session nothing", "there is no session `nothing`"),
@@ -357,9 +358,9 @@ fn slash_commands_answer() {
 }
 
 #[test]
-fn what_was_typed_is_found_again_by_its_owner_only() {
-    let desk = Desk::new(&[json!({"text": "Yes."}), json!({"text": "Yes, too."})]);
-    let mut screen = desk.session();
+fn only_the_owner_can_search_the_input_history() {
+    let cli = TestCli::new(&[json!({"text": "Yes."}), json!({"text": "Yes, too."})]);
+    let mut screen = cli.session();
     screen.send("Remember this.\r");
     screen.wait_for("\nYes.\n");
     screen.wait_for_prompt(2);
@@ -368,45 +369,46 @@ fn what_was_typed_is_found_again_by_its_owner_only() {
     screen.wait_for_prompt(3);
     screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
-    let file = desk.folder.path().join("data/history");
+    let file = cli.folder.path().join("data/history");
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&file).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(std::fs::read_to_string(file).unwrap(), "Remember this.\n");
-    let mut screen = desk.session();
+    let mut screen = cli.session();
     screen.send(UP);
     screen.wait_for_end("> Remember this.");
     screen.send(CTRL_C);
     screen.wait_for_end("\n>");
     screen.send("\u{12}emb");
-    screen.wait_for("(earlier: emb) Remember this.");
+    screen.wait_for("(search: emb) Remember this.");
 }
 
-/// M3, L30: a reply that broke off stays on the screen, and is said to be void and why.
+/// M3, L30: An interrupted reply stays on the screen and is marked as void with the reason.
 #[test]
-fn m3_a_reply_that_breaks_off_is_void() {
+fn m3_marks_an_interrupted_reply_as_void() {
     let broken =
         json!({"text": "Half a reply and more", "error": {"message": "overloaded", "status": 503, "times": 1}});
-    let desk = Desk::new(&[broken]);
-    let mut screen = desk.session();
+    let cli = TestCli::new(&[broken]);
+    let mut screen = cli.session();
     screen.send("Go.\r");
     screen.wait_for("1 model call, ");
     let shown = screen.text();
     let places =
-        ["Half a reply", "the reply above is void: it broke off", "overloaded", "is asked again in", "and more"];
+        ["Half a reply", "the reply above is discarded: it was interrupted", "overloaded", "retrying", "and more"];
     let mut rest = shown.as_str();
-    for place in places {
-        let (_, behind) = rest.split_once(place).unwrap_or_else(|| panic!("`{place}` is missing:\n{shown}"));
+    for piece in places {
+        let (_, behind) = rest.split_once(piece).unwrap_or_else(|| panic!("`{piece}` is missing:\n{shown}"));
         rest = behind;
     }
 }
 
-/// D3: a call whose outcome is unknown is decided about in the session itself.
+/// D3: A call with an unknown outcome is decided in the session itself.
 #[test]
-fn d3_a_turn_that_waits_is_decided_about() {
-    let desk = Desk::new(&[calling(&[("probe.count", json!({"path": "effects.txt"}))]), json!({"text": "Finished."})]);
-    let killed = desk.command(&["Go."]).env("AGENT_HOST_KILL_AT", "after-call:probe.count").output().unwrap();
+fn d3_decides_an_unknown_outcome_in_the_session() {
+    let cli =
+        TestCli::new(&[call_reply(&[("probe.count", json!({"path": "effects.txt"}))]), json!({"text": "Finished."})]);
+    let killed = cli.command(&["Go."]).env("AGENT_HOST_KILL_AT", "after-call:probe.count").output().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&killed.status), Some(9));
-    let mut screen = desk.session_with(desk.command(&["--continue"]));
+    let mut screen = cli.session_with(cli.command(&["--continue"]));
     screen.wait_for("waits for a decision");
     screen.send("Something else.\r");
     screen.wait_for("/resolve decides about a call");
@@ -415,23 +417,23 @@ fn d3_a_turn_that_waits_is_decided_about() {
     screen.wait_for("2 model calls");
     screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
-    assert_eq!(std::fs::read_to_string(desk.folder.path().join("tree/effects.txt")).unwrap().lines().count(), 1);
+    assert_eq!(std::fs::read_to_string(cli.folder.path().join("tree/effects.txt")).unwrap().lines().count(), 1);
 }
 
-/// L18, L19: reminders are dim notes; a question is shown, and the next line that is typed is its answer. L29: a turn that
+/// L18, L19: Reminders are dim notes; a question is shown, and the next typed line is its answer. L29: A turn that
 /// waits for an answer can be cancelled.
 #[test]
-fn l18_a_question_is_answered_with_the_next_line() {
-    let ask = || calling(&[("ask_question", json!({"question": "Which year do you mean?"}))]);
+fn l18_the_next_line_answers_a_question() {
+    let ask = || call_reply(&[("ask_question", json!({"question": "Which year do you mean?"}))]);
     let done = json!({"calls": [{"name": "task_completion", "arguments": {"result": "It was in 1984."}}],
         "expect": {"last_contains": "the eighties, 1984"}});
-    let desk = Desk::new(&[json!({"text": "Let me think."}), ask(), done, ask()]);
-    let file = desk.folder.path().join("agent.toml");
+    let cli = TestCli::new(&[json!({"text": "Let me think."}), ask(), done, ask()]);
+    let file = cli.folder.path().join("agent.toml");
     std::fs::write(&file, "finish = \"tool\"\n").unwrap();
-    let mut screen = desk.session_with(desk.command(&["--agent", file.to_str().unwrap()]));
+    let mut screen = cli.session_with(cli.command(&["--agent", file.to_str().unwrap()]));
     screen.send("When was it?\r");
     screen.wait_for("? Which year do you mean?");
-    screen.wait_for("the next line that you write is the answer");
+    screen.wait_for("the next line that you type is the answer");
     assert!(
         screen.text().contains("the reply called no tool: the model is reminded (1 in a row)"),
         "{}",
@@ -444,19 +446,19 @@ fn l18_a_question_is_answered_with_the_next_line() {
     screen.send("And the other?\r");
     screen.wait_for_prompt(4);
     screen.send("/cancel\r");
-    screen.wait_for("cancelled; ask on");
+    screen.wait_for("cancelled; send another prompt");
     screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// I1: into a pipe goes the answer as the model wrote it, and nothing else; no escape codes anywhere.
+/// I1: A pipe gets the answer as the model wrote it, and nothing else; no escape codes.
 #[test]
-fn i1_a_pipe_gets_the_answer_only() {
+fn i1_a_pipe_gets_only_the_answer() {
     let answer = "**bold** and a long line that no terminal would hold: ".to_owned() + &"word ".repeat(40) + "end";
     let first = json!({"thinking": "Hm.", "text": "I look.",
         "calls": [{"name": "text.count", "arguments": {"text": "one"}}]});
-    let desk = Desk::new(&[first, json!({"text": answer})]);
-    let output = desk.command(&["Go."]).stdin(Stdio::null()).output().unwrap();
+    let cli = TestCli::new(&[first, json!({"text": answer})]);
+    let output = cli.command(&["Go."]).stdin(Stdio::null()).output().unwrap();
     let printed = String::from_utf8(output.stderr).unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{answer}\n"), "{printed}");
     assert!(printed.contains("→ text.count {\"text\":\"one\"}\n✓ text.count {\"text\":\"one\"} ("), "{printed}");
@@ -464,13 +466,13 @@ fn i1_a_pipe_gets_the_answer_only() {
     assert!(output.status.success());
 }
 
-/// I1, L29: output that cannot be written is an error, which is said; that its reader has gone is none.
+/// I1, L29: Output that cannot be written is an error and is reported; a closed pipe is not an error.
 #[test]
 fn i1_output_that_cannot_be_written_is_an_error() {
-    let desk = Desk::new(&[json!({"text": "All."})]);
+    let cli = TestCli::new(&[json!({"text": "All."})]);
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     for options in [&["Go."] as &[&str], &["--json", "Go."]] {
-        let output = desk.command(options).stdin(Stdio::null()).stdout(full()).output().unwrap();
+        let output = cli.command(options).stdin(Stdio::null()).stdout(full()).output().unwrap();
         let printed = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{printed}");
         assert!(printed.contains("error: the output cannot be written: No space left"), "{printed}");

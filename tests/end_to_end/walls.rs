@@ -1,65 +1,72 @@
-//! The walls of the house: who may know whom, and what only one room may do (design: rooms, invariant 7).
+//! Boundaries between the crates: which crate may depend on which, and what only one of them may do (invariant 9).
 
 use crate::support::repository;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Each room with the rooms that it may know.
-const MAY_KNOW: &[(&str, &[&str])] = &[
+/// Each crate in `host` with the crates in `host` that it may depend on.
+const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("plugins", &["core"]),
     ("models", &["core"]),
     ("store", &["core"]),
     ("mcp", &["core"]),
     ("runtime", &["core", "plugins", "models", "store", "mcp"]),
-    ("devkit", &["core", "plugins", "models", "store", "runtime"]),
     ("registry", &["core", "plugins"]),
-    ("app", &["core", "plugins", "models", "store", "mcp", "runtime", "devkit", "registry"]),
+    ("config", &["core", "plugins", "models", "store", "mcp", "runtime", "registry"]),
+    ("devkit", &["core", "plugins", "models", "store", "runtime"]),
+    ("app", &["core", "plugins", "models", "store", "mcp", "runtime", "registry", "config", "devkit"]),
 ];
 
-/// Libraries that only one room knows.
-const KNOWN_BY_ONE: &[(&str, &str)] = &[
+/// Libraries that only one crate may depend on.
+const LIBRARIES_OF_ONE_CRATE: &[(&str, &str)] = &[
     ("wasmtime", "plugins"),
     ("wasmtime-wasi", "plugins"),
     ("rusqlite", "store"),
     ("rmcp", "mcp"),
     ("minisign", "registry"),
+    ("toml_edit", "config"),
     ("clap", "app"),
+    ("reedline", "app"),
+    ("indicatif", "app"),
+    ("anstream", "app"),
+    ("directories", "app"),
     ("wit-bindgen", "sdk"),
 ];
 
-/// What only `app` does, as it stands in code.
+/// Code that only `app` may contain: it alone reads the environment, prints and exits.
 const ONLY_IN_APP: &[&str] = &["env::var", "env::args", "process::exit", "println!(", "eprintln!(", "print!("];
 
 #[test]
-fn every_room_knows_only_those_it_may() {
-    for (room, dependencies) in rooms() {
-        let allowed = MAY_KNOW.iter().find(|(name, _)| *name == room);
-        let (_, allowed) = allowed.unwrap_or_else(|| panic!("host/{room} is not in MAY_KNOW: say whom it may know"));
+fn crates_depend_only_on_allowed_crates() {
+    for (name, dependencies) in host_crates() {
+        let allowed = ALLOWED_DEPENDENCIES.iter().find(|(allowed, _)| *allowed == name);
+        let (_, allowed) = allowed
+            .unwrap_or_else(|| panic!("host/{name} is not in ALLOWED_DEPENDENCIES: add it with its dependencies"));
         for dependency in dependencies.iter().filter_map(|name| name.strip_prefix("agent-")) {
-            assert!(allowed.contains(&dependency), "host/{room} must not know host/{dependency}");
+            assert!(allowed.contains(&dependency), "host/{name} must not depend on host/{dependency}");
         }
     }
 }
 
 #[test]
-fn wire_formats_sql_and_wasmtime_are_known_in_one_room() {
-    let mut all = rooms();
+fn wire_formats_sql_and_wasmtime_stay_in_one_crate_each() {
+    let mut all = host_crates();
     all.insert("sdk".to_owned(), dependencies(&repository().join("sdk")));
-    for (library, owner) in KNOWN_BY_ONE {
-        for (room, dependencies) in &all {
-            let known = dependencies.iter().any(|name| name == library);
-            assert!(!known || room == owner, "{room} depends on {library}, which only {owner} may know");
+    for (library, owner) in LIBRARIES_OF_ONE_CRATE {
+        for (name, dependencies) in &all {
+            let depends = dependencies.iter().any(|dependency| dependency == library);
+            assert!(!depends || name == owner, "{name} depends on {library}, which only {owner} may do");
         }
     }
 }
 
 #[test]
-fn only_the_binary_reads_the_environment_prints_or_exits() {
-    for room in rooms().keys().filter(|room| *room != "app") {
-        for file in sources(&repository().join("host").join(room).join("src")) {
+fn only_app_reads_the_environment_prints_or_exits() {
+    for name in host_crates().keys().filter(|name| *name != "app") {
+        for file in sources(&repository().join("host").join(name).join("src")) {
             let text = std::fs::read_to_string(&file).unwrap();
-            // What stands behind the tests' marker is not part of the library.
+            // The text after the marker of the tests is not part of the library.
             let library = text.split("#[cfg(test)]").next().unwrap();
             for (number, line) in library.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
                 for forbidden in ONLY_IN_APP {
@@ -71,25 +78,25 @@ fn only_the_binary_reads_the_environment_prints_or_exits() {
 }
 
 #[test]
-fn guests_know_only_the_sdk() {
+fn guests_depend_only_on_the_sdk() {
     for folder in ["plugins", "tests/fixtures"] {
         for entry in std::fs::read_dir(repository().join(folder)).unwrap() {
             let directory = entry.unwrap().path();
             if directory.join("Cargo.toml").exists() {
                 let dependencies = dependencies(&directory);
-                let rooms = dependencies.iter().filter(|name| name.starts_with("agent-") && *name != "agent-host-sdk");
-                assert_eq!(rooms.count(), 0, "{} knows more than the SDK", directory.display());
+                let own = dependencies.iter().filter(|name| name.starts_with("agent-") && *name != "agent-host-sdk");
+                assert_eq!(own.count(), 0, "{} depends on more than the SDK", directory.display());
             }
         }
     }
 }
 
-/// Each room of `host` with all that it depends on outside of its tests.
-fn rooms() -> BTreeMap<String, Vec<String>> {
+/// Each crate in `host` with everything that it depends on outside of its tests.
+fn host_crates() -> BTreeMap<String, Vec<String>> {
     let host = repository().join("host");
     let folders = std::fs::read_dir(&host).unwrap().map(|entry| entry.unwrap().path());
-    let rooms = folders.filter(|folder| folder.join("Cargo.toml").exists());
-    rooms.map(|room| (room.file_name().unwrap().to_string_lossy().into_owned(), dependencies(&room))).collect()
+    let crates = folders.filter(|folder| folder.join("Cargo.toml").exists());
+    crates.map(|folder| (folder.file_name().unwrap().to_string_lossy().into_owned(), dependencies(&folder))).collect()
 }
 
 fn dependencies(directory: &Path) -> Vec<String> {
@@ -104,7 +111,7 @@ fn dependencies(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Without files named `tests.rs`, which are tests as a whole.
+/// Rust files of a folder, except files named `tests.rs`, which hold nothing but tests.
 fn sources(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {

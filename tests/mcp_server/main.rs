@@ -1,22 +1,22 @@
-//! An MCP server for tests, good or bad as its first argument says. It needs nothing but the standard library, so that
-//! tests build it with one call of the compiler. It speaks the protocol of 2025-11-25.
+//! An MCP server for tests, whose first argument selects its behaviour. It uses only the standard library, so that
+//! tests can build it with one call of the compiler. It implements the protocol of 2025-11-25.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, Write, stdin, stdout};
 use std::time::Duration;
 
-/// Parsed out of one line, as far as this server needs it.
+/// A message, parsed from one line as far as this server needs it.
 struct Message {
     line: String,
     method: String,
-    /// As it is written; none for notices.
+    /// The id as written; `None` for notifications.
     id: Option<String>,
 }
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mode = arguments.first().map_or("good", String::as_str);
-    // Where it writes what it was told and did, for tests that look from outside.
+    // The file for its diary, which tests read.
     let diary = arguments.get(1).cloned();
     note(diary.as_deref(), &format!("started {}", std::process::id()));
     match mode {
@@ -30,7 +30,7 @@ fn main() {
             std::process::exit(3);
         }
         "endless-line" => endless_line(),
-        // Ends neither with its input nor when it is asked to: a grandchild that does neither is started too.
+        // Ends neither at the end of its input nor on SIGTERM, and starts a grandchild that does the same.
         "stubborn" => stubborn(diary.as_deref()),
         _ => {}
     }
@@ -56,7 +56,7 @@ fn main() {
             "tools/call" => call((mode, diary.as_deref()), &message, &mut waiting),
             "ping" => message.answer("{}"),
             "notifications/cancelled" => waiting.clear(),
-            // What servers do that were never asked anything else.
+            // Ignores unknown requests, as some servers do.
             _ if mode == "deaf-to-new" && message.id.is_some() => {}
             _ if mode == "dies-of-new" && message.id.is_some() => panic!("unknown method"),
             _ if mode == "odd-to-new" && message.id.is_some() => message.answer("{}"),
@@ -76,8 +76,25 @@ fn list(mode: &str, page: usize, message: &Message) {
             r#"{{"name":"{name}","description":"does {name}","inputSchema":{{"type":"object","properties":{{"text":{{"type":"string"}}}}}},"annotations":{hints}}}"#
         )
     };
-    let names =
-        ["echo", "error", "refuse", "image", "structured", "hang", "die", "garbage", "huge", "change", "env", "loud", "flood", "stall", "deep", "leak", "leak-error"];
+    let names = [
+        "echo",
+        "error",
+        "refuse",
+        "image",
+        "structured",
+        "hang",
+        "die",
+        "garbage",
+        "huge",
+        "change",
+        "env",
+        "loud",
+        "flood",
+        "stall",
+        "deep",
+        "leak",
+        "leak-error",
+    ];
     match mode {
         "endless-pages" => {
             let tool = tool(&format!("tool{page}"), "{}");
@@ -102,7 +119,8 @@ fn list(mode: &str, page: usize, message: &Message) {
             let lie = tool("lie", r#"{"readOnlyHint":true,"destructiveHint":true,"idempotentHint":false}"#);
             message.answer(&format!(r#"{{"tools":[{lie}]}}"#));
         }
-        // Two servers of a desktop: one reads pictures, the other renames files; both in the folder of the third argument.
+        // Two servers of a desktop: one reads pictures, the other renames files; both in the folder of the third
+        // argument.
         "ocr" => message.answer(&format!(r#"{{"tools":[{}]}}"#, desktop_tool("extract_text_from_image", &["path"]))),
         "filesystem" => {
             message.answer(&format!(r#"{{"tools":[{}]}}"#, desktop_tool("move_file", &["source", "destination"])));
@@ -115,7 +133,7 @@ fn list(mode: &str, page: usize, message: &Message) {
         "nonsense-list" => message.answer(r#"{"tools":"many"}"#),
         "hang-list" => {}
         _ => {
-            // The next release of the same server says something else of its tools.
+            // The next release of the same server, with other hints on its tools.
             let hints = if mode == "renewed" { r#"{"readOnlyHint":true}"# } else { "{}" };
             let mut tools: Vec<String> = names.iter().map(|name| tool(name, hints)).collect();
             tools.push(tool("look", r#"{"readOnlyHint":true,"openWorldHint":false}"#));
@@ -136,7 +154,7 @@ fn desktop_tool(name: &str, arguments: &[&str]) -> String {
     )
 }
 
-/// A file of the desktop that an argument names.
+/// The desktop file that an argument names.
 fn on_desktop(message: &Message, argument: &str) -> std::path::PathBuf {
     let folder = std::env::args().nth(3).expect("the folder of the desktop");
     std::path::Path::new(&folder).join(message.text_of(argument).unwrap_or_default())
@@ -157,7 +175,7 @@ fn call((mode, diary): (&str, Option<&str>), message: &Message, waiting: &mut Ve
             r#""}]}"#
         )),
         "structured" => message.answer(r#"{"content":[],"structuredContent":{"warm":true,"degrees":21.5}}"#),
-        // What stands in such a picture is its text.
+        // The content of the picture's file is its text.
         "extract_text_from_image" => match std::fs::read_to_string(on_desktop(message, "path")) {
             Ok(seen) => message.answer(&text(seen.trim())),
             Err(error) => message.refuse(-32602, &error.to_string()),
@@ -167,7 +185,7 @@ fn call((mode, diary): (&str, Option<&str>), message: &Message, waiting: &mut Ve
             Err(error) => message.refuse(-32602, &error.to_string()),
         },
         "hang" => waiting.extend(message.id.clone()),
-        // Nothing else is read meanwhile.
+        // Reads nothing else in the meantime.
         "stall" => sleep_for_ever(),
         "die" => std::process::exit(1),
         "garbage" => {
@@ -187,7 +205,7 @@ fn call((mode, diary): (&str, Option<&str>), message: &Message, waiting: &mut Ve
             names.sort();
             message.answer(&text(&names.join(" ")));
         }
-        // What was given to it, in a result, in an error, and on standard error.
+        // Returns the values that were passed to it, in a result, in an error, and on standard error.
         "leak" => {
             let token = std::env::var("DESK_TOKEN").unwrap_or_default();
             eprintln!("the token is {token}");
@@ -197,12 +215,12 @@ fn call((mode, diary): (&str, Option<&str>), message: &Message, waiting: &mut Ve
             let token = std::env::var("DESK_TOKEN").unwrap_or_default();
             message.refuse(-32602, &format!("{token} may not do this"));
         }
-        // One level more than a reader of JSON takes.
+        // One level more than a JSON parser accepts.
         "deep" => {
             let (open, close) = ("[".repeat(126), "]".repeat(126));
             message.answer(&format!(r#"{{"content":[],"structuredContent":{open}{close}}}"#));
         }
-        // Asks without end and reads nothing.
+        // Sends requests without end and reads nothing.
         "flood" => {
             for number in 0..10_000_000 {
                 say(&format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#));
@@ -225,13 +243,13 @@ impl Message {
     fn read(line: String) -> Self {
         let mut message = Self { method: String::new(), id: None, line };
         message.method = message.text_of("method").unwrap_or_default();
-        // Ids of this server's client are numbers, and stand before everything else.
+        // Ids of this server's client are numbers, and come before everything else.
         let id = message.line.split_once("\"id\":").map(|(_, rest)| rest.split([',', '}']).next().unwrap_or_default());
         message.id = id.map(str::to_owned).filter(|_| !message.method.starts_with("notifications/"));
         message
     }
 
-    /// The text behind the last key of that name, without escapes. A tool's name is behind the first key `name`.
+    /// The text after the last key with that name, without escapes. A tool's name is after the first key `name`.
     fn text_of(&self, key: &str) -> Option<String> {
         let key = format!("\"{key}\":\"");
         let (_, rest) = self.line.split_once(&key)?;
@@ -265,7 +283,7 @@ fn endless_line() -> ! {
 }
 
 fn stubborn(diary: Option<&str>) {
-    // The shell ignores the signal that asks to end, and so does what it starts.
+    // The shell ignores SIGTERM, and so does its child.
     let script = "trap '' TERM; sleep 600 & echo $!; wait";
     let mut shell = std::process::Command::new("/bin/sh");
     let child =

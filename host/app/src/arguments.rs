@@ -1,4 +1,4 @@
-//! The command line, as clap reads it.
+//! The command-line arguments, declared for clap.
 
 pub(crate) mod approval;
 mod help;
@@ -6,13 +6,14 @@ pub(crate) mod new;
 pub(crate) mod replay;
 pub(crate) mod resume;
 pub(crate) mod sharing;
-mod slips;
 pub(crate) mod test;
+mod typo_hints;
 pub(crate) mod versions;
 
-use crate::configuration::url_problem;
-use crate::grants::Grant;
-use crate::settings::AGENT_FILE;
+use agent_config::agent_file::url_problem;
+use agent_config::grants::Grant;
+use agent_config::settings::AGENT_FILE;
+use agent_config::{AgentOptions, COMPILE_COMMAND};
 use agent_runtime::UserName;
 use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -25,450 +26,455 @@ use sharing::{
     AddArguments, FolderArguments, KeyCommand, PushArguments, RemoveArguments, SearchArguments, SignArguments,
     UpdateArguments,
 };
-pub(crate) use slips::meant_by_line;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use test::TestArguments;
+pub(crate) use typo_hints::hint_for_error;
 use versions::{AuditArguments, HistoryArguments, QuarantineArguments, RollbackArguments};
 
 /// Runs an AI agent whose tools, context, checks and masking are WebAssembly plugins.
 ///
-/// The host owns the loop, the model and the memory. What plugins may touch is what you grant, and nothing else.
+/// The host owns the loop, the model and the memory. A plugin can access only what you grant to it.
 #[derive(Debug, Parser)]
 #[command(name = "agent-host", version, override_usage = USAGE, after_help = SHORT, after_long_help = LONG)]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// Another command than running a turn.
+    /// The subcommand. None: run a turn.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    /// What a turn is run with.
+    /// Options of a turn. They are only allowed without a subcommand.
     #[command(flatten)]
     pub(crate) run: RunArguments,
-    /// What every command takes.
+    /// Options that every command accepts.
     #[command(flatten)]
     pub(crate) common: CommonArguments,
 }
 
-/// What every command takes.
+/// Options that every command accepts.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CommonArguments {
-    /// Where sessions, compiled code and loaded plugins are kept
+    /// Folder for sessions, compiled code and copies of loaded plugins
     #[arg(long, global = true, value_name = "DIR", env = "AGENT_HOST_DATA", hide_env_values = true)]
     #[arg(help_heading = "Everywhere", value_parser = OsStringValueParser::new().try_map(data_folder))]
     pub(crate) data: Option<PathBuf>,
-    /// Log to stderr, with what plugins print; twice for more
+    /// Log to stderr, including plugin output; repeat for more detail
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Everywhere")]
     pub(crate) verbose: u8,
 }
 
-/// What an agent is made of: shared by all commands that need one.
+/// Options that configure an agent. All commands that need an agent accept them.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub(crate) struct AgentArguments {
-    /// The folder with the plugins (*.wasm)
+    /// Folder that contains the plugins (*.wasm)
     #[arg(long, value_name = "DIR", help_heading = "Agent")]
     pub(crate) plugins: Option<PathBuf>,
-    /// An agent's configuration: a file (agent.toml), or the name of an agent in this folder
+    /// Agent configuration: a file (agent.toml), or the name of an agent in this folder
     #[arg(long, value_name = "FILE|NAME", help_heading = "Agent", value_parser = OsStringValueParser::new().try_map(agent))]
     pub(crate) agent: Option<PathBuf>,
-    /// PROVIDER/MODEL, `offline` (the default: built in, no language model) or `scripted:FILE` (a file of replies)
+    /// PROVIDER/MODEL, `offline` (the built-in default, not a language model) or `scripted:FILE` (a file of replies)
     #[arg(long, value_name = "MODEL", help_heading = "Agent")]
     pub(crate) model: Option<String>,
-    /// Where the model's provider is, such as http://127.0.0.1:8000/v1
+    /// URL of the model provider, such as http://127.0.0.1:8000/v1
     #[arg(long, value_name = "URL", help_heading = "Agent", value_parser = base_url)]
     pub(crate) base_url: Option<String>,
-    /// Let a plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE, http='GET https://HOST',
+    /// Grant something to a plugin: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE, http='GET https://HOST',
     /// key_value_mib=N, model_tokens=N, events=TYPE or media=true
     #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse, help_heading = "Agent")]
     pub(crate) grant: Vec<Grant>,
-    /// Build the plugin projects in the plugins' folder first
+    /// Build the projects in the plugin folder first
     #[arg(long, help_heading = "Agent")]
     pub(crate) build: bool,
 }
 
-/// What a turn is run with.
+impl AgentArguments {
+    /// Converts to the options of `agent_config`. `build` is not part of them.
+    pub(crate) fn options(&self) -> AgentOptions {
+        let Self { plugins, agent, model, base_url, grant, build: _ } = self.clone();
+        AgentOptions { plugins, agent, model, base_url, grants: grant }
+    }
+}
+
+/// Options of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub(crate) struct RunArguments {
-    /// What the agent is asked; `-` reads it from stdin, as does no prompt and a pipe; none on a terminal is a session
+    /// Prompt for the agent; `-`, or a pipe without PROMPT, reads it from stdin. A terminal without PROMPT opens a session
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
-    /// Which agent.
+    /// The agent to run.
     #[command(flatten)]
     pub(crate) agent: AgentArguments,
-    /// Go on with the agent's latest session; what was interrupted is finished first
+    /// Continue the agent's latest session; an interrupted turn is finished first
     #[arg(long = "continue", help_heading = "Session", conflicts_with = "session")]
     pub(crate) continue_latest: bool,
-    /// Go on with this session; what was interrupted is finished first
+    /// Continue this session; an interrupted turn is finished first
     #[arg(long, value_name = "ID", help_heading = "Session", value_parser = session_id)]
     pub(crate) session: Option<String>,
-    /// For whom the agent works: whose memory is recalled and added to (default: who is logged in)
+    /// User that the agent works for and whose memory it uses (default: the logged-in user)
     #[arg(long, value_name = "NAME", help_heading = "Session", value_parser = user_name)]
     pub(crate) user: Option<String>,
-    /// Print events as JSON lines, and how the turn ended as the last one
+    /// Print events as JSON lines; the last line is the turn's result
     #[arg(long, help_heading = "Session")]
     pub(crate) json: bool,
-    /// What the agent is asked, as the data of a CloudEvent; `-` reads it from stdin
+    /// CloudEvent file whose data is the prompt; `-` reads it from stdin
     #[arg(long, value_name = "FILE", help_heading = "Session", conflicts_with = "prompt")]
     pub(crate) event: Option<PathBuf>,
-    /// Say yes to calls of this tool that must be allowed, once to each; `*` stands for any characters
+    /// Approve every call of a matching tool that needs approval, for that call only; `*` matches any characters
     #[arg(long, value_name = "TOOL", help_heading = "Session", value_parser = tool_pattern)]
     pub(crate) yes: Vec<String>,
-    /// Don't take changes of the plugins' folder during a session in which you type
+    /// Don't reload changed plugins during an interactive session
     #[arg(long, help_heading = "Session")]
     pub(crate) no_watch: bool,
 }
 
-/// Another command than running a turn.
+/// Subcommands. Without one, the program runs a turn.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make, build, check, inspect, call and share plugins
+    /// Create, build, check, inspect, call and share plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
-    /// Play scenarios: what is said to an agent, and what must come of it
+    /// Run scenarios: scripted conversations with an agent and their expected results
     Test(TestArguments),
-    /// Have plugins do again what they did in a session, and show where another version does otherwise
+    /// Replay a session's plugin calls, and show what another plugin version does differently
     Replay(ReplayArguments),
-    /// Work on a plugin: a session in which each change of its source is built and taken up
+    /// Develop a plugin in a session that rebuilds and reloads it after each source change
     Dev(DevArguments),
-    /// Make keys that sign plugins
+    /// Create keys for signing plugins
     #[command(subcommand)]
     Key(KeyCommand),
-    /// List, show, answer, fork, carry and delete sessions
+    /// List, show, continue, answer, fork, export, import and delete sessions
     Session(ForUser<SessionCommand>),
-    /// List and revoke what was allowed for good
+    /// List and revoke permanent approvals
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
-    /// Show what goes out of sessions: requests to services, and more
+    /// List and deliver outgoing events, such as requests to services
     Outbox(ForUser<OutboxCommand>),
-    /// Search, list and forget what is remembered of you over sessions
+    /// Search, list and delete long-term memories
     #[command(subcommand)]
     Memory(MemoryCommand),
-    /// Show what plugins were granted and denied, what was allowed, and which versions served
+    /// Show the audit log: grants, denials, approvals and plugin versions
     Audit(AuditArguments),
-    /// Check the database, and make anew in it what can be made from the rest
+    /// Check the database, and rebuild its indexes
     #[command(subcommand)]
     Store(StoreCommand),
-    /// Write, check and list agents' configurations
+    /// Write, check and list agent configurations
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// What the host starts as its own child: a component comes on stdin, its compiled code goes to stdout
-    #[command(hide = true, name = COMPILE)]
+    /// Internal: compile the component on stdin, and write its code to stdout
+    #[command(hide = true, name = COMPILE_COMMAND)]
     Compile,
 }
 
 /// Commands on the sessions of one user.
 #[derive(Debug, Args)]
 pub(crate) struct ForUser<C: Subcommand> {
-    /// What is done with them
+    /// Subcommand that works on the user's sessions
     #[command(subcommand)]
     pub(crate) command: C,
-    /// Whose sessions (default: who is logged in)
-    // The id differs from that of the option of a turn: clap gives the value of a global option to every argument with its id.
+    /// User who owns the sessions (default: the logged-in user)
+    // This id must differ from the id of a turn's `--user`: clap copies a global option's value to every argument with its id.
     #[arg(long = "user", id = "sessions_of", value_name = "NAME", global = true, value_parser = user_name)]
     pub(crate) user: Option<String>,
 }
 
-/// Name of the command that compiles for another process of this program.
-pub(crate) const COMPILE: &str = "compile-component";
-
 /// Commands on the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Say whether the file is whole, and whether what is searched and listed says what was said; changes nothing
+    /// Check that the database file is intact and its indexes match the stored data; changes nothing
     Check {
-        /// Print one JSON line per thing that was compared
+        /// Print one JSON line per comparison
         #[arg(long)]
         json: bool,
     },
-    /// Make anew what is searched and listed, from the messages, memories and states that are stored
+    /// Rebuild the indexes for searching and listing from the stored messages, memories and states
     Rebuild,
 }
 
 /// Commands on the outbox.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OutboxCommand {
-    /// Show what is pending, the oldest first
+    /// List pending items, oldest first
     List {
-        /// Of this session only: its id, or a beginning of it that no other has
+        /// Only this session: its id, or a unique prefix of it
         #[arg(long, value_name = "ID", value_parser = session_id)]
         session: Option<String>,
-        /// What is done, too
+        /// Include delivered items
         #[arg(long)]
         all: bool,
         /// Print one JSON line per item
         #[arg(long)]
         json: bool,
     },
-    /// Write what is pending into a folder, each event as a file, as [outbox] directory does after each commit
+    /// Write each pending event as a file into a folder, as `[outbox] directory` does after each commit
     Deliver {
-        /// A folder that is there
+        /// Existing folder
         #[arg(value_name = "DIR")]
         directory: PathBuf,
-        /// Of this session only: its id, or a beginning of it that no other has
+        /// Only this session: its id, or a unique prefix of it
         #[arg(long, value_name = "ID", value_parser = session_id)]
         session: Option<String>,
     },
 }
 
-/// Commands on agents' configurations.
+/// Commands on agent configurations.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Write an agent.toml with every key, explained and commented out
+    /// Write an agent.toml that explains every key; all keys are commented out
     Init {
-        /// Where to; `-` is stdout
+        /// Output file; `-` is stdout
         #[arg(short, long, value_name = "FILE", default_value = AGENT_FILE)]
         output: PathBuf,
-        /// Replace what is there
+        /// Overwrite an existing file
         #[arg(long)]
         force: bool,
     },
-    /// Print the JSON Schema of agent.toml, for editors
+    /// Print the JSON Schema of agent.toml for editors
     Schema {
-        /// Where to; `-` is stdout
+        /// Output file; `-` is stdout
         #[arg(short, long, value_name = "FILE", default_value = "-")]
         output: PathBuf,
-        /// Replace what is there
+        /// Overwrite an existing file
         #[arg(long)]
         force: bool,
     },
-    /// Say what a configuration would run, or all that is wrong with it
+    /// Show what a configuration runs, or report all its errors
     Check {
-        /// The file, or the name of an agent in this folder
+        /// Configuration file, or the name of an agent in this folder
         #[arg(value_name = "FILE|NAME", default_value = AGENT_FILE)]
         agent: PathBuf,
     },
-    /// Show the agents of this folder
+    /// List the agents in this folder
     List,
 }
 
 /// Commands on plugins.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
-    /// Make a plugin project, in Rust, Python, JavaScript or C, that builds as it is and has a test
+    /// Create a plugin project in Rust, Python, JavaScript or C that builds and has a test
     New(NewArguments),
-    /// Build a plugin project, or every one in a folder, and write NAME.wasm there
+    /// Build a plugin project, or all projects in a folder, and write NAME.wasm there
     Build {
-        /// A folder with plugin.toml and a source (Cargo.toml, app.py, app.js or *.c), or a folder of such folders
+        /// Project folder with plugin.toml and a source (Cargo.toml, app.py, app.js or *.c), or a folder of projects
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
     },
-    /// Renew what `plugin new` has written into a project of agent-host itself: the SDK of Rust, the contract as WIT
+    /// Update the files of agent-host in a project: the Rust SDK or the WIT contract that `plugin new` wrote
     Renew {
-        /// A project, or a folder of projects
+        /// Plugin project, or a folder of projects
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
     },
-    /// Say what hinders a plugin, what others will stumble over, and what could be better; exit code 1 on errors
+    /// Report a plugin's errors, warnings and possible improvements; exit code 1 on errors
     Check {
-        /// A component (*.wasm), a project, which is built first, or a folder of either
+        /// Component (*.wasm), project (it is built first), or a folder of either
         #[arg(value_name = "FILE|DIR", default_value = ".")]
         path: PathBuf,
         /// Print one JSON line per plugin
         #[arg(long)]
         json: bool,
     },
-    /// Show the plugins of a folder, and what each may not do yet
+    /// List the plugins in a folder, and the grants that each one still needs
     List {
-        /// The folder with the plugins, where --plugins and --agent don't name one
+        /// Plugin folder, if --plugins and --agent don't name one
         #[arg(value_name = "DIR", conflicts_with = "plugins")]
         directory: Option<PathBuf>,
-        /// Which agent's.
+        /// Agent whose plugins are listed.
         #[command(flatten)]
         agent: AgentArguments,
     },
-    /// Show what a plugin is: kinds, tools, what it asks for, what it imports
+    /// Show a plugin's kinds, tools, requested grants and imports
     Inspect {
-        /// A component (*.wasm)
+        /// Component (*.wasm)
         file: PathBuf,
-        /// An agent's configuration, for its limits: a file (agent.toml), or the name of an agent in this folder
+        /// Agent configuration whose limits apply: a file (agent.toml), or the name of an agent in this folder
         #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
         agent: Option<PathBuf>,
-        /// Print one JSON document, with the tools' schemas
+        /// Print one JSON document, including the tools' schemas
         #[arg(long)]
         json: bool,
     },
-    /// Show what a plugin asks for, what it gets, and what would be denied, with the line to add
+    /// Show what a plugin requests, what it gets and what is denied, with the configuration line to add
     Explain {
-        /// A component (*.wasm)
+        /// Component (*.wasm)
         file: PathBuf,
-        /// Which agent's grants.
+        /// Agent whose grants apply.
         #[command(flatten)]
         agent: AgentArguments,
     },
-    /// Call one tool once, outside of any session
+    /// Call a tool once, outside of a session
     Call {
-        /// A component (*.wasm)
+        /// Component (*.wasm)
         file: PathBuf,
-        /// The tool's name
+        /// Name of the tool
         tool: String,
-        /// The arguments, a JSON object
+        /// Arguments of the call, a JSON object
         #[arg(value_name = "JSON", default_value = "{}")]
         arguments: String,
-        /// An agent's configuration, for its grants and limits: a file (agent.toml), or the name of an agent in this folder
+        /// Agent configuration whose grants and limits apply: a file (agent.toml), or the name of an agent in this folder
         #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
         agent: Option<PathBuf>,
-        /// Let the plugin do something: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE, http='GET https://HOST',
+        /// Grant something to the plugin: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE, http='GET https://HOST',
         /// key_value_mib=N, model_tokens=N, events=TYPE or media=true
         #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse)]
         grant: Vec<Grant>,
-        /// Print the whole outcome as one JSON document
+        /// Print the complete outcome as one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Take a plugin from a registry, the web or a file into the folder, and lock it; or fetch all that is locked
+    /// Add and lock a plugin from a registry, a URL or a file, or fetch all missing locked plugins
     Add(AddArguments),
-    /// Take newer versions of locked plugins, and say what they change
+    /// Update locked plugins to newer versions, and show what changes
     Update(UpdateArguments),
-    /// Take a locked plugin out of the folder
+    /// Remove a locked plugin from the folder
     Remove(RemoveArguments),
-    /// Say whether every locked plugin is the one that was locked, and signed as [sharing] wants it; needs no network
+    /// Check that locked plugins are unmodified and signed as `[sharing]` requires; needs no network
     Verify(FolderArguments),
-    /// Find plugins in a team's index
+    /// Search a plugin index, such as the one of a team
     Search(SearchArguments),
-    /// Put a component into a registry, from where others add it
+    /// Publish a component to a registry
     Push(PushArguments),
-    /// Sign what is in a registry already
+    /// Sign a plugin in a registry, or a component file
     Sign(SignArguments),
-    /// Show which versions of plugins have served, since when, and why each ended
+    /// Show which plugin versions served, when, and why each one ended
     History(HistoryArguments),
-    /// Let an earlier version of a plugin serve until its file changes
+    /// Roll a plugin back to an earlier version until its file changes
     Rollback(RollbackArguments),
-    /// Forget stored components that no open turn and no recent version needs
+    /// Delete stored components that no open turn and no recent version needs
     Prune,
-    /// List components that ended the process which examines components, and why; or have one tried again
+    /// List components that crashed the examining process, with the reason, or release one
     Quarantine(QuarantineArguments),
 }
 
 /// Commands on sessions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
-    /// Show the sessions, the latest first
+    /// List sessions, latest first
     List {
-        /// At most so many
+        /// Maximum number of results
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
-        /// Only the sessions that this one delegated work to
+        /// Only sessions that this session delegated work to
         #[arg(long, value_name = "ID", value_parser = session_id)]
         children_of: Option<String>,
         /// Print one JSON line per session
         #[arg(long)]
         json: bool,
     },
-    /// Show a session's messages, and what it waits for
+    /// Show a session's messages and what it waits for
     Show {
-        /// Its id, or a beginning of it that no other has; the latest where it is left out
+        /// Session id, or a unique prefix of it (default: the latest session)
         #[arg(value_parser = session_id)]
         session: Option<String>,
-        /// Print its stored events as JSON lines instead
+        /// Print the stored events as JSON lines instead
         #[arg(long, conflicts_with = "call")]
         json: bool,
-        /// Show this call whole instead: its arguments, and what it brought
+        /// Show this call's complete arguments and result instead
         #[arg(long, value_name = "CALL")]
         call: Option<String>,
     },
-    /// Go on with a session: what was interrupted is finished, and PROMPT asks on
+    /// Continue a session: finish an interrupted turn, then send PROMPT
     Resume(ResumeArguments),
-    /// Find messages of all sessions that have every one of these words, also those that no model is shown any more
+    /// Search all sessions for messages that contain all these words, including messages that left the prompt
     Search {
-        /// The words
+        /// Words that a message must contain
         #[arg(required = true, value_name = "WORD")]
         words: Vec<String>,
-        /// At most so many
+        /// Maximum number of results
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         /// Print one JSON line per message
         #[arg(long)]
         json: bool,
     },
-    /// Make a new session of what a session shows, up to a message; the original stays as it is
+    /// Copy a session up to a message into a new session; the original does not change
     Fork {
-        /// Its id, or a beginning of it that no other has
+        /// Session id, or a unique prefix of it
         #[arg(value_parser = session_id)]
         session: String,
-        /// The last message of the new session, with the results of its calls; `session show` numbers them. Else all
+        /// Last message to copy, with the results of its calls; `session show` has the numbers (default: all messages)
         #[arg(long, value_name = "MESSAGE", value_parser = clap::value_parser!(u64).range(1..))]
         at: Option<u64>,
     },
-    /// Take a session's last turn back; it stays stored and can be searched, but is not remembered
+    /// Undo a session's last turn; it stays stored and searchable, but the model no longer sees it
     Undo {
-        /// Its id, or a beginning of it that no other has
+        /// Session id, or a unique prefix of it
         #[arg(value_parser = session_id)]
         session: String,
     },
-    /// Write a session with its media into one JSON document
+    /// Export a session and its media as one JSON document
     Export {
-        /// Its id, or a beginning of it that no other has
+        /// Session id, or a unique prefix of it
         #[arg(value_parser = session_id)]
         session: String,
-        /// Where to; `-` is stdout
+        /// Output file; `-` is stdout
         #[arg(short, long, value_name = "FILE", default_value = "-")]
         output: PathBuf,
-        /// Replace what is there
+        /// Overwrite an existing file
         #[arg(long)]
         force: bool,
     },
-    /// Make a session of an exported document; of one that is damaged, nothing stays
+    /// Import a session from an exported document; a damaged document imports nothing
     Import {
-        /// The document; `-` is stdin
+        /// Exported document; `-` is stdin
         file: PathBuf,
-        /// Under another id than it had; else under its own
+        /// New id for the session (default: its original id)
         #[arg(long = "as", value_name = "ID", value_parser = session_id)]
         subject: Option<String>,
     },
-    /// Allow calls that wait for an approval, and go on with the turn
+    /// Approve calls that wait for an approval, and continue the turn
     Approve(ApproveArguments),
-    /// Don't allow calls that wait for an approval, and go on with the turn
+    /// Deny calls that wait for an approval, and continue the turn
     Deny(DenyArguments),
-    /// Decide on a call whose outcome is unknown; then go on with --continue
+    /// Decide about a call whose outcome is unknown; then continue with --continue
     Resolve {
-        /// The call's id, or SESSION/CALL
+        /// Call id, or SESSION/CALL
         call: String,
-        /// What became of it
+        /// Outcome of the call
         decision: Verdict,
-        /// The result's text, or the error's
+        /// Text of the result or error
         text: Option<String>,
-        /// The session, where CALL does not name it; else the latest one that waits
+        /// Session, if CALL does not name it (default: the latest session that waits)
         #[arg(long, value_name = "ID", value_parser = session_id)]
         session: Option<String>,
     },
-    /// Give a session the answer of a service; with --agent or --plugins the turn then goes on
+    /// Record a service's answer for a session; with --agent or --plugins, also continue the turn
     Respond {
-        /// The session's id, or a beginning of it that no other has
+        /// Session id, or a unique prefix of it
         #[arg(value_parser = session_id)]
         session: String,
-        /// A CloudEvent 1.0 in JSON whose `parentid` is the call's id; `-` is stdin
+        /// File with a CloudEvent 1.0 in JSON whose `parentid` is the call id; `-` is stdin
         #[arg(long, value_name = "FILE")]
         event: PathBuf,
-        /// Only record the answer
+        /// Only record the answer, don't continue the turn
         #[arg(long)]
         no_run: bool,
-        /// Print events as JSON lines, what became of the answer as the first
+        /// Print events as JSON lines; the first line says what happened to the answer
         #[arg(long)]
         json: bool,
-        /// Whose session it is.
+        /// Agent that the session belongs to.
         #[command(flatten)]
         agent: AgentArguments,
     },
-    /// Answer the question that a session waits with; then go on with --session
+    /// Answer the question that a session waits for; then continue with --session
     Answer {
-        /// Its id, or a beginning of it that no other has
+        /// Session id, or a unique prefix of it
         #[arg(value_parser = session_id)]
         session: String,
-        /// What the model is told
+        /// Answer for the model
         #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
         text: String,
     },
-    /// End a turn that waits; the session goes on with the next input
+    /// Cancel a waiting turn; the session continues with the next prompt
     Cancel {
-        /// Its id, or a beginning of it that no other has
+        /// Session id, or a unique prefix of it
         #[arg(value_parser = session_id)]
         session: String,
     },
-    /// Remove sessions with all that is stored and remembered of them
+    /// Delete sessions, with all stored data and memories that come from them
     Delete {
-        /// Their ids, or beginnings that no other has
+        /// Session ids, or unique prefixes of them
         #[arg(required = true, value_parser = session_id)]
         sessions: Vec<String>,
-        /// Don't ask on a terminal
+        /// Don't ask for confirmation on a terminal
         #[arg(short, long)]
         yes: bool,
     },
@@ -477,88 +483,87 @@ pub(crate) enum SessionCommand {
 /// Commands on long-term memory.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemoryCommand {
-    /// Show what is nearest to some words, as a turn that is asked them recalls it
+    /// Show the memories that match a query best, as a turn with that prompt would recall them
     Search {
-        /// The words
+        /// Search words
         query: String,
-        /// Whose; else yours
+        /// User whose memories are used (default: the logged-in user)
         #[arg(long, value_name = "NAME", value_parser = user_name)]
         user: Option<String>,
-        /// At most so many
+        /// Maximum number of results
         #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         /// Print one JSON line per memory
         #[arg(long)]
         json: bool,
     },
-    /// Show all, the latest first
+    /// List all memories, latest first
     List {
-        /// Whose; else yours
+        /// User whose memories are used (default: the logged-in user)
         #[arg(long, value_name = "NAME", value_parser = user_name)]
         user: Option<String>,
-        /// At most so many
+        /// Maximum number of results
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         limit: u32,
         /// Print one JSON line per memory
         #[arg(long)]
         json: bool,
     },
-    /// Remove memories
+    /// Delete memories
     Forget {
-        /// Their ids
+        /// Memory ids
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
-        /// Whose; else yours
+        /// User whose memories are used (default: the logged-in user)
         #[arg(long, value_name = "NAME", value_parser = user_name)]
         user: Option<String>,
     },
 }
 
-/// What a person says about a call whose outcome is unknown (D3).
+/// Decision of a person about a call whose outcome is unknown (D3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Verdict {
-    /// It had no effect: run it again
+    /// The call had no effect: run it again
     Retry,
-    /// It failed: the model gets TEXT as the error
+    /// The call failed: the model gets TEXT as the error
     Failed,
-    /// It succeeded: the model gets TEXT as the result
+    /// The call succeeded: the model gets TEXT as the result
     Result,
 }
 
-/// Also for the variable, which is empty more often than anybody means it to be.
+/// Rejects an empty name. This also covers `AGENT_HOST_DATA`, which is easily set to an empty value by mistake.
 fn data_folder(text: OsString) -> Result<PathBuf, String> {
     if text.is_empty() {
-        return Err("the folder's name is empty; name one, or leave --data out and AGENT_HOST_DATA unset".to_owned());
+        return Err("the folder name is empty; name a folder, or omit --data and unset AGENT_HOST_DATA".to_owned());
     }
     Ok(PathBuf::from(text))
 }
 
-/// An empty name would be that of the current folder.
+/// Rejects an empty name, which would mean the current folder.
 fn agent(text: OsString) -> Result<PathBuf, String> {
     if text.is_empty() {
-        return Err("it is empty; `agent-host config list` shows the agents of this folder".to_owned());
+        return Err("the name is empty; `agent-host config list` lists the agents in this folder".to_owned());
     }
     Ok(PathBuf::from(text))
 }
 
 fn base_url(text: &str) -> Result<String, String> {
     match url_problem(text) {
-        Some(problem) => Err(format!("it {problem}; write an address such as http://127.0.0.1:8000/v1")),
+        Some(problem) => Err(format!("it {problem}; write a URL such as http://127.0.0.1:8000/v1")),
         None => Ok(text.to_owned()),
     }
 }
 
-/// Every id begins with nothing, so an empty one would mean any session.
+/// Rejects an empty id. It is a prefix of every session id, so it would match any session.
 fn session_id(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
-        return Err("the session's id is empty; `agent-host session list` shows all".to_owned());
+        return Err("the session id is empty; `agent-host session list` lists all sessions".to_owned());
     }
     Ok(text.to_owned())
 }
 
-/// A tool whose name is empty would be none.
 fn tool_pattern(text: &str) -> Result<String, String> {
-    if text.is_empty() { Err("the tool's name is empty".to_owned()) } else { Ok(text.to_owned()) }
+    if text.is_empty() { Err("the tool name is empty".to_owned()) } else { Ok(text.to_owned()) }
 }
 
 fn user_name(text: &str) -> Result<String, String> {
@@ -566,17 +571,17 @@ fn user_name(text: &str) -> Result<String, String> {
 }
 
 impl Arguments {
-    /// A subcommand takes its own options; those of a turn beside it would be silently ignored.
+    /// Rejects options of a turn before a subcommand, which would be ignored, and prompts that look like a mistyped command.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.command.is_some() && self.run != RunArguments::default() {
-            return Err("options of a turn don't go before a command: write them behind it. \
-                        To ask with a prompt that is a command's name, write `-- PROMPT`"
+            return Err("options of a turn are not allowed before a command; write the options after the command. \
+                        If the command name is your prompt, write `-- PROMPT`"
                 .to_owned());
         }
         let agent = &self.run.agent;
-        let names_nothing = self.command.is_none() && agent.plugins.is_none() && agent.agent.is_none();
-        match self.run.prompt.as_deref().filter(|_| names_nothing).and_then(slips::meant_by) {
-            Some(meant) => Err(meant),
+        let names_no_agent = self.command.is_none() && agent.plugins.is_none() && agent.agent.is_none();
+        match self.run.prompt.as_deref().filter(|_| names_no_agent).and_then(typo_hints::hint_for_prompt) {
+            Some(hint) => Err(hint),
             None => Ok(()),
         }
     }

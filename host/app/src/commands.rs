@@ -1,19 +1,30 @@
-//! What the process can do, one file per noun.
+//! The commands of the program. Each file holds one command or one group of subcommands, or code that several commands
+//! share.
 
+mod agent_settings;
+mod approval_prompt;
 pub(crate) mod approvals;
-pub(crate) mod asking;
 pub(crate) mod audit;
+mod build_projects;
 pub(crate) mod chat;
 pub(crate) mod config;
+mod decision;
+mod delegation;
 pub(crate) mod dev;
-pub(crate) mod first_use;
+mod drive_turn;
+mod event_file;
+mod first_use;
 pub(crate) mod key;
 pub(crate) mod memory;
-pub(crate) mod opening;
+mod open_session;
 pub(crate) mod outbox;
+mod person;
 pub(crate) mod plugin;
+mod prompt;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod session;
 pub(crate) mod store;
+mod stored_sessions;
 pub(crate) mod test;
+mod yes_patterns;

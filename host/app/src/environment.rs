@@ -1,45 +1,59 @@
-//! What the process learns from its environment; nothing else reads it.
+//! Reads the process's environment: variables, user, toolchains. No other module does.
 
+use agent_config::{COMPILE_COMMAND, HostEnvironment};
 pub(crate) use agent_devkit::build::program_in;
 use agent_devkit::build::{Toolchain, Tools, VARIABLES};
+use agent_plugins::CompilerCommand;
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// A variable's value, where it is set and is text.
+/// The parts of the environment that agents need.
+pub(crate) fn host() -> HostEnvironment {
+    let compiler = |program| CompilerCommand { program, arguments: vec![COMPILE_COMMAND.into()] };
+    let data = directories::ProjectDirs::from("", "", "agent-host").map(|folders| folders.data_dir().to_owned());
+    let mut environment = HostEnvironment::new(variable);
+    environment.user = user();
+    environment.compiler = this_program().map(compiler);
+    environment.docker_configuration = docker_configuration();
+    environment.data_directory = data;
+    environment
+}
+
+/// Value of an environment variable. None if it is not set or is not valid UTF-8.
 pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok()
 }
 
-/// Raises the soft limit of open files to the hard one: each plugin and each connection holds a file, and the soft limit is often as
-/// low as 256. Programs that this process starts inherit it.
+/// Raises the soft limit of open files to the hard limit. Each plugin and each connection holds a file, and the soft limit
+/// is often as low as 256. Child processes inherit the new limit.
 #[cfg(unix)]
 pub(crate) fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let Some(soft) = current else { return };
-    let wanted = maximum.unwrap_or(MOST_FILES).min(MOST_FILES);
+    let wanted = maximum.unwrap_or(MAX_OPEN_FILES).min(MAX_OPEN_FILES);
     if soft >= wanted {
         return;
     }
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }) {
-        tracing::debug!(%error, "the limit of open files stays at {soft}");
+        tracing::debug!(%error, "cannot raise the limit of open files; it stays at {soft}");
     }
 }
 
-/// Programs that make a table of all files that they may have open take long with more.
+/// Upper bound, because some child processes loop over all file descriptors up to the limit and are slow with more.
 #[cfg(unix)]
-const MOST_FILES: u64 = 65_536;
+const MAX_OPEN_FILES: u64 = 65_536;
 
 #[cfg(not(unix))]
 pub(crate) fn raise_file_limit() {}
 
-/// Who is logged in: whose memories these are, unless a request says otherwise.
+/// Name of the logged-in user, who owns memories and sessions unless a request names another user.
 pub(crate) fn user() -> Option<String> {
     let named = |name| variable(name).filter(|user| !user.is_empty());
     ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(named).or_else(user_of_process)
 }
 
-/// Where no variable says who it is, as in a container or under a service manager: the name of the process's own user.
+/// Name of the process's user, for environments without these variables, such as containers and service managers.
 #[cfg(unix)]
 fn user_of_process() -> Option<String> {
     let number = rustix::process::getuid().as_raw().to_string();
@@ -52,7 +66,7 @@ fn user_of_process() -> Option<String> {
     None
 }
 
-/// From lines of `name:password:number:…`.
+/// Finds the user's name in lines of the form `name:password:number:…`.
 #[cfg(unix)]
 fn user_of(number: &str, users: &str) -> Option<String> {
     let mut fields = users.lines().map(|line| line.split(':'));
@@ -62,43 +76,43 @@ fn user_of(number: &str, users: &str) -> Option<String> {
     })
 }
 
-/// Where `docker login` keeps credentials.
+/// File in which `docker login` stores credentials.
 pub(crate) fn docker_configuration() -> Option<PathBuf> {
     let folder = env::var_os("DOCKER_CONFIG").filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let folder = folder.or_else(|| Some(env::home_dir()?.join(".docker")))?;
     Some(folder.join("config.json"))
 }
 
-/// This very program, to start it again: on Linux also where its file has been replaced meanwhile.
+/// Path to start this program again. On Linux, it works even if the program's file has been replaced.
 pub(crate) fn this_program() -> Option<PathBuf> {
     let running = Path::new("/proc/self/exe");
     if running.exists() { Some(running.to_owned()) } else { env::current_exe().ok() }
 }
 
-/// The editor that somebody wants to write in, with its own arguments.
+/// The user's editor and its arguments, from `VISUAL` or `EDITOR`.
 pub(crate) fn editor() -> Option<Vec<String>> {
     let named = ["VISUAL", "EDITOR"].into_iter().find_map(variable)?;
     let words: Vec<String> = named.split_whitespace().map(str::to_owned).collect();
     (!words.is_empty()).then_some(words)
 }
 
-/// Whether the terminal says that it can do nothing but print.
+/// Returns true if `TERM` is `dumb`: the terminal can only print text.
 pub(crate) fn is_terminal_dumb() -> bool {
     env::var_os("TERM").is_some_and(|name| name == "dumb")
 }
 
-/// The toolchains that build plugins: what variables name, else what is on the `PATH`.
+/// The toolchains that build plugins: those that variables name, or else those on the `PATH`.
 pub(crate) fn toolchain() -> Toolchain {
     let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
     let cargo = named("CARGO").or_else(|| program_in("cargo", &path));
     let rustup = program_in("rustup", &path);
-    let named = VARIABLES.into_iter().filter_map(|variable| Some((variable, whole(named(variable)?)))).collect();
+    let named = VARIABLES.into_iter().filter_map(|variable| Some((variable, absolute(named(variable)?)))).collect();
     Toolchain { cargo, rustup, tools: Tools { path, named } }
 }
 
-/// Tools run in the folder of their project, so a path from here must be whole.
-fn whole(path: PathBuf) -> PathBuf {
+/// Makes a path with several components absolute, because tools run in their project's folder. A bare name stays as it is.
+fn absolute(path: PathBuf) -> PathBuf {
     if path.components().count() > 1 { std::path::absolute(&path).unwrap_or(path) } else { path }
 }
 
@@ -106,9 +120,9 @@ fn whole(path: PathBuf) -> PathBuf {
 mod tests {
     use super::*;
 
-    /// D4: memories are somebody's, also where no variable says whose.
+    /// D4: memories have an owner even if no variable names the user.
     #[test]
-    fn the_processs_user_has_a_name() {
+    fn d4_finds_name_of_process_user() {
         let users = "root:x:0:0::/root:/bin/sh\n\n:x:7:\nann:x:1000:1000::/home/ann:/bin/sh\nlater:x:1000:";
         let of = |number: &str| user_of(number, users);
         assert_eq!([of("0"), of("1000")], [Some("root".to_owned()), Some("ann".to_owned())]);

@@ -1,25 +1,26 @@
-//! How the process ends: its exit codes, and failures that carry one.
+//! Exit codes of the process, and failures that carry one.
 
+use agent_config::ConfigError;
 use std::fmt;
 use std::process::ExitCode;
 
 /// The documented exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// The turn ended with an answer, or the command did what it says.
+    /// The turn ended with an answer, or the command succeeded.
     Done,
     /// The turn, the build or the call ended with an error.
     Failed,
-    /// Nothing was begun.
+    /// Nothing was started: the usage, configuration, plugin or data is invalid.
     Refused,
-    /// The turn waits for somebody: a decision, an answer.
+    /// The turn waits for a decision or an answer.
     Suspended,
-    /// Somebody stopped it.
+    /// A signal or a person stopped the work.
     Cancelled,
 }
 
 impl Exit {
-    /// The number.
+    /// Returns the process's exit code.
     pub(crate) fn code(self) -> u8 {
         match self {
             Exit::Done => 0,
@@ -37,23 +38,23 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command stops, for people, and with which code.
+/// Reason why a command stops, and the exit code that the process then returns.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// The code.
+    /// Determines the process's exit code.
     pub(crate) exit: Exit,
-    /// What happened, where, what to do; empty where there is nobody to tell.
+    /// Message for people: what happened, where, and what to do. Empty if nothing is to be printed.
     pub(crate) message: String,
 }
 
 impl Failure {
-    /// Nothing was begun.
+    /// A failure before any work was started.
     pub(crate) fn refused(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Refused, message: message.to_string() }
     }
 
-    /// Stdout cannot be written. That its reader has read enough and is gone is no failure, and there is nobody to
-    /// tell.
+    /// A failure to write to stdout. A closed pipe is not a failure: its reader has read enough, so the command succeeds
+    /// without a message.
     pub(crate) fn output(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Self { exit: Exit::Done, message: String::new() };
@@ -61,8 +62,17 @@ impl Failure {
         Self::failed(format!("the output cannot be written: {error}"))
     }
 
-    /// The work was begun and failed.
+    /// A failure of work that was started.
     pub(crate) fn failed(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Failed, message: message.to_string() }
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        match error.root() {
+            ConfigError::BuildFailed(_) => Self::failed(error),
+            _ => Self::refused(error),
+        }
     }
 }

@@ -1,29 +1,29 @@
-//! Signals: Ctrl-C once cancels what runs and leaves the session consistent (L29), twice leaves at once. A request to
-//! end, or a terminal that was closed, cancels nothing: the turn stops and stays open, so that it can go on later, and the process
-//! ends. Ctrl-\ leaves at once. Ctrl-Z gives the terminal back while the process sleeps.
+//! Signals. The first Ctrl-C cancels the current work and leaves the session consistent (L29); the second exits at once, as
+//! does Ctrl-\. SIGTERM or a closed terminal ends the process but cancels nothing: the turn stays open and can be resumed.
+//! Ctrl-Z restores the terminal while the process is suspended.
 
 use crate::exit::Exit;
 #[cfg(unix)]
-use crate::terminal::Silenced;
+use crate::terminal::KeyboardMode;
 use crate::terminal::Terminal;
 use agent_mcp::McpServers;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio_util::sync::CancellationToken;
 
-/// What goes on when a signal comes.
+/// What the process is doing when a signal arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
-    /// A turn, or what leads to one.
+pub(crate) enum Activity {
+    /// It runs a turn, or prepares one.
     Turn,
-    /// Somebody is asked for a line.
+    /// It waits for a person to type a line.
     Prompt,
 }
 
-/// What the signals of this process do. Clones are one.
+/// Handles the signals of this process. Clones share one state.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupts {
-    current: Arc<Mutex<(Doing, CancellationToken)>>,
+    current: Arc<Mutex<(Activity, CancellationToken)>>,
     leaving: CancellationToken,
     servers: Arc<OnceLock<Vec<McpServers>>>,
     break_line: Arc<AtomicBool>,
@@ -31,18 +31,18 @@ pub(crate) struct Interrupts {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Signal {
-    /// Ctrl-C.
+    /// Ctrl-C: cancel the current work.
     Interrupt,
-    /// The process is to end, or its terminal was closed: the open turn goes on later.
+    /// SIGTERM, or a closed terminal: end the process and leave the turn open.
     Terminate,
-    /// Ctrl-\: it is to end at once.
+    /// Ctrl-\: exit at once.
     Quit,
 }
 
 impl Interrupts {
-    /// Listens for as long as the process lives.
+    /// Starts handling signals until the process ends. Must be called within the tokio runtime.
     pub(crate) fn listen(terminal: Terminal) -> Self {
-        let current = (Doing::Turn, CancellationToken::new());
+        let current = (Activity::Turn, CancellationToken::new());
         let interrupts = Self {
             current: Arc::new(Mutex::new(current)),
             leaving: terminal.leaving(),
@@ -53,59 +53,59 @@ impl Interrupts {
         tokio::spawn(async move {
             let mut signals = match Signals::new() {
                 Ok(signals) => signals,
-                Err(error) => return tracing::warn!("signals cannot be watched: {error}"),
+                Err(error) => return tracing::warn!("cannot handle signals such as Ctrl-C: {error}"),
             };
             loop {
-                listening.take(signals.next().await, &terminal);
+                listening.handle(signals.next().await, &terminal);
             }
         });
         interrupts
     }
 
-    /// Something begins, and the token is cancelled when it is to stop.
-    pub(crate) fn begin(&self, doing: Doing) -> CancellationToken {
+    /// Sets the current activity. The returned token is cancelled when that activity must stop.
+    pub(crate) fn begin(&self, activity: Activity) -> CancellationToken {
         let token = self.leaving.child_token();
-        *self.current() = (doing, token.clone());
+        *self.current() = (activity, token.clone());
         token
     }
 
-    /// Leaving at once ends the processes of these servers, too.
-    pub(crate) fn end_with_us(&self, servers: impl IntoIterator<Item = McpServers>) {
-        // One agent is asked in a process, once; those below it come with it.
+    /// Registers the MCP servers whose processes [`Interrupts::leave_at_once`] kills. Only the first call has an effect.
+    pub(crate) fn kill_servers_on_exit(&self, servers: impl IntoIterator<Item = McpServers>) {
+        // A process opens one agent, and `servers` includes the servers of its delegates.
         let _ = self.servers.set(servers.into_iter().collect());
     }
 
-    /// Whether the process is to end.
+    /// Returns true if the process must end: it got SIGTERM, or its terminal was closed.
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaving.is_cancelled()
     }
 
-    /// Set when a line that is being typed is to be given up.
+    /// Flag that is set when the line editor must stop and discard the line that is being typed.
     pub(crate) fn break_line(&self) -> Arc<AtomicBool> {
         self.break_line.clone()
     }
 
-    /// From now on, Ctrl-Z gives the keyboard back before the process sleeps.
+    /// From now on, Ctrl-Z restores the keyboard before it suspends the process.
     pub(crate) fn give_keyboard_back(terminal: Terminal) {
         #[cfg(unix)]
         tokio::spawn(async move {
-            if let Err(error) = suspensions(&terminal).await {
-                tracing::warn!("Ctrl-Z cannot be watched: {error}");
+            if let Err(error) = handle_suspensions(&terminal).await {
+                tracing::warn!("cannot handle Ctrl-Z: {error}");
             }
         });
         #[cfg(not(unix))]
         drop(terminal);
     }
 
-    fn take(&self, signal: Signal, terminal: &Terminal) {
-        let (doing, token) = self.current().clone();
+    fn handle(&self, signal: Signal, terminal: &Terminal) {
+        let (activity, token) = self.current().clone();
         match signal {
             Signal::Quit => self.leave_at_once(terminal),
             _ if token.is_cancelled() => self.leave_at_once(terminal),
             Signal::Interrupt => {
                 token.cancel();
-                if doing == Doing::Turn {
-                    terminal.note("cancelling; once more to leave at once");
+                if activity == Activity::Turn {
+                    terminal.note("cancelling; press Ctrl-C again to exit at once");
                 }
             }
             Signal::Terminate => {
@@ -115,48 +115,48 @@ impl Interrupts {
         }
     }
 
-    /// Ends the process, and what it has started.
+    /// Exits the process, and kills the processes that it has started.
     pub(crate) fn leave_at_once(&self, terminal: &Terminal) -> ! {
         self.servers.get().into_iter().flatten().for_each(McpServers::kill);
         #[cfg(unix)]
-        end_children();
+        kill_children();
         terminal.idle();
         let _ = terminal.restore_keyboard();
         std::process::exit(i32::from(Exit::Cancelled.code()));
     }
 
-    fn current(&self) -> MutexGuard<'_, (Doing, CancellationToken)> {
+    fn current(&self) -> MutexGuard<'_, (Activity, CancellationToken)> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Toolchains lead groups of their own, which nobody ends where this process does not come to it. Elsewhere than on Linux
-/// nobody tells whose children they are.
+/// Kills the child processes, such as toolchains, with their process groups. It finds children in `/proc`, so it does
+/// nothing on systems other than Linux.
 #[cfg(unix)]
-fn end_children() {
+fn kill_children() {
     use rustix::process::{Pid, Signal, kill_process, kill_process_group};
     for thread in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
         let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
         for child in children.split_whitespace().filter_map(|child| child.parse().ok()).filter_map(Pid::from_raw) {
-            // Whoever leads no group is ended alone; who is gone already is not missed.
+            // A child that does not lead a process group is killed alone. A child that has already exited is not an error.
             let _ = kill_process_group(child, Signal::KILL).or_else(|_| kill_process(child, Signal::KILL));
         }
     }
 }
 
-/// At each Ctrl-Z, sleeps until somebody wakes the process up, with the keyboard as it was found.
+/// On each Ctrl-Z, restores the keyboard's original mode and suspends the process until it gets SIGCONT.
 #[cfg(unix)]
-async fn suspensions(terminal: &Terminal) -> std::io::Result<()> {
+async fn handle_suspensions(terminal: &Terminal) -> std::io::Result<()> {
     use rustix::process::{Signal, getpid, kill_process};
     use tokio::signal::unix::{SignalKind, signal};
     let mut suspended = signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?;
     let mut continued = signal(SignalKind::from_raw(Signal::CONT.as_raw()))?;
     while suspended.recv().await.is_some() {
-        let keyboard = terminal.restore_keyboard();
+        let mode_before = terminal.restore_keyboard();
         kill_process(getpid(), Signal::STOP)?;
-        // By now the shell has set the terminal as it likes it for this process.
+        // The shell has restored the terminal's modes for this process before it sends SIGCONT.
         continued.recv().await;
-        if keyboard == Silenced::Was {
+        if mode_before == KeyboardMode::Silent {
             terminal.silence_keyboard();
         }
     }
@@ -168,7 +168,7 @@ struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     quit: tokio::signal::unix::Signal,
-    /// None where whoever started the process has said that it outlives its terminal.
+    /// None if the process was started with `nohup`, so that it survives its terminal.
     hangup: Option<tokio::signal::unix::Signal>,
 }
 
@@ -197,12 +197,12 @@ impl Signals {
     }
 }
 
-/// Whether the process was started with `nohup`. Elsewhere than on Linux nobody tells.
+/// Returns true if the process ignores SIGHUP because it was started with `nohup`. Always false on systems other than Linux.
 #[cfg(unix)]
 fn ignores_hangups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    // The first bit stands for the first signal, which is this one.
+    // The lowest bit is signal 1, SIGHUP.
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 

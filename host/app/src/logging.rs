@@ -1,5 +1,5 @@
-//! Logs on stderr: warnings by default, as the terminal's own lines, with `-v` what the host does and what plugins print,
-//! with `-vv` all details.
+//! Logging to stderr. Without options, warnings appear as plain lines. `-v` adds what the host does and what plugins
+//! print, and `-vv` adds all details.
 
 use crate::terminal::text::harmless;
 use crate::terminal::{RED, Terminal, YELLOW};
@@ -12,10 +12,11 @@ use tracing_subscriber::fmt::time::uptime;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Whose logs `-v` shows: the host's own crates, and `plugin` for what plugins print.
-const OWN: [&str; 8] = [
+/// Log targets that `-v` shows: the host's own crates, and `plugin` for the output of plugins.
+const HOST_TARGETS: [&str; 9] = [
     "plugin",
     "agent_host",
+    "agent_config",
     "agent_devkit",
     "agent_runtime",
     "agent_plugins",
@@ -24,61 +25,61 @@ const OWN: [&str; 8] = [
     "agent_mcp",
 ];
 
-/// Begins to log. What the wasm engine and its compiler log is for their authors, so it stays at warnings. What the MCP
-/// library logs holds whole messages of servers; what matters of it the host says itself.
+/// Starts logging. Logs of the wasm engine and its compiler stay at warnings, because only their authors need more. Logs of
+/// the MCP library are off, because they contain complete server messages; the host reports what matters itself.
 pub(crate) fn start(verbose: u8, terminal: &Terminal) {
     let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
-    let own: String = OWN.iter().map(|target| format!(",{target}={level}")).collect();
-    // What the engine's HTTP library logs, a plugin can make it log without end; the plugin is told the same as an error.
-    let filter = format!("warn,rmcp=off,wasmtime_wasi_http=off{own}");
+    let host_levels: String = HOST_TARGETS.iter().map(|target| format!(",{target}={level}")).collect();
+    // A plugin could make the engine's HTTP library log without limit. The plugin gets the same information as an error.
+    let filter = format!("warn,rmcp=off,wasmtime_wasi_http=off{host_levels}");
     let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
         .with_ansi(colours)
         .with_timer(uptime())
-        // A line that cannot be written is lost: to tell of that on the same stream would panic.
+        // If a line cannot be written, it is lost. Reporting that on the same stream would panic.
         .log_internal_errors(false)
         .with_writer(terminal.clone());
-    if verbose == 0 { lines.event_format(Warnings).init() } else { lines.init() }
+    if verbose == 0 { lines.event_format(WarningFormat).init() } else { lines.init() }
 }
 
-/// A warning as a line for people: `! what happened: why (of what)`.
-struct Warnings;
+/// Formats a log event as a line for people: `! message: reason (other fields)`.
+struct WarningFormat;
 
-impl<S, N> FormatEvent<S, N> for Warnings
+impl<S, N> FormatEvent<S, N> for WarningFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let mut said = Said::default();
-        event.record(&mut said);
+        let mut text = EventText::default();
+        event.record(&mut text);
         let target = event.metadata().target().split("::").next().unwrap_or_default();
-        if !OWN.contains(&target) {
-            said.others.push(target.to_owned());
+        if !HOST_TARGETS.contains(&target) {
+            text.other_fields.push(target.to_owned());
         }
         let style = if *event.metadata().level() == Level::ERROR { RED } else { YELLOW };
         match writer.has_ansi_escapes() {
-            true => writeln!(writer, "{style}!{style:#} {}", said.line()),
-            false => writeln!(writer, "! {}", said.line()),
+            true => writeln!(writer, "{style}!{style:#} {}", text.line()),
+            false => writeln!(writer, "! {}", text.line()),
         }
     }
 }
 
-/// What an event says.
+/// Text parts of a log event.
 #[derive(Default)]
-struct Said {
+struct EventText {
     message: String,
     reasons: Vec<String>,
-    others: Vec<String>,
+    other_fields: Vec<String>,
 }
 
-impl Said {
-    fn take(&mut self, field: &Field, value: String) {
+impl EventText {
+    fn add_field(&mut self, field: &Field, value: String) {
         match field.name() {
             "message" => self.message = value,
             "error" | "problem" => self.reasons.push(value),
-            name => self.others.push(format!("{name} {value}")),
+            name => self.other_fields.push(format!("{name} {value}")),
         }
     }
 
@@ -87,19 +88,19 @@ impl Said {
         for reason in &self.reasons {
             line.push_str(&format!(": {reason}"));
         }
-        if !self.others.is_empty() {
-            line.push_str(&format!(" ({})", self.others.join(", ")));
+        if !self.other_fields.is_empty() {
+            line.push_str(&format!(" ({})", self.other_fields.join(", ")));
         }
         harmless(&line).replace('\n', "\n  ")
     }
 }
 
-impl Visit for Said {
+impl Visit for EventText {
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.take(field, value.to_owned());
+        self.add_field(field, value.to_owned());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.take(field, format!("{value:?}"));
+        self.add_field(field, format!("{value:?}"));
     }
 }

@@ -1,4 +1,4 @@
-//! What people see: answers on stdout, everything else on stderr; colours and spinners only on a terminal.
+//! Output for people: answers go to stdout, everything else to stderr. Colours and spinners appear only on a terminal.
 
 pub(crate) mod approval;
 mod build;
@@ -9,56 +9,60 @@ pub(crate) mod first_use;
 pub(crate) mod flow;
 mod keyboard;
 pub(crate) mod markdown;
+mod model_question;
 mod page;
+pub(crate) mod pending_answers;
+pub(crate) mod pending_calls;
 mod question;
 mod reply;
-pub(crate) mod spent;
+mod reporter;
+pub(crate) mod spending;
+pub(crate) mod suspension;
 pub(crate) mod text;
 pub(crate) mod turn;
-pub(crate) mod waits;
 
 pub(crate) use build::{built, show_build, show_load};
-pub(crate) use keyboard::Silenced;
+pub(crate) use keyboard::KeyboardMode;
 pub(crate) use question::Line as TypedLine;
 
 use agent_core::redaction::Redaction;
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
 use keyboard::{Keyboard, Silence};
-use markdown::Look;
+use markdown::Rendering;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// For the names of tools and plugins.
+/// Style for the names of tools and plugins.
 pub(crate) const BOLD: Style = Style::new().bold();
-/// For details.
+/// Style for details.
 pub(crate) const DIM: Style = Style::new().dimmed();
-/// For what failed.
+/// Style for errors.
 pub(crate) const RED: Style = AnsiColor::Red.on_default();
-/// For what went well.
+/// Style for success.
 pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
-/// For what somebody should look at.
+/// Style for warnings and for questions to a person.
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 
-/// How long a compilation takes before it is spoken of.
-const A_WHILE: Duration = Duration::from_millis(300);
-/// How often somebody looks whether the terminal is still there.
-const NEXT_LOOK: Duration = Duration::from_millis(500);
-/// Columns where nobody says how many there are.
-const USUAL_WIDTH: usize = 100;
+/// How long a compilation runs before it is shown.
+const COMPILATION_DELAY: Duration = Duration::from_millis(300);
+/// Interval between checks whether the terminal still exists.
+const HANGUP_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Width in columns if the terminal does not report one.
+const DEFAULT_WIDTH: usize = 100;
 
-/// One of the two outputs.
+/// One of the two output streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// For the answer.
+    /// The stream for answers and results.
     Stdout,
-    /// For everything else.
+    /// The stream for everything else.
     Stderr,
 }
 
-/// The process's terminal, or the pipes in its place. Clones share one spinner.
+/// The process's terminal, or the pipes that replace it. Clones share one spinner.
 #[derive(Clone, Debug)]
 pub(crate) struct Terminal {
     interactive: bool,
@@ -67,67 +71,66 @@ pub(crate) struct Terminal {
     leaving: CancellationToken,
 }
 
-/// What must be known before anything is written.
+/// State that must be known before anything is written.
 #[derive(Debug, Default)]
 struct Screen {
     spinner: Option<ProgressBar>,
-    /// Whether the last line has been begun and may be gone on with.
+    /// Whether the last output ended within a line.
     line: Line,
     compiling: build::Compiling,
-    /// What is shown nowhere.
+    /// Secrets that must not appear in any output.
     secrets: Redaction,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Line {
     #[default]
-    Over,
-    Begun,
+    Complete,
+    Open,
 }
 
 impl Terminal {
-    /// The process's own.
+    /// The terminal of this process. A dumb terminal (`TERM=dumb`) counts as a pipe and gets no colours.
     pub(crate) fn new() -> Self {
         let is_dumb = crate::environment::is_terminal_dumb();
         if is_dumb {
-            // Else the library would still write colours where `CI` is set.
+            // Otherwise the library would still write colours if the variable `CI` is set.
             anstream::ColorChoice::Never.write_global();
         }
         let interactive = io::stderr().is_terminal() && !is_dumb;
         Self { interactive, screen: Arc::default(), keyboard: Keyboard::default(), leaving: CancellationToken::new() }
     }
 
-    /// From now on none of these is written to any output, whoever says it: this is the last place where secrets are taken out.
+    /// From now on, these secrets are redacted in all output. This is the last place where secrets are removed.
     pub(crate) fn keep_secret(&self, secrets: &Redaction) {
         let mut screen = self.screen();
         screen.secrets = screen.secrets.and(secrets);
     }
 
-    /// The text as it may be written.
+    /// Returns the text with its secrets redacted.
     fn without_secrets(&self, text: &str) -> String {
         let secrets = self.screen().secrets.clone();
         secrets.whole(text.to_owned())
     }
 
-    /// Whether a person sees stderr as it is written, on a terminal that can take a line back; then a spinner shows what
-    /// passes by.
+    /// Returns true if stderr is a terminal that can erase lines, so that a spinner can show progress.
     pub(crate) fn is_interactive(&self) -> bool {
         self.interactive
     }
 
-    /// Cancelled when the process is to end: it was asked to, or its terminal was closed.
+    /// Token that is cancelled when the process must end: it got SIGTERM, or its terminal was closed.
     pub(crate) fn leaving(&self) -> CancellationToken {
         self.leaving.clone()
     }
 
-    /// Waits until nobody can type any more. Most terminals say so by a signal, too, but not to who ignores it.
+    /// Waits until the terminal is closed. Most terminals also send a signal, but the process may ignore it.
     pub(crate) async fn hung_up(&self) {
         while !keyboard::is_hung_up() {
-            tokio::time::sleep(NEXT_LOOK).await;
+            tokio::time::sleep(HANGUP_CHECK_INTERVAL).await;
         }
     }
 
-    /// Whether a person reads this output as it is written.
+    /// Returns true if this output is a terminal.
     pub(crate) fn is_terminal(&self, output: Output) -> bool {
         match output {
             Output::Stdout => io::stdout().is_terminal(),
@@ -135,67 +138,70 @@ impl Terminal {
         }
     }
 
-    /// How styled text is written: without a terminal, with `NO_COLOR` or `TERM=dumb`, it has no escape codes.
-    pub(crate) fn look(&self, output: Output) -> Look {
+    /// How styled text is written to this output. Without a terminal, with `NO_COLOR` or with `TERM=dumb`, it has no escape
+    /// codes.
+    pub(crate) fn rendering(&self, output: Output) -> Rendering {
         let choice = match output {
             Output::Stdout => anstream::AutoStream::choice(&io::stdout()),
             Output::Stderr => anstream::AutoStream::choice(&io::stderr()),
         };
-        if choice == anstream::ColorChoice::Never { Look::Plain } else { Look::Styled }
+        if choice == anstream::ColorChoice::Never { Rendering::Plain } else { Rendering::Styled }
     }
 
-    /// Columns of the terminal as it is now.
+    /// Current width of the terminal in columns.
     pub(crate) fn width(&self) -> usize {
-        keyboard::columns().unwrap_or(USUAL_WIDTH)
+        keyboard::columns().unwrap_or(DEFAULT_WIDTH)
     }
 
-    /// What is typed while this lives is not echoed and waits for the next prompt; only Ctrl-C and Ctrl-Z still work.
+    /// Turns off the echo until the returned guard is dropped. Typed text is kept for the next prompt; Ctrl-C and Ctrl-Z
+    /// still work.
     pub(crate) fn silent_keyboard(&self) -> Silence {
         Silence::new(&self.keyboard)
     }
 
-    /// The keyboard is silent again, after it was restored for a while.
+    /// Makes the keyboard silent again after [`Terminal::restore_keyboard`].
     pub(crate) fn silence_keyboard(&self) {
         self.keyboard.silence();
     }
 
-    /// The keyboard is again as it was found.
-    pub(crate) fn restore_keyboard(&self) -> keyboard::Silenced {
+    /// Restores the keyboard's original mode, and returns the mode that it had before.
+    pub(crate) fn restore_keyboard(&self) -> KeyboardMode {
         self.keyboard.restore()
     }
 
-    /// Shows on a terminal that something goes on, until the next [`Terminal::idle`].
-    pub(crate) fn busy(&self, what: impl AsRef<str>) {
+    /// Shows a spinner with this activity on a terminal, until the next [`Terminal::idle`].
+    pub(crate) fn busy(&self, activity: impl AsRef<str>) {
         if self.interactive {
             let mut screen = self.screen();
-            if screen.line == Line::Begun {
+            if screen.line == Line::Open {
                 return;
             }
             let spinner = screen.spinner.get_or_insert_with(new_spinner);
-            let what = text::one_line(what.as_ref(), 200);
-            if spinner.message() != what {
+            let activity = text::one_line(activity.as_ref(), 200);
+            if spinner.message() != activity {
                 spinner.reset_elapsed();
-                spinner.set_message(what);
+                spinner.set_message(activity);
             }
             spinner.enable_steady_tick(Duration::from_millis(100));
         }
     }
 
-    /// Shows on a terminal how much of a download is there, until the next [`Terminal::idle`].
-    pub(crate) fn downloaded(&self, what: &str, done: u64, of: Option<u64>) {
+    /// Shows the progress of a download in bytes on a terminal, until the next [`Terminal::idle`]. Without a known total
+    /// size, it shows no bar.
+    pub(crate) fn downloaded(&self, what: &str, done: u64, total: Option<u64>) {
         if !self.interactive {
             return;
         }
         let mut screen = self.screen();
-        let is_bar = screen.spinner.as_ref().is_some_and(|bar| bar.length() == of && of.is_some());
-        if let (Some(of), false) = (of, is_bar) {
+        let is_bar = screen.spinner.as_ref().is_some_and(|bar| bar.length() == total && total.is_some());
+        if let (Some(total), false) = (total, is_bar) {
             if let Some(before) = screen.spinner.take() {
                 before.finish_and_clear();
             }
-            screen.spinner = Some(new_bar(of, text::one_line(what, 50)));
+            screen.spinner = Some(new_bar(total, text::one_line(what, 50)));
         }
         match &screen.spinner {
-            Some(bar) if of.is_some() => bar.set_position(done),
+            Some(bar) if total.is_some() => bar.set_position(done),
             _ => {
                 drop(screen);
                 self.busy(format!("{what} {}", text::size(done)));
@@ -203,20 +209,21 @@ impl Terminal {
         }
     }
 
-    /// The compilation of a component has begun. It is shown once it takes a while: most take none.
-    fn compiling(&self, name: &str, size: u64) {
-        self.screen().compiling.begin(name, size);
+    /// Records that the compilation of a component has started. It is shown after [`COMPILATION_DELAY`], because most
+    /// compilations are shorter.
+    fn compilation_started(&self, name: &str, size: u64) {
+        self.screen().compiling.start(name, size);
         if self.interactive {
             let terminal = self.clone();
             tokio::spawn(async move {
-                tokio::time::sleep(A_WHILE).await;
+                tokio::time::sleep(COMPILATION_DELAY).await;
                 terminal.show_compiling();
             });
         }
     }
 
-    /// The compilation of a component has ended.
-    fn compiled(&self, name: &str) {
+    /// Records that the compilation of a component has ended.
+    fn compilation_ended(&self, name: &str) {
         let mut screen = self.screen();
         screen.compiling.end(name);
         let is_shown = screen.spinner.is_some();
@@ -233,47 +240,48 @@ impl Terminal {
         }
     }
 
-    /// Takes the spinner away.
+    /// Removes the spinner.
     pub(crate) fn idle(&self) {
         let mut screen = self.screen();
-        screen.compiling.rest();
+        screen.compiling.reset_if_idle();
         if let Some(spinner) = screen.spinner.take() {
             spinner.finish_and_clear();
         }
     }
 
-    /// A line for people, on stderr. That nobody reads it is no failure.
+    /// Writes a line for people to stderr. Write errors are ignored.
     pub(crate) fn note(&self, line: impl AsRef<str>) {
         let line = self.without_secrets(line.as_ref());
-        self.beside(|| {
+        self.write_around_spinner(|| {
             let _ = writeln!(anstream::stderr().lock(), "{line}");
         });
     }
 
-    /// Why the process ends, on stderr.
+    /// Writes the error that ends the process to stderr.
     pub(crate) fn failure(&self, message: &str) {
         self.note(format!("{RED}error:{RED:#} {}", text::harmless(message)));
     }
 
-    /// A line of the result, on stdout.
+    /// Writes a line of the result to stdout.
     pub(crate) fn print(&self, line: impl AsRef<str>) -> io::Result<()> {
         let line = self.without_secrets(line.as_ref());
-        self.beside(|| {
+        self.write_around_spinner(|| {
             let mut stdout = anstream::stdout().lock();
             writeln!(stdout, "{line}")?;
             stdout.flush()
         })
     }
 
-    /// Asks for a line that the terminal itself lets somebody type and end.
+    /// Writes a prompt to stderr. The caller then reads the line that the person types.
     pub(crate) fn ask(&self, prompt: &str) -> io::Result<()> {
-        self.beside(|| write_and_flush(&mut io::stderr().lock(), prompt))
+        self.write_around_spinner(|| write_and_flush(&mut io::stderr().lock(), prompt))
     }
 
-    /// Text that a model or a plugin wrote, on stdout: as it is into a file, without control characters on a terminal.
+    /// Writes text of a model or plugin to stdout. On a terminal, control characters are escaped; into a file, the text is
+    /// written unchanged.
     pub(crate) fn print_foreign(&self, text: &str) -> io::Result<()> {
         let text = self.without_secrets(text);
-        self.beside(|| {
+        self.write_around_spinner(|| {
             let mut stdout = io::stdout().lock();
             let shown = if stdout.is_terminal() { text::harmless(&text) } else { text.as_str().into() };
             writeln!(stdout, "{shown}")?;
@@ -281,8 +289,8 @@ impl Terminal {
         })
     }
 
-    /// A piece of text that was made for this terminal; the next piece follows on the same line. Whatever else is
-    /// written in between begins a new one.
+    /// Writes a piece of streamed text that is already formatted for this terminal. The next piece continues the line,
+    /// unless other output came in between, which starts a new line.
     pub(crate) fn stream(&self, output: Output, piece: &str) -> io::Result<()> {
         if piece.is_empty() {
             return Ok(());
@@ -292,7 +300,7 @@ impl Terminal {
         if let Some(spinner) = screen.spinner.take() {
             spinner.finish_and_clear();
         }
-        screen.line = if piece.ends_with('\n') { Line::Over } else { Line::Begun };
+        screen.line = if piece.ends_with('\n') { Line::Complete } else { Line::Open };
         match output {
             Output::Stdout => write_and_flush(&mut io::stdout().lock(), piece),
             Output::Stderr => write_and_flush(&mut io::stderr().lock(), piece),
@@ -301,10 +309,10 @@ impl Terminal {
 }
 
 impl Terminal {
-    /// Writes whole lines while the spinner is away.
-    fn beside<T>(&self, write: impl FnOnce() -> T) -> T {
+    /// Hides the spinner while `write` writes complete lines.
+    fn write_around_spinner<T>(&self, write: impl FnOnce() -> T) -> T {
         let mut screen = self.screen();
-        if std::mem::take(&mut screen.line) == Line::Begun {
+        if std::mem::take(&mut screen.line) == Line::Open {
             let _ = io::stderr().write_all(b"\n");
         }
         match &screen.spinner {
@@ -331,15 +339,15 @@ fn new_spinner() -> ProgressBar {
     }
 }
 
-fn new_bar(of: u64, what: String) -> ProgressBar {
-    let bar = ProgressBar::new(of).with_message(what);
+fn new_bar(total: u64, what: String) -> ProgressBar {
+    let bar = ProgressBar::new(total).with_message(what);
     match ProgressStyle::with_template("{msg} {wide_bar} {bytes} of {total_bytes} {bytes_per_sec:.dim}") {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
 }
 
-/// For log lines, which must not run into the spinner.
+/// Lets the logger write its lines without disturbing the spinner.
 impl<'w> tracing_subscriber::fmt::MakeWriter<'w> for Terminal {
     type Writer = LogWriter;
 
@@ -348,16 +356,16 @@ impl<'w> tracing_subscriber::fmt::MakeWriter<'w> for Terminal {
     }
 }
 
-/// Writes whole log lines beside the spinner.
+/// Writes complete log lines to the terminal.
 pub(crate) struct LogWriter {
     terminal: Terminal,
 }
 
 impl Write for LogWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // A line comes whole. However long it is without its secrets, all of it has been taken.
+        // The logger writes complete lines. The result is the number of input bytes, whatever the length after redaction.
         let line = self.terminal.without_secrets(&String::from_utf8_lossy(bytes));
-        self.terminal.beside(|| io::stderr().write_all(line.as_bytes())).map(|()| bytes.len())
+        self.terminal.write_around_spinner(|| io::stderr().write_all(line.as_bytes())).map(|()| bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

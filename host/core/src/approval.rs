@@ -1,59 +1,60 @@
-//! Approvals: what must be asked for, what somebody answered, and what of that is remembered (L17).
+//! Approvals: which tool calls need one, how people answer, and which answers the host remembers (L17).
 
 mod arguments;
 mod rules;
 
 pub use arguments::{canonical_json, edit_note};
-pub use rules::{ApprovalRules, Ruling, fits, source_of};
+pub use rules::{ApprovalRules, Ruling, matches_pattern, rule_source};
 
 use crate::message::{CallId, Digest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Whether a tool may run, as the agent's configuration says. Of several that fit, the strictest holds.
+/// Whether a tool may run according to the agent's configuration. If several rules match, the strictest applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalPolicy {
-    /// Without asking.
+    /// The tool runs without an approval.
     #[default]
     Allow,
-    /// Somebody is asked before each call, unless an earlier answer is remembered.
+    /// A person is asked before each call, unless a remembered answer covers it.
     Ask,
-    /// Never.
+    /// The tool never runs.
     Deny,
 }
 
-/// What a grant is bound to: another agent, tool or digest is another grant.
+/// What a remembered grant is bound to. Another agent, tool or digest needs a grant of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LastingGrant {
-    /// The agent's configured name.
+    /// Name of the agent in the configuration.
     pub agent: String,
-    /// As its author wrote it.
+    /// Name of the tool as its author wrote it.
     pub tool: String,
-    /// Of the plugin's component, or of the definition where the tool comes from elsewhere.
+    /// Digest of the plugin's component, or of the tool's definition if the tool does not come from a plugin.
     pub digest: Digest,
-    /// Of the arguments' canonical JSON; none: any arguments.
+    /// Digest of the arguments' canonical JSON. None: the grant covers any arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Digest>,
-    /// What else the yes was about. None: a host gave the grant that did not record it, so the grant does not count.
+    /// What else the person agreed to. None: an older host issued the grant without recording it, so the grant is not
+    /// valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<ApprovalScope>,
 }
 
 impl LastingGrant {
-    /// Names what the person was asked about: the grant of another identity is void (row 52).
+    /// Digest that identifies what the person was asked about. A grant with another identity is void (row 52).
     pub fn identity(&self) -> &Digest {
         self.scope.as_ref().map_or(&self.digest, |scope| &scope.identity)
     }
 }
 
-/// Digests of everything that a yes was about beside the tool's name and its arguments (row 52).
+/// Digests of everything that an approval covers in addition to the tool's name and its arguments (row 52).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ApprovalScope {
-    /// Of the agent's file, the user, and the executor: the plugin's component, the server's command or URL, the service,
-    /// or the agent below.
+    /// Digest of the agent's file, the user, and the executor. The executor is the plugin's component, the server's
+    /// command or URL, the service, or the delegate agent.
     pub identity: Digest,
-    /// Of the grants that the executor had.
+    /// Digest of the grants that the executor had.
     pub grants: Digest,
 }
 
@@ -61,93 +62,95 @@ pub struct ApprovalScope {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GrantScope {
-    /// For this call.
+    /// The grant covers this call only.
     #[default]
     Once,
-    /// For this session.
+    /// The grant covers this session.
     Session,
-    /// Until it is revoked.
+    /// The grant lasts until somebody revokes it.
     Always,
 }
 
-/// A grant with how long it is remembered. It is bound as the host says, never as the one who answers says.
+/// A grant together with the time for which it is remembered. The host decides what it is bound to, never the person
+/// who answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScopedGrant {
-    /// How long.
+    /// How long the grant is remembered.
     pub scope: GrantScope,
-    /// To what it is bound.
+    /// What the grant is bound to.
     pub grant: LastingGrant,
 }
 
-/// What lets a call run that must be allowed.
+/// Why a call that needs an approval is allowed to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Leave {
-    /// Somebody was asked about this call and said yes.
+pub enum Authorization {
+    /// A person was asked about this call and allowed it.
     Answered(LastingGrant),
-    /// Somebody said yes earlier, and it is remembered: it must still be when the call runs.
+    /// A person allowed this kind of call earlier. The grant must still be remembered when the call runs.
     Remembered(LastingGrant),
 }
 
-impl Leave {
-    /// To what it is bound.
+impl Authorization {
+    /// The grant that allows the call.
     pub fn grant(&self) -> &LastingGrant {
         match self {
-            Leave::Answered(grant) | Leave::Remembered(grant) => grant,
+            Authorization::Answered(grant) | Authorization::Remembered(grant) => grant,
         }
     }
 }
 
-/// A call that somebody must be asked about once more: the tool is another one now.
+/// A call that needs a new approval because its tool has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AskedAgain {
-    /// Which.
+pub struct ReapprovalRequest {
+    /// Id of the tool call.
     pub call: CallId,
-    /// Identity of the tool as it is now ([`LastingGrant::identity`]).
+    /// Identity of the tool as it is now; see [`LastingGrant::identity`].
     pub digest: Digest,
 }
 
-/// Somebody's answer about one call.
+/// A person's answer about one call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalAnswer {
-    /// Which.
+    /// Id of the tool call.
     pub call: CallId,
-    /// What may be done with it.
+    /// The person's decision about the call.
     pub verdict: ApprovalVerdict,
 }
 
-/// What may be done with a call.
+/// What a person decided about a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalVerdict {
-    /// It runs.
+    /// The call runs.
     Granted {
-        /// With these arguments instead of the model's; checked against the tool's schema already.
+        /// Arguments that replace the model's. They are already checked against the tool's schema. None: the model's
+        /// own arguments.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edited: Option<Value>,
-        /// Binds the call to the tool as it was when somebody was asked.
+        /// Binds the call to the tool as it was when the person was asked.
         grant: ScopedGrant,
     },
-    /// It does not run; the model is told so.
+    /// The call does not run, and the model is told so.
     Denied {
-        /// In their words, for the model.
+        /// The person's reason, for the model. None: no reason was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
 }
 
-/// An answer in one word, for events.
+/// The outcome of an approval request as one word, for events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ApprovalWord {
-    /// It runs, this once.
+pub enum ApprovalOutcome {
+    /// The call runs, this time only.
     Once,
-    /// It and its like run in this session.
+    /// The call runs, and so do later calls that the grant covers in this session.
     Session,
-    /// It and its like run until that is revoked.
+    /// The call runs, and so do later calls that the grant covers, until somebody revokes it.
     Always,
-    /// It does not run.
+    /// The call does not run.
     Denied,
-    /// The tool is another one than that which was asked about: somebody is asked again.
+    /// The tool has changed since the request, so the person is asked again.
     Void,
 }

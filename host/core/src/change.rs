@@ -1,4 +1,7 @@
-//! What one transition of a run changes in the stored session. The store commits it whole or not at all (D2, D6).
+//! The changes that one transition of a run makes to the stored session. The store commits all of them or none (D2,
+//! D6).
+
+pub use crate::plugin::Denial;
 
 use crate::approval::LastingGrant;
 use crate::event::Event;
@@ -9,24 +12,24 @@ use crate::tool::{CallCost, ToolSource};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The difference that one transition makes. Everything in it is in the order in which it happened.
+/// The changes of one transition, each list in the order in which things happened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// Messages appended to the session.
+    /// Messages that are appended to the session.
     pub messages: Vec<NewMessage>,
-    /// Messages that leave the view. They stay stored and searchable.
+    /// Messages that are removed from the view. They stay stored and searchable.
     pub hidden: Vec<HiddenMessage>,
-    /// What has become of calls.
+    /// New tool calls and changes to existing ones.
     pub calls: Vec<CallChange>,
-    /// Durable events.
+    /// Durable events that the transition emits.
     pub events: Vec<Event>,
-    /// Deeds outside the session that follow from it, once each (D6).
+    /// Effects outside the session that follow from the change. Each is performed once (D6).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outbox: Vec<OutboxItem>,
 }
 
 impl Change {
-    /// Whether it brings this call's result.
+    /// Whether this change contains the result of the call.
     pub fn finishes(&self, call: &CallId) -> bool {
         self.calls.iter().any(|change| match change {
             CallChange::Requested(record) => record.id == *call && record.result.is_some(),
@@ -36,35 +39,35 @@ impl Change {
     }
 }
 
-/// A deed outside the session: stored with the change that asks for it and done after the commit, as often as it takes.
-/// Doing it again changes nothing.
+/// An effect outside the session. It is stored with the change that requests it and performed after the commit, with
+/// retries. The effect is idempotent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutboxItem {
-    /// Unique in the session: the same deed has the same id.
+    /// Identifies the effect within the session. The same effect always has the same id.
     pub id: String,
-    /// What is to be done.
+    /// The effect to perform.
     pub effect: OutboxEffect,
 }
 
-/// What is to be done outside the session.
+/// The kinds of effects outside the session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "body")]
-#[expect(clippy::large_enum_variant, reason = "there are few at a time, and none waits in a buffer")]
+#[expect(clippy::large_enum_variant, reason = "there are only a few at a time, and they are not buffered")]
 pub enum OutboxEffect {
-    /// Hand this event on (I6).
+    /// Send this event (I6).
     Event(OutgoingEvent),
     /// Remember this approval beyond the session (L17).
     Allow(LastingGrant),
-    /// Remember this for its user (D4).
+    /// Store this memory for its user (D4).
     Remember {
-        /// Of the memory, over all sessions.
+        /// Id of the memory, unique over all sessions.
         id: String,
-        /// Without a time: it was written when the item was.
+        /// The memory, without a time. It counts as written when the outbox item was.
         memory: Memory,
     },
-    /// Remember nothing of this turn of the session any more: somebody has taken it back (D4, D5).
+    /// Delete the memories of a turn that the user has undone (D4, D5).
     Forget {
-        /// From 1.
+        /// Number of the turn in its session, from 1.
         turn: u32,
     },
 }
@@ -72,97 +75,99 @@ pub enum OutboxEffect {
 /// A message to append.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewMessage {
-    /// Its place; one more than the message before.
+    /// Id of the message: one more than the id of the previous message.
     pub id: MessageId,
-    /// The turn that appends it.
+    /// The turn that appends the message.
     pub turn: u32,
-    /// Who speaks.
+    /// Role of the message's author.
     pub role: Role,
-    /// What it holds.
+    /// Content of the message.
     pub body: Body,
-    /// Estimated tokens of what the model is shown of it.
+    /// Estimated tokens of the message as the model sees it.
     pub tokens: u32,
 }
 
-/// What a message holds. A tool's result stands in its call's record and nowhere else.
+/// Content of a message. A tool result is stored in its call's record only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
-    /// Its parts.
+    /// The parts of the message.
     Parts(Vec<Part>),
-    /// The result of this call.
+    /// The result of this call, which is stored in the call's record.
     ResultOf(CallId),
 }
 
-/// A message that leaves the view.
+/// A message that is removed from the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HiddenMessage {
-    /// Which.
+    /// Id of the message.
     pub id: MessageId,
-    /// Its seen count when it left.
+    /// Seen count of the message at that time.
     pub seen_count: u32,
-    /// Why.
-    #[serde(default, skip_serializing_if = "Departure::is_superseded")]
-    pub why: Departure,
+    /// Why the message is removed.
+    #[serde(default, skip_serializing_if = "HideReason::is_superseded")]
+    pub why: HideReason,
 }
 
-/// Why a message has left the view.
+/// Why a message is no longer in the view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Departure {
-    /// It does not hold any more: an answer that was rejected, an input that no model could take.
+pub enum HideReason {
+    /// The message is obsolete, such as a rejected answer or an input that was too large for every model.
     #[default]
     Superseded,
-    /// Somebody has taken its turn back (D5).
-    TakenBack,
-    /// There was no room for it; it holds, and a summary stands for it (L27).
+    /// The user has undone its turn (D5).
+    #[serde(rename = "taken_back")]
+    Undone,
+    /// The prompt had no room for it. The message is still valid, and a summary replaces it (L27).
     Evicted,
 }
 
-impl Departure {
-    /// As it stands in the database.
+impl HideReason {
+    /// The name of the reason in the database.
     pub fn as_str(self) -> &'static str {
         match self {
-            Departure::Superseded => "superseded",
-            Departure::TakenBack => "taken_back",
-            Departure::Evicted => "evicted",
+            HideReason::Superseded => "superseded",
+            HideReason::Undone => "taken_back",
+            HideReason::Evicted => "evicted",
         }
     }
 
-    /// What [`Departure::as_str`] wrote.
+    /// Parses what [`HideReason::as_str`] returns. None: the name is unknown.
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Superseded, Self::TakenBack, Self::Evicted].into_iter().find(|why| why.as_str() == text)
+        [Self::Superseded, Self::Undone, Self::Evicted].into_iter().find(|why| why.as_str() == text)
     }
 
     fn is_superseded(&self) -> bool {
-        *self == Departure::Superseded
+        *self == HideReason::Superseded
     }
 }
 
-/// How far a call has come.
+/// The state of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
-    /// Not dispatched.
+    /// The call has not been dispatched.
     Waiting,
-    /// Not dispatched: somebody must allow it first (L17).
-    Asking,
-    /// Handed on, its answer has not come (L10).
+    /// The call has not been dispatched because a person must approve it first (L17).
+    #[serde(rename = "asking")]
+    AwaitingApproval,
+    /// The call was sent to a service, an agent or the user, and the answer has not arrived (L10).
     Outstanding,
-    /// Its intent is committed; it may be running.
+    /// The intent to run the call is committed. The call may be running.
     Started,
-    /// It was running when the host died and cannot be repeated unasked (D3).
+    /// The call was running when the host stopped, and it cannot be repeated without asking (D3).
     OutcomeUnknown,
-    /// It has its result.
+    /// The call has its result.
     Finished,
 }
 
 impl CallState {
-    /// As it stands in events and in the database.
+    /// The name of the state in events and in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             CallState::Waiting => "waiting",
-            CallState::Asking => "asking",
+            CallState::AwaitingApproval => "asking",
             CallState::Outstanding => "outstanding",
             CallState::Started => "started",
             CallState::OutcomeUnknown => "outcome_unknown",
@@ -171,124 +176,107 @@ impl CallState {
     }
 }
 
-/// What has become of a call.
+/// A change to a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "there are few at a time, and none waits in a buffer")]
+#[expect(clippy::large_enum_variant, reason = "there are only a few at a time, and they are not buffered")]
 pub enum CallChange {
-    /// A reply asked for it.
+    /// A reply requested this call.
     Requested(CallRecord),
-    /// It has come further, without a result.
+    /// The call has changed its state and has no result yet.
     Moved {
-        /// Which.
+        /// Id of the tool call.
         id: CallId,
-        /// How far.
+        /// The new state.
         state: CallState,
-        /// Dispatches so far.
+        /// Number of dispatches so far.
         attempt: u32,
     },
-    /// Somebody has changed its arguments before it ran (L17). The model's own stay in its message.
+    /// A person edited the arguments before the call ran (L17). The model's own arguments stay in its message.
     Edited {
-        /// Which.
+        /// Id of the tool call.
         id: CallId,
-        /// With these it runs.
+        /// The arguments with which the call runs.
         arguments: Value,
     },
-    /// It has its result; the state is now [`CallState::Finished`]. Once a call.
+    /// The call has its result, and its state is now [`CallState::Finished`]. This happens once for each call.
     Finished {
-        /// Which.
+        /// Id of the tool call.
         id: CallId,
-        /// Whole.
+        /// The complete result.
         result: CallResult,
     },
 }
 
-/// One tool call of a session, from the reply that asked for it to its result.
+/// One tool call of a session, from the reply that requested it to its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallRecord {
-    /// Unique in the session.
+    /// Id of the call, unique in the session.
     pub id: CallId,
-    /// The turn that made it.
+    /// Number of the turn that made the call.
     pub turn: u32,
-    /// The model call that asked for it, from 1 in its turn.
+    /// Number of the model call that requested it, from 1 in its turn.
     pub step: u32,
-    /// The tool's name as its author wrote it.
+    /// Name of the tool as its author wrote it.
     pub name: String,
-    /// Where the tool comes from; none where there is no such tool.
+    /// Where the tool comes from. None: there is no such tool.
     pub source: Option<ToolSource>,
-    /// As the model wrote them.
+    /// The arguments as the model wrote them.
     pub arguments: Value,
-    /// As somebody changed them when it was approved (L17).
+    /// The arguments as a person edited them during approval (L17). None: they were not edited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edited: Option<Value>,
-    /// How far it has come.
+    /// The state of the call.
     pub state: CallState,
-    /// Dispatches so far.
+    /// Number of dispatches so far.
     pub attempt: u32,
-    /// Once it has finished.
+    /// The result. None: the call has not finished.
     pub result: Option<CallResult>,
 }
 
 impl CallRecord {
-    /// The arguments with which it runs.
+    /// The arguments with which the call runs: the edited ones if there are any.
     pub fn effective_arguments(&self) -> &Value {
         self.edited.as_ref().unwrap_or(&self.arguments)
     }
 }
 
-/// Something that a plugin wanted and is not granted (P6).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Denial {
-    /// `name@digest`.
-    pub plugin: String,
-    /// What it wanted.
-    pub thing: String,
-    /// What to add to the configuration.
-    pub grant: String,
-}
-
-impl Denial {
-    /// The same as a tool's error tells it, behind its own words.
-    pub fn in_error(thing: &str, grant: &str) -> String {
-        format!("This plugin is not granted {thing}. To allow it, {grant}")
-    }
-}
-
-/// The result of a call, whole.
+/// The complete result of a call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallResult {
-    /// In the order in which the tool gave it.
+    /// The content in the order in which the tool returned it.
     pub content: Vec<Content>,
-    /// The machine-readable result.
+    /// The result as structured data. None: the tool returned none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
-    /// The model is told that the call failed.
+    /// Whether the call failed, from the model's point of view.
     pub is_error: bool,
-    /// Of the attempt that finished; zero for a call that never ran.
+    /// Cost of the attempt that finished. It is zero for a call that never ran.
     #[serde(default)]
     pub cost: CallCost,
-    /// What the call wanted in vain.
+    /// Requests of the call that were denied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
-    /// Whether its tool was there when it was to run.
-    #[serde(default, skip_serializing_if = "ToolPresence::is_there")]
-    pub tool: ToolPresence,
+    /// Whether the tool still existed when the call was to run.
+    #[serde(default, skip_serializing_if = "ToolAvailability::is_available")]
+    pub tool: ToolAvailability,
 }
 
-/// Whether the tool of a call is there.
+/// Whether the tool of a call exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ToolPresence {
-    /// It is.
+pub enum ToolAvailability {
+    /// The tool exists.
     #[default]
-    There,
-    /// It was when the model called it, and is not any more (L7).
-    Gone,
+    #[serde(rename = "there")]
+    Available,
+    /// The tool existed when the model called it, and has been removed since (L7).
+    #[serde(rename = "gone")]
+    Removed,
 }
 
-impl ToolPresence {
-    /// What is not stored.
-    fn is_there(&self) -> bool {
-        *self == Self::There
+impl ToolAvailability {
+    fn is_available(&self) -> bool {
+        *self == Self::Available
     }
 }

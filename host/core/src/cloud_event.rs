@@ -1,76 +1,77 @@
-//! Events between the host and services, in the shape of CloudEvents 1.0 (I6).
+//! Events between the host and services in the JSON format of CloudEvents 1.0 (I6).
 
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The only version that is written and read.
+/// The only version of CloudEvents that the host reads and writes.
 pub const SPEC_VERSION: &str = "1.0";
 
-/// Bytes of the JSON text of an event that is read.
+/// Maximum size of an event that the host reads, in bytes of its JSON text.
 pub const MAX_EVENT_BYTES: usize = 1 << 20;
-/// Attributes that every event has.
+/// Attributes that CloudEvents 1.0 requires.
 const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
-/// Characters of an attribute.
+/// Maximum number of characters of an attribute.
 const MAX_ATTRIBUTE: usize = 1024;
 
-/// An event that cannot be read.
+/// Why an event cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventError {
-    /// It is too long to be looked at.
-    #[error("the event has {0} bytes; at most {MAX_EVENT_BYTES} are read")]
+    /// The event is too large to read.
+    #[error("the event has {0} bytes, and the limit is {MAX_EVENT_BYTES}")]
     TooLarge(usize),
-    /// It is no JSON object.
-    #[error("the event is no JSON object of CloudEvents 1.0: {0}")]
+    /// The event is not a JSON object.
+    #[error("the event is not a JSON object in the format of CloudEvents 1.0: {0}")]
     NotJson(String),
-    /// Attributes that every event has are not there.
-    #[error("this is no CloudEvent: it has no {0}, which CloudEvents 1.0 requires")]
+    /// Required attributes are missing.
+    #[error("this is not a CloudEvent: it has no {0}, which CloudEvents 1.0 requires")]
     Missing(String),
-    /// An attribute is not what it must be.
+    /// An attribute has an invalid value.
     #[error("the event's `{attribute}` {problem}")]
     Invalid {
-        /// Which.
+        /// Name of the attribute.
         attribute: String,
         /// What is wrong, as the end of a sentence.
         problem: &'static str,
     },
 }
 
-/// An event in the JSON format of CloudEvents 1.0, with the attributes that the host uses. Others are dropped.
+/// An event in the JSON format of CloudEvents 1.0, with the attributes that the host uses. Other attributes are
+/// dropped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CloudEvent {
-    /// `1.0`.
+    /// Version of CloudEvents: `1.0`.
     pub specversion: String,
-    /// Unique per source. Of a request: the call's id, which no other session has.
+    /// Id of the event, unique per source. For a request, it is the call's id, which is unique over all sessions.
     pub id: String,
-    /// Who sends it. Of a request: `agent-host/` and the agent's name.
+    /// Who sends the event. For a request, it is `agent-host/` and the agent's name.
     pub source: String,
-    /// What it is: reverse-DNS or dotted.
+    /// Type of the event, in reverse-DNS or dotted form.
     #[serde(rename = "type")]
     pub event_type: String,
-    /// The session's subject.
+    /// Subject of the session, which identifies it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// RFC 3339.
+    /// Time of the event in RFC 3339. None: not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
-    /// `application/json` where there is data.
+    /// Content type of the data: `application/json`. None: there is no data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datacontenttype: Option<String>,
-    /// Extension: of a response, the id of the request (the tool-call id).
+    /// Extension attribute: in a response, the id of the request (the tool-call id).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parentid: Option<String>,
-    /// Extension: routing, from the service's configuration.
+    /// Extension attribute: the routing domain from the service's configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// Extension: the same for every repetition of a request.
+    /// Extension attribute: the same value for every repetition of a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deduplicationid: Option<String>,
-    /// Extension: W3C Trace Context.
+    /// Extension attribute: the `traceparent` of W3C Trace Context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
-    /// Extension: W3C Trace Context.
+    /// Extension attribute: the `tracestate` of W3C Trace Context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracestate: Option<String>,
     /// The payload.
@@ -79,8 +80,8 @@ pub struct CloudEvent {
 }
 
 impl CloudEvent {
-    /// Reads one event in the JSON format, strictly: what CloudEvents 1.0 requires must be there, and nothing is guessed.
-    /// Extension attributes that the host does not use are dropped.
+    /// Parses one event in the JSON format. All attributes that CloudEvents 1.0 requires must be present. Extension
+    /// attributes that the host does not use are dropped.
     pub fn parse(text: &[u8]) -> Result<Self, EventError> {
         if text.len() > MAX_EVENT_BYTES {
             return Err(EventError::TooLarge(text.len()));
@@ -96,13 +97,13 @@ impl CloudEvent {
             check(attribute, value)?;
         }
         if fields["specversion"] != SPEC_VERSION {
-            return Err(invalid("specversion", "is not `1.0`, the only version that is read"));
+            return Err(invalid("specversion", "is not `1.0`, the only supported version"));
         }
         serde_json::from_value(Value::Object(fields)).map_err(|error| EventError::NotJson(error.to_string()))
     }
 }
 
-/// The members of an event, each once: readers differ in which of two they take.
+/// The members of an event. A duplicate member is an error, because parsers disagree about which one counts.
 struct Attributes(Map<String, Value>);
 
 impl<'de> Deserialize<'de> for Attributes {
@@ -119,7 +120,7 @@ impl<'de> Deserialize<'de> for Attributes {
                 let mut fields = Map::new();
                 while let Some((name, value)) = members.next_entry::<String, Value>()? {
                     if fields.contains_key(&name) {
-                        return Err(A::Error::custom(format!("`{name}` is there twice")));
+                        return Err(A::Error::custom(format!("the member `{name}` occurs twice")));
                     }
                     fields.insert(name, value);
                 }
@@ -130,7 +131,8 @@ impl<'de> Deserialize<'de> for Attributes {
     }
 }
 
-/// Names are lower-case letters and digits; the attributes that are used are texts that are not empty.
+/// Checks an attribute. Names consist of lower-case letters and digits, and the attributes that the host uses are
+/// non-empty strings.
 fn check(attribute: &str, value: &Value) -> Result<(), EventError> {
     const USED: [&str; 12] = [
         "specversion",
@@ -147,27 +149,30 @@ fn check(attribute: &str, value: &Value) -> Result<(), EventError> {
         "tracestate",
     ];
     if attribute == "data_base64" {
-        return Err(invalid(attribute, "is not taken: the data must be JSON, in `data`"));
+        return Err(invalid(attribute, "is not supported: the data must be JSON, in `data`"));
     }
     if !attribute.chars().all(|character| character.is_ascii_lowercase() || character.is_ascii_digit()) {
-        return Err(invalid(attribute, "is no name of an attribute: those are lower-case letters and digits"));
+        return Err(invalid(
+            attribute,
+            "is not a valid attribute name: names consist of lower-case letters and digits",
+        ));
     }
     if !USED.contains(&attribute) {
         return match value {
-            Value::Array(_) | Value::Object(_) => Err(invalid(attribute, "is no text, number, true or false")),
+            Value::Array(_) | Value::Object(_) => Err(invalid(attribute, "is not a string, number or boolean")),
             _ => Ok(()),
         };
     }
-    let Value::String(text) = value else { return Err(invalid(attribute, "is no text")) };
+    let Value::String(text) = value else { return Err(invalid(attribute, "is not a string")) };
     if text.is_empty() {
         return Err(invalid(attribute, "is empty"));
     }
     if text.chars().count() > MAX_ATTRIBUTE || text.contains(char::is_control) {
-        return Err(invalid(attribute, "is longer than 1,024 characters, or has a control character in it"));
+        return Err(invalid(attribute, "is longer than 1,024 characters or contains a control character"));
     }
     match attribute {
-        "datacontenttype" if !is_json(text) => Err(invalid(attribute, "is not that of JSON")),
-        "time" if !is_time(text) => Err(invalid(attribute, "is no time as in RFC 3339")),
+        "datacontenttype" if !is_json(text) => Err(invalid(attribute, "is not a JSON content type")),
+        "time" if !is_time(text) => Err(invalid(attribute, "is not a time in the format of RFC 3339")),
         _ => Ok(()),
     }
 }
@@ -181,7 +186,8 @@ fn is_json(media_type: &str) -> bool {
     essence == "application/json" || essence.ends_with("+json")
 }
 
-/// The form of `2026-01-31T12:00:00.5Z`: the host only passes it on.
+/// Whether a text has the form of `2026-01-31T12:00:00.5Z`. The host only forwards times, so it does not check their
+/// values.
 fn is_time(text: &str) -> bool {
     let form: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c.to_ascii_uppercase() }).collect();
     let Some(rest) = form.strip_prefix("0000-00-00T00:00:00") else { return false };
@@ -214,12 +220,12 @@ mod tests {
         assert_eq!(read.event_type, "com.example.paid");
         assert!(parse(smallest()).is_ok());
         let written = serde_json::to_value(parse(smallest()).unwrap()).unwrap();
-        assert_eq!(written, smallest(), "nothing is added to what is not there");
+        assert_eq!(written, smallest(), "missing attributes are not written");
     }
 
     /// I6
     #[test]
-    fn i6_what_is_no_event_is_refused_and_named() {
+    fn i6_an_invalid_event_is_refused_with_the_reason() {
         for required in ["specversion", "id", "source", "type"] {
             let mut event = smallest();
             event.as_object_mut().unwrap().remove(required);
@@ -227,21 +233,21 @@ mod tests {
         }
         let answer = parse(json!({"call": "call_1_1_1", "isError": false, "parts": []})).unwrap_err();
         assert!(
-            answer.starts_with("this is no CloudEvent: it has no `specversion`, `id`, `source`, `type`"),
+            answer.starts_with("this is not a CloudEvent: it has no `specversion`, `id`, `source`, `type`"),
             "{answer}"
         );
         for (attribute, value, problem) in [
             ("specversion", json!("0.3"), "not `1.0`"),
             ("id", json!(""), "is empty"),
-            ("id", json!(7), "no text"),
+            ("id", json!(7), "not a string"),
             ("source", json!("a\nb"), "control character"),
-            ("parentid", Value::Null, "no text"),
+            ("parentid", Value::Null, "not a string"),
             ("time", json!("yesterday"), "RFC 3339"),
             ("time", json!("2026-01-31T12:00:00"), "RFC 3339"),
-            ("datacontenttype", json!("text/xml"), "not that of JSON"),
+            ("datacontenttype", json!("text/xml"), "not a JSON content type"),
             ("data_base64", json!("AAAA"), "in `data`"),
             ("parentId", json!("call_1_1_1"), "lower-case"),
-            ("colour", json!(["red"]), "no text, number"),
+            ("colour", json!(["red"]), "not a string, number"),
         ] {
             let mut event = smallest();
             event[attribute] = value;
@@ -252,7 +258,7 @@ mod tests {
             assert!(matches!(CloudEvent::parse(text.as_bytes()), Err(EventError::NotJson(_))), "{text}");
         }
         let twice = br#"{"specversion":"1.0","id":"7","source":"/b","type":"t","parentid":"a","parentid":"b"}"#;
-        assert!(CloudEvent::parse(twice).unwrap_err().to_string().contains("`parentid` is there twice"));
+        assert!(CloudEvent::parse(twice).unwrap_err().to_string().contains("the member `parentid` occurs twice"));
         let large = vec![b' '; MAX_EVENT_BYTES + 1];
         assert_eq!(CloudEvent::parse(&large), Err(EventError::TooLarge(MAX_EVENT_BYTES + 1)));
     }

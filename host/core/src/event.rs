@@ -1,25 +1,26 @@
-//! What a session tells those who watch it: one closed set of events (L30).
+//! The events that a session emits: one closed set (L30).
 
-use crate::approval::ApprovalWord;
-use crate::change::Denial;
+use crate::approval::ApprovalOutcome;
 use crate::message::{CallId, Digest};
 use crate::model::Usage;
 use crate::plan::PlanStep;
+use crate::plugin::Denial;
 use crate::tool::{CallCost, ToolSource, Traits, Violation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// An event with its place. Durable events have a number of their own and are committed with the state; provisional
-/// ones (streamed text and thinking) count behind the durable event before them and are never stored.
+/// An event with its position. Durable events have their own sequence number and are committed with the state.
+/// Provisional events (streamed text and thinking) are numbered after the durable event before them and are never
+/// stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// The session's subject.
+    /// Subject of the session, which identifies it.
     pub session: String,
-    /// From 1.
+    /// Number of the turn in its session, from 1.
     pub turn: u32,
-    /// Of the durable event, from 1 in its session.
+    /// Sequence number of the durable event, from 1 in its session.
     pub sequence: u64,
-    /// Of a provisional event, from 1 behind the durable one: together they read `sequence.n`.
+    /// Number of a provisional event, from 1 after the durable event. It is written as `sequence.n`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisional: Option<u32>,
     /// What happened.
@@ -33,78 +34,80 @@ pub struct Event {
 pub enum EndReason {
     /// The model answered without a tool call, and the answer was accepted.
     Answered,
-    /// `task_completion` ended it with a result that was accepted (L18).
+    /// `task_completion` ended the turn with a result that was accepted (L18).
     Completed,
-    /// `converse` ended it with a message (L18).
+    /// `converse` ended the turn with a message (L18).
     Converse,
-    /// It had asked a question that nobody answered in time (L18).
-    Asked,
-    /// At the bound of interactions or of the window, with a last answer.
+    /// The model asked a question, and nobody answered in time (L18).
+    #[serde(rename = "asked")]
+    QuestionExpired,
+    /// The turn reached its limit of interactions or of the window and ended with a last answer.
     Limit,
-    /// Somebody stopped it.
+    /// Somebody cancelled the turn.
     Cancelled,
-    /// A typed error.
+    /// The turn ended with a typed error.
     Error,
 }
 
-/// What a turn waits for.
+/// What a turn is waiting for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredSuspension")]
 pub struct Suspension {
-    /// In call order, at least one.
+    /// The waiting calls in call order, at least one.
     pub waits: Vec<Wait>,
 }
 
-/// One call that waits for somebody.
+/// One call that is waiting for an external decision or answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// Which.
+    /// Id of the tool call.
     pub call: CallId,
-    /// As its author wrote it.
+    /// Name of the tool as its author wrote it.
     #[serde(default)]
     pub name: String,
-    /// For what.
+    /// What the call is waiting for.
     #[serde(flatten)]
     pub cause: WaitCause,
 }
 
-/// What a call waits for.
+/// What a call is waiting for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "cause")]
 pub enum WaitCause {
-    /// A decision: it had started when the host died and cannot be repeated unasked (D3).
+    /// A decision: the call had started when the host stopped, and it cannot be repeated without asking (D3).
     OutcomeUnknown,
-    /// Somebody's leave (L17).
+    /// A person's approval (L17).
     Approval,
     /// A service's response (L10).
     Service {
         /// CloudEvent type of the request.
         event_type: String,
-        /// Milliseconds since 1970 when the host answers `unavailable` itself.
+        /// Milliseconds since the Unix epoch at which the host answers `unavailable` itself. None: it waits
+        /// indefinitely.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expires_at: Option<u64>,
-        /// A stored text: what the answer must be, by its type, as it was agreed when the request went out (I6).
-        /// None: anything.
+        /// Digest of a stored text that says which answers are valid, by event type, as agreed when the request was
+        /// sent (I6). None: any answer is valid.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         emits: Option<Digest>,
     },
     /// Another agent's output (L16).
     Agent {
-        /// Subject of its session.
+        /// Subject of the agent's session.
         session: String,
     },
     /// The user's answer (L18).
     Answer {
-        /// What was asked.
+        /// The question that the model asked.
         question: String,
-        /// Milliseconds since 1970 when the turn ends without it.
+        /// Milliseconds since the Unix epoch at which the turn ends without an answer. None: it waits indefinitely.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expires_at: Option<u64>,
     },
 }
 
 impl WaitCause {
-    /// Milliseconds since 1970 when it is waited for no longer.
+    /// Milliseconds since the Unix epoch at which the wait ends. None: it has no time limit.
     pub fn expires_at(&self) -> Option<u64> {
         match self {
             WaitCause::Service { expires_at, .. } | WaitCause::Answer { expires_at, .. } => *expires_at,
@@ -120,7 +123,7 @@ impl Suspension {
     }
 }
 
-/// Also as the first version wrote it, which knew one cause.
+/// Also accepts the format of the first version, which knew only one cause.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StoredSuspension {
@@ -138,17 +141,17 @@ impl From<StoredSuspension> for Suspension {
     }
 }
 
-/// Why a reply was not taken as the end (L23).
+/// Why the host did not accept a reply as the end of the turn (L23).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NudgeCause {
-    /// It says itself that something is left to do.
+    /// The reply says that something is left to do.
     Incomplete,
-    /// It refuses or asks instead of doing.
+    /// The reply refuses or asks a question instead of acting.
     Deflection,
-    /// It is empty.
+    /// The reply is empty.
     Empty,
-    /// The third empty one in a row: tools are withheld, so that it must say something.
+    /// The third empty reply in a row. The host withholds tools, so that the model must write a summary.
     ForcedSummary,
 }
 
@@ -156,10 +159,10 @@ pub enum NudgeCause {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorScope {
-    /// The turn, for good.
+    /// The turn, permanently.
     #[default]
     Turn,
-    /// A call that a reply wrote and nobody could read: the model is told, and the turn goes on (L20).
+    /// A call in a reply that the host could not read. The model is told, and the turn continues (L20).
     Reply,
 }
 
@@ -169,31 +172,32 @@ impl ErrorScope {
     }
 }
 
-/// One call of an approval request, with all that somebody needs to decide about it.
+/// One call of an approval request, with everything that a person needs to decide about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalItem {
-    /// Which.
+    /// Id of the tool call.
     pub call: CallId,
-    /// As its author wrote it.
+    /// Name of the tool as its author wrote it.
     pub name: String,
-    /// Of the plugin's component, or of the definition where the tool comes from elsewhere. The answer is bound to it.
+    /// Digest of the plugin's component, or of the tool's definition if the tool does not come from a plugin. The
+    /// answer is bound to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
-    /// What the request's records add, which the run itself does not hold.
+    /// Details from the stored call record, which the run itself does not hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<ApprovalDetails>,
 }
 
-/// What a call that must be allowed would do.
+/// What a call that needs approval would do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalDetails {
     /// Where the tool comes from.
     pub source: ToolSource,
-    /// With these it would run.
+    /// The arguments with which the call would run.
     pub arguments: Value,
-    /// What the tool says that it does to the world.
+    /// The traits that the tool declares.
     pub traits: Traits,
-    /// The key of the configuration that asks for an approval, or that the tool itself does.
+    /// The configuration key that requires the approval, or `the tool itself`.
     pub because: String,
 }
 
@@ -203,268 +207,273 @@ pub struct ApprovalDetails {
 pub enum EventKind {
     /// A turn begins.
     LoopStart {
-        /// The agent's configured name.
+        /// Name of the agent in the configuration.
         agent: String,
-        /// `name@digest` of its plugins.
+        /// The plugins of the turn, as `name@digest`.
         plugins: Vec<String>,
     },
     /// A step begins.
     LoopIteration {
-        /// Of the turn, from 1.
+        /// Number of the step in its turn, from 1.
         step: u32,
-        /// The last one: tools are withheld.
+        /// Whether this is the last step, in which tools are withheld.
         last: bool,
     },
-    /// What the step will send is settled.
+    /// The prompt of the step is complete.
     ContextBuilt {
-        /// Of the turn, from 1.
+        /// Number of the step in its turn, from 1.
         step: u32,
-        /// In the prompt.
+        /// Number of messages in the prompt.
         messages: u32,
         /// Names of the system sections, in order.
         sections: Vec<String>,
-        /// How many tools the model is offered, where not all of them (L25).
+        /// Number of tools offered to the model. None: all tools are offered (L25).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         offered_tools: Option<u32>,
     },
-    /// Tokens of the window: before each step, and at the end with the answer, before that is said to be whole (L26).
+    /// Token usage of the window. It is emitted before each step, and at the end with the answer, before
+    /// `stream_complete` (L26).
     ContextBudget {
         /// The model's window.
         total: u32,
-        /// System text.
+        /// Tokens of the system text.
         system: u32,
-        /// Tool definitions, measured.
+        /// Measured tokens of the tool definitions.
         tools: u32,
-        /// Kept for the reply.
+        /// Tokens reserved for the reply.
         reserved: u32,
-        /// Messages.
+        /// Tokens of the messages.
         messages: u32,
-        /// What is left.
+        /// Tokens that are left.
         remaining: u32,
     },
     /// The model begins to think (L21).
     ThinkingStart,
-    /// A piece of its thinking.
+    /// A piece of the model's thinking.
     ThinkingContent {
-        /// The piece.
+        /// Text of the piece.
         text: String,
     },
-    /// It has thought.
+    /// The model's thinking has ended.
     ThinkingEnd,
-    /// A piece of its reply.
+    /// A piece of the model's reply.
     StreamToken {
-        /// The piece.
+        /// Text of the piece.
         text: String,
     },
-    /// What was streamed of the reply so far is void.
+    /// Everything streamed of this reply so far is void.
     StreamClear,
-    /// The reply is whole.
+    /// The reply is complete.
     StreamComplete {
-        /// Its text.
+        /// Text of the whole reply.
         text: String,
-        /// `provider/model` that answered.
+        /// The model that answered, as `provider/model`.
         model: String,
-        /// As the provider counted.
+        /// Token counts as the provider reported them.
         usage: Usage,
     },
-    /// A model did not answer and is asked again (M3).
+    /// A model did not answer and will be tried again (M3).
     Retry {
-        /// `provider/model`.
+        /// The model, as `provider/model`.
         model: String,
-        /// The try that follows, from 2.
+        /// Number of the next attempt, from 2.
         attempt: u32,
-        /// Waited before it, in milliseconds.
+        /// Wait before the next attempt, in milliseconds.
         wait_ms: u64,
-        /// What happened.
+        /// Why the model did not answer.
         reason: String,
     },
-    /// A model did not answer for good, and the next one of the chain is asked (M3).
+    /// A model finally failed, and the next one of the chain is used (M3).
     ModelFallback {
-        /// `provider/model`.
+        /// The model that failed, as `provider/model`.
         from: String,
-        /// `provider/model`, or `fallback_text`.
+        /// The next model, as `provider/model`, or `fallback_text`.
         to: String,
-        /// What happened.
+        /// Why the model did not answer.
         reason: String,
     },
-    /// A call is about to run. Or it was refused or denied before it could: then its attempt is 0, and its error follows.
+    /// A call is about to run. For a call that was refused or denied before it ran, the attempt is 0 and its error
+    /// follows.
     ToolCall {
-        /// Which.
+        /// Id of the tool call.
         call: CallId,
-        /// As its author wrote it.
+        /// Name of the tool as its author wrote it.
         name: String,
-        /// As the model wrote them.
+        /// The arguments as the model wrote them.
         arguments: Value,
-        /// From 1.
+        /// Number of the attempt, from 1.
         attempt: u32,
     },
     /// A call succeeded.
     ToolResult {
-        /// Which.
+        /// Id of the tool call.
         call: CallId,
-        /// As its author wrote it.
+        /// Name of the tool as its author wrote it.
         name: String,
-        /// As the model is shown it.
+        /// The result as the model sees it.
         content: String,
-        /// What it cost.
+        /// What the call cost.
         cost: CallCost,
     },
     /// A call failed, or was refused before it ran.
     ToolResultError {
-        /// Which.
+        /// Id of the tool call.
         call: CallId,
-        /// As its author wrote it.
+        /// Name of the tool as its author wrote it.
         name: String,
-        /// As the model is shown it.
+        /// The result as the model sees it.
         content: String,
-        /// What it cost.
+        /// What the call cost.
         cost: CallCost,
     },
-    /// The model called what is not there.
+    /// The model called a tool that does not exist.
     ToolNotFound {
-        /// Which.
+        /// Id of the tool call.
         call: CallId,
-        /// As the model wrote it.
+        /// Name of the tool as the model wrote it.
         name: String,
     },
-    /// A call of higher priority ran first (L6).
+    /// The call was deferred because a call of higher priority ran first (L6).
     ToolDeferred {
-        /// Which.
+        /// Id of the tool call.
         call: CallId,
-        /// As its author wrote it.
+        /// Name of the tool as its author wrote it.
         name: String,
     },
-    /// The same call has failed the same way in three replies: the tool is off for the rest of the turn (L28).
+    /// The same call has failed in the same way in three replies, so its tool is disabled for the rest of the turn
+    /// (L28).
     ToolDisabled {
-        /// The third.
+        /// Id of the call that failed the third time.
         call: CallId,
-        /// As its author wrote it.
+        /// Name of the tool as its author wrote it.
         name: String,
     },
-    /// In the mode of loop-breaking tools a reply called no tool (L19).
+    /// A reply called no tool although only a loop-breaking tool may end the turn (L19).
     NoToolCall {
-        /// In a row.
+        /// Number of consecutive replies.
         count: u32,
-        /// What the model is told.
+        /// The reminder that the model gets.
         reminder: String,
     },
-    /// A reply was not taken as the end, and the model goes on (L23).
+    /// The host did not accept a reply as the end of the turn, and the model continues (L23).
     Nudge {
-        /// Why.
+        /// Why the reply was not accepted.
         cause: NudgeCause,
-        /// Of this cause, from 1.
+        /// Number of nudges for this cause, from 1.
         attempt: u32,
-        /// What the model is told.
+        /// The text that the model gets.
         text: String,
     },
-    /// The oldest messages have left the prompt; they stay stored and are summarised (L27).
+    /// The oldest messages were removed from the prompt. They stay stored and are summarised (L27).
     Evicted {
-        /// How many.
+        /// Number of messages that were removed.
         messages: u32,
-        /// Their estimated tokens.
+        /// Estimated tokens of those messages.
         tokens: u32,
-        /// Estimated tokens of the session summary now.
+        /// Estimated tokens of the new session summary.
         summary_tokens: u32,
-        /// `provider/model` that wrote the summary; `extract` where the host did.
+        /// The model that wrote the summary, as `provider/model`, or `extract` if the host wrote it.
         #[serde(default)]
         by: String,
     },
     /// The planner has made a plan (L24).
     Plan {
-        /// In order.
+        /// The steps in order.
         steps: Vec<PlanStep>,
     },
-    /// There is no plan any more; one model goes on with what is there (L24).
+    /// The plan was abandoned, and the agent's own model continues with the results so far (L24).
     PlanFallback {
-        /// Why.
+        /// Why the plan was abandoned.
         reason: String,
     },
-    /// Somebody must allow these calls (L17). One request for all calls of a reply.
+    /// Calls need approval (L17). One request covers all calls of a reply.
     ApprovalRequested {
-        /// In call order.
+        /// The calls in call order.
         calls: Vec<ApprovalItem>,
     },
-    /// Somebody has decided about a call (L17).
+    /// A person has decided about a call (L17).
     ApprovalResolved {
-        /// Which.
+        /// Id of the tool call.
         call: CallId,
-        /// As its author wrote it.
+        /// Name of the tool as its author wrote it.
         name: String,
-        /// How.
-        verdict: ApprovalWord,
+        /// The person's decision.
+        verdict: ApprovalOutcome,
     },
-    /// The turn has another version of a plugin than the turn before it (P10).
+    /// The turn uses another version of a plugin than the previous turn (P10).
     PluginSwapped {
-        /// Its name.
+        /// Name of the plugin.
         plugin: String,
-        /// What the turn before had. None: the plugin was not there.
+        /// Digest in the previous turn. None: the plugin was not loaded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<Digest>,
-        /// What this turn has. None: the plugin is not there any more.
+        /// Digest in this turn. None: the plugin is no longer loaded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<Digest>,
     },
-    /// The turn has an earlier version of a plugin than its file holds: that one was taken back (P10).
+    /// The turn uses an earlier version of a plugin than its file holds, because the newer version was rolled back
+    /// (P10).
     PluginRolledBack {
-        /// Its name.
+        /// Name of the plugin.
         plugin: String,
-        /// What was taken back.
+        /// Digest of the version that was rolled back.
         from: Digest,
-        /// What this turn has.
+        /// Digest in this turn.
         to: Digest,
     },
-    /// A plugin wanted what it is not granted, or a model what its agent may not do (P6).
+    /// A plugin requested something that it is not granted, or a model something that its agent may not do (P6).
     Denied {
-        /// The call that wanted it. None: a context builder, between calls.
+        /// The call that made the request. None: the request came from a context builder, between calls.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call: Option<CallId>,
-        /// Who, what, and what to add to the configuration.
+        /// The plugin, what it requested, and what to add to the configuration.
         #[serde(flatten)]
         denial: Denial,
     },
-    /// A validator or the output schema said no (L12).
+    /// A validator or the output schema rejected the output (L12).
     OutputRejected {
-        /// Who: a plugin, or `output schema`.
+        /// The plugin that rejected the output, or `output schema`.
         by: String,
-        /// From 1.
+        /// Number of the attempt, from 1.
         attempt: u32,
-        /// What is wrong.
+        /// What is wrong with the output.
         problems: Vec<Violation>,
     },
-    /// The turn waits.
+    /// The turn is suspended.
     Suspended {
-        /// For what.
+        /// What the turn is waiting for.
         #[serde(flatten)]
         suspension: Suspension,
     },
-    /// It goes on.
+    /// The turn continues after a suspension.
     Resumed,
-    /// It is not known whether a call had its effect (D3).
+    /// It is unknown whether a call had its effect (D3).
     OutcomeUnknown {
-        /// Which.
+        /// Id of the tool call.
         call: CallId,
-        /// As its author wrote it.
+        /// Name of the tool as its author wrote it.
         name: String,
     },
-    /// Something failed. Where it is the turn, `loop_end` follows.
+    /// Something failed. If the turn failed, `loop_end` follows.
     Error {
-        /// For programs.
+        /// Code for programs.
         code: String,
-        /// For people.
+        /// Message for people.
         message: String,
-        /// What failed.
+        /// What the error has ended.
         #[serde(default, skip_serializing_if = "ErrorScope::is_turn")]
         scope: ErrorScope,
     },
-    /// The turn is over. Exactly once a turn, and last.
+    /// The turn is over. This event occurs exactly once per turn and is its last.
     LoopEnd {
-        /// Why.
+        /// Why the turn ended.
         reason: EndReason,
     },
 }
 
 impl EventKind {
-    /// Streamed text and thinking are provisional: a later durable event makes them redundant.
+    /// Whether the event is provisional. Streamed text and thinking are, because a later durable event makes them
+    /// redundant.
     pub fn is_provisional(&self) -> bool {
         matches!(
             self,
@@ -473,7 +482,7 @@ impl EventKind {
     }
 }
 
-/// A plugin by name and digest, as errors and events name it.
+/// A plugin by name and short digest, as it is written in errors and events.
 pub fn plugin_at_digest(name: &str, digest: &Digest) -> String {
     format!("{name}@{}", digest.short())
 }

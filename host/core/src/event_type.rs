@@ -1,28 +1,28 @@
-//! Types of CloudEvents, parsed once: those that the host itself sends and reads, and those of services. A service type
-//! can never be one of the host's, nor look like one (row 51).
+//! Types of CloudEvents, parsed once: those of the host and those of services. A service type is never a host type
+//! and cannot be mistaken for one (row 51).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What all types of the host begin with. Every type that begins like it is reserved, whether the host uses it or not.
+/// Prefix of all host types. Every type with this prefix is reserved, whether the host uses it or not.
 pub const RESERVED_PREFIX: &str = "agent-host.";
 
-/// Longest type of a service's event, in characters.
+/// Maximum number of characters of a service's event type.
 const MAX_LENGTH: usize = 256;
-/// Characters of a refused type that an error shows.
+/// Maximum number of characters of a refused type that an error shows.
 const SHOWN: usize = 80;
 
 /// An event type that the host itself sends or reads. Nobody else may send one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostEventType {
-    /// Asks somebody to allow calls (L17).
+    /// Asks a person to approve calls (L17).
     ApprovalRequested,
-    /// Answers such a request. The only type of the host that may come in.
+    /// Answers such a request. It is the only host type that the host accepts from outside.
     ApprovalResolved,
-    /// A turn has ended with its output (I6).
+    /// A turn ended with an output (I6).
     TurnFinished,
-    /// A turn has ended with an error.
+    /// A turn ended with an error.
     TurnFailed,
     /// A turn was cancelled.
     TurnCancelled,
@@ -32,7 +32,7 @@ impl HostEventType {
     const ALL: [Self; 5] =
         [Self::ApprovalRequested, Self::ApprovalResolved, Self::TurnFinished, Self::TurnFailed, Self::TurnCancelled];
 
-    /// As it is written in events.
+    /// The type as it is written in events.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ApprovalRequested => "agent-host.approval.requested",
@@ -43,7 +43,7 @@ impl HostEventType {
         }
     }
 
-    /// The type that is written exactly so.
+    /// Parses the exact text of a host type. None: it is not one.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.as_str() == text)
     }
@@ -55,30 +55,30 @@ impl fmt::Display for HostEventType {
     }
 }
 
-/// The event type of a service: printable ASCII without spaces, 1 to 256 characters, and none of the host's types.
+/// The event type of a service: 1 to 256 printable ASCII characters without spaces, and not one of the host's types.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ServiceEventType(String);
 
-/// A text that cannot be the type of a service's event.
+/// Why a text cannot be the type of a service's event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventTypeError {
-    /// It belongs to the host, or looks as if it did.
+    /// The type belongs to the host or can be mistaken for one that does.
     #[error(
         "the event type \"{0}\" is reserved: types that begin with `{RESERVED_PREFIX}`, or look like it, are the host's own; \
          use a name of your own, such as `com.example.payment.requested`"
     )]
     Reserved(String),
-    /// It is not of the alphabet, is empty or too long.
+    /// The type is empty, too long, or has characters that are not allowed.
     #[error(
-        "the event type \"{0}\" cannot be used: an event type has 1 to {MAX_LENGTH} characters, which are letters and digits \
-         of ASCII and any of `. - _ / : ~ + @ #`"
+        "the event type \"{0}\" cannot be used: an event type has 1 to {MAX_LENGTH} characters, which are ASCII letters \
+         and digits and any of `. - _ / : ~ + @ #`"
     )]
     Malformed(String),
 }
 
 impl ServiceEventType {
-    /// The type, where it may be a service's.
+    /// Parses a type that a service may use.
     pub fn parse(text: &str) -> Result<Self, EventTypeError> {
         if is_reserved(text) {
             return Err(EventTypeError::Reserved(shown(text)));
@@ -90,12 +90,12 @@ impl ServiceEventType {
         Ok(Self(text.to_owned()))
     }
 
-    /// As it is written in events.
+    /// The type as it is written in events.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether a person could take one for the other, though they are two types.
+    /// Whether the types differ and a person could still mistake one for the other.
     pub fn looks_like(&self, other: &Self) -> bool {
         self != other && skeleton(&self.0) == skeleton(&other.0)
     }
@@ -129,10 +129,10 @@ impl From<ServiceEventType> for String {
     }
 }
 
-/// Whether a type is one of the host's, or looks like one: in another case, with other separators, with digits for
-/// letters, or behind the scheme of a URI.
+/// Whether a type is one of the host's or looks like one: in another case, with other separators, with digits for
+/// letters, or after a URI scheme.
 pub fn is_reserved(event_type: &str) -> bool {
-    // A type is never longer; this bounds the work for one that is refused anyway.
+    // No valid type is longer. This bounds the work for a type that is refused anyway.
     let begin: String = event_type.chars().take(MAX_LENGTH * 4).collect();
     let without_scheme = begin.split_once(':').map(|(_, rest)| rest).unwrap_or_default();
     let behind_slashes = without_scheme.trim_start_matches('/');
@@ -140,13 +140,13 @@ pub fn is_reserved(event_type: &str) -> bool {
     [begin.as_str(), behind_slashes].iter().any(|text| skeleton(text).starts_with(&reserved))
 }
 
-/// The letters and digits of a text as a hurried reader takes them: lower case, without separators and without what cannot
-/// be seen, with the letter that a digit or a foreign letter looks like.
+/// The letters and digits of a text as a quick reader sees them: in lower case, without separators and invisible
+/// characters, and with look-alike characters replaced.
 fn skeleton(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).filter_map(look_alike).collect()
 }
 
-/// Full-width forms, and the letters of other alphabets and the digits that look like those of `agent-host`.
+/// Maps full-width forms, digits and letters of other alphabets to the letter of `agent-host` that they look like.
 fn look_alike(character: char) -> Option<char> {
     Some(match character {
         '\u{ff01}'..='\u{ff5e}' => {
@@ -164,12 +164,12 @@ fn look_alike(character: char) -> Option<char> {
         'һ' | 'հ' | 'ʜ' | 'н' | 'ħ' => 'h',
         'п' | 'ո' | 'η' | 'ɴ' | 'ñ' => 'n',
         other if other.is_ascii_alphanumeric() => other,
-        // Whatever else is not ASCII is refused by the alphabet; here it separates nothing.
+        // The alphabet check refuses all other non-ASCII characters, so they do not separate anything here.
         _ => return None,
     })
 }
 
-/// The beginning of a refused type, with everything that is not plain ASCII written as an escape.
+/// The beginning of a refused type, with everything except plain ASCII escaped.
 fn shown(text: &str) -> String {
     let mut shown: String = text.chars().take(SHOWN).flat_map(char::escape_default).collect();
     if text.chars().nth(SHOWN).is_some() {
@@ -182,9 +182,9 @@ fn shown(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Row 51: no text that a plugin, a configuration or an event may hold becomes one of the host's types.
+    /// Row 51: no text from a plugin, a configuration or an event becomes one of the host's types.
     #[test]
-    fn row51_the_hosts_types_and_what_looks_like_them_are_reserved() {
+    fn row51_host_types_and_lookalikes_are_reserved() {
         for known in HostEventType::ALL {
             assert!(is_reserved(known.as_str()), "{known}");
             assert_eq!(HostEventType::parse(known.as_str()), Some(known));
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// P2: what cannot be a type is refused, and the error stays short whatever was written.
+    /// P2: an invalid type is refused with an error that is short however long the type is.
     #[test]
     fn p2_malformed_types_are_refused_with_a_short_error() {
         let long = "x".repeat(10 << 20);
@@ -239,9 +239,9 @@ mod tests {
         assert!(ServiceEventType::parse(&"x".repeat(MAX_LENGTH + 1)).is_err());
     }
 
-    /// I6: the types that services really have.
+    /// I6: the types that services use in practice.
     #[test]
-    fn i6_types_of_services_are_taken() {
+    fn i6_service_types_are_accepted() {
         for good in [
             "com.example.payment.requested",
             "weather.forecast",

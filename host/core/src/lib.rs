@@ -1,9 +1,10 @@
-//! The agent loop as a value, and the words of the domain. No I/O, no async, no clock.
+//! The agent loop as a value, and the types of the domain. No I/O, no async, no clock.
+//!
+//! [`run::Run`] is the entry point.
 
 pub mod approval;
 pub mod change;
 pub mod cloud_event;
-pub mod effort;
 pub mod event;
 pub mod event_type;
 pub mod limits;
@@ -19,8 +20,10 @@ pub mod plan;
 pub mod plugin;
 pub mod prompt;
 pub mod redaction;
+pub mod reply_kind;
 pub mod run;
 pub mod schema;
+pub mod session_state;
 pub mod summary;
 pub mod text_dialect;
 pub mod thinking;

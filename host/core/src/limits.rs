@@ -1,47 +1,47 @@
-//! What a limit that can be configured is, for whichever room has such limits: its key, its default and its bounds. Each room has
-//! one list of its own, from which its defaults, the keys of agent.toml and their documentation are made.
+//! Describes configurable limits: key, default and bounds. Each crate with such limits has one list of rows, and its
+//! defaults, the keys of agent.toml and their documentation come from that list.
 
 /// One limit of the set `L`.
 #[derive(Clone, Copy)]
 pub struct LimitRow<L> {
-    /// Its key in agent.toml, with its unit at the end where it has one.
+    /// Key in agent.toml, with the unit as its suffix if it has one.
     pub key: &'static str,
-    /// What holds without it.
+    /// What applies if the key is not set.
     pub default: DefaultLimit,
-    /// Least that it may be.
+    /// Smallest allowed value.
     pub least: u64,
-    /// Most that it may be.
+    /// Largest allowed value.
     pub most: u64,
     /// What is limited.
     pub meaning: &'static str,
-    /// A value, as TOML.
+    /// An example value, as TOML.
     pub example: &'static str,
-    /// The value that a set has, in the key's unit. None: none is set.
+    /// Reads the value from a set, in the key's unit. None: it is not set.
     pub get: fn(&L) -> Option<u64>,
-    /// Puts a value, in the key's unit, into a set.
+    /// Writes a value, in the key's unit, into a set.
     pub set: fn(&mut L, u64),
 }
 
-/// What holds where a limit is not configured.
+/// What applies if a limit is not configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultLimit {
     /// This value.
     Is(u64),
-    /// What these words say; the set has no value then.
+    /// What this text describes. The set then has no value.
     Words(&'static str),
-    /// It is off. A switch turns it on, too, with a value that its meaning tells.
+    /// The limit is off. A switch can turn it on too, with a value that the meaning states.
     Off,
 }
 
 impl<L> LimitRow<L> {
-    /// Puts the default into a set, where it is a value.
+    /// Writes the default into a set if the default is a value.
     pub fn reset(&self, limits: &mut L) {
         if let DefaultLimit::Is(value) = self.default {
             (self.set)(limits, value);
         }
     }
 
-    /// Takes the set's value down to the most that it may be.
+    /// Reduces the value of a set to the largest allowed one.
     pub fn bound(&self, limits: &mut L) {
         if (self.get)(limits).is_some_and(|value| value > self.most) {
             (self.set)(limits, self.most);

@@ -1,4 +1,4 @@
-//! The tools that end a turn, in the mode of `finish = "tool"` (L18).
+//! The built-in tools that end a turn when `finish = "tool"` (L18).
 
 use serde::{Deserialize, Serialize};
 
@@ -12,13 +12,13 @@ pub mod name {
     pub const CONVERSE: &str = "converse";
 }
 
-/// Names of their arguments.
+/// Argument names of the loop-breaking tools.
 pub mod argument {
-    /// Of `task_completion`: a text, or data as the output schema wants it.
+    /// Argument of `task_completion`: a text, or data that matches the output schema.
     pub const RESULT: &str = "result";
-    /// Of `ask_question`.
+    /// Argument of `ask_question`.
     pub const QUESTION: &str = "question";
-    /// Of `converse`.
+    /// Argument of `converse`.
     pub const MESSAGE: &str = "message";
 }
 
@@ -37,16 +37,16 @@ pub enum Finish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoopBreak {
-    /// Its result is the output, once it has passed L12.
+    /// The call's result becomes the output once it has passed the checks of L12.
     Complete,
-    /// The turn waits for the user's answer and goes on with it.
+    /// The turn waits for the user's answer and continues with it.
     Ask,
-    /// Its message ends the turn.
+    /// The call's message ends the turn.
     Converse,
 }
 
 impl LoopBreak {
-    /// Of the host's own tool of that name.
+    /// The effect of the built-in tool with this name. None: it is not a loop-breaking tool.
     pub fn of_tool(name: &str) -> Option<Self> {
         match name {
             name::TASK_COMPLETION => Some(LoopBreak::Complete),

@@ -1,4 +1,4 @@
-//! What is remembered of a user beyond the session that it was made in (D4).
+//! What the host remembers about a user beyond one session (D4).
 
 use serde::{Deserialize, Serialize};
 
@@ -10,12 +10,12 @@ pub enum MemoryKind {
     Tool,
     /// A final answer.
     Final,
-    /// An ending at the limit.
+    /// A turn that ended at its limit.
     Limit,
 }
 
 impl MemoryKind {
-    /// As it stands in the database.
+    /// The name of the kind in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             MemoryKind::Tool => "tool",
@@ -28,21 +28,21 @@ impl MemoryKind {
 /// Something to remember.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Whose.
+    /// The user whom the memory belongs to.
     pub user: String,
-    /// What it was made from.
+    /// What the memory was made from.
     pub kind: MemoryKind,
-    /// Name of the agent that made it; empty where that is not known.
+    /// Name of the agent that made the memory. Empty if unknown.
     #[serde(default)]
     pub agent: String,
-    /// Subject of the session that it is from.
+    /// Subject of the session that the memory comes from.
     pub session: String,
-    /// The turn of it, from 1; 0 where that is not known.
+    /// Number of the turn that the memory comes from, from 1. It is 0 if unknown.
     #[serde(default)]
     pub turn: u32,
-    /// Itself; the store says how long it may be.
+    /// Text of the memory. The store limits its length.
     pub text: String,
-    /// RFC 3339. None: when it is stored.
+    /// When the memory was written, in RFC 3339. None: when it is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Messages and what they are made of: the words that every room shares.
+//! Messages and their parts: the types that all crates share.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,13 +9,13 @@ use std::fmt;
 #[serde(try_from = "String", into = "String")]
 pub struct Digest(String);
 
-/// A text that is not a digest.
+/// The error for a text that is not a digest.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a digest: expected `sha256:` and 64 lower-case hexadecimal digits")]
 pub struct InvalidDigest(String);
 
 impl Digest {
-    /// Reads `sha256:…`.
+    /// Parses a text of the form `sha256:…`.
     pub fn parse(text: &str) -> Result<Self, InvalidDigest> {
         let valid = text.strip_prefix("sha256:").is_some_and(|hex| {
             hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
@@ -23,7 +23,7 @@ impl Digest {
         if valid { Ok(Self(text.to_owned())) } else { Err(InvalidDigest(text.chars().take(100).collect())) }
     }
 
-    /// From the 32 bytes of a SHA-256.
+    /// Makes a digest from the 32 bytes of a SHA-256 hash.
     pub fn from_sha256(bytes: [u8; 32]) -> Self {
         use fmt::Write;
         let mut text = String::with_capacity(71);
@@ -34,7 +34,7 @@ impl Digest {
         Self(text)
     }
 
-    /// The whole text, `sha256:` included.
+    /// The whole text, including `sha256:`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -69,14 +69,15 @@ impl fmt::Display for Digest {
     }
 }
 
-/// A tool call's id: given by the host, the same in every attempt. It ends with what no other session has, since it is a key
-/// outside of its session, too: `call_1_2_3_5f0c9a7be214` is the third call of the first turn's second reply.
+/// Id of a tool call. The host assigns it, and it is the same in every attempt. Since the id is also used as a key
+/// outside its session, it ends with a suffix that no other session has: `call_1_2_3_5f0c9a7be214` is the third call
+/// of the second reply in the first turn.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(pub String);
 
 impl CallId {
-    /// Whether somebody means this call by `name`, which may leave out the session's ending.
+    /// Whether `name` refers to this call. It may leave out the session's suffix.
     pub fn is_named(&self, name: &str) -> bool {
         let is_ending = |rest: &str| rest.len() == ID_ENDING && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
         match self.0.strip_prefix(name) {
@@ -87,7 +88,7 @@ impl CallId {
     }
 }
 
-/// Hexadecimal digits of what makes a session's ids unique: 48 random bits.
+/// Number of hexadecimal digits in the suffix that makes a session's ids unique: 48 random bits.
 pub const ID_ENDING: usize = 12;
 
 impl fmt::Display for CallId {
@@ -96,68 +97,68 @@ impl fmt::Display for CallId {
     }
 }
 
-/// Place of a message in its session, from 1. Never reused.
+/// Id of a message in its session, from 1 in order. Ids are never reused.
 pub type MessageId = u64;
 
-/// Pixels of an image or a video frame; both at least 1.
+/// Size of an image or a video frame. Both sides are at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dimensions {
-    /// Pixels.
+    /// Width in pixels.
     pub width: u32,
-    /// Pixels.
+    /// Height in pixels.
     pub height: u32,
 }
 
-/// Description of a stored medium; its bytes stay in the blob store.
+/// Description of a stored medium, such as an image. Its bytes stay in the blob store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Media {
-    /// Address of the bytes.
+    /// Content address of the bytes.
     pub digest: Digest,
-    /// IANA media type without parameters, lower case.
+    /// IANA media type without parameters, in lower case.
     pub mime_type: String,
     /// Length in bytes.
     pub size: u64,
-    /// Of images whose header could be read.
+    /// Size of an image whose header could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dimensions: Option<Dimensions>,
-    /// For people; never a path that the host opens.
+    /// Name for people. The host never opens it as a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// What a tool result may hold.
+/// Content of a tool result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
     /// Plain text.
     Text(String),
-    /// Structured data.
+    /// Structured JSON data.
     Json(Value),
     /// A stored medium.
     Media(Media),
 }
 
-/// A call that the model asked for.
+/// A call that the model requested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The host's id.
+    /// Id that the host assigned.
     pub id: CallId,
-    /// The tool's name as its author wrote it.
+    /// Name of the tool as its author wrote it.
     pub name: String,
-    /// The arguments as the model wrote them; where they were no JSON, a string with what it wrote.
+    /// The arguments as the model wrote them, or a string with the model's text if it was not JSON.
     pub arguments: Value,
 }
 
-/// The one result of one call.
+/// The one result of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The call that this answers.
+    /// Id of the call that this answers.
     pub call_id: CallId,
-    /// The tool's name as its author wrote it.
+    /// Name of the tool as its author wrote it.
     pub name: String,
-    /// In the order in which the tool gave it.
+    /// The content in the order in which the tool returned it.
     pub content: Vec<Content>,
-    /// The model is told that the call failed.
+    /// Whether the call failed, from the model's point of view.
     pub is_error: bool,
 }
 
@@ -167,38 +168,39 @@ pub struct ToolResult {
 pub enum Part {
     /// Plain text.
     Text(String),
-    /// Structured data.
+    /// Structured JSON data.
     Json(Value),
     /// A stored medium.
     Media(Media),
-    /// A call by the model.
+    /// A tool call by the model.
     ToolCall(ToolCall),
-    /// The answer to a call.
+    /// The result of a tool call.
     ToolResult(ToolResult),
-    /// What the host puts before a turn's input, such as remembered facts (L22): sent as text wherever the message is
-    /// sent, so that prompts keep their beginning. Always the first parts of a message; no plugin and no person sees it.
+    /// Text that the host puts before a turn's input, such as remembered facts (L22). It is sent as text with the
+    /// message every time, so that prompts keep their beginning. It always comes first in a message. Plugins and
+    /// people do not see it.
     Preface(String),
-    /// What a provider wants back with what it wrote. Always the last part of a message; no plugin sees it.
+    /// Data that a provider wants returned with its reply. It always comes last in a message. Plugins do not see it.
     Replay(Replay),
 }
 
-/// A provider's own data of one reply, such as signed reasoning: stored with the message, given back to the provider of
-/// that name when the message is sent again, opaque to everybody else.
+/// A provider's own data of one reply, such as signed reasoning. It is stored with the message and returned to the
+/// provider of that name when the message is sent again. The host does not interpret it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Replay {
-    /// The provider's configured name.
+    /// Name of the provider in the configuration.
     pub provider: String,
-    /// In its own shape.
+    /// The data in the provider's own format.
     pub data: Value,
 }
 
-/// Who speaks.
+/// Role of a message's author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Instructions. Never evicted.
+    /// Instructions. They are never evicted.
     System,
-    /// The person, the calling event, and the host's feedback to the model.
+    /// The user, the event that started the turn, or the host's feedback to the model.
     User,
     /// The model.
     Assistant,
@@ -207,7 +209,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// As it stands in events and in the database.
+    /// The name of the role in events and in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::System => "system",
@@ -221,28 +223,28 @@ impl Role {
 /// A message with its seen count (L3).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// Role of the message's author.
     pub role: Role,
-    /// In order.
+    /// The parts in order.
     pub parts: Vec<Part>,
-    /// Model calls in which it has been sent. 0 where it is missing (L2).
+    /// Number of model calls in which the message has been sent. Default 0 (L2).
     #[serde(default)]
     pub seen_count: u32,
 }
 
 impl Message {
-    /// A message of one text that no model has seen.
+    /// Makes a message of one text that no model has seen.
     pub fn text(role: Role, text: impl Into<String>) -> Self {
         Self { role, parts: vec![Part::Text(text.into())], seen_count: 0 }
     }
 
-    /// Without what is only between the host and the model.
-    pub fn without_hosts_parts(mut self) -> Self {
+    /// Removes the parts that only the host and the model see.
+    pub fn without_host_parts(mut self) -> Self {
         self.parts.retain(|part| !matches!(part, Part::Preface(_) | Part::Replay(_)));
         self
     }
 
-    /// All its texts, joined by line ends.
+    /// All texts of the message, joined by line breaks.
     pub fn plain_text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.as_str()),
@@ -252,35 +254,35 @@ impl Message {
     }
 }
 
-/// A message as it is stored: its content is never rewritten (D2).
+/// A message as it is stored. Its content is never rewritten (D2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredMessage {
-    /// Place in the session.
+    /// Id of the message in its session.
     pub id: MessageId,
-    /// The turn that appended it, from 1.
+    /// Number of the turn that appended it, from 1.
     pub turn: u32,
-    /// Who speaks.
+    /// Role of the message's author.
     pub role: Role,
-    /// In order.
+    /// The parts in order.
     pub parts: Vec<Part>,
     /// Estimated tokens (L27).
     pub tokens: u32,
 }
 
-/// What begins a turn.
+/// The input that begins a turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnInput {
-    /// A prompt that somebody typed.
+    /// A prompt that a person typed.
     Text(String),
-    /// An event's data.
+    /// The data of an event.
     Json(Value),
-    /// With attachments, or from another agent: always of role user.
+    /// A user message with attachments, or one from another agent.
     Message(Vec<Part>),
 }
 
 impl TurnInput {
-    /// The user message that stands for this input where no builder makes another (L2).
+    /// The user message for this input if the context builder does not make one (L2).
     pub fn message(&self) -> Message {
         match self {
             TurnInput::Text(text) => Message::text(Role::User, text.clone()),

@@ -1,16 +1,15 @@
-//! What goes to a model and what comes back, in no provider's dialect.
+//! Requests to a model and its replies, independent of the provider.
 
 use crate::message::{Dimensions, Media, Message, Replay};
-use crate::plugin::Lifecycle;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Which model a prompt is for.
+/// The model that a prompt is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
-    /// The configured provider's kind: `scripted`, `offline`, `openai` …
+    /// Kind of the configured provider, such as `scripted`, `offline` or `openai`.
     pub provider: String,
-    /// Its own name of the model.
+    /// The provider's name of the model.
     pub name: String,
     /// Context window in tokens.
     pub window: u32,
@@ -22,19 +21,19 @@ impl std::fmt::Display for Model {
     }
 }
 
-/// Tokens that a provider counted. They add up.
+/// Token counts that a provider reported. They can be added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Of the prompt.
+    /// Tokens of the prompt.
     #[serde(default)]
     pub prompt_tokens: u64,
-    /// Of the reply.
+    /// Tokens of the reply.
     #[serde(default)]
     pub completion_tokens: u64,
 }
 
 impl Usage {
-    /// Prompt and completion together: the default execution units (L5).
+    /// Prompt and completion tokens together, which are the default execution units (L5).
     pub fn total(self) -> u64 {
         self.prompt_tokens.saturating_add(self.completion_tokens)
     }
@@ -47,73 +46,86 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// A tool as the model is offered it: its name is already in the provider's alphabet (L14).
+/// A tool as it is offered to the model. Its name is already valid for the provider (L14).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OfferedTool {
-    /// In the provider's alphabet.
+    /// Name of the tool in the provider's alphabet.
     pub name: String,
-    /// As its author wrote it; never sent to a provider.
+    /// Name of the tool as its author wrote it. It is never sent to a provider.
     pub author_name: String,
-    /// At most 2 KiB.
+    /// Description for the model, at most 2 KiB.
     pub description: String,
     /// JSON Schema of the arguments, without the host's reserved fields (L15).
     pub input_schema: Value,
 }
 
-/// What a media policy decided about one medium (P4).
+/// A media policy's decision about one medium (P4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MediaDecision {
-    /// Sent as it is.
+    /// Send the medium unchanged.
     Keep,
-    /// This text is sent in its place.
+    /// Send this text in place of the medium.
     Mask(String),
-    /// Sent at most so large, sides in proportion.
+    /// Send the medium scaled down to at most this size, with its proportions kept.
     Downscale(Dimensions),
 }
 
-/// A medium in the outgoing prompt that is sent smaller than it is stored.
+/// A medium in the prompt that is sent smaller than it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Downscaled {
-    /// Which.
+    /// The stored medium.
     pub media: Media,
-    /// At most.
+    /// Maximum size.
     pub to: Dimensions,
 }
 
-/// The outgoing copy: what one model call sends.
+/// Why the prompt is built (L2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lifecycle {
+    /// A new input begins a turn.
+    #[default]
+    Init,
+    /// Tool results have arrived.
+    ToolResult,
+    /// The output was rejected, or a reply did not end the turn (L19, L23).
+    OutputErrorFeedback,
+}
+
+/// Everything that one model call sends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelRequest {
-    /// Who gets it.
+    /// The model that gets the request.
     pub model: Model,
-    /// Why the prompt was built (L2). No provider is sent it.
+    /// Why the prompt was built (L2). It is not sent to the provider.
     #[serde(default)]
     pub lifecycle: Lifecycle,
-    /// System text in named sections, what changes rarely first (L22). They are joined by blank lines.
+    /// System text in named sections; sections that rarely change come first (L22). They are joined by blank lines.
     pub system: Vec<String>,
-    /// Oldest first; masked media are text already.
+    /// Messages, oldest first. Masked media have already been replaced by text.
     pub messages: Vec<Message>,
-    /// Media to be sent smaller.
+    /// Media to send in a smaller size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub downscaled: Vec<Downscaled>,
-    /// Empty where tools are withheld.
+    /// Tools that the model may call. Empty if tools are withheld.
     pub tools: Vec<OfferedTool>,
     /// JSON Schema of the output (L12). None: free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// Most tokens of the reply.
+    /// Maximum number of tokens of the reply.
     pub max_tokens: u32,
 }
 
-/// A call as the model wrote it, before the host gave it an id.
+/// A tool call as the model wrote it, before the host assigns an id.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestedCall {
-    /// The provider's id; some give none.
+    /// Id from the provider. None: the provider does not give ids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<String>,
-    /// In the provider's alphabet.
+    /// Name of the tool in the provider's alphabet.
     pub name: String,
-    /// JSON text as the model wrote it; empty means no arguments.
+    /// The arguments as the JSON text that the model wrote. Empty means no arguments.
     pub arguments: String,
 }
 
@@ -121,35 +133,35 @@ pub struct RequestedCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It had said everything.
+    /// The reply is complete.
     Stop,
-    /// It wants tools to run.
+    /// The model wants to call tools.
     ToolCalls,
-    /// It ran into the limit of its reply.
+    /// The reply reached its token limit.
     Length,
-    /// The provider's filter cut it.
+    /// The provider's content filter cut the reply.
     ContentFilter,
 }
 
-/// One whole reply of a model.
+/// One complete reply of a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// What it wrote, without its thinking.
+    /// Text of the reply, without thinking.
     pub text: String,
-    /// In the order in which it wrote them.
+    /// Tool calls in the order in which the model wrote them.
     pub calls: Vec<RequestedCall>,
-    /// Why it stopped.
+    /// Why the model stopped.
     pub stop: StopReason,
-    /// As the provider counted.
+    /// Token counts as the provider reported them.
     pub usage: Usage,
-    /// `provider/model` that answered.
+    /// The model that answered, as `provider/model`.
     pub model: String,
-    /// What the provider wants back with this reply.
+    /// Data that the provider wants returned with this reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
 }
 
-/// A piece of a reply while it is being written.
+/// A piece of a reply that is being streamed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delta {
@@ -159,8 +171,8 @@ pub enum Delta {
     ThinkingStart,
     /// A piece of thinking.
     Thinking(String),
-    /// Thinking is over.
+    /// Thinking has ended.
     ThinkingEnd,
-    /// What was streamed of this reply so far is void.
+    /// Everything streamed of this reply so far is void.
     Clear,
 }

@@ -1,13 +1,14 @@
-//! Tool names both ways: what the author wrote and what the provider takes (L14).
+//! Translates tool names between the author's form and the provider's form (L14).
 
 use std::collections::BTreeMap;
 
-/// Characters of a name that every provider takes.
+/// Maximum number of characters of a name that every provider accepts.
 const MAX_LENGTH: usize = 64;
-/// `_` and eight hexadecimal digits.
+/// Length of `_` and eight hexadecimal digits.
 const SUFFIX_LENGTH: usize = 9;
 
-/// The names of one registry of tools. The same set gives the same translation, in whatever order it comes.
+/// Provider names of all tools in one registry. The same set of tools always gives the same translation, in any
+/// order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolNames {
     to_provider: BTreeMap<String, String>,
@@ -15,7 +16,8 @@ pub struct ToolNames {
 }
 
 impl ToolNames {
-    /// Translates all names. A name that providers take as it is keeps itself, whatever others would become.
+    /// Translates all names. A name that is already valid for providers stays unchanged, even if another name would
+    /// be translated to it.
     pub fn new<'a>(authors: impl IntoIterator<Item = &'a str>) -> Self {
         let mut authors: Vec<&str> = authors.into_iter().collect();
         authors.sort_unstable();
@@ -32,12 +34,12 @@ impl ToolNames {
         names
     }
 
-    /// What the provider is told; none for a name that is not in the registry.
+    /// The name for the provider. None: the tool is not in the registry.
     pub fn provider_name(&self, author: &str) -> Option<&str> {
         self.to_provider.get(author).map(String::as_str)
     }
 
-    /// What the author wrote; none for a name that the provider was not told.
+    /// The author's name of the tool. None: the provider was not given this name.
     pub fn author_name(&self, provider: &str) -> Option<&str> {
         self.to_author.get(provider).map(String::as_str)
     }
@@ -75,7 +77,7 @@ fn is_plain(char: char) -> bool {
     char.is_ascii_alphanumeric() || char == '_' || char == '-'
 }
 
-/// FNV-1a, 32 bits: only to tell colliding names apart, the same on every machine.
+/// 32-bit FNV-1a. It only distinguishes colliding names and gives the same value on every machine.
 fn fnv1a(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
@@ -86,7 +88,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn l14_dots_become_underscores_and_come_back() {
+    fn l14_dots_are_translated_to_underscores_and_back() {
         let names = ToolNames::new(["weather.forecast", "echo"]);
         assert_eq!(names.provider_name("weather.forecast"), Some("weather_forecast"));
         assert_eq!(names.author_name("weather_forecast"), Some("weather.forecast"));

@@ -1,19 +1,20 @@
-//! The documents nearest to a query, by BM25 over names and descriptions. Deterministic; no language is assumed
-//! beyond a short list of English function words. For the tool pre-filter (L25) and the offline router (M4).
+//! Finds the documents nearest to a query by BM25 over names and descriptions. It is deterministic, and the only
+//! language it knows is a short list of English function words. Used for the tool pre-filter (L25) and the offline
+//! router (M4).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How fast repeating a term stops to count: the value that the literature and Lucene use.
+/// How quickly repetitions of a term lose weight. The usual value in the literature and in Lucene.
 pub const K1: f32 = 1.2;
 
-/// How much a long document is held against itself, 0 (not) to 1 (fully): Lucene's value too.
+/// How strongly long documents are penalised, from 0 (not at all) to 1 (fully). Also Lucene's value.
 pub const B: f32 = 0.75;
 
-/// A term of the name counts as much as so many in the text: a name says what a tool is for.
+/// Weight of a term in the name compared with one in the text. A name says what a tool is for.
 pub const NAME_WEIGHT: u32 = 3;
 
-/// Function words that tell no text from another. They are left out of texts, never out of names or queries, so that
-/// a tool whose name is one of them is still found.
+/// Function words, which do not distinguish texts. They are removed from texts but not from names or queries, so that
+/// a tool with such a name can still be found.
 pub const FUNCTION_WORDS: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "been", "by", "can", "do", "does", "for", "from", "has", "have", "how",
     "if", "in", "into", "is", "it", "its", "me", "my", "of", "on", "or", "our", "please", "that", "the", "their",
@@ -21,17 +22,17 @@ pub const FUNCTION_WORDS: &[&str] = &[
     "will", "with", "you", "your",
 ];
 
-/// An index over documents of a name and a text; a document is known by its place, from 0.
+/// An index over documents with a name and a text. A document is identified by its index, from 0.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
-    /// Term → documents that have it, in order, with its weighted frequency.
+    /// For each term, the documents that contain it, in order, with its weighted frequency.
     postings: BTreeMap<String, Vec<(usize, u32)>>,
     /// Weighted number of terms of each document.
     lengths: Vec<u32>,
 }
 
 impl Index {
-    /// Indexes documents `(name, text)` in their order.
+    /// Indexes `(name, text)` documents in order.
     pub fn new<Name: AsRef<str>, Text: AsRef<str>>(documents: impl IntoIterator<Item = (Name, Text)>) -> Self {
         let mut index = Self::default();
         for (name, text) in documents {
@@ -45,13 +46,13 @@ impl Index {
         self.lengths.len()
     }
 
-    /// Whether it has no document.
+    /// Whether the index has no documents.
     pub fn is_empty(&self) -> bool {
         self.lengths.is_empty()
     }
 
-    /// At most `count` documents that share a term with the query, the nearest first; equally near ones in their order.
-    /// The score is greater than 0 and has a meaning only beside others of the same query.
+    /// Returns at most `count` documents that share a term with the query, nearest first, with their scores.
+    /// Documents with equal scores keep their order. Scores are greater than 0 and only comparable within one query.
     pub fn nearest(&self, query: &str, count: usize) -> Vec<(usize, f32)> {
         let mut scores: BTreeMap<usize, f32> = BTreeMap::new();
         let average = self.average_length();
@@ -88,21 +89,21 @@ impl Index {
         }
     }
 
-    /// At least 1, so that documents without a term divide nothing by zero.
+    /// Average document length. It is at least 1, so that documents without terms do not cause a division by zero.
     fn average_length(&self) -> f32 {
         let sum: u64 = self.lengths.iter().map(|&length| u64::from(length)).sum();
         (sum as f32 / self.lengths.len().max(1) as f32).max(1.0)
     }
 
-    /// The inverse document frequency in the form that is never negative.
+    /// The inverse document frequency, in the form that is never negative.
     fn rarity(&self, having: usize) -> f32 {
         let (all, having) = (self.lengths.len() as f32, having as f32);
         (1.0 + (all - having + 0.5) / (having + 0.5)).ln()
     }
 }
 
-/// The terms of a text in order: split at all that is no letter or digit and at camelCase, in lower case, English
-/// plurals folded.
+/// The terms of a text in order, in lower case and with English plurals folded. The text is split at camelCase and at
+/// every character that is not a letter or digit.
 pub fn terms(text: &str) -> Vec<String> {
     text.split(|character: char| !character.is_alphanumeric())
         .flat_map(split_camel_case)
@@ -115,9 +116,9 @@ fn split_camel_case(word: &str) -> Vec<&str> {
     let characters: Vec<(usize, char)> = word.char_indices().collect();
     let mut words = Vec::new();
     let mut start = 0;
-    for place in 1..characters.len() {
-        let (before, (offset, here)) = (characters[place - 1].1, characters[place]);
-        let next_is_lower = characters.get(place + 1).is_some_and(|next| next.1.is_lowercase());
+    for index in 1..characters.len() {
+        let (before, (offset, here)) = (characters[index - 1].1, characters[index]);
+        let next_is_lower = characters.get(index + 1).is_some_and(|next| next.1.is_lowercase());
         if here.is_uppercase() && (before.is_lowercase() || (before.is_uppercase() && next_is_lower)) {
             words.push(&word[start..offset]);
             start = offset;
@@ -128,7 +129,7 @@ fn split_camel_case(word: &str) -> Vec<&str> {
     words
 }
 
-/// Folds regular English plurals and third persons: `files`, `matches`, `entries`. Short words stay as they are.
+/// Folds regular English plurals and third persons: `files`, `matches`, `entries`. Short words stay unchanged.
 fn singular(word: String) -> String {
     let stem = |ending: &str| word.strip_suffix(ending).filter(|stem| stem.chars().count() >= 3);
     if let Some(stem) = stem("ies") {
@@ -174,9 +175,9 @@ mod tests {
         ])
     }
 
-    /// L25, M4: the nearest first.
+    /// L25, M4: the nearest document comes first.
     #[test]
-    fn finds_the_nearest() {
+    fn l25_m4_the_nearest_document_is_found() {
         let cases = [
             ("how many words are in README.md?", Some(2)),
             ("count characters", Some(2)),
@@ -193,13 +194,13 @@ mod tests {
     }
 
     #[test]
-    fn gives_at_most_as_many_as_asked_for() {
+    fn at_most_count_documents_are_returned() {
         assert_eq!(tools().nearest("file", 2).len(), 2);
         assert_eq!(tools().nearest("file", 0).len(), 0);
     }
 
     #[test]
-    fn equally_near_ones_stand_in_their_order() {
+    fn equally_near_documents_keep_their_order() {
         let index = Index::new([("other", "x"), ("same", "one"), ("same", "one"), ("same", "one")]);
         let nearest = index.nearest("same", 10);
         assert_eq!(nearest.iter().map(|found| found.0).collect::<Vec<_>>(), [1, 2, 3]);
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_indexed_is_nothing_found() {
+    fn an_empty_index_finds_nothing() {
         let index = Index::new(Vec::<(String, String)>::new());
         assert!(index.is_empty() && index.nearest("file", 3).is_empty());
         let index = Index::new([("", ""), ("—", "the")]);

@@ -1,23 +1,24 @@
-//! Which of many tools a model is offered: those nearest to a query, by meaning or by words (L25).
+//! Selects the tools that a model is offered when there are many: those nearest to a query, by words or by meaning
+//! (L25).
 
 use crate::nearest::Index;
 
-/// Places of the `count` tools nearest to the query by the words of their names and descriptions, the nearest first. Tools
-/// that share no word with it follow in their order.
+/// Indices of the `count` tools whose names and descriptions are nearest to the query by words, nearest first. Tools
+/// that share no word with the query follow in their order.
 pub fn nearest_by_words(tools: &Index, query: &str, count: usize) -> Vec<usize> {
     let nearest = tools.nearest(query, count);
-    filled(nearest.into_iter().map(|(place, _)| place).collect(), tools.len(), count)
+    filled(nearest.into_iter().map(|(index, _)| index).collect(), tools.len(), count)
 }
 
-/// The same by the cosine similarity of embeddings. Where those of a tool have other dimensions, or say nothing, it comes
-/// last.
+/// Indices of the `count` tools nearest to the query by the cosine similarity of embeddings, nearest first. Tools
+/// whose embedding has other dimensions or is not usable come last.
 pub fn nearest_by_meaning(tools: &[Vec<f32>], query: &[f32], count: usize) -> Vec<usize> {
     let mut scores: Vec<(usize, f32)> = tools.iter().map(|tool| cosine(tool, query)).enumerate().collect();
     scores.sort_by(|left, right| right.1.total_cmp(&left.1).then(left.0.cmp(&right.0)));
-    scores.into_iter().map(|(place, _)| place).take(count).collect()
+    scores.into_iter().map(|(index, _)| index).take(count).collect()
 }
 
-/// From -1 to 1; -1 also where it is not defined.
+/// Cosine similarity, from -1 to 1. It is -1 if it is not defined.
 pub fn cosine(left: &[f32], right: &[f32]) -> f32 {
     if left.len() != right.len() {
         return -1.0;
@@ -30,7 +31,7 @@ pub fn cosine(left: &[f32], right: &[f32]) -> f32 {
 }
 
 fn filled(mut nearest: Vec<usize>, all: usize, count: usize) -> Vec<usize> {
-    let rest: Vec<usize> = (0..all).filter(|place| !nearest.contains(place)).collect();
+    let rest: Vec<usize> = (0..all).filter(|index| !nearest.contains(index)).collect();
     nearest.extend(rest);
     nearest.truncate(count);
     nearest
@@ -40,9 +41,9 @@ fn filled(mut nearest: Vec<usize>, all: usize, count: usize) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    /// L25: exactly so many, the nearest first.
+    /// L25: the result has exactly the requested number, nearest first.
     #[test]
-    fn l25_by_words() {
+    fn l25_tools_are_selected_by_words() {
         let tools = [("files.read", "Reads a file."), ("text.count", "Counts words."), ("calc", "Evaluates.")];
         let tools = Index::new(tools);
         assert_eq!(nearest_by_words(&tools, "count the words", 2), [1, 0]);
@@ -54,9 +55,9 @@ mod tests {
         );
     }
 
-    /// L25: cosine, not the length of the vectors, decides.
+    /// L25: the cosine decides, not the length of the vectors.
     #[test]
-    fn l25_by_meaning() {
+    fn l25_tools_are_selected_by_meaning() {
         let tools = [vec![9.0, 9.0], vec![0.0, 0.1], vec![1.0, 0.2], vec![0.0, 0.0], vec![1.0], vec![f32::NAN, 1.0]];
         assert_eq!(nearest_by_meaning(&tools, &[0.0, 5.0], 3), [1, 0, 2]);
         assert_eq!(nearest_by_meaning(&tools, &[0.0, 5.0], 6), [1, 0, 2, 3, 4, 5]);

@@ -1,5 +1,5 @@
-//! Events that leave the host. They are made only here, from a parsed type, so that one with a type of the host is always
-//! the host's own, and all attributes are the host's words (row 51).
+//! Events that leave the host. They are only made here, from a parsed type, so that an event with a host type is
+//! always the host's own and all attributes are set by the host (row 51).
 
 use crate::cloud_event::{CloudEvent, SPEC_VERSION};
 use crate::event_type::{HostEventType, ServiceEventType, is_reserved};
@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::ops::Deref;
 
-/// What the host says of an event beside its type and its data.
+/// The attributes of an event other than its type and its data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventAttributes {
-    /// Unique per source, and the same for every repetition: it is also the deduplication value.
+    /// Id of the event, unique per source and the same for every repetition. It is also the deduplication id.
     pub id: String,
-    /// Who sends it.
+    /// Who sends the event.
     pub source: String,
-    /// The session's subject.
+    /// Subject of the session, which identifies it.
     pub subject: String,
-    /// RFC 3339.
+    /// Time of the event in RFC 3339. None: not set.
     pub time: Option<String>,
-    /// Routing, from the configuration.
+    /// Routing domain from the configuration.
     pub domain: Option<String>,
-    /// The trace it belongs to.
+    /// Trace context that it belongs to.
     pub trace: TraceContext,
 }
 
@@ -31,12 +31,12 @@ pub struct EventAttributes {
 pub struct OutgoingEvent(CloudEvent);
 
 impl OutgoingEvent {
-    /// An event of the host itself.
+    /// Makes an event of the host itself.
     pub fn of_host(event_type: HostEventType, attributes: EventAttributes, data: Value) -> Self {
         Self::new(event_type.as_str(), attributes, data)
     }
 
-    /// A request to a service.
+    /// Makes a request to a service.
     pub fn to_service(event_type: &ServiceEventType, attributes: EventAttributes, data: Value) -> Self {
         Self::new(event_type.as_str(), attributes, data)
     }
@@ -60,13 +60,13 @@ impl OutgoingEvent {
         })
     }
 
-    /// Whether a stored event has a type of the host although a tool call asked for it: versions before the types were
-    /// reserved stored such events. Nothing but a call's request has the id of a call.
+    /// Whether a stored event has a host type although a tool call requested it. Versions before types were reserved
+    /// stored such events. Only requests of calls have the id of a call.
     pub fn is_forged(&self) -> bool {
         is_reserved(&self.0.event_type) && self.0.id.starts_with("call_")
     }
 
-    /// As it is written.
+    /// The event in its wire format.
     pub fn into_inner(self) -> CloudEvent {
         self.0
     }
@@ -96,7 +96,7 @@ mod tests {
         }
     }
 
-    /// I6: the attributes are the host's, and what is stored is read as it was.
+    /// I6: the attributes are the host's, and a stored event is read back unchanged.
     #[test]
     fn i6_an_outgoing_event_has_the_hosts_attributes() {
         let event_type = ServiceEventType::parse("com.example.work").expect("a type");
@@ -112,9 +112,9 @@ mod tests {
         assert!(!event.is_forged());
     }
 
-    /// Row 51: what an earlier version let a plugin store is told from the host's own.
+    /// Row 51: an event that an earlier version let a plugin store is distinguished from the host's own.
     #[test]
-    fn row51_a_stored_event_with_a_type_of_the_host_and_the_id_of_a_call_is_forged() {
+    fn row51_a_stored_event_with_a_host_type_and_a_call_id_is_forged() {
         let of_host = |id: &str| OutgoingEvent::of_host(HostEventType::ApprovalRequested, attributes(id), json!({}));
         assert!(!of_host("approval_7_0123456789ab").is_forged());
         assert!(!of_host("turn_1").is_forged());

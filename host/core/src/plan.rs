@@ -1,14 +1,14 @@
-//! The words of the planner (L24): a plan, how a model is asked for it, for one of its steps and for the answer, and how its
-//! reply is read.
+//! Plans of a turn (L24): the plan format, the prompts for the planner, the steps and the answer, and how a planner's
+//! reply is parsed.
 
 use crate::prompt::without_headings;
 use crate::schema::Schema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Most steps of a plan.
+/// Maximum number of steps in a plan.
 pub const MAX_STEPS: usize = 32;
-/// Most characters of a task.
+/// Maximum number of characters of a task.
 const MAX_TASK: usize = 2_000;
 
 const PLANNER: &str = "Make a plan for this before anything is done. Another model carries it out, one tool call a step, and sees \
@@ -19,12 +19,12 @@ const PLANNER: &str = "Make a plan for this before anything is done. Another mod
 const SYNTHESIS: &str = "All steps of the plan are done; their results stand above. No tool can be called any more. Write the \
     answer now.";
 
-/// One step of a plan: a tool that probably fits, and what is to be done.
+/// One step of a plan: a tool that probably fits, and the task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanStep {
-    /// As its author wrote it.
+    /// Name of the tool as its author wrote it.
     pub tool: String,
-    /// In the planner's words.
+    /// The task in the planner's words.
     pub task: String,
 }
 
@@ -50,13 +50,13 @@ pub fn schema() -> Value {
     })
 }
 
-/// A planner's reply, checked against [`schema`]. The error is for people.
+/// Parses a planner's reply and checks it against [`schema`]. The error is a message for people.
 pub fn read(reply: &str) -> Result<Vec<PlanStep>, String> {
     #[derive(Deserialize)]
     struct Plan {
         steps: Vec<PlanStep>,
     }
-    let json: Value = serde_json::from_str(unfenced(reply)).map_err(|error| format!("it is no JSON: {error}"))?;
+    let json: Value = serde_json::from_str(unfenced(reply)).map_err(|error| format!("it is not JSON: {error}"))?;
     let schema = Schema::compile(&schema()).map_err(|error| error.to_string())?;
     schema.check(&json).map_err(|violations| {
         let lines = violations.iter().map(|violation| format!("{} {}", violation.pointer, violation.message));
@@ -65,13 +65,13 @@ pub fn read(reply: &str) -> Result<Vec<PlanStep>, String> {
     serde_json::from_value::<Plan>(json).map(|plan| plan.steps).map_err(|error| error.to_string())
 }
 
-/// What the planner is asked, with the names and descriptions of all tools.
+/// The prompt for the planner, with the names and descriptions of all tools.
 pub fn planner_prompt<'t>(tools: impl Iterator<Item = (&'t str, &'t str)>) -> String {
     let lines = tools.map(|(name, description)| format!("\n- `{name}`: {}", without_headings(description)));
     format!("{PLANNER}{}", lines.collect::<String>())
 }
 
-/// What the executor is asked in a step, from 1, of so many.
+/// The prompt for the executor in step `number`, from 1, of a plan with `of` steps.
 pub fn step_prompt(step: &PlanStep, number: u32, of: u32) -> String {
     let PlanStep { tool, task } = step;
     format!(
@@ -80,12 +80,12 @@ pub fn step_prompt(step: &PlanStep, number: u32, of: u32) -> String {
     )
 }
 
-/// What the planner is asked once all steps are done.
+/// The prompt for the planner after all steps are done.
 pub fn synthesis_prompt() -> &'static str {
     SYNTHESIS
 }
 
-/// Some models put JSON into a code block, whatever they are told.
+/// Removes a code block around JSON, which some models add although they are told not to.
 fn unfenced(reply: &str) -> &str {
     let reply = reply.trim();
     let inside = reply.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
@@ -102,7 +102,7 @@ mod tests {
 
     /// L24
     #[test]
-    fn l24_a_plan_is_read() {
+    fn l24_a_plan_is_parsed() {
         let plan = r#"{"steps": [{"tool": "ocr.extract", "task": "read it"}]}"#;
         for reply in [plan.to_owned(), format!("\n```json\n{plan}\n```\n"), format!("```\n{plan}```")] {
             assert_eq!(read(&reply), Ok(vec![step("ocr.extract", "read it")]), "{reply}");
@@ -110,13 +110,13 @@ mod tests {
         assert_eq!(read(r#"{"steps": []}"#), Ok(vec![]));
     }
 
-    /// L24: schema-checked.
+    /// L24: a plan is checked against its schema.
     #[test]
-    fn l24_what_is_no_plan_says_why() {
+    fn l24_an_invalid_plan_is_refused_with_the_reason() {
         let many = json!({"steps": vec![json!({"tool": "t", "task": "x"}); MAX_STEPS + 1]}).to_string();
         let cases = [
-            ("I would first read the file.", "no JSON"),
-            ("", "no JSON"),
+            ("I would first read the file.", "not JSON"),
+            ("", "not JSON"),
             ("[]", "object"),
             ("{}", "steps"),
             (r#"{"steps": [{"tool": "t"}]}"#, "/steps/0"),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn l24_what_the_models_are_asked() {
+    fn l24_prompts_contain_tools_and_steps() {
         let prompt = planner_prompt([("text.count", "Counts."), ("files.read", "Reads.")].into_iter());
         assert!(prompt.ends_with("The tools:\n- `text.count`: Counts.\n- `files.read`: Reads."), "{prompt}");
         let prompt = step_prompt(&step("text.count", "Count a.txt."), 2, 3);

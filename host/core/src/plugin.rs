@@ -1,4 +1,7 @@
-//! What the host asks the plugins of the other three kinds, and what they answer; the WIT contract in the host's words.
+//! Requests to plugins that are not tools (context builders, output validators, media policies) and their answers.
+//! They mirror the WIT contract in the host's types.
+
+pub use crate::model::Lifecycle;
 
 use crate::message::{Media, Message, Role, TurnInput};
 use crate::model::Model;
@@ -6,26 +9,26 @@ use crate::tool::Violation;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Where a call stands in a distributed trace (W3C Trace Context).
+/// Position of a call in a distributed trace (W3C Trace Context).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceContext {
-    /// `00-<32 hex>-<16 hex>-<2 hex>`.
+    /// The `traceparent` header: `00-<32 hex>-<16 hex>-<2 hex>`.
     pub traceparent: String,
-    /// Vendors' additions.
+    /// The `tracestate` header with vendor-specific data. None: there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracestate: Option<String>,
 }
 
-/// For whom a plugin works.
+/// The agent, session, user and turn that a plugin works for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scope {
-    /// The agent's configured name.
+    /// Name of the agent in the configuration.
     pub agent: String,
-    /// The session's subject.
+    /// Subject of the session, which identifies it.
     pub session: String,
-    /// Subject of the session that delegated the work.
+    /// Subject of the session that delegated the work. None: the work was not delegated.
     pub delegated_by: Option<String>,
-    /// Where the host knows one.
+    /// The user. None: the host does not know one.
     pub user: Option<String>,
     /// Number of the turn in its session, from 1.
     pub turn: u32,
@@ -33,170 +36,157 @@ pub struct Scope {
     pub trace: TraceContext,
 }
 
-/// Why the prompt is built (L2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Lifecycle {
-    /// A new input begins a turn.
-    #[default]
-    Init,
-    /// Tool results have come.
-    ToolResult,
-    /// The output was rejected, or a reply did not end the turn (L19, L23).
-    OutputErrorFeedback,
-}
-
 /// Whether a section's text stays the same from step to step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stability {
-    /// It does: sent first.
+    /// The text stays the same, so it is sent first.
     Fixed,
-    /// It may change.
+    /// The text may change.
     Dynamic,
 }
 
-/// A named piece of the system text.
+/// A named section of the system text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
-    /// Identifies it over steps and turns.
+    /// Name that identifies the section over steps and turns.
     pub name: String,
-    /// Its text.
+    /// Text of the section.
     pub text: String,
-    /// Where it stands.
+    /// Whether the text stays the same, which decides where the section is placed.
     pub stability: Stability,
 }
 
-/// What a builder wants done with the earlier turns.
+/// What a context builder does with the earlier turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum History {
-    /// Sent before this turn's messages.
+    /// They are sent before this turn's messages.
     #[default]
     Keep,
-    /// Not sent in this turn.
+    /// They are not sent in this turn.
     LeaveOut,
 }
 
 /// A tool as a context builder sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuilderTool {
-    /// As its author wrote it.
+    /// Name of the tool as its author wrote it.
     pub name: String,
-    /// For the model.
+    /// Description for the model.
     pub description: String,
-    /// Of the arguments.
+    /// JSON Schema of the arguments.
     pub input_schema: Value,
-    /// What offering it costs.
+    /// Tokens that it costs to offer the tool.
     pub tokens: u32,
 }
 
 /// A fact from long-term memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recollection {
-    /// Identifies it.
+    /// Id of the memory.
     pub id: String,
-    /// What is remembered.
+    /// The remembered text.
     pub text: String,
-    /// RFC 3339 in UTC.
+    /// When it was written, in RFC 3339 and UTC.
     pub written: String,
-    /// Nearness to the input; more is nearer, at most 1.
+    /// Similarity to the input, at most 1. A higher score is nearer.
     pub score: f32,
 }
 
 /// What is remembered of earlier turns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BuilderMemory {
-    /// Oldest first.
+    /// Messages, oldest first.
     pub history: Vec<Message>,
-    /// Messages that are not in `history`.
+    /// Number of messages that are not in `history`.
     pub hidden: u32,
-    /// Of the hidden ones.
+    /// Summary of the hidden messages. None: there is none.
     pub summary: Option<String>,
-    /// Nearest first.
+    /// Facts from long-term memory, nearest first.
     pub recollections: Vec<Recollection>,
 }
 
-/// Tokens, as the host counts them for this model.
+/// Token budget as the host counts it for this model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
-    /// What system text and messages may use together.
+    /// Tokens that system text and messages may use together.
     pub available: u32,
-    /// Kept free for the reply.
+    /// Tokens reserved for the reply.
     pub reserved: u32,
-    /// Taken by the tool definitions.
+    /// Tokens of the tool definitions.
     pub tools: u32,
 }
 
-/// What a context builder is asked once a turn (L2).
+/// Request to a context builder at the beginning of a turn (L2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuilderRequest {
-    /// Why.
+    /// Why the prompt is built.
     pub lifecycle: Lifecycle,
-    /// For whom.
+    /// The agent, session, user and turn that the plugin works for.
     pub scope: Scope,
-    /// Which model the prompt is for.
+    /// The model that the prompt is for.
     pub model: Model,
-    /// What begins the turn.
+    /// The input that begins the turn.
     pub input: TurnInput,
-    /// Those that the model will be offered.
+    /// Tools that the model will be offered.
     pub tools: Vec<BuilderTool>,
     /// Earlier turns and long-term memory.
     pub memory: BuilderMemory,
-    /// What may be used.
+    /// Token budget of the prompt.
     pub budget: Budget,
 }
 
-/// A builder's answer.
+/// A context builder's answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BuiltPrompt {
     /// System sections, in order within their stability.
     pub system: Vec<Section>,
-    /// What becomes of the earlier turns.
+    /// What to do with the earlier turns.
     pub history: History,
-    /// Begin this turn. Empty: the host adds the input.
+    /// Messages that begin this turn. Empty: the host adds the input.
     pub messages: Vec<Message>,
-    /// At most 64 KiB, handed to each step.
+    /// State that is passed to each step, at most 64 KiB.
     pub state: Option<Vec<u8>>,
 }
 
-/// What the per-step export is asked.
+/// Request to a context builder before each step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRequest {
-    /// Why.
+    /// Why the prompt is built.
     pub lifecycle: Lifecycle,
-    /// For whom.
+    /// The agent, session, user and turn that the plugin works for.
     pub scope: Scope,
-    /// Which model the prompt is for.
+    /// The model that the prompt is for.
     pub model: Model,
-    /// Model calls of this turn so far.
+    /// Number of model calls of this turn so far.
     pub step: u32,
-    /// Model calls that may still come, this one included.
+    /// Model calls that the turn may still make, including this one.
     pub steps_left: u32,
-    /// Added since the step before.
+    /// Messages that were added since the previous step.
     pub latest: Vec<Message>,
-    /// What may be used.
+    /// Token budget of the prompt.
     pub budget: Budget,
-    /// What `init` returned.
+    /// State that `init` returned. None: there is none.
     pub state: Option<Vec<u8>>,
 }
 
-/// What an output validator is asked.
+/// Request to an output validator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ValidatorRequest {
-    /// For whom.
+    /// The agent, session, user and turn that the plugin works for.
     pub scope: Scope,
-    /// As the model wrote it, or as an earlier validator changed it.
+    /// The output as the model wrote it, or as an earlier validator changed it.
     pub text: String,
-    /// The text as JSON, where it is JSON.
+    /// The text parsed as JSON. None: it is not JSON.
     pub structured: Option<Value>,
-    /// The agent's output JSON Schema.
+    /// JSON Schema of the agent's output. None: the agent has no schema.
     pub output_schema: Option<Value>,
-    /// From 1.
+    /// Number of the attempt at an output, from 1.
     pub attempt: u32,
-    /// 0: a rejection ends the turn.
+    /// Number of corrections that are left. At 0, a rejection ends the turn.
     pub corrections_left: u32,
-    /// The turn so far, oldest first.
+    /// Messages of the turn so far, oldest first.
     pub turn: Vec<Message>,
 }
 
@@ -204,14 +194,14 @@ pub struct ValidatorRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputData {
-    /// Without an output schema.
+    /// Text, if the agent has no output schema.
     Text(String),
-    /// With one, or from a validator.
+    /// JSON, if the agent has an output schema or a validator returned it.
     Json(Value),
 }
 
 impl OutputData {
-    /// As it goes into the history: the text, or the JSON's text (L13).
+    /// The data as it is written to the history: the text, or the JSON as text (L13).
     pub fn for_history(&self) -> String {
         match self {
             OutputData::Text(text) => text.clone(),
@@ -220,69 +210,87 @@ impl OutputData {
     }
 }
 
-/// What a validator decided.
+/// A validator's decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// As it is.
+    /// Accept the output unchanged.
     Accept,
-    /// In this form.
+    /// Accept the output in this form.
     AcceptAs(OutputData),
-    /// At least one problem, for the model.
+    /// Reject the output, with at least one problem for the model.
     Reject(Vec<Violation>),
 }
 
-/// Where a medium stands in the outgoing prompt; all count from 0.
+/// Position of a medium in the outgoing prompt. All indices start at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MediaPosition {
-    /// Oldest first.
+    /// Index of the message, oldest first.
     pub message: u32,
-    /// Within the message.
+    /// Index of the part within the message.
     pub part: u32,
-    /// Within a tool result's content.
+    /// Index within a tool result's content. None: the part itself is the medium.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<u32>,
 }
 
-/// One medium that a policy decides on (P4).
+/// One medium that a media policy decides about (P4).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyItem {
-    /// Where it stands.
+    /// Position of the medium in the prompt.
     pub position: MediaPosition,
-    /// Who sent it.
+    /// Role of the message that contains it.
     pub role: Role,
-    /// Model calls in which it has been sent.
+    /// Number of model calls in which it has been sent.
     pub seen_count: u32,
-    /// What it is.
+    /// Description of the medium.
     pub media: Media,
-    /// An earlier decision masks it.
+    /// Whether an earlier decision masks the medium.
     pub masked: bool,
 }
 
-/// What a media policy is asked before each model call whose prompt holds media.
+/// Request to a media policy before each model call whose prompt contains media.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyRequest {
-    /// For whom.
+    /// The agent, session, user and turn that the plugin works for.
     pub scope: Scope,
     /// The model that is about to get the prompt.
     pub model: Model,
-    /// Messages in the prompt.
+    /// Number of messages in the prompt.
     pub messages: u32,
-    /// In order of position.
+    /// The media in order of position.
     pub items: Vec<PolicyItem>,
 }
 
-/// Failure of a plugin that is not a tool; it ends the turn or takes the configured fallback.
+/// Failure of a plugin that is not a tool. It ends the turn, or the configured fallback is used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum PluginFailure {
-    /// Asking again is useless.
+    /// The input is invalid. A retry does not help.
     #[error("invalid input: {0}")]
     InvalidInput(String),
-    /// The host may ask again once.
+    /// The plugin is temporarily unavailable. The host may retry once.
     #[error("unavailable: {0}")]
     Unavailable(String),
-    /// Anything else.
+    /// Any other failure.
     #[error("{0}")]
     Failed(String),
+}
+
+/// Something that a plugin requested and was not granted (P6).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Denial {
+    /// The plugin, as `name@digest`.
+    pub plugin: String,
+    /// What the plugin requested.
+    pub thing: String,
+    /// What to add to the configuration to grant it.
+    pub grant: String,
+}
+
+impl Denial {
+    /// Describes a denial in the text of a tool's error.
+    pub fn in_error(thing: &str, grant: &str) -> String {
+        format!("This plugin is not granted {thing}. To allow it, {grant}")
+    }
 }

@@ -1,41 +1,41 @@
-//! Keeps secrets out of texts, also where somebody who was given one sends it back (limits and threats, rows 16 and 41). It finds a
-//! secret as it is, and in the usual encodings; `host/docs/guide/secrets.md` says what it cannot find.
+//! Removes secrets from texts, also if a component that was given a secret returns it (rows 16 and 41). It finds a
+//! secret in plain form and in the usual encodings. `host/docs/guide/secrets.md` lists what it cannot find.
 
 mod automaton;
+mod encodings;
 mod escapes;
-mod reading;
 mod stream;
 
 pub use stream::{Edges, RedactionStream, Replacement};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use reading::Patterns;
+use encodings::Patterns;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// What stands where a secret stood.
+/// Replaces a secret.
 const MARK: &str = "(secret)";
 
-/// Shorter values are no secrets, but words such as `none` that stand in place of one.
+/// Shorter values are not secrets but words such as `none`.
 const SHORTEST: usize = 8;
 
-/// Bytes of a longer secret that are looked for.
+/// Only this many bytes of a longer secret are searched for.
 const LONGEST: usize = 16 * 1024;
 
-/// What must not be shown.
+/// The secrets that must not be shown.
 #[derive(Clone, Default)]
 pub struct Redaction {
     values: Arc<BTreeSet<String>>,
-    /// None where there are no secrets.
+    /// None: there are no secrets.
     patterns: Option<Arc<Patterns>>,
 }
 
 impl Redaction {
-    /// Of these values. Of one such as `Bearer KEY` the part behind the space is the secret, and what the value of `Basic` says in
-    /// Base64 is one, too.
+    /// Redacts these values. For a value such as `Bearer KEY`, the part after the space is the secret. For a `Basic`
+    /// value, the text that it encodes in Base64 is a secret too.
     pub fn new<'v>(values: impl IntoIterator<Item = &'v str>) -> Self {
         let mut secrets = BTreeSet::new();
         for value in values.into_iter().map(str::trim) {
@@ -53,7 +53,7 @@ impl Redaction {
         Self { values: Arc::new(values), patterns }
     }
 
-    /// What either of them takes out.
+    /// Combines the secrets of both.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         if other.values.is_subset(&self.values) {
@@ -65,22 +65,22 @@ impl Redaction {
         Self::of(self.values.union(&other.values).cloned().collect())
     }
 
-    /// Whether there is nothing to look for.
+    /// Whether there are no secrets to search for.
     pub fn is_empty(&self) -> bool {
         self.patterns.is_none()
     }
 
-    /// The text without secrets.
+    /// Redacts a complete text.
     pub fn whole(&self, text: String) -> String {
         self.replaced(text, Edges::Whole)
     }
 
-    /// The same of a text that may have been cut in the middle of a secret.
+    /// Redacts a text that may have been cut in the middle of a secret.
     pub fn text(&self, text: String) -> String {
         self.replaced(text, Edges::Cut)
     }
 
-    /// The same of bytes, with a star for each byte of a secret. None where there was none.
+    /// Redacts bytes: each byte of a secret becomes a star. None: there was no secret.
     pub fn bytes(&self, bytes: &[u8], edges: Edges) -> Option<Vec<u8>> {
         if self.is_empty() || bytes.len() < SHORTEST {
             return None;
@@ -91,17 +91,17 @@ impl Redaction {
         stream.found().then_some(clean)
     }
 
-    /// The value without secrets, in its keys and texts.
+    /// Redacts the keys and texts of a value. The texts may have been cut.
     pub fn value(&self, value: Value) -> Value {
         self.each_text(value, Edges::Cut)
     }
 
-    /// The same of a value whose texts are whole.
+    /// Redacts the keys and texts of a value whose texts are complete.
     pub fn whole_value(&self, value: Value) -> Value {
         self.each_text(value, Edges::Whole)
     }
 
-    /// Whether the value has none of them, and no part that was cut off.
+    /// Whether the value contains no secret and no part of a secret that was cut.
     pub fn is_clean(&self, value: &Value) -> bool {
         let clean = |text: &String| self.bytes(text.as_bytes(), Edges::Cut).is_none();
         match value {
@@ -113,7 +113,7 @@ impl Redaction {
         }
     }
 
-    /// Whether a number, or a list of numbers or of short texts, spells a secret.
+    /// Whether a number, a list of numbers or a list of short texts spells a secret.
     fn is_in_digits(&self, value: &Value) -> bool {
         let is_short = |item: &Value| item.is_number() || item.as_str().is_some_and(|text| text.len() < SHORTEST);
         let may_be = match value {
@@ -122,7 +122,7 @@ impl Redaction {
             _ => false,
         };
         may_be && {
-            // A list of characters is read without what stands between them.
+            // For a list of characters, the separators are ignored.
             let written = value.to_string();
             let joined: String =
                 written.chars().filter(|character| !matches!(character, '"' | ',' | '[' | ']')).collect();
@@ -160,7 +160,7 @@ impl Redaction {
     }
 }
 
-/// The value without the name of an authentication scheme before it.
+/// Removes the name of an authentication scheme from the beginning of a value.
 fn without_scheme(value: &str) -> &str {
     match value.split_once(' ') {
         Some((scheme, rest)) if scheme.bytes().all(|byte| byte.is_ascii_alphabetic()) && !rest.trim().contains(' ') => {
@@ -170,7 +170,7 @@ fn without_scheme(value: &str) -> &str {
     }
 }
 
-/// Where a value is text in Base64: the text, and its part behind a colon, which is a password.
+/// If a value is text in Base64, returns that text and the part after its colon, which is a password.
 fn words_in_base64(value: &str) -> Vec<String> {
     let decoded = STANDARD.decode(value).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let Some(text) = decoded.filter(|text| !text.chars().any(char::is_control)) else { return Vec::new() };
@@ -186,7 +186,7 @@ impl PartialEq for Redaction {
 
 impl Eq for Redaction {}
 
-/// Secrets are shown nowhere.
+/// Does not show the secrets.
 impl fmt::Debug for Redaction {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Redaction({})", self.values.len())

@@ -1,8 +1,8 @@
-//! The agent loop as a value: it says what to do next and is told what happened.
+//! The agent loop as a value. It says what to do next, and its driver reports what happened.
 //!
-//! [`Run`] holds one session's state and never its history: ids, token counts and the open turn. [`Run::action`] is a pure
-//! function of that state; [`Run::apply`] takes one [`Input`] and returns the [`Change`] to commit with the new state.
-//! The same state and the same input always give the same next action, so a session goes on wherever its state is read.
+//! [`Run`] holds one session's state but never its history: ids, token counts and the open turn. [`Run::action`] is a pure
+//! function of that state. [`Run::apply`] takes one [`Input`] and returns the [`Change`] to commit with the new state.
+//! The same state and input always give the same next action, so a session can continue wherever its state is restored.
 
 mod authority;
 mod batch;
@@ -10,105 +10,107 @@ mod budget;
 mod config;
 mod delegation;
 mod depth;
-mod dialect;
-mod effort;
 mod end;
 mod eviction;
+mod external_waits;
 mod failure;
-mod finishing;
 mod fork;
+mod initial_state;
 mod input;
+mod loop_breaks;
+mod persistence;
 mod planning;
-mod refusal;
+mod plugin_changes;
+mod refused_calls;
 mod repetition;
 mod state;
 mod step;
 #[cfg(test)]
-mod stored;
-mod swap;
+mod stored_variants;
 mod transition;
 mod turn;
-mod waiting;
+mod unreadable_calls;
 
-pub use authority::{Dropped, ImportTerms};
+pub use authority::{DroppedClaims, ImportTerms};
 pub use budget::PromptBudget;
-pub use config::{Announced, AtLimit, Emission, LoopConfig, UnitWeights, Weight};
+pub use config::{AnnouncedEvents, AtLimit, Emission, LoopConfig, UnitWeights, Weight};
 pub use end::{Output, TurnCost, TurnEnd, TurnError};
 pub use eviction::SummaryPlan;
 pub use failure::FALLBACK_TEXT;
-pub use fork::{CutPlaces, NoPlace};
+pub use fork::{CutError, CutPoints};
 pub use input::{
-    AfterFailure, Answerer, Approval, Awaited, Decision, DispatchedCall, Disposition, HeldRequest, Input, ModelFailure,
-    OutputVerdict, Prospect, Refused, RepliedStep, ResolvedCall, Summarised, TurnContext,
+    AfterFailure, Answerer, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, InputError, ModelFailure,
+    OutputVerdict, ResolvedCall, ResolvedReply, Retryability, Summarised, TurnContext, UnapprovedRequest,
 };
-pub use planning::{Asked, MadePlan, Offer, Plan, PlanBudgets, PlannedStep};
-pub use refusal::MAX_CALLS;
-pub use state::{Entry, KeptPrompt, MAX_KEPT_BYTES, MAX_KEPT_PROMPTS, Mask, RestoreError, Run};
+pub use planning::{ModelRole, OfferedTools, Plan, PlanBudgets, PlannedStep, PlannerReply};
+pub use refused_calls::MAX_CALLS;
+pub use state::{MAX_QUEUED_PROMPT_BYTES, MAX_QUEUED_PROMPTS, Mask, QueuedPrompt, RestoreError, Run, ViewEntry};
 pub use turn::{PinnedAgent, PinnedPlugin, StepPlan, Turn};
 
-use crate::approval::Leave;
+use crate::approval::Authorization;
 use crate::change::Change;
 use crate::event::Suspension;
 use crate::message::CallId;
 use serde::{Deserialize, Serialize};
 
-/// What a run wants done next.
+/// What the driver of a run must do next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Nothing: no turn is open. [`Input::Start`] begins one.
+    /// Do nothing: no turn is open. [`Input::Start`] begins one.
     Idle,
-    /// Ask the context builder's `init`, or assemble the host's own prompt; answer with [`Input::Context`].
+    /// Call the context builder's `init`, or assemble the host's own prompt. Answer with [`Input::Context`].
     BuildContext,
-    /// Messages are to leave the view: say in short what they say, and answer with [`Input::Summarised`] (L27).
+    /// Summarise the messages that are about to be evicted. Answer with [`Input::Summarised`] (L27).
     Summarise(SummaryPlan),
-    /// Send the view to the model; answer with [`Input::Reply`].
+    /// Send the view to the model. Answer with [`Input::Reply`] or [`Input::ModelFailed`].
     CallModel(StepPlan),
-    /// Commit [`Input::Dispatched`] for these calls, then run them; answer each with [`Input::Outcome`].
+    /// Commit [`Input::Dispatched`] for these calls, then run them. Answer each with [`Input::Outcome`].
     Dispatch(Vec<Dispatch>),
-    /// Nothing until the outcome of a running call comes.
+    /// Wait for the outcome of a running call.
     AwaitOutcome,
-    /// Ask the validators in order, then the output schema; answer with [`Input::Verdict`].
+    /// Check the output with the validators in order, then with the output schema. Answer with [`Input::Verdict`].
     Validate(Validation),
-    /// Nothing until somebody answers, decides or cancels: [`Input::Respond`], [`Input::Approval`], [`Input::Resolve`].
+    /// Wait for an external answer or decision: [`Input::Respond`], [`Input::Approval`] or [`Input::Resolve`].
     Suspended(Suspension),
-    /// The turn is over. [`Input::Start`] begins the next.
+    /// Do nothing: the turn is over. [`Input::Start`] begins the next one.
     Ended,
 }
 
 /// One call to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dispatch {
-    /// Which: its record has the name and the arguments.
+    /// Id of the call. Its record contains the name and the arguments.
     pub call: CallId,
-    /// From 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// What allowed it, where it had to be allowed (L17). It must not run where that does not hold for the tool and the
-    /// arguments as they are now: answer with [`Input::AskAgain`] or [`Input::Forbidden`].
+    /// Why the call is allowed to run (L17). None: it needs no approval. If the authorization does not cover the tool and
+    /// the arguments as they are now, the call must not run. Answer with [`Input::RequestReapproval`] or
+    /// [`Input::Forbidden`] then.
+    #[serde(default, rename = "granted", skip_serializing_if = "Option::is_none")]
+    pub authorization: Option<Authorization>,
+    /// Service request of a tool that has already run. Send the request and do not run the tool again (P2). The
+    /// authorization covers the service's tool and the request's data. None: the tool has not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub granted: Option<Leave>,
-    /// The tool has run already and has asked for this: it is handed on, and the tool does not run again (P2). The leave is
-    /// for the service's tool and the request's data.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request: Option<HeldRequest>,
+    pub request: Option<UnapprovedRequest>,
 }
 
 /// An output to validate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Validation {
-    /// The reply without a tool call, or the result of `task_completion` as text.
+    /// Text of the reply without a tool call, or the result of `task_completion` as text.
     pub text: String,
-    /// The result of `task_completion` as the model wrote it (L18).
+    /// The result of `task_completion` as the model wrote it (L18). None: the output is a reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
-    /// From 1.
+    /// Number of the attempt at an output, from 1.
     pub attempt: u32,
-    /// 0: a rejection ends the turn.
+    /// Number of corrections that are left. At 0, a rejection ends the turn.
     pub corrections_left: u32,
 }
 
 impl Run {
-    /// What to do next. Pure: asking twice gives the same answer.
+    /// Returns what to do next. The result depends on the state only.
     pub fn action(&self) -> Action {
         match &self.turn {
             None => Action::Idle,
@@ -116,16 +118,34 @@ impl Run {
         }
     }
 
-    /// Whether the host runs this call now. What was handed on, or ends the turn, it does not run.
+    /// Whether the host is running this call. It does not run calls that were sent outside or that end the turn.
     pub fn is_running(&self, call: &CallId) -> bool {
         matches!(&self.turn, Some(turn) if turn.is_running(call))
     }
 
-    /// Takes one input. On `Err` nothing has changed.
-    pub fn apply(&mut self, input: Input) -> Result<Change, Refused> {
+    /// Applies one input and returns the changes to commit. On `Err`, the state has not changed, except for
+    /// [`InputError::Inconsistent`]: the run must be dropped then, and restored from its last stored state.
+    pub fn apply(&mut self, input: Input) -> Result<Change, InputError> {
         self.check(&input)?;
         let mut change = Change::default();
         self.transition(input, &mut change);
-        Ok(change)
+        match self.inconsistency.take() {
+            None => Ok(change),
+            Some(what) => Err(InputError::Inconsistent(what)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Invariant 3: a result for a call that the state does not contain is an error and not ignored.
+    #[test]
+    fn a_contradictory_state_is_reported() {
+        let mut run = Run::new("subject", "agent");
+        let outcome = Input::Outcome { call: CallId("call_1_1_1".to_owned()), result: Default::default() };
+        run.transition(outcome, &mut Change::default());
+        assert_eq!(run.inconsistency, Some(state::NO_SUCH_CALL));
     }
 }

@@ -1,48 +1,49 @@
-//! Checking JSON against JSON Schemas (L8, L12): compiled once, nothing is ever fetched, and no pattern can explode.
+//! Validates JSON against JSON Schemas (L8, L12). Schemas are compiled once, nothing is fetched, and the cost of
+//! every check is bounded.
 
-mod effort;
+mod check_cost;
 
 use crate::tool::{ToolError, Violation};
-use effort::{Effort, MAX_CHECKS};
+use check_cost::{CheckCost, MAX_CHECKS};
 use serde_json::Value;
 
-/// Bytes of a schema's JSON text.
+/// Maximum size of a schema, in bytes of JSON text.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
-/// Levels of a schema and of checked data: what `serde_json` itself reads.
+/// Maximum number of levels of a schema and of checked data, equal to the limit of `serde_json`.
 const MAX_DEPTH: usize = 128;
-/// Violations that are reported of one document.
+/// Maximum number of violations that are reported for one document.
 const MAX_VIOLATIONS: usize = 10;
-/// Characters of one violation's message.
+/// Maximum number of characters of one violation's message.
 const MAX_MESSAGE: usize = 500;
-/// Bytes that one compiled pattern may take.
+/// Maximum size of one compiled pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
-/// A schema, ready to check with.
+/// A compiled schema.
 #[derive(Debug)]
 pub struct Schema {
     validator: jsonschema::Validator,
-    /// Where checking some document could take for ever: to count the work before it is done.
-    effort: Option<Effort>,
+    /// Counts the work before a check. None: every document is checked quickly.
+    check_cost: Option<CheckCost>,
 }
 
-/// A schema that cannot be used.
+/// Why a schema cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
-    /// Over a cap.
+    /// The schema exceeds a limit.
     #[error("the JSON Schema is too large: {0}")]
     TooLarge(String),
-    /// It points outside itself.
+    /// The schema refers to another document.
     #[error(
-        "the JSON Schema refers to `{0}`; only references within the schema (`#…`) are allowed, nothing is fetched"
+        "the JSON Schema refers to `{0}`; only references within the schema (`#…`) are allowed, and nothing is fetched"
     )]
     RemoteReference(String),
-    /// It is no JSON Schema.
+    /// The schema is not a valid JSON Schema.
     #[error("not a JSON Schema: {0}")]
     Invalid(String),
 }
 
 impl Schema {
-    /// Checks and compiles a schema (draft 2020-12 unless its `$schema` names another).
+    /// Checks and compiles a schema. It uses draft 2020-12 unless `$schema` names another one.
     pub fn compile(schema: &Value) -> Result<Self, SchemaError> {
         if !schema.is_object() && !schema.is_boolean() {
             return Err(SchemaError::Invalid("it must be an object or a boolean".to_owned()));
@@ -52,23 +53,22 @@ impl Schema {
         if bytes > MAX_SCHEMA_BYTES {
             return Err(SchemaError::TooLarge(format!("{bytes} bytes, at most {MAX_SCHEMA_BYTES}")));
         }
-        let effort = effort(schema)?;
+        let check_cost = check_cost(schema)?;
         let patterns = jsonschema::PatternOptions::regex().size_limit(MAX_PATTERN_BYTES);
         let validator = jsonschema::options()
             .with_pattern_options(patterns)
             .build(schema)
             .map_err(|error| SchemaError::Invalid(shorten(&error.to_string())))?;
-        Ok(Self { validator, effort })
+        Ok(Self { validator, check_cost })
     }
 
-    /// All that is wrong, at most ten of it.
+    /// Validates a value. The error lists at most ten violations.
     pub fn check(&self, value: &Value) -> Result<(), Vec<Violation>> {
-        if let Some(effort) = &self.effort
-            && effort.checks(value) > MAX_CHECKS
+        if let Some(check_cost) = &self.check_cost
+            && check_cost.checks(value) > MAX_CHECKS
         {
-            let message =
-                "it is too large or nested too deeply for its schema, which looks at the same value many times"
-                    .to_owned();
+            let message = "it is too large or nested too deeply for its schema, which checks the same value many times"
+                .to_owned();
             return Err(vec![Violation { pointer: String::new(), rule: Some("effort".to_owned()), message }]);
         }
         if self.validator.is_valid(value) {
@@ -84,17 +84,17 @@ impl Schema {
     }
 }
 
-/// What is needed to bound the work of a check; none where any document that is read is quickly checked.
-fn effort(schema: &Value) -> Result<Option<Effort>, SchemaError> {
-    let circular = || SchemaError::Invalid("a part of it refers to itself without going down in the data".to_owned());
-    let effort = Effort::of(schema).ok_or_else(circular)?;
-    if effort.checks(&Value::Null) > MAX_CHECKS {
-        return Err(SchemaError::TooLarge(format!("it looks at one value more than {MAX_CHECKS} times")));
+/// Returns the counter that bounds the work of a check. None: every document is checked quickly.
+fn check_cost(schema: &Value) -> Result<Option<CheckCost>, SchemaError> {
+    let circular = || SchemaError::Invalid("a part of it refers to itself without going down into the data".to_owned());
+    let check_cost = CheckCost::of(schema).ok_or_else(circular)?;
+    if check_cost.checks(&Value::Null) > MAX_CHECKS {
+        return Err(SchemaError::TooLarge(format!("it checks one value more than {MAX_CHECKS} times")));
     }
-    Ok((!effort.is_always_small()).then_some(effort))
+    Ok((!check_cost.is_always_small()).then_some(check_cost))
 }
 
-/// Reads the arguments of a call; an empty text means none.
+/// Parses the arguments of a call. An empty text means no arguments.
 pub fn parse_arguments(text: &str) -> Result<Value, ToolError> {
     if text.trim().is_empty() {
         return Ok(Value::Object(Default::default()));
@@ -108,7 +108,7 @@ pub fn parse_arguments(text: &str) -> Result<Value, ToolError> {
     })
 }
 
-/// Refuses what is too deep and what points outside.
+/// Refuses schemas that are nested too deeply or refer to other documents.
 fn inspect(value: &Value, depth: usize) -> Result<(), SchemaError> {
     if depth > MAX_DEPTH {
         return Err(SchemaError::TooLarge(format!("more than {MAX_DEPTH} levels")));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn l8_nothing_remote_is_referred_to() {
+    fn l8_remote_references_are_refused() {
         for target in ["http://example.org/a.json", "file:///etc/passwd", "other.json", "//x"] {
             let schema = json!({"properties": {"a": {"$ref": target}}});
             assert_eq!(Schema::compile(&schema).unwrap_err(), SchemaError::RemoteReference(target.to_owned()));
@@ -164,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn row_34_a_schema_cannot_explode() {
+    fn row_34_expensive_schemas_are_refused() {
         let mut deep = json!({"type": "object"});
         for _ in 0..10_000 {
-            // Not `json!`, which copies what it is given.
+            // `json!` would copy the value.
             deep = Value::Object([("not".to_owned(), deep)].into_iter().collect());
         }
         assert!(matches!(Schema::compile(&deep), Err(SchemaError::TooLarge(_))));
-        // Dropping 10,000 levels recursively would be the test's own overflow, not the schema's.
+        // Dropping 10,000 levels recursively would overflow the test's own stack.
         std::mem::forget(deep);
         let wide = json!({"description": "x".repeat(10 << 20)});
         assert!(matches!(Schema::compile(&wide), Err(SchemaError::TooLarge(_))));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn row_34_work_that_doubles_with_each_level_is_refused() {
+    fn row_34_checks_that_double_with_each_level_are_refused() {
         let twice = json!({"$ref": "#/$defs/n"});
         let doubling = json!({"$defs": {"n": {"anyOf": [
             {"type": "object", "required": ["end"], "properties": {"x": twice}},
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn row_34_an_ordinary_recursive_schema_is_used_as_it_is() {
+    fn row_34_an_ordinary_recursive_schema_is_accepted() {
         let tree = json!({"$defs": {"node": {"type": "object", "properties": {
             "left": {"$ref": "#/$defs/node"}, "right": {"$ref": "#/$defs/node"},
             "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}}, "$ref": "#/$defs/node"});
@@ -221,19 +221,19 @@ mod tests {
         let deep = (0..60).fold(json!({}), |inner, _| json!({ "left": inner, "children": [] }));
         assert_eq!(schema.check(&deep), Ok(()));
         let flat = json!({"type": "object", "properties": {"path": {"type": "string"}}});
-        assert!(Schema::compile(&flat).unwrap().effort.is_none(), "nothing is counted that need not be");
+        assert!(Schema::compile(&flat).unwrap().check_cost.is_none(), "no unnecessary counting");
     }
 
     #[test]
-    fn l8_arguments_that_are_no_json_say_where() {
+    fn l8_invalid_json_arguments_name_the_position() {
         assert_eq!(parse_arguments("").unwrap(), json!({}));
         let Err(ToolError::InvalidArguments { violations }) = parse_arguments("{\"a\": ") else { panic!() };
         assert!(violations[0].message.contains("line 1 column 6"), "{violations:?}");
     }
 
-    /// Arguments are stored and read again before they reach the tool.
+    /// Row 26: arguments are stored and read again before they reach the tool.
     #[test]
-    fn row_26_numbers_survive_being_stored() {
+    fn row_26_numbers_are_stored_exactly() {
         for text in ["0.1", "0.30000000000000004", "5e-324", "1.7976931348623157e308", "18446744073709551615", "-0.0"] {
             let value: serde_json::Value = serde_json::from_str(text).unwrap();
             let stored = serde_json::to_string(&value).unwrap();

@@ -1,5 +1,5 @@
-//! What stands for messages that have left the prompt: a bounded text and the files touched (L27). A model may write the
-//! text; without one, [`extract`] makes it from the messages themselves.
+//! Summaries of messages that were removed from the prompt: a bounded text and the files touched (L27). A model may
+//! write the text. Otherwise [`extract`] makes it from the messages.
 
 use crate::message::{CallId, MessageId, Part, Role, StoredMessage};
 use crate::plugin::{Section, Stability};
@@ -10,70 +10,70 @@ use serde_json::Value;
 use std::borrow::Borrow;
 use std::collections::HashMap;
 
-/// Files that a summary names at most; the ones touched last.
+/// Maximum number of files that a summary names; the most recent ones are kept.
 const MAX_FILES: usize = 40;
-/// Bytes of a file's name, beyond which it is taken for something else.
+/// Maximum length of a file name in bytes. Longer values are not file names.
 const MAX_FILE_NAME: usize = 200;
-/// Characters of a first sentence.
+/// Maximum number of characters of a first sentence.
 const SENTENCE: usize = 200;
-/// Characters of a call's arguments, and of what came of it.
+/// Maximum number of characters of a call's arguments, and of its outcome.
 const CALL_PIECE: usize = 80;
-/// Keys of arguments that name a file whatever their value looks like.
+/// Argument keys that name a file, whatever their value looks like.
 const FILE_KEYS: [&str; 8] = ["path", "paths", "file", "files", "filename", "directory", "folder", "dir"];
-/// Keys that name a file where the value looks like a path.
+/// Argument keys that name a file if the value looks like a path.
 const MAYBE_FILE_KEYS: [&str; 9] = ["from", "to", "source", "destination", "src", "dst", "target", "old", "new"];
-/// Stands where lines are left out.
+/// Replaces lines that are left out.
 const GAP: &str = "…";
 
-/// What is kept in the prompt of the messages that have left it.
+/// The summary in the prompt of the messages that were removed from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistorySummary {
-    /// What they were about.
+    /// Text of the summary.
     pub text: String,
-    /// Files that their calls touched, the last one last.
+    /// Files that the calls touched, the most recent last.
     #[serde(default)]
     pub files: Vec<String>,
     /// Estimated tokens of [`HistorySummary::section`].
     pub tokens: u32,
-    /// Messages that have left, over the whole session. 0 in a session that was forked from theirs.
+    /// Number of messages evicted over the whole session. It is 0 in a session that was forked.
     pub messages: u64,
-    /// The latest turn of which a message has left.
+    /// The latest turn of which a message was evicted.
     pub through_turn: u32,
-    /// The latest message that has left.
+    /// The latest message that was evicted.
     pub through_message: MessageId,
-    /// Times that messages have left.
+    /// Number of evictions.
     pub evictions: u64,
 }
 
-/// What a summary says, before it is bounded.
+/// The content of a summary before it is bounded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
-    /// What the messages were about, those of earlier evictions included.
+    /// Text about the messages, including those of earlier evictions.
     pub text: String,
-    /// Files touched by the messages that leave now, the last one last.
+    /// Files touched by the messages that are evicted now, the most recent last.
     pub files: Vec<String>,
 }
 
 impl HistorySummary {
-    /// The next summary: the draft's text instead of the earlier one's, its files behind the earlier ones, and all of it
-    /// within `limit` tokens.
-    pub(crate) fn next(earlier: Option<&Self>, draft: Draft, leaving: Leaving, limit: u32) -> Self {
+    /// Makes the next summary: the draft's text replaces the earlier one, its files follow the earlier ones, and the
+    /// whole fits into `limit` tokens.
+    pub(crate) fn next(earlier: Option<&Self>, draft: Draft, evicted: EvictedMessages, limit: u32) -> Self {
         let none = Self::default();
         let earlier = earlier.unwrap_or(&none);
         let mut summary = Self {
             text: draft.text.trim().to_owned(),
-            files: joined(&earlier.files, draft.files),
+            files: merged_files(&earlier.files, draft.files),
             tokens: 0,
-            messages: earlier.messages.saturating_add(leaving.messages),
-            through_turn: earlier.through_turn.max(leaving.through_turn),
-            through_message: earlier.through_message.max(leaving.through_message),
+            messages: earlier.messages.saturating_add(evicted.messages),
+            through_turn: earlier.through_turn.max(evicted.through_turn),
+            through_message: earlier.through_message.max(evicted.through_message),
             evictions: earlier.evictions.saturating_add(1),
         };
         summary.bound(limit);
         summary
     }
 
-    /// As the system message has it (L22). The same bytes until more messages leave.
+    /// The section of the system message (L22). Its bytes stay the same until more messages are evicted.
     pub fn section(&self) -> Section {
         let which = match self.messages {
             0 => "This session was forked from one with earlier messages, which stay there.".to_owned(),
@@ -90,25 +90,27 @@ impl HistorySummary {
         Section { name: prompt::section::SESSION_SUMMARY.to_owned(), text, stability: Stability::Dynamic }
     }
 
-    /// Somebody has taken a turn back of which a part has been summarised; what is summarised cannot be told apart.
-    pub(crate) fn take_back(&mut self, turn: u32) {
-        self.text.push_str(&format!("\n[The user has taken turn {turn} back: what is said of it does not hold.]"));
+    /// Notes that a partly summarised turn was undone. The summary cannot be split by turn.
+    pub(crate) fn mark_undone(&mut self, turn: u32) {
+        self.text.push_str(&format!(
+            "\n[The user has undone turn {turn}: what this summary says about it no longer applies.]"
+        ));
         self.through_turn = turn.saturating_sub(1);
         self.tokens = self.measured();
     }
 
-    /// The summary as a session has it that goes on behind message `until` of this one, whose last turn is `turn`.
+    /// The summary for a session that is forked after message `until`, in turn `turn`.
     pub(crate) fn forked(&self, until: MessageId, turn: u32) -> Self {
         let mut fork =
             Self { messages: 0, through_message: 0, through_turn: self.through_turn.min(turn), ..self.clone() };
         if until < self.through_message {
-            fork.text.push_str("\n[It was forked at an earlier point: what is said of later turns does not hold.]");
+            fork.text.push_str("\n[The session was forked at an earlier point: what this summary says about later turns does not apply.]");
         }
         fork.tokens = fork.measured();
         fork
     }
 
-    /// Files give way to the text, the oldest first; then the text is cut.
+    /// Shortens the summary: first the oldest files are removed, then the text is cut.
     fn bound(&mut self, limit: u32) {
         let files_limit = limit / 4;
         let of_files = |files: &[String]| files.iter().map(|file| tokens::of_text(file) + 1).sum::<u32>();
@@ -130,22 +132,22 @@ impl HistorySummary {
     }
 }
 
-/// Which messages leave.
+/// The messages that are evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Leaving {
+pub(crate) struct EvictedMessages {
     pub(crate) messages: u64,
     pub(crate) through_turn: u32,
     pub(crate) through_message: MessageId,
 }
 
-/// A summary without a model: the first sentence of each input and answer, and each call with what came of it, behind
-/// what was summarised before; where that is more than `limit` tokens, the first line and the latest ones.
+/// Makes a summary without a model: the first sentence of each input and answer, and each call with its outcome,
+/// after the earlier summary. If that exceeds `limit` tokens, only the first line and the latest ones are kept.
 pub fn extract(earlier: Option<&HistorySummary>, messages: &[impl Borrow<StoredMessage>], limit: u32) -> Draft {
     let messages: Vec<&StoredMessage> = messages.iter().map(Borrow::borrow).collect();
     let results = results(&messages);
     let mut lines: Vec<String> = earlier.map(|summary| lines_of(&summary.text)).unwrap_or_default();
     for message in &messages {
-        let text = spoken(message);
+        let text = message_text(message);
         match message.role {
             Role::User if !text.is_empty() => lines.push(format!("Asked: {}", first_sentence(&text))),
             Role::Assistant if !text.is_empty() => lines.push(format!("Answered: {}", first_sentence(&text))),
@@ -156,11 +158,11 @@ pub fn extract(earlier: Option<&HistorySummary>, messages: &[impl Borrow<StoredM
             format!("Called {name}({}): {outcome}", brief(&arguments.to_string(), CALL_PIECE))
         }));
     }
-    Draft { text: fitted(lines, 4 * limit as usize), files: files_of(&messages) }
+    Draft { text: fit_lines(lines, 4 * limit as usize), files: files_of(&messages) }
 }
 
-/// Files that the calls among these messages touched: what stands in their arguments under keys that name files. Calls
-/// that failed touched none.
+/// Files that the calls in these messages touched, taken from arguments whose keys name files. Failed calls do not
+/// count.
 pub fn files_touched(messages: &[impl Borrow<StoredMessage>]) -> Vec<String> {
     files_of(&messages.iter().map(Borrow::borrow).collect::<Vec<_>>())
 }
@@ -173,10 +175,10 @@ fn files_of(messages: &[&StoredMessage]) -> Vec<String> {
             collect_files(arguments, &mut files);
         }
     }
-    joined(&[], files)
+    merged_files(&[], files)
 }
 
-/// What came of a call, in one line.
+/// The outcome of a call in one line.
 struct Outcome {
     is_error: bool,
     first_line: String,
@@ -209,8 +211,8 @@ fn calls(message: &StoredMessage) -> impl Iterator<Item = (&CallId, &str, &Value
     })
 }
 
-/// What somebody said in a message, without what the host put before it.
-fn spoken(message: &StoredMessage) -> String {
+/// The text of a message without what the host put before it.
+fn message_text(message: &StoredMessage) -> String {
     let pieces = message.parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(text.clone()),
         Part::Json(json) => Some(json.to_string()),
@@ -220,23 +222,24 @@ fn spoken(message: &StoredMessage) -> String {
     pieces.collect::<Vec<_>>().join(" ").trim().to_owned()
 }
 
-/// Up to the first full stop, question or exclamation mark that ends a sentence, or the first line's end.
+/// The text up to the first full stop, question mark or exclamation mark that ends a sentence, or to the end of the
+/// first line.
 fn first_sentence(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let mut end = line.len();
     let mut characters = line.char_indices().peekable();
-    while let Some((place, character)) = characters.next() {
+    while let Some((position, character)) = characters.next() {
         let ends = matches!(character, '.' | '!' | '?' | '。' | '！' | '？');
         let then_space = characters.peek().is_none_or(|(_, next)| next.is_whitespace() || !next.is_ascii());
         if ends && then_space {
-            end = place + character.len_utf8();
+            end = position + character.len_utf8();
             break;
         }
     }
     brief(&line[..end], SENTENCE)
 }
 
-/// On one line, with at most so many characters.
+/// The text on one line, cut after `characters` characters.
 fn brief(text: &str, characters: usize) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match words.char_indices().nth(characters) {
@@ -249,8 +252,8 @@ fn lines_of(text: &str) -> Vec<String> {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && *line != GAP).map(str::to_owned).collect()
 }
 
-/// The first line and as many of the last ones as there is room for, oldest first. No line takes more than half.
-fn fitted(lines: Vec<String>, bytes: usize) -> String {
+/// The first line and as many of the last ones as fit, oldest first. No line takes more than half of the room.
+fn fit_lines(lines: Vec<String>, bytes: usize) -> String {
     let lines: Vec<String> = lines.iter().map(|line| cut(line, bytes / 2)).collect();
     let whole = lines.iter().map(|line| line.len() + 1).sum::<usize>();
     if whole <= bytes {
@@ -307,8 +310,8 @@ fn is_file_name(text: &str) -> bool {
     !text.trim().is_empty() && text.len() <= MAX_FILE_NAME && !has_end
 }
 
-/// Each once, where it was touched last; the latest ones.
-fn joined(earlier: &[String], later: Vec<String>) -> Vec<String> {
+/// Each file once, at its latest position; only the most recent ones are kept.
+fn merged_files(earlier: &[String], later: Vec<String>) -> Vec<String> {
     let mut files: Vec<String> = Vec::new();
     for file in earlier.iter().cloned().chain(later) {
         files.retain(|known| *known != file);

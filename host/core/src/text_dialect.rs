@@ -1,9 +1,9 @@
-//! Tool calls of models that can only write (L20): `<tool>{"server_name", "tool_name", "arguments"}</tool>` in the text of a
-//! reply, told from the text while it comes in pieces.
+//! Tool calls of models that can only write text (L20): `<tool>{"server_name", "tool_name", "arguments"}</tool>` in a
+//! reply, separated from the text while it is streamed.
 
 mod prompt;
 
-pub use prompt::{Meant, ToolAddress, in_words, schema_sections, written};
+pub use prompt::{ToolAddress, ToolMatch, calls_as_text, schema_sections, written_call};
 
 use crate::model::Delta;
 use serde::{Deserialize, Serialize};
@@ -11,61 +11,61 @@ use serde_json::{Map, Value};
 
 const OPENING: &str = "<tool>";
 const CLOSING: &str = "</tool>";
-/// Characters of a call that an error quotes.
+/// Maximum number of characters of a call that an error quotes.
 const QUOTED: usize = 200;
 
 /// How a model calls tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolDialect {
-    /// By its provider's own means.
+    /// With its provider's own tool calls.
     #[default]
     Native,
-    /// In its text.
+    /// In the text of its reply.
     Text,
 }
 
 /// A call as a model wrote it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaggedCall {
-    /// Where the tool is looked for: `local`, `mcp`, the name of an MCP server, or `service`.
+    /// Where to look up the tool: `local`, `mcp`, the name of an MCP server, or `service`.
     pub server: String,
-    /// The tool's name there.
+    /// Name of the tool there.
     pub tool: String,
-    /// Empty where the model wrote none.
+    /// The arguments. An empty object if the model wrote none.
     pub arguments: Value,
 }
 
-/// A call that is none: what is between the tags cannot be read.
+/// Text between the tags that cannot be read as a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case", tag = "code")]
 pub enum UnreadableCall {
-    /// It is no JSON, or its end did not come.
-    #[error("{problem}. It reads `{written}`")]
+    /// The text is not JSON, or its end is missing.
+    #[error("{problem}. The call reads `{written}`")]
     ParseError {
         /// What is wrong.
         problem: String,
-        /// Its beginning.
+        /// The beginning of the text.
         written: String,
     },
-    /// It is JSON, but does not say which tool.
-    #[error("`{field}` is missing, or no text. It reads `{written}`")]
+    /// The text is JSON but does not name the tool.
+    #[error("`{field}` is missing or is not a string. The call reads `{written}`")]
     MissingField {
-        /// `server_name` or `tool_name`.
+        /// The missing field: `server_name` or `tool_name`.
         field: String,
-        /// Its beginning.
+        /// The beginning of the text.
         written: String,
     },
-    /// It could run, but it is part of a code fence or of inline code, so it counts as text.
-    #[error("calls in backticks or code fences do not run: write it outside of them. It reads `{written}`")]
+    /// The call is part of a code fence or of inline code, so it counts as text.
+    #[error("calls in backticks or code fences do not run; write the call outside of them. The call reads `{written}`")]
     Quoted {
-        /// Its beginning.
+        /// The beginning of the text.
         written: String,
     },
 }
 
 impl UnreadableCall {
-    /// For programs: the same word as `code` in JSON.
+    /// Code of the error for programs. It equals `code` in the JSON form.
     pub fn code(&self) -> &'static str {
         match self {
             UnreadableCall::ParseError { .. } => "parse_error",
@@ -75,7 +75,7 @@ impl UnreadableCall {
     }
 }
 
-/// What a model is told whose calls could not be read.
+/// The feedback for a model whose calls could not be read.
 pub fn feedback(calls: &[UnreadableCall]) -> String {
     let mut text = "A tool call of your reply could not be read, and did not run:".to_owned();
     for call in calls {
@@ -86,7 +86,7 @@ pub fn feedback(calls: &[UnreadableCall]) -> String {
     text
 }
 
-/// A whole reply, read: its text without the calls, and the calls in order.
+/// Parses a complete reply into its text without the calls, and the calls in order.
 pub fn read(reply: &str) -> (String, Vec<Result<TaggedCall, UnreadableCall>>) {
     let (mut reader, mut deltas) = (TaggedReader::default(), Vec::new());
     reader.text(reply, &mut deltas);
@@ -95,48 +95,48 @@ pub fn read(reply: &str) -> (String, Vec<Result<TaggedCall, UnreadableCall>>) {
     (texts.collect(), calls)
 }
 
-/// Calls that stand in the code of a text whose other calls were taken out, each with what the model wrote.
-pub fn quoted(text: &str) -> Vec<(TaggedCall, UnreadableCall)> {
+/// Calls inside code in a text from which the other calls were removed, each with an excerpt.
+pub fn quoted_calls(text: &str) -> Vec<(TaggedCall, UnreadableCall)> {
     let bodies = text.split(OPENING).skip(1).filter_map(|rest| rest.split_once(CLOSING));
     let calls =
         bodies.filter_map(|(body, _)| Some((call(body).ok()?, UnreadableCall::Quoted { written: excerpt(body) })));
     calls.collect()
 }
 
-/// Turns pieces of one reply's text into deltas without the calls, and gives the calls at the end.
+/// Splits the streamed text of a reply into deltas without the calls, and returns the calls at the end.
 ///
-/// In code, a tag is what the reply is about and stays text: between lines of three backticks or tildes, and directly
-/// behind a backtick. A `</tool>` inside a JSON string does not end its call. White space behind a call goes with it.
+/// A tag in code stays text. Code is everything between lines of three backticks or tildes, and directly after a
+/// backtick. A `</tool>` inside a JSON string does not end its call. White space after a call is removed with it.
 #[derive(Debug, Default)]
 pub struct TaggedReader {
-    place: Place,
+    state: State,
     code: Code,
-    /// White space that goes with a call, should one follow.
+    /// White space that is removed if a call follows.
     blank: String,
-    /// Something visible has been said.
+    /// Whether visible text has been emitted.
     has_spoken: bool,
-    /// Calls that had come when something was last said.
+    /// Number of calls at the time of the last visible text.
     calls_before: usize,
     calls: Vec<Result<TaggedCall, UnreadableCall>>,
 }
 
 #[derive(Debug)]
-enum Place {
-    /// In the text, with so many bytes of an opening tag.
+enum State {
+    /// In the text, with the number of bytes of an opening tag that have matched.
     Text {
         matched: usize,
     },
     Call(Body),
 }
 
-impl Default for Place {
+impl Default for State {
     fn default() -> Self {
         Self::Text { matched: 0 }
     }
 }
 
 impl TaggedReader {
-    /// Takes the next piece of the text, cut anywhere.
+    /// Takes the next piece of the text. It may be cut anywhere.
     pub fn text(&mut self, piece: &str, deltas: &mut Vec<Delta>) {
         let mut shown = String::new();
         for character in piece.chars() {
@@ -147,14 +147,14 @@ impl TaggedReader {
         }
     }
 
-    /// The reply has ended: a call that is still open is unreadable.
+    /// Ends the reply. A call that is still open is unreadable.
     pub fn finish(mut self, deltas: &mut Vec<Delta>) -> Vec<Result<TaggedCall, UnreadableCall>> {
         let mut shown = String::new();
-        match std::mem::take(&mut self.place) {
-            Place::Text { matched: 0 } if self.calls.is_empty() => shown.push_str(&self.blank),
-            Place::Text { matched: 0 } => {}
-            Place::Text { matched } => self.show(&OPENING[..matched], &mut shown),
-            Place::Call(body) => self.calls.push(Err(body.unclosed())),
+        match std::mem::take(&mut self.state) {
+            State::Text { matched: 0 } if self.calls.is_empty() => shown.push_str(&self.blank),
+            State::Text { matched: 0 } => {}
+            State::Text { matched } => self.show(&OPENING[..matched], &mut shown),
+            State::Call(body) => self.calls.push(Err(body.unclosed())),
         }
         if !shown.is_empty() {
             deltas.push(Delta::Text(shown));
@@ -163,32 +163,32 @@ impl TaggedReader {
     }
 
     fn take(&mut self, character: char, shown: &mut String) {
-        match &mut self.place {
-            Place::Call(body) => {
+        match &mut self.state {
+            State::Call(body) => {
                 if let Some(call) = body.take(character) {
                     self.calls.push(call);
-                    self.place = Place::default();
-                    // Behind a call on its line no fence begins.
+                    self.state = State::default();
+                    // A fence does not begin after a call on the same line.
                     self.code.take('>');
                 }
             }
-            Place::Text { matched } if *matched > 0 => {
+            State::Text { matched } if *matched > 0 => {
                 let matched = *matched;
                 if OPENING[matched..].starts_with(character) {
-                    self.place = match matched + 1 {
-                        whole if whole == OPENING.len() => Place::Call(Body::default()),
-                        matched => Place::Text { matched },
+                    self.state = match matched + 1 {
+                        whole if whole == OPENING.len() => State::Call(Body::default()),
+                        matched => State::Text { matched },
                     };
                 } else {
-                    self.place = Place::default();
+                    self.state = State::default();
                     self.show(&OPENING[..matched], shown);
                     self.take(character, shown);
                 }
             }
-            Place::Text { .. } if character == '<' && !self.code.quotes() => {
-                self.place = Place::Text { matched: 1 };
+            State::Text { .. } if character == '<' && !self.code.quotes() => {
+                self.state = State::Text { matched: 1 };
             }
-            Place::Text { .. } => {
+            State::Text { .. } => {
                 self.code.take(character);
                 if !character.is_whitespace() {
                     self.speak(shown);
@@ -200,15 +200,15 @@ impl TaggedReader {
         }
     }
 
-    /// Shows text that has looked like the beginning of a tag.
+    /// Emits text that looked like the beginning of a tag.
     fn show(&mut self, text: &str, shown: &mut String) {
         text.chars().for_each(|character| self.code.take(character));
         self.speak(shown);
         shown.push_str(text);
     }
 
-    /// White space was part of the text after all; before the first word and behind a call it is not. What stood on both
-    /// sides of a call never becomes one word, or a tag.
+    /// Emits pending white space before text. It is dropped before the first word and after a call. The texts before
+    /// and after a call never join to a word or a tag.
     fn speak(&mut self, shown: &mut String) {
         let blank = std::mem::take(&mut self.blank);
         if self.has_spoken && blank.is_empty() && !self.has_spoken_since_call() {
@@ -225,22 +225,22 @@ impl TaggedReader {
     }
 }
 
-/// What stands between the tags, as far as it has come.
+/// The text between the tags so far.
 #[derive(Debug, Default)]
 struct Body {
     text: String,
     in_string: bool,
     is_escaped: bool,
-    /// Bytes of the closing tag.
+    /// Number of bytes of the closing tag that have matched.
     matched: usize,
 }
 
 impl Body {
-    /// The call, once its closing tag is whole.
+    /// Takes a character. Returns the call once its closing tag is complete.
     fn take(&mut self, character: char) -> Option<Result<TaggedCall, UnreadableCall>> {
         self.text.push(character);
         if self.in_string {
-            // No JSON string goes over a line's end, so that an unclosed one cannot swallow the calls behind it.
+            // A JSON string cannot contain a line break, so an unclosed string does not swallow the calls after it.
             self.in_string = (character != '"' || self.is_escaped) && character != '\n';
             self.is_escaped = character == '\\' && !self.is_escaped;
             return None;
@@ -254,30 +254,30 @@ impl Body {
     }
 
     fn unclosed(&self) -> UnreadableCall {
-        let problem = "the call has no `</tool>` behind it, so that nothing says that it is whole".to_owned();
+        let problem = "the closing `</tool>` is missing, so the call may be incomplete".to_owned();
         UnreadableCall::ParseError { problem, written: excerpt(&self.text) }
     }
 }
 
-/// Where in Markdown's code the text is.
+/// Position of the text relative to code in Markdown.
 #[derive(Debug, Default)]
 struct Code {
-    /// The fence that is open: its character and its length.
+    /// The open fence: its character and its length.
     fence: Option<(char, usize)>,
     line: Line,
     last: Option<char>,
 }
 
-/// How the line looks that has not ended.
+/// What the current line looks like so far.
 #[derive(Clone, Copy, Debug)]
 enum Line {
-    /// So many spaces.
+    /// Only spaces, and how many.
     Indent(usize),
-    /// A character that fences are made of, how often, and what is behind it.
+    /// A fence character, how often it occurs, and what follows.
     Fence {
         mark: char,
         length: usize,
-        rest: Rest,
+        rest: FenceRest,
     },
     Other,
 }
@@ -289,17 +289,17 @@ impl Default for Line {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
+enum FenceRest {
     Nothing,
     Blank,
-    /// A language, as an opening fence may have.
+    /// A language, which may follow an opening fence.
     Words,
-    /// No fence has its own character there.
+    /// Another fence character, so that this is not a fence.
     Mark,
 }
 
 impl Code {
-    /// Whether a tag that begins here is quoted.
+    /// Whether a tag that begins here is inside code.
     fn quotes(&self) -> bool {
         let opens = matches!(self.line, Line::Fence { length: 3.., .. });
         self.fence.is_some() || opens || self.last == Some('`')
@@ -313,16 +313,16 @@ impl Code {
                 Line::default()
             }
             (Line::Indent(spaces @ ..3), ' ') => Line::Indent(spaces + 1),
-            (Line::Indent(_), '`' | '~') => Line::Fence { mark: character, length: 1, rest: Rest::Nothing },
-            (Line::Fence { mark, length, rest: Rest::Nothing }, _) if mark == character => {
-                Line::Fence { mark, length: length + 1, rest: Rest::Nothing }
+            (Line::Indent(_), '`' | '~') => Line::Fence { mark: character, length: 1, rest: FenceRest::Nothing },
+            (Line::Fence { mark, length, rest: FenceRest::Nothing }, _) if mark == character => {
+                Line::Fence { mark, length: length + 1, rest: FenceRest::Nothing }
             }
             (Line::Fence { mark, length, rest }, _) => {
                 let rest = match rest {
-                    Rest::Mark => Rest::Mark,
-                    _ if mark == '`' && character == '`' => Rest::Mark,
-                    Rest::Nothing | Rest::Blank if character.is_whitespace() => Rest::Blank,
-                    _ => Rest::Words,
+                    FenceRest::Mark => FenceRest::Mark,
+                    _ if mark == '`' && character == '`' => FenceRest::Mark,
+                    FenceRest::Nothing | FenceRest::Blank if character.is_whitespace() => FenceRest::Blank,
+                    _ => FenceRest::Words,
                 };
                 Line::Fence { mark, length, rest }
             }
@@ -333,8 +333,10 @@ impl Code {
     fn end(&mut self, line: Line) {
         let Line::Fence { mark, length: length @ 3.., rest } = line else { return };
         match self.fence {
-            None if rest != Rest::Mark => self.fence = Some((mark, length)),
-            Some((open, least)) if open == mark && length >= least && matches!(rest, Rest::Nothing | Rest::Blank) => {
+            None if rest != FenceRest::Mark => self.fence = Some((mark, length)),
+            Some((open, least))
+                if open == mark && length >= least && matches!(rest, FenceRest::Nothing | FenceRest::Blank) =>
+            {
                 self.fence = None;
             }
             _ => {}
@@ -342,12 +344,12 @@ impl Code {
     }
 }
 
-/// What stands between the tags, as a call (L20).
+/// Parses the text between the tags as a call (L20).
 fn call(body: &str) -> Result<TaggedCall, UnreadableCall> {
     let parse_error = |problem: String| UnreadableCall::ParseError { problem, written: excerpt(body) };
-    let json: Value = serde_json::from_str(body).map_err(|error| parse_error(format!("it is no JSON: {error}")))?;
+    let json: Value = serde_json::from_str(body).map_err(|error| parse_error(format!("it is not JSON: {error}")))?;
     let Value::Object(mut fields) = json else {
-        return Err(parse_error("it is JSON, but no object".to_owned()));
+        return Err(parse_error("it is JSON, but not an object".to_owned()));
     };
     let mut text = |field: &str| match fields.remove(field) {
         Some(Value::String(text)) if !text.is_empty() => Ok(text),

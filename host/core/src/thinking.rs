@@ -1,34 +1,33 @@
-//! Tells a model's thinking from its answer while both come in pieces (L21): from the provider's own reasoning fields,
-//! and from `<think>` … `</think>` in the text.
+//! Separates a model's thinking from its answer while both are streamed (L21): by the provider's reasoning fields, or
+//! by `<think>` … `</think>` in the text.
 
 use crate::model::Delta;
 
 const OPENING: &str = "<think>";
 const CLOSING: &str = "</think>";
 
-/// Turns pieces of one reply into deltas, in which thinking always stands between its marks.
+/// Splits the pieces of a reply into deltas. Thinking is always between a start and an end delta.
 ///
-/// Tags count only at the beginning of a reply, behind nothing but white space, where models that think in tags write
-/// them; a `<think>` later on is what the answer is about, such as code, and stays text. They don't count either where the
-/// provider tells thinking and text apart itself. White space around the tags goes with them. Thinking that is not closed
-/// lasts until the reply ends.
+/// Tags count only at the beginning of a reply, after nothing but white space, where models write them. A later
+/// `<think>` is part of the answer, such as code, and stays text. Tags also do not count if the provider separates
+/// thinking itself. White space around tags is removed. Thinking without a closing tag lasts until the reply ends.
 #[derive(Debug, Default)]
 pub struct ThinkingSplitter {
-    place: Place,
-    /// What may still become a tag, with the white space before it.
-    held: String,
-    /// How many bytes of a tag have been read.
+    position: Position,
+    /// Text that may still become a tag, with the white space before it.
+    pending: String,
+    /// Number of bytes of a tag that have matched.
     matched: usize,
-    /// White space that comes now belongs to a tag.
+    /// Whether white space that follows belongs to a tag.
     drops_blank: bool,
-    /// `ThinkingStart` was sent, `ThinkingEnd` was not.
+    /// Whether `ThinkingStart` was emitted without `ThinkingEnd`.
     is_thinking: bool,
     has_own_fields: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
-    /// Nothing but white space, and perhaps a part of a tag.
+enum Position {
+    /// Only white space so far, and perhaps a part of a tag.
     #[default]
     Beginning,
     /// Between the tags.
@@ -37,15 +36,15 @@ enum Place {
 }
 
 impl ThinkingSplitter {
-    /// Takes the next piece of the text, cut anywhere.
+    /// Takes the next piece of the text. It may be cut anywhere.
     pub fn text(&mut self, piece: &str, deltas: &mut Vec<Delta>) {
         let mut rest = piece;
         while !rest.is_empty() {
-            rest = match self.place {
-                Place::Beginning => self.beginning(rest, deltas),
-                Place::Tagged => self.tagged(rest, deltas),
-                Place::Answer => {
-                    self.answer(rest, deltas);
+            rest = match self.position {
+                Position::Beginning => self.beginning(rest, deltas),
+                Position::Tagged => self.tagged(rest, deltas),
+                Position::Answer => {
+                    self.emit_text(rest, deltas);
                     ""
                 }
             };
@@ -55,26 +54,26 @@ impl ThinkingSplitter {
     /// Takes the next piece of a reasoning field.
     pub fn thinking(&mut self, piece: &str, deltas: &mut Vec<Delta>) {
         self.has_own_fields |= !piece.is_empty();
-        self.thought(piece, deltas);
+        self.emit_thinking(piece, deltas);
     }
 
-    /// Something else than thinking follows, such as a tool call.
+    /// Ends the thinking, because something else follows, such as a tool call.
     pub fn end_thinking(&mut self, deltas: &mut Vec<Delta>) {
         if std::mem::take(&mut self.is_thinking) {
             deltas.push(Delta::ThinkingEnd);
         }
     }
 
-    /// The reply has ended: what was held back is no tag.
+    /// Ends the reply. Text that was held back is not a tag.
     pub fn finish(mut self, deltas: &mut Vec<Delta>) {
-        match self.place {
-            Place::Tagged => self.thought(&CLOSING[..self.matched], deltas),
-            Place::Beginning | Place::Answer => self.release(deltas),
+        match self.position {
+            Position::Tagged => self.emit_thinking(&CLOSING[..self.matched], deltas),
+            Position::Beginning | Position::Answer => self.release(deltas),
         }
         self.end_thinking(deltas);
     }
 
-    /// Looks for the opening tag; gives back what is still to be read.
+    /// Looks for the opening tag and returns the rest of the piece.
     fn beginning<'p>(&mut self, piece: &'p str, deltas: &mut Vec<Delta>) -> &'p str {
         if self.has_own_fields {
             self.release(deltas);
@@ -84,7 +83,7 @@ impl ThinkingSplitter {
             let rest = piece.trim_ascii_start();
             if rest.len() < piece.len() {
                 if !self.drops_blank {
-                    self.held.push_str(&piece[..piece.len() - rest.len()]);
+                    self.pending.push_str(&piece[..piece.len() - rest.len()]);
                 }
                 return rest;
             }
@@ -95,31 +94,31 @@ impl ThinkingSplitter {
             return piece;
         }
         self.matched += same;
-        self.held.push_str(&piece[..same]);
+        self.pending.push_str(&piece[..same]);
         if self.matched == OPENING.len() {
-            self.held.clear();
+            self.pending.clear();
             self.matched = 0;
-            self.place = Place::Tagged;
+            self.position = Position::Tagged;
         }
         &piece[same..]
     }
 
-    /// Looks for the closing tag; gives back what is still to be read.
+    /// Looks for the closing tag and returns the rest of the piece.
     fn tagged<'p>(&mut self, piece: &'p str, deltas: &mut Vec<Delta>) -> &'p str {
         if self.matched > 0 {
             return self.closing(piece, deltas);
         }
         if let Some(start) = piece.find(CLOSING) {
-            self.thought(&piece[..start], deltas);
+            self.emit_thinking(&piece[..start], deltas);
             self.close(deltas);
             return &piece[start + CLOSING.len()..];
         }
         self.matched = (1..CLOSING.len()).rev().find(|length| piece.ends_with(&CLOSING[..*length])).unwrap_or(0);
-        self.thought(&piece[..piece.len() - self.matched], deltas);
+        self.emit_thinking(&piece[..piece.len() - self.matched], deltas);
         ""
     }
 
-    /// Goes on with a closing tag that an earlier piece began.
+    /// Continues a closing tag that began in an earlier piece.
     fn closing<'p>(&mut self, piece: &'p str, deltas: &mut Vec<Delta>) -> &'p str {
         let same = common_prefix(piece, &CLOSING[self.matched..]);
         self.matched += same;
@@ -127,35 +126,35 @@ impl ThinkingSplitter {
             self.close(deltas);
         } else if same < piece.len() {
             let no_tag = std::mem::take(&mut self.matched);
-            self.thought(&CLOSING[..no_tag], deltas);
+            self.emit_thinking(&CLOSING[..no_tag], deltas);
         }
         &piece[same..]
     }
 
-    /// What follows is read as another beginning: some models think twice before they answer.
+    /// Text after the tag is treated as a new beginning, because some models think twice before they answer.
     fn close(&mut self, deltas: &mut Vec<Delta>) {
         self.matched = 0;
         self.drops_blank = true;
-        self.place = Place::Beginning;
+        self.position = Position::Beginning;
         self.end_thinking(deltas);
     }
 
-    /// There is no opening tag: what was held back is text.
+    /// Emits held-back text, because there is no opening tag.
     fn release(&mut self, deltas: &mut Vec<Delta>) {
-        self.place = Place::Answer;
-        let held = std::mem::take(&mut self.held);
-        self.answer(&held, deltas);
+        self.position = Position::Answer;
+        let pending = std::mem::take(&mut self.pending);
+        self.emit_text(&pending, deltas);
     }
 
-    fn answer(&mut self, text: &str, deltas: &mut Vec<Delta>) {
+    fn emit_text(&mut self, text: &str, deltas: &mut Vec<Delta>) {
         if !text.is_empty() {
             self.end_thinking(deltas);
             deltas.push(Delta::Text(text.to_owned()));
         }
     }
 
-    /// Thinking begins with its first word: models that were told not to think send empty tags.
-    fn thought(&mut self, thinking: &str, deltas: &mut Vec<Delta>) {
+    /// Emits thinking. It begins with its first word, because models that were told not to think write empty tags.
+    fn emit_thinking(&mut self, thinking: &str, deltas: &mut Vec<Delta>) {
         let thinking = if self.is_thinking { thinking } else { thinking.trim_ascii_start() };
         if thinking.is_empty() {
             return;
@@ -176,7 +175,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The deltas of these pieces of text, adjacent ones of a kind joined.
+    /// The deltas of these pieces of text, with adjacent deltas of the same kind joined.
     fn split<'p>(pieces: impl IntoIterator<Item = &'p str>) -> Vec<Delta> {
         let (mut splitter, mut deltas) = (ThinkingSplitter::default(), Vec::new());
         for piece in pieces {
@@ -234,7 +233,7 @@ mod tests {
         }
     }
 
-    /// L21: a provider's own fields, and a literal tag after them.
+    /// L21: a provider's own fields, followed by a literal tag.
     #[test]
     fn l21_a_providers_own_fields() {
         let (mut splitter, mut deltas) = (ThinkingSplitter::default(), Vec::new());
@@ -250,19 +249,19 @@ mod tests {
     }
 
     proptest! {
-        /// L21: fed in pieces is fed whole.
+        /// L21: the result does not depend on how the text is cut into pieces.
         #[test]
-        fn l21_pieces_make_the_whole(
+        fn l21_pieces_give_the_same_result_as_the_whole(
             words in prop::collection::vec(
                 prop::sample::select(vec!["<think>", "</think>", "<", "</", "think>", " ", "\n", "a", "ä", "<thi", "nk>"]), 0..12),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
         ) {
             let whole = words.concat();
-            let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(whole.len() + 1)).collect();
-            places.retain(|place| whole.is_char_boundary(*place));
-            places.extend([0, whole.len()]);
-            places.sort_unstable();
-            let pieces = places.windows(2).map(|ends| &whole[ends[0]..ends[1]]);
+            let mut positions: Vec<usize> = cuts.iter().map(|cut| cut.index(whole.len() + 1)).collect();
+            positions.retain(|position| whole.is_char_boundary(*position));
+            positions.extend([0, whole.len()]);
+            positions.sort_unstable();
+            let pieces = positions.windows(2).map(|ends| &whole[ends[0]..ends[1]]);
             prop_assert_eq!(split(pieces), split([whole.as_str()]));
         }
     }

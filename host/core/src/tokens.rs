@@ -1,24 +1,25 @@
-//! Estimates of tokens. What a provider counts is the truth; this decides only what is sent.
+//! Token estimates. The provider's counts are authoritative; the estimates only decide what is sent.
 
 use crate::message::{Content, Part};
 
-/// Tokens that a message costs beside its content.
+/// Tokens that a message costs in addition to its content.
 pub(crate) const PER_MESSAGE: u32 = 4;
 
-/// What one image, page or sound is taken for where nothing better is known.
+/// Estimate for one image, page or sound.
 const PER_MEDIUM: u32 = 1_000;
 
-/// About four bytes of English or code make a token; other scripts have more bytes and more tokens to a character.
+/// Estimates the tokens of a text. About four bytes of English or code make a token; other scripts have more bytes
+/// and more tokens per character.
 pub fn of_text(text: &str) -> u32 {
     u32::try_from(text.len().div_ceil(4)).unwrap_or(u32::MAX)
 }
 
-/// A whole message.
+/// Estimates the tokens of a whole message.
 pub fn of_parts(parts: &[Part]) -> u32 {
     parts.iter().map(of_part).fold(PER_MESSAGE, u32::saturating_add)
 }
 
-/// The media among a result's content.
+/// Estimates the tokens of the media in a result's content.
 pub fn of_media(content: &[Content]) -> u32 {
     let media = content.iter().filter(|content| matches!(content, Content::Media(_))).count();
     u32::try_from(media).unwrap_or(u32::MAX).saturating_mul(PER_MEDIUM)

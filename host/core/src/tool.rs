@@ -1,4 +1,4 @@
-//! Tools as the host knows them: what they say of themselves, and what becomes of a call.
+//! Tools: their definitions, their errors and the outcome of a call.
 
 use crate::event_type::ServiceEventType;
 use crate::message::{Content, Digest};
@@ -6,107 +6,107 @@ use crate::model::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a tool does to the world (P2). Nothing set: it changes something outside, once per call.
+/// What a tool does to the outside world (P2). By default, it changes something outside once per call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Traits {
-    /// Changes nothing.
+    /// The tool changes nothing.
     pub read_only: bool,
-    /// May delete or overwrite.
+    /// The tool may delete or overwrite something.
     pub destructive: bool,
     /// A second call with the same id has no further effect.
     pub idempotent: bool,
-    /// Never runs beside another call of the batch.
+    /// The call never runs at the same time as another call of its batch.
     pub sequential: bool,
-    /// Deals with an open set of things.
+    /// The tool deals with an open set of things, such as the web.
     pub open_world: bool,
     /// The user is asked before each call.
     pub needs_approval: bool,
 }
 
 impl Traits {
-    /// Whether a call that may have started can be dispatched again without asking anyone (D3).
+    /// Whether a call that may have started can be dispatched again without asking (D3).
     pub fn repeatable(self) -> bool {
         self.read_only || self.idempotent
     }
 }
 
-/// What a tool says about itself (P2).
+/// The definition that a tool gives of itself (P2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolDefinition {
-    /// As its author wrote it: letters, digits, `_`, `-`, `.`; 1 to 128 characters.
+    /// Name as the tool's author wrote it: 1 to 128 letters, digits, `_`, `-` or `.`.
     pub name: String,
-    /// For people.
+    /// Title for people. None: there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// For the model. At most 2 KiB.
+    /// Description for the model, at most 2 KiB.
     pub description: String,
-    /// JSON Schema (2020-12) of the arguments; an object.
+    /// JSON Schema (2020-12) of the arguments, which are an object.
     pub input_schema: Value,
-    /// JSON Schema of the structured result.
+    /// JSON Schema of the structured result. None: it is not declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// What it does to the world.
+    /// What the tool does to the outside world.
     #[serde(default)]
     pub traits: Traits,
-    /// Of one reply's calls only those with the highest priority run (L6). Default 0.
+    /// Priority of the tool. Only the calls of a reply with the highest priority run (L6). Default 0.
     #[serde(default)]
     pub priority: i32,
 }
 
-/// Where arguments or data are wrong.
+/// Where and how arguments or data are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
-    /// JSON pointer; empty for the whole.
+    /// JSON pointer to the invalid value. Empty for the whole document.
     pub pointer: String,
-    /// The JSON Schema keyword that is violated (`required`, `type` …), or `format` of another check.
+    /// The violated JSON Schema keyword (`required`, `type` …), or the name of another check. None: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     /// What is wrong, for the model.
     pub message: String,
 }
 
-/// A tool's error: it goes to the model as the call's result (P2).
+/// A tool's error. It is sent to the model as the call's result (P2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "error")]
 pub enum ToolError {
-    /// The model should change its arguments.
+    /// The arguments are invalid. The model should change them.
     InvalidArguments {
-        /// At least one.
+        /// The violations, at least one.
         violations: Vec<Violation>,
     },
-    /// What was asked for is not there.
+    /// The requested thing does not exist.
     NotFound {
-        /// For the model.
+        /// Message for the model.
         message: String,
     },
-    /// Not allowed; the same call will not succeed.
+    /// The call is not allowed and will not succeed if it is repeated.
     Denied {
-        /// Names what was missing and how to grant it.
+        /// What was missing and how to grant it.
         message: String,
     },
-    /// May succeed later.
+    /// The call may succeed later.
     Unavailable {
-        /// For the model.
+        /// Message for the model.
         message: String,
-        /// Milliseconds. None: the host's backoff.
+        /// Milliseconds to wait. None: the host's backoff.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after: Option<u32>,
     },
-    /// Anything else, a trap or a limit of the sandbox included.
+    /// Any other failure, including traps and sandbox limits.
     Failed {
-        /// For the model.
+        /// Message for the model.
         message: String,
     },
 }
 
 impl ToolError {
-    /// The structured text that the model gets.
+    /// The error as JSON text, for the model.
     pub fn for_model(&self) -> String {
-        serde_json::to_string(self).expect("a tool error always serialises")
+        serde_json::to_string(self).expect("a tool error can always be serialized")
     }
 
-    /// The same in words for people.
+    /// The error as a sentence for people.
     pub fn for_people(&self) -> String {
         match self {
             ToolError::InvalidArguments { violations } => {
@@ -124,22 +124,22 @@ impl ToolError {
     }
 }
 
-/// What the model is given of a failed call, in words for people: each line that is an error as [`ToolError::for_model`]
-/// writes it, or the beginning of one that was cut, is [`ToolError::for_people`]; all others stay.
+/// Replaces each line that [`ToolError::for_model`] wrote by [`ToolError::for_people`], also if the line was cut.
+/// Other lines stay unchanged.
 pub fn errors_in_words(text: &str) -> String {
     text.split('\n').map(|line| error_in_words(line).unwrap_or_else(|| line.to_owned())).collect::<Vec<_>>().join("\n")
 }
 
 fn error_in_words(line: &str) -> Option<String> {
-    // Cheaper than to read every line of a long result.
+    // This is cheaper than parsing every line of a long result.
     if !line.starts_with("{\"error\":\"") {
         return None;
     }
     if let Ok(error) = serde_json::from_str::<ToolError>(line) {
         return Some(error.for_people());
     }
-    // An escape that was cut in two is left out: it has at most six characters, and twelve where it is a pair.
-    let whole = line.char_indices().rev().map(|(place, _)| &line[..place]);
+    // The text may end inside an escape, which has at most six characters, or twelve for a surrogate pair.
+    let whole = line.char_indices().rev().map(|(position, _)| &line[..position]);
     let tries = std::iter::once(line).chain(whole.take(12));
     let ends = ["\"}", "\"}]}", "}]}", "]}"];
     tries.flat_map(|cut| ends.map(|end| format!("{cut}{end}"))).find_map(|closed| {
@@ -148,87 +148,87 @@ fn error_in_words(line: &str) -> Option<String> {
     })
 }
 
-/// Work for somebody else: emitted as a CloudEvent with the call's id.
+/// A request to a service. It is sent as a CloudEvent with the call's id.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServiceRequest {
-    /// CloudEvent type.
+    /// Type of the CloudEvent.
     pub event_type: ServiceEventType,
-    /// The event's data.
+    /// Data of the event.
     pub data: Value,
-    /// Routing attribute.
+    /// Routing domain. None: the configured one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// JSON Schema of the answer's data.
+    /// JSON Schema of the answer's data. None: any data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_schema: Option<Value>,
-    /// Milliseconds until the host answers `unavailable` itself.
+    /// Milliseconds until the host answers `unavailable` itself. None: it waits indefinitely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_within: Option<u32>,
 }
 
-/// What a finished call brought.
+/// The result of a finished call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolDone {
-    /// For the model, in order.
+    /// Content for the model, in order.
     pub content: Vec<Content>,
-    /// The machine-readable result.
+    /// The result as structured data. None: the tool returned none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
 }
 
 impl ToolDone {
-    /// A result of one text.
+    /// Makes a result of one text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: vec![Content::Text(text.into())], structured: None }
     }
 }
 
-/// How a tool's call came out.
+/// The outcome of a tool's call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolOutcome {
-    /// It finished.
+    /// The call has finished.
     Done(ToolDone),
-    /// It asked for a service.
+    /// The call requests a service.
     Pending(ServiceRequest),
 }
 
 /// What one call cost (P8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallCost {
-    /// Microseconds of processor time, to the host's epoch tick (10 ms) at worst.
+    /// Processor time in microseconds, accurate at least to the host's epoch tick (10 ms).
     pub cpu_us: u64,
-    /// Microseconds from dispatch to result, host calls included, waiting for a place excluded.
+    /// Microseconds from dispatch to result, including host calls, without waiting in the queue.
     pub wall_us: u64,
-    /// Microseconds of waiting for a place.
+    /// Microseconds of waiting in the queue.
     pub queue_us: u64,
     /// Peak bytes of all guest memories of the call.
     pub memory_bytes: u64,
-    /// Bytes that the host gave to the guest: what it was asked, as JSON, and what it read of media, values and answers
-    /// to its requests. Granted files are read without the host's counting.
+    /// Bytes that the host gave to the guest: its input as JSON, and the media, values and responses that it read.
+    /// Reads from granted files are not counted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes_in: u64,
-    /// Bytes that the host took from the guest: its answer, as JSON, and what it wrote to media, values and requests.
+    /// Bytes that the host took from the guest: its output as JSON, and the media, values and requests that it wrote.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes_out: u64,
-    /// Requests that it sent over the network.
+    /// Number of network requests that it sent.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub requests: u64,
-    /// Fuel that its instructions used, where it is counted: the same for the same work. None also where the call was stopped
-    /// by something else.
+    /// Fuel that the instructions used, which is the same for the same work. None: fuel is not counted, or something
+    /// else stopped the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fuel: Option<u64>,
-    /// What it asked of the host's model.
+    /// Use of the host's model.
     #[serde(default, skip_serializing_if = "ModelUse::is_nothing")]
     pub model: ModelUse,
 }
 
-/// What a plugin has asked of the host's model (P5). It adds up.
+/// A plugin's use of the host's model (P5). It can be added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelUse {
-    /// Questions, those without an answer included.
+    /// Number of requests, including those without an answer.
     pub asks: u64,
-    /// Tokens of the answered ones.
+    /// Tokens of the answered requests.
     #[serde(flatten)]
     pub usage: Usage,
 }
@@ -254,43 +254,43 @@ fn is_zero(number: &u64) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolSource {
-    /// A component.
+    /// A plugin's component.
     Plugin {
-        /// Its name.
+        /// Name of the plugin.
         plugin: String,
-        /// Its digest.
+        /// Digest of the component.
         digest: Digest,
     },
     /// The host itself.
     BuiltIn,
     /// An MCP server.
     Mcp {
-        /// Its configured name.
+        /// Name of the server in the configuration.
         server: String,
-        /// Digest of all that it says of the tool: a server's code has no digest. None: stored by a host that did not keep
-        /// it, or the tool is not there.
+        /// Digest of the tool's definition, because a server's code has no digest. None: a host that did not store it
+        /// wrote this, or the tool does not exist.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         definition: Option<Digest>,
     },
-    /// A service outside the host, asked by events.
+    /// A service outside the host, which gets requests as events.
     Service {
         /// CloudEvent type of its requests.
         event_type: String,
     },
     /// Another agent (L16).
     Agent {
-        /// Its configured name.
+        /// Name of the agent in the configuration.
         agent: String,
     },
 }
 
 impl ToolSource {
-    /// A tool of this server, whatever it says of it.
+    /// A tool of this server, with any definition.
     pub fn of_server(server: impl Into<String>) -> Self {
         ToolSource::Mcp { server: server.into(), definition: None }
     }
 
-    /// The same, with the digest of the tool's definition where the source has no digest of its own.
+    /// Adds the digest of the tool's definition if the source has no digest of its own.
     #[must_use]
     pub fn defined(self, digest: &Digest) -> Self {
         match self {
@@ -316,9 +316,9 @@ impl std::fmt::Display for ToolSource {
 mod tests {
     use super::*;
 
-    /// P2, L28: what the model is given as data is told to people in words, wherever it stands and wherever it was cut.
+    /// P2, L28: errors in a text for the model are shown to people as sentences, at any position and with any cut.
     #[test]
-    fn p2_errors_are_told_in_words_wherever_they_stand() {
+    fn p2_errors_are_shown_as_sentences_at_any_position() {
         let message = "no \u{1b}[2J \"disk\"\nöä 😀".to_owned();
         let error = ToolError::Failed { message: message.clone() };
         let text = error.for_model();

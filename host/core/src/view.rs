@@ -1,8 +1,8 @@
-//! What the model is shown of a stored message. Nothing here changes what is stored (L26).
+//! How the model sees a stored message. Nothing here changes what is stored (L26).
 
 use crate::message::{CallId, Content, Message, Part, StoredMessage};
 
-/// A result's texts and data as one text: what `read_result` counts its offsets in.
+/// The texts and data of a result as one text. `read_result` counts its offsets in this text.
 pub fn result_text(content: &[Content]) -> String {
     let mut text = String::new();
     for item in content {
@@ -19,10 +19,10 @@ pub fn result_text(content: &[Content]) -> String {
     text
 }
 
-/// [`result_text`], cut at `limit` characters with a line that says so and how to get the rest.
+/// [`result_text`], cut after `limit` characters and followed by a line that says how to get the rest.
 pub fn shown_text(call: &CallId, content: &[Content], limit: usize) -> String {
     let text = result_text(content);
-    // A text of so many bytes has at most so many characters.
+    // A text never has more characters than bytes.
     if text.len() <= limit {
         return text;
     }
@@ -41,7 +41,7 @@ pub fn shown_text(call: &CallId, content: &[Content], limit: usize) -> String {
     }
 }
 
-/// A stored message as the model is sent it: tool results cut at `limit` characters, all else whole.
+/// A stored message as it is sent to the model: tool results are cut after `limit` characters.
 pub fn shown_message(message: &StoredMessage, seen_count: u32, limit: usize) -> Message {
     let parts = message.parts.iter().map(|part| match part {
         Part::ToolResult(result) => {

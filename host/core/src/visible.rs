@@ -1,23 +1,23 @@
-//! Makes characters visible that people do not see, or that move text around, in everything that a person or a model reads.
-//! Stored texts keep them: this is a view (invariant 4).
+//! Makes invisible and text-reordering characters visible in everything that a person or a model reads. Stored texts
+//! keep them (invariant 4).
 
 use crate::message::{Content, Message, Part};
 use crate::model::{ModelRequest, OfferedTool};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// The text with every invisible character written as `\u{200b}`. Line ends and tabs stay, and so do the joiners and variation
-/// selectors that scripts and emoji are written with.
+/// Escapes every invisible character in the form `\u{200b}`. Line breaks, tabs, and the joiners and variation
+/// selectors that scripts and emoji need stay unchanged.
 pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, Lines::Kept)
 }
 
-/// The same for names, titles and everything else that stands in one line: line ends and tabs are escaped, too.
+/// Escapes a name, a title or another text on one line. Line breaks and tabs are escaped too.
 pub fn visible_line(text: &str) -> Cow<'_, str> {
     escaped(text, Lines::Escaped)
 }
 
-/// [`visible_line`] of at most so many characters; `…` stands for the rest. An escape counts as it is written.
+/// [`visible_line`], cut after `characters` characters with `…`. An escape counts with its full length.
 pub fn visible_name(text: &str, characters: usize) -> String {
     let line = visible_line(text);
     match line.char_indices().nth(characters) {
@@ -26,7 +26,7 @@ pub fn visible_name(text: &str, characters: usize) -> String {
     }
 }
 
-/// Data in which every text and every key is [`visible`].
+/// Applies [`visible`] to every text and [`visible_line`] to every key of a JSON value.
 pub fn visible_json(value: &mut Value) {
     match value {
         Value::String(text) => replace(text),
@@ -42,7 +42,7 @@ pub fn visible_json(value: &mut Value) {
     }
 }
 
-/// Makes everything visible that a model reads of a request. Only a provider's own data goes back as it came.
+/// Escapes everything in a request that a model reads. Only the provider's own data stays unchanged.
 pub fn visible_request(request: &mut ModelRequest) {
     request.system.iter_mut().for_each(replace);
     request.messages.iter_mut().for_each(visible_message);
@@ -63,14 +63,14 @@ fn visible_message(message: &mut Message) {
                 Content::Json(json) => visible_json(json),
                 Content::Media(_) => {}
             }),
-            // A medium's name is not sent; what a provider wants back is signed.
+            // A medium's name is not sent, and the provider's data is signed.
             Part::Media(_) | Part::Replay(_) => {}
         }
     }
 }
 
-/// Names of properties and allowed values are shown as they are, too: a tool that hides something in them cannot be called by
-/// what is shown, which is safer than a name that looks like another one.
+/// Escapes property names and allowed values too. A tool that hides characters there can then not be called, which is
+/// safer than a name that looks like another one.
 fn visible_tool(tool: &mut OfferedTool) {
     replace(&mut tool.description);
     visible_json(&mut tool.input_schema);
@@ -94,9 +94,9 @@ fn escaped(text: &str, lines: Lines) -> Cow<'_, str> {
         return text.into();
     }
     let mut shown = String::new();
-    // What has been copied to `shown` so far; nothing is copied until something has to be escaped.
+    // Nothing is copied to `shown` until something must be escaped. This is the end of the copied text.
     let mut copied = 0;
-    let mut before = Before::Nothing;
+    let mut before = Preceding::Nothing;
     let mut characters = text.char_indices().peekable();
     while let Some((at, character)) = characters.next() {
         let next = characters.peek().map(|(_, next)| *next);
@@ -104,7 +104,7 @@ fn escaped(text: &str, lines: Lines) -> Cow<'_, str> {
             '\n' | '\t' => lines == Lines::Kept,
             '\r' => lines == Lines::Kept && next == Some('\n'),
             character if !is_invisible(character) => true,
-            character => before.takes(character, next),
+            character => before.allows(character, next),
         };
         before = before.then(character);
         if !stays {
@@ -120,9 +120,9 @@ fn escaped(text: &str, lines: Lines) -> Cow<'_, str> {
     shown.into()
 }
 
-/// What stands before a character, as far as it decides about joiners and variation selectors.
+/// What precedes a character, as far as it matters for joiners and variation selectors.
 #[derive(Clone, Copy)]
-enum Before {
+enum Preceding {
     Nothing,
     /// A visible character.
     Visible(char),
@@ -130,20 +130,20 @@ enum Before {
     Selected(char),
 }
 
-impl Before {
-    /// Whether an invisible character is part of how the one before it, and the next one, are written.
-    fn takes(self, character: char, next: Option<char>) -> bool {
+impl Preceding {
+    /// Whether an invisible character belongs to the way the characters around it are written.
+    fn allows(self, character: char, next: Option<char>) -> bool {
         let (before, is_selected) = match self {
-            Before::Nothing => return false,
-            Before::Visible(before) => (before, false),
-            Before::Selected(before) => (before, true),
+            Preceding::Nothing => return false,
+            Preceding::Visible(before) => (before, false),
+            Preceding::Selected(before) => (before, true),
         };
         let joins = |is_of: fn(char) -> bool| is_of(before) && next.is_some_and(is_of);
         match character {
             '\u{200d}' => joins(is_emoji) || (!is_selected && joins(is_joining)),
             '\u{200c}' => !is_selected && joins(is_joining),
             '\u{fe0e}' | '\u{fe0f}' => {
-                // Of digits only that of a whole keycap: `1`, U+FE0F, U+20E3.
+                // For a digit, only in a complete keycap sequence: `1`, U+FE0F, U+20E3.
                 !is_selected && (is_emoji(before) || is_keycap(before) && next == Some('\u{20e3}'))
             }
             '\u{180b}'..='\u{180d}' | '\u{180f}' => !is_selected && matches!(before, '\u{1820}'..='\u{18aa}'),
@@ -153,16 +153,17 @@ impl Before {
 
     fn then(self, character: char) -> Self {
         match (self, character) {
-            (Before::Visible(before), '\u{fe0e}' | '\u{fe0f}' | '\u{180b}'..='\u{180d}' | '\u{180f}') => {
-                Before::Selected(before)
+            (Preceding::Visible(before), '\u{fe0e}' | '\u{fe0f}' | '\u{180b}'..='\u{180d}' | '\u{180f}') => {
+                Preceding::Selected(before)
             }
-            (_, character) if is_invisible(character) || character.is_control() => Before::Nothing,
-            (_, character) => Before::Visible(character),
+            (_, character) if is_invisible(character) || character.is_control() => Preceding::Nothing,
+            (_, character) => Preceding::Visible(character),
         }
     }
 }
 
-/// Control characters, Unicode's `Default_Ignorable_Code_Point`, line and paragraph separators, and interlinear annotations.
+/// Whether a character is a control character, in Unicode's `Default_Ignorable_Code_Point`, a line or paragraph
+/// separator, or an interlinear annotation.
 pub fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -174,7 +175,7 @@ pub fn is_invisible(character: char) -> bool {
         )
 }
 
-/// Symbols and pictures. Skin tones are among them, so that an emoji with one can be joined.
+/// Symbols and pictures, including skin tones, so that an emoji with a skin tone can be joined.
 fn is_emoji(character: char) -> bool {
     matches!(
         character,
@@ -187,7 +188,7 @@ fn is_keycap(character: char) -> bool {
     matches!(character, '0'..='9' | '#' | '*')
 }
 
-/// Letters of scripts that are written with joiners: Arabic, Syriac, N'Ko, and those of South Asia.
+/// Letters of scripts that are written with joiners: Arabic, Syriac, N'Ko, and South Asian scripts.
 fn is_joining(character: char) -> bool {
     matches!(character, '\u{620}'..='\u{64a}' | '\u{66e}'..='\u{6d5}' | '\u{6ee}'..='\u{7ff}' | '\u{8a0}'..='\u{dff}')
         || matches!(character, '\u{64b}'..='\u{652}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17b3}')
@@ -201,9 +202,9 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    // Row 49: what nobody sees is shown as what it is.
+    // Row 49: invisible characters are shown as escapes.
     #[test]
-    fn invisible_characters_become_visible() {
+    fn row_49_invisible_characters_become_visible() {
         for (text, expected) in [
             ("plain", "plain"),
             ("a\u{200b}b", r"a\u{200b}b"),
@@ -225,9 +226,9 @@ mod tests {
         }
     }
 
-    // Row 49: what people write stays as they wrote it.
+    // Row 49: ordinary text in any script stays unchanged.
     #[test]
-    fn scripts_and_emoji_stay_readable() {
+    fn row_49_scripts_and_emoji_stay_unchanged() {
         for text in [
             "Grüße, naïve café, 漢字, עברית, العربية",
             "👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 👩🏽\u{200d}🚀 1\u{fe0f}\u{20e3} ☺\u{fe0e} 👨\u{200d}👩\u{200d}👧",
@@ -248,9 +249,9 @@ mod tests {
         assert_eq!(visible_name("a\u{200b}", 3), r"a\u…");
     }
 
-    // Row 49, invariant 4: everything that a model reads of a request, and nothing that a provider has signed.
+    // Row 49, invariant 4: everything that a model reads is escaped, and nothing that a provider has signed.
     #[test]
-    fn a_request_hides_nothing() {
+    fn row_49_a_request_hides_nothing() {
         const HIDDEN: &str = "\u{e0041}\u{202e}";
         let text = || format!("x{HIDDEN}");
         let result = ToolResult {
@@ -295,9 +296,10 @@ mod tests {
     }
 
     proptest! {
-        // Whatever the text: the result has nothing to escape any more, and without invisible characters nothing changes.
+        // For any text: the result has nothing left to escape, and a text without invisible characters does not
+        // change.
         #[test]
-        fn what_is_visible_stays_as_it_is(text in "[a-z👩💻❤🏽کخ \u{200b}-\u{200f}\u{202a}-\u{202e}\u{fe0f}\u{e0041}\u{1b}\r\n\t]{0,30}") {
+        fn row_49_escaping_is_idempotent(text in "[a-z👩💻❤🏽کخ \u{200b}-\u{200f}\u{202a}-\u{202e}\u{fe0f}\u{e0041}\u{1b}\r\n\t]{0,30}") {
             let once = visible(&text).into_owned();
             prop_assert_eq!(visible(&once), once.as_str());
             let line = visible_line(&text).into_owned();

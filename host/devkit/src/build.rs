@@ -1,253 +1,186 @@
-//! Builds plugin projects with their languages' own toolchains: one cargo call per workspace, one `NAME.wasm` per project (S2).
+//! Builds plugin projects with the toolchains of their languages: one cargo call per workspace, one `NAME.wasm` per project (S2).
 
+mod build_cache;
 mod c;
 mod cargo;
 mod component;
 mod contract;
 mod javascript;
 mod process;
-mod project;
 mod python;
-mod remembered;
 mod shared_target;
 mod toolchain;
 mod tools;
 
-pub use project::{BuildTable, Project, is_project, projects_in};
+pub use crate::project::{BuildTable, Project, ProjectError, is_project, projects_at, projects_in};
 pub use toolchain::Toolchain;
 pub use tools::{Tools, VARIABLES, program_in};
 
 use crate::language::Language;
-use crate::vendored::{self, OtherVersion};
+use crate::project;
+use crate::renew::{self, VersionMismatch};
 use agent_core::message::Digest;
 use std::path::{Path, PathBuf};
 
-/// The target that guests are compiled for.
+/// The Rust target that plugins are compiled for.
 pub const TARGET: &str = "wasm32-wasip2";
 
-/// A plugin that was built.
+/// The result of building one plugin project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuiltPlugin {
-    /// The component file.
+    /// Path of the component file.
     pub path: PathBuf,
-    /// From the manifest.
+    /// Name of the plugin as written in its manifest.
     pub name: String,
-    /// From the manifest.
+    /// Version of the plugin as written in its manifest; empty if the manifest has none.
     pub version: String,
-    /// Bytes of the component.
+    /// Size of the component in bytes.
     pub size: u64,
-    /// Of the component, manifest included.
+    /// Digest of the component file, manifest included.
     pub digest: Digest,
-    /// Interfaces that the component imports, in its own order.
+    /// Names of the interfaces that the component imports, in the component's order.
     pub imports: Vec<String>,
-    /// Interfaces and functions that it exports, in its own order.
+    /// Names of the interfaces and functions that the component exports, in the component's order.
     pub exports: Vec<String>,
-    /// Whether the file had to be written.
+    /// Whether this build changed the component file.
     pub written: Written,
 }
 
-/// Whether a build changed the file.
+/// Whether a build changed the component file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// The component is new or differs from the file that was there.
+    /// The component is new, or differs from the file that existed.
     Changed,
-    /// The file held exactly this component; it was not touched.
+    /// The file already contained exactly this component and was not touched.
     Unchanged,
 }
 
-/// What a build tells while it runs.
+/// An event that a build reports while it runs.
 #[derive(Clone, Debug)]
 pub enum BuildEvent<'a> {
-    /// A toolchain is about to be called: cargo for a whole workspace, others for one plugin.
+    /// A toolchain is about to be called: cargo for a whole workspace, the other toolchains for one plugin.
     Building {
-        /// What is called.
+        /// Name of the tool that is called.
         tool: &'a str,
-        /// Names of the plugins, in order.
+        /// Names of the plugins that it builds, in order.
         plugins: Vec<&'a str>,
     },
-    /// The Rust target is missing and is being added with rustup.
+    /// The Rust target is missing, and rustup is about to add it.
     AddingTarget {
-        /// The command, as a person would type it.
+        /// The command as a person would type it.
         command: &'a str,
     },
-    /// A line of the toolchain's own output.
+    /// The toolchain printed a line.
     Line {
-        /// Whose.
+        /// Name of the tool that printed it.
         tool: &'a str,
-        /// At most 4 KiB, without its line end.
+        /// At most 4 KiB of the line, without the line ending.
         line: &'a str,
     },
-    /// A project has the SDK, or the contract, of another agent-host. It is built with what it has.
-    OtherVersion(&'a OtherVersion),
-    /// A component is in place.
+    /// A project contains the SDK or the contract of another agent-host. The build uses them as they are.
+    VersionMismatch(&'a VersionMismatch),
+    /// A component file is in place.
     Built(&'a BuiltPlugin),
 }
 
-/// Listens to a build. Called from the task that builds, so it should return soon.
+/// A function that receives the events of a build. It runs on the task that builds, so it should return quickly.
 pub type BuildProgress<'a> = dyn Fn(BuildEvent<'_>) + Send + Sync + 'a;
 
-/// Why a build failed, and what to do.
+/// The reason why a build failed, with advice.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// A file or folder of the project could not be read or written.
+    /// A file or folder could not be read or written.
     #[error("{action} {}: {source}", path.display())]
     File {
-        /// What was tried, in words: `cannot read` …
+        /// The failed action in words, such as `cannot read`.
         action: &'static str,
-        /// Which.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Why not.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// There is no such folder.
-    #[error("there is no folder `{}`: {PROJECT}", path.display())]
-    NoFolder {
-        /// What was named.
-        path: PathBuf,
-    },
-    /// It is something else than a folder.
-    #[error("`{}` is no folder: {PROJECT}", path.display())]
-    NotAFolder {
-        /// What was named.
-        path: PathBuf,
-    },
-    /// There is nothing to build.
-    #[error("`{}` is no plugin project and holds none: {PROJECT}", path.display())]
-    NoProject {
-        /// Where it was looked for.
-        path: PathBuf,
-    },
-    /// There is a source without a manifest.
-    #[error("`{}` has no `plugin.toml`: {PROJECT}", path.display())]
-    NoManifest {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// There is a manifest without a source.
-    #[error("`{}` has nothing to build beside its plugin.toml: {PROJECT}", path.display())]
-    NothingToBuild {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// It is not clear in what it is written.
-    #[error("`{}` has sources in {}: say in its plugin.toml which are the plugin's\n  [build]\n  language = \"{}\"",
-        path.display(), listed(languages), languages.first().map_or("", |language| language.key()))]
-    SeveralLanguages {
-        /// The folder.
-        path: PathBuf,
-        /// Those that were found.
-        languages: Vec<Language>,
-    },
-    /// Its source is not where it should be.
-    #[error("there is no `{}`; where it is elsewhere, say so in plugin.toml: [build] source = \"…\"", path.display())]
-    NoSource {
-        /// What should be there.
-        path: PathBuf,
-    },
-    /// The WIT that it implements cannot be used.
+    /// The folder is not a plugin project that can be built.
+    #[error(transparent)]
+    Project(#[from] ProjectError),
+    /// The WIT that the project implements cannot be used.
     #[error("the WIT in {}: {reason}", path.display())]
     Wit {
-        /// The folder.
+        /// Path of the folder with the WIT files.
         path: PathBuf,
-        /// Why not, and where.
+        /// The problem, with file and line where they are known.
         reason: String,
     },
-    /// A tool of the toolchain is nowhere.
+    /// A tool of the language's toolchain was not found.
     #[error(
-        "`{tool}` builds plugins in {language}, and was found neither in the project nor on the PATH; install it with\n  \
-             {install}\nor name yours by {variable}"
+        "`{tool}` builds plugins in {language}, but it was not found in the project or on the PATH; install it with\n  \
+             {install}\nor set {variable} to yours"
     )]
     MissingTool {
-        /// Which.
+        /// Name of the tool.
         tool: &'static str,
-        /// What it is needed for.
+        /// Language of the project.
         language: Language,
-        /// What names it.
+        /// Environment variable that sets the path of the tool.
         variable: &'static str,
-        /// The command.
+        /// Command that installs the tool.
         install: String,
     },
-    /// There is no cargo.
-    #[error("no cargo was found: install Rust from https://rustup.rs, or set CARGO to your cargo")]
+    /// Cargo was not found.
+    #[error("cargo was not found: install Rust from https://rustup.rs, or set CARGO to your cargo")]
     NoCargo,
-    /// The manifest cannot be used; the message names file, line and key.
-    #[error("{message}")]
-    Manifest {
-        /// For people.
-        message: String,
-    },
-    /// Two projects would write the same file.
-    #[error("two plugin projects are named `{name}`: {} and {}; rename one in its plugin.toml",
-        first.display(), second.display())]
-    SameName {
-        /// The manifest's name.
-        name: String,
-        /// A project's folder.
-        first: PathBuf,
-        /// The other's.
-        second: PathBuf,
-    },
     /// A program of the toolchain could not be started.
     #[error("cannot start {}: {source}; {}", program.display(), start_advice(program))]
     Start {
-        /// Which.
+        /// Path of the program.
         program: PathBuf,
-        /// Why not.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The Rust target is missing and cannot be added.
+    /// The Rust target is missing and could not be added.
     #[error("the Rust target {TARGET} is missing and could not be added: {reason}")]
     Target {
-        /// Why not, and what to do.
+        /// The reason, and what to do.
         reason: String,
     },
-    /// Cargo does not accept the project.
+    /// Cargo rejects the project's `Cargo.toml`.
     #[error("cargo cannot read {}:\n{messages}", manifest.display())]
     Metadata {
-        /// The project's Cargo.toml.
+        /// Path of the project's `Cargo.toml`.
         manifest: PathBuf,
-        /// Cargo's own words.
+        /// Messages of cargo.
         messages: String,
     },
-    /// The crate makes no component.
-    #[error("{} makes no component: it needs a library with\n  [lib]\n  crate-type = [\"cdylib\", \"rlib\"]",
+    /// The crate does not produce a component.
+    #[error("{} does not produce a component: it needs a library with\n  [lib]\n  crate-type = [\"cdylib\", \"rlib\"]",
         manifest.display())]
     NoLibrary {
-        /// The project's Cargo.toml.
+        /// Path of the project's `Cargo.toml`.
         manifest: PathBuf,
     },
-    /// The compiler found errors.
+    /// The compiler reported errors.
     #[error("{tool} could not build {}:\n{messages}", plugins.join(", "))]
     Compile {
-        /// Whose errors they are.
+        /// Name of the tool that failed.
         tool: &'static str,
-        /// Names of the plugins that were being built.
+        /// Names of the plugins that the tool was building.
         plugins: Vec<String>,
-        /// The rendered compiler messages, the last 64 KiB of them.
+        /// The last 64 KiB of the compiler's messages.
         messages: String,
     },
-    /// What came out is no component.
+    /// The toolchain's output is not a component.
     #[error("plugin `{name}`: {reason}")]
     NotAComponent {
-        /// The manifest's name.
+        /// Name of the plugin as written in its manifest.
         name: String,
-        /// What it is instead.
+        /// What is wrong with the output.
         reason: String,
     },
-}
-
-/// What a project is, for those who have none.
-const PROJECT: &str = "a plugin project is a folder with `plugin.toml` and a source, that is `Cargo.toml` (Rust), `app.py` \
-                       (Python), `app.js` (JavaScript) or `*.c` (C); `agent-host plugin new NAME` makes one";
-
-fn listed(languages: &[Language]) -> String {
-    languages.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
 
 fn start_advice(program: &Path) -> &'static str {
     match program.file_stem().and_then(std::ffi::OsStr::to_str) {
         Some("cargo" | "rustc" | "rustup") => "install Rust from https://rustup.rs, or set CARGO to your cargo",
-        _ => "is it whole, and made for this machine?",
+        _ => "check that the file is complete and was built for this machine",
     }
 }
 
@@ -263,7 +196,7 @@ pub async fn build(
     Ok(built.remove(0))
 }
 
-/// Builds the project that `directory` is, or all projects that it holds, and writes `OUT/NAME.wasm` for each.
+/// Builds the project in `directory`, or all projects directly below it, and writes `OUT/NAME.wasm` for each.
 pub async fn build_directory(
     toolchain: &Toolchain,
     directory: &Path,
@@ -273,19 +206,12 @@ pub async fn build_directory(
     build_projects(toolchain, &projects_at(directory)?, out, progress).await
 }
 
-/// The project that the folder is, or all that it holds.
-pub fn projects_at(directory: &Path) -> Result<Vec<Project>, BuildError> {
-    let projects =
-        if project::is_project(directory) { vec![Project::read(directory)?] } else { projects_in(directory)? };
-    if projects.is_empty() { Err(project::no_project(directory)) } else { Ok(projects) }
-}
-
-/// All that these projects are built of on this machine: what lies in `directory`, and what lies elsewhere.
+/// All local files and folders that the projects in `directory` are built from: `directory` itself, and sources elsewhere.
 pub async fn sources(toolchain: &Toolchain, directory: &Path) -> Vec<PathBuf> {
     let mut sources = vec![directory.to_owned()];
-    // What is no project the build says.
+    // The build reports a folder that is not a project.
     let projects = projects_at(directory).unwrap_or_default();
-    let mut elsewhere = cargo::elsewhere(toolchain, &projects).await;
+    let mut elsewhere = cargo::local_dependencies(toolchain, &projects).await;
     elsewhere.extend(projects.iter().flat_map(Project::named_paths));
     let own = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
     let elsewhere = elsewhere.into_iter().filter_map(|path| path.canonicalize().ok());
@@ -293,7 +219,8 @@ pub async fn sources(toolchain: &Toolchain, directory: &Path) -> Vec<PathBuf> {
     sources
 }
 
-/// Builds these projects, those of one cargo workspace in one call, and writes `OUT/NAME.wasm` for each, in order.
+/// Builds these projects, one cargo call per workspace, and writes `OUT/NAME.wasm` for each. The results are in the order of
+/// `projects`.
 pub async fn build_projects(
     toolchain: &Toolchain,
     projects: &[Project],
@@ -307,15 +234,15 @@ pub async fn build_projects(
         source,
     })?;
     for project in projects {
-        if let Some(other) = vendored::other_version(project) {
-            progress(BuildEvent::OtherVersion(&other));
+        if let Some(mismatch) = renew::version_mismatch(project) {
+            progress(BuildEvent::VersionMismatch(&mismatch));
         }
     }
     let mut built = vec![None; projects.len()];
-    let finish = |index: usize, made: &Path| {
-        let plugin = component::finish(&projects[index], made, out)?;
+    let finish = |index: usize, compiled: &Path| {
+        let plugin = component::finish(&projects[index], compiled, out)?;
         progress(BuildEvent::Built(&plugin));
-        Ok(Some(plugin))
+        Ok::<_, BuildError>(Some(plugin))
     };
     for workspace in cargo::workspaces(toolchain, projects).await? {
         toolchain.ensure_target(&workspace.root, progress).await?;
@@ -328,14 +255,14 @@ pub async fn build_projects(
     }
     for (index, project) in projects.iter().enumerate() {
         if built[index].is_none() {
-            let made = compile(toolchain, project, progress).await?;
-            built[index] = finish(index, &made)?;
+            let compiled = compile(toolchain, project, progress).await?;
+            built[index] = finish(index, &compiled)?;
         }
     }
     Ok(built.into_iter().flatten().collect())
 }
 
-/// Makes the component of a project that has its toolchain to itself.
+/// Compiles a project that does not share its toolchain call with others, and returns the path of the component.
 async fn compile(
     toolchain: &Toolchain,
     project: &Project,

@@ -1,84 +1,84 @@
-//! What an author should know of a plugin before others use it: what hinders it, what a model or a person will stumble over, and
-//! what could be better (S3).
+//! Checks a plugin before others use it: errors, problems for a model or a person, and possible improvements (S3).
 
 mod authority;
 mod cost;
 mod tools;
 
 use agent_core::tool::{CallCost, ToolDefinition};
-use agent_plugins::{Kind, LeftOut, LoadedPlugin, Manifest};
+use agent_plugins::{Kind, LoadedPlugin, Manifest, SkippedExport};
 use serde::Serialize;
 use std::time::Duration;
 
-/// What is known of a plugin when it is judged.
+/// The facts about a plugin that the rules look at.
 #[derive(Clone, Debug, Default)]
-pub struct Examined {
-    /// None: it has none.
+pub struct PluginFacts {
+    /// The manifest in the component; None if it has none.
     pub manifest: Option<Manifest>,
-    /// What it exports of the contract.
+    /// The kinds of the contract that the component exports.
     pub kinds: Vec<Kind>,
-    /// Names of its imports.
+    /// Names of the imported interfaces.
     pub imports: Vec<String>,
-    /// Its tools, plain functions among them.
+    /// The plugin's tools, including plain functions that are offered as tools.
     pub tools: Vec<ToolDefinition>,
-    /// Functions that are no tools.
-    pub left_out: Vec<LeftOut>,
-    /// Bytes of the component.
+    /// Exported functions that cannot be offered as tools.
+    pub left_out: Vec<SkippedExport>,
+    /// Size of the component in bytes.
     pub size: u64,
-    /// How long it took to compile; none where the code was kept from earlier.
+    /// How long compilation took; None if the compiled code came from the cache.
     pub compiled_in: Option<Duration>,
-    /// What became of its canary call, if its manifest names one.
+    /// The result of the canary call; None if the manifest has no canary or it was not called.
     pub canary: Option<Result<CallCost, String>>,
 }
 
-impl Examined {
-    /// What a loaded plugin says of itself.
+impl PluginFacts {
+    /// Takes the facts from a loaded plugin, without compile time and canary.
     pub fn of(plugin: &LoadedPlugin) -> Self {
         Self {
             manifest: plugin.manifest().cloned(),
             kinds: plugin.kinds().to_vec(),
             imports: plugin.imports().to_vec(),
             tools: plugin.tools().to_vec(),
-            left_out: plugin.left_out().to_vec(),
+            left_out: plugin.skipped_exports().to_vec(),
             size: plugin.size(),
             compiled_in: None,
             canary: None,
         }
     }
 
-    /// Whether it imports something of this package or interface.
+    /// Whether the component imports anything whose name starts with `beginning`.
     fn imports(&self, beginning: &str) -> bool {
         self.imports.iter().any(|import| import.starts_with(beginning))
     }
 }
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// It does not work, or part of it never can.
+    /// The plugin, or part of it, does not work.
     Error,
-    /// It works, and somebody will stumble over it.
+    /// The plugin works, but a model or a person will have a problem with it.
     Warning,
-    /// It could be better.
+    /// The plugin could be improved.
     Hint,
 }
 
-/// Something that was found.
+/// A problem that the check found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How much it matters.
+    /// The severity.
     pub level: Level,
-    /// The rule, for programs: it stays the same.
+    /// Stable name of the rule, for programs.
     pub rule: &'static str,
-    /// What it is about: a tool, a tool with a pointer into its schema, or a key of `plugin.toml`; empty: the plugin.
+    /// The subject: a tool, a tool with a JSON pointer into its schema, or a key of `plugin.toml`. Empty for the
+    /// whole plugin.
     pub subject: String,
-    /// What is so, and what to do.
+    /// The problem, and what to do about it.
     pub message: String,
 }
 
 impl Finding {
-    /// Of a plugin that cannot be loaded.
+    /// The finding for a plugin that cannot be loaded.
     pub fn unloadable(reason: String) -> Self {
         Self::new(Level::Error, "loads", "", reason)
     }
@@ -88,12 +88,12 @@ impl Finding {
     }
 }
 
-/// All that is to be said, what matters most first.
-pub fn check(examined: &Examined) -> Vec<Finding> {
+/// Runs all rules. The most severe findings come first.
+pub fn check(facts: &PluginFacts) -> Vec<Finding> {
     let mut findings = Vec::new();
-    authority::check(examined, &mut findings);
-    tools::check(&examined.tools, &mut findings);
-    cost::check(examined, &mut findings);
+    authority::check(facts, &mut findings);
+    tools::check(&facts.tools, &mut findings);
+    cost::check(facts, &mut findings);
     findings.sort_by_key(|finding| finding.level);
     findings
 }
@@ -117,8 +117,8 @@ mod tests {
         }
     }
 
-    /// Nothing is to be said of it.
-    fn good() -> Examined {
+    /// A plugin without any finding.
+    fn good() -> PluginFacts {
         let text = json!({"text": {"type": "string", "description": "The text to look in."}});
         let manifest = Manifest {
             name: "words".to_owned(),
@@ -127,40 +127,40 @@ mod tests {
             canary: Some(Canary { tool: "words.count".to_owned(), arguments: json!({"text": "a"}) }),
             ..Manifest::default()
         };
-        Examined {
+        PluginFacts {
             manifest: Some(manifest),
             kinds: vec![Kind::Tool],
             tools: vec![tool("words.count", "Counts the words of a text, as people count them.", text)],
             size: 200_000,
             canary: Some(Ok(CallCost { memory_bytes: 1 << 20, ..CallCost::default() })),
-            ..Examined::default()
+            ..PluginFacts::default()
         }
     }
 
-    /// The rules of what is found when a good plugin is changed so, with their levels.
-    fn found(change: impl FnOnce(&mut Examined)) -> Vec<(Level, &'static str, String)> {
-        let mut examined = good();
-        change(&mut examined);
-        check(&examined).into_iter().map(|finding| (finding.level, finding.rule, finding.subject)).collect()
+    /// Level, rule and subject of the findings for the good plugin after this change.
+    fn found(change: impl FnOnce(&mut PluginFacts)) -> Vec<(Level, &'static str, String)> {
+        let mut facts = good();
+        change(&mut facts);
+        check(&facts).into_iter().map(|finding| (finding.level, finding.rule, finding.subject)).collect()
     }
 
-    fn ask(examined: &mut Examined, asks: Asks) {
-        examined.manifest.as_mut().expect("a manifest").asks = asks;
+    fn ask(facts: &mut PluginFacts, asks: Asks) {
+        facts.manifest.as_mut().expect("a manifest").asks = asks;
     }
 
     use Level::{Error, Hint, Warning};
 
-    /// S3: a good plugin passes in silence.
+    /// S3: a good plugin has no findings.
     #[test]
-    fn of_a_good_plugin_nothing_is_said() {
+    fn s3_good_plugin_has_no_findings() {
         assert_eq!(found(|_| ()), []);
     }
 
-    /// S3, P6: the manifest against the imports, both ways.
+    /// S3, P6: compares the manifest's requests with the imports, in both directions.
     #[test]
-    fn what_is_asked_for_is_what_is_imported() {
+    fn s3_requests_must_match_imports() {
         let imports = |names: &'static [&'static str]| {
-            move |examined: &mut Examined| examined.imports = names.iter().map(|name| (*name).to_owned()).collect()
+            move |facts: &mut PluginFacts| facts.imports = names.iter().map(|name| (*name).to_owned()).collect()
         };
         let of = |rule, key: &str, level| vec![(level, rule, key.to_owned())];
         assert_eq!(found(imports(&["wasi:http/outgoing-handler@0.2.3"])), of("asks-too-little", "asks.http", Error));
@@ -173,7 +173,7 @@ mod tests {
             found(imports(&["agent-host:model/host-model@0.1.0"])),
             of("asks-too-little", "asks.model_tokens", Error)
         );
-        // Every toolchain imports these, whether they are used or not.
+        // Every toolchain adds these imports, whether they are used or not.
         assert_eq!(
             found(imports(&["wasi:filesystem/types@0.2.9", "wasi:cli/environment@0.2.9", "wasi:http/types@0.2.3"])),
             []
@@ -186,15 +186,15 @@ mod tests {
             secrets: vec!["TOKEN".to_owned()],
             key_value: true,
             model_tokens: Some(1),
-            // Nothing that is imported tells whether a tool returns `pending`.
+            // No import shows whether a tool returns `pending`.
             events: vec!["com.example.paid".to_owned()],
             media: true,
         };
         let keys = ["files", "env", "config", "http", "secrets", "key_value", "model_tokens", "media"];
         let in_vain: Vec<_> = keys.iter().map(|key| (Warning, "asks-in-vain", format!("asks.{key}"))).collect();
-        assert_eq!(found(|examined| ask(examined, everything.clone())), in_vain);
-        let all = found(|examined| {
-            ask(examined, everything.clone());
+        assert_eq!(found(|facts| ask(facts, everything.clone())), in_vain);
+        let all = found(|facts| {
+            ask(facts, everything.clone());
             imports(&[
                 "wasi:filesystem/types@0.2.9",
                 "wasi:cli/environment@0.2.9",
@@ -203,40 +203,40 @@ mod tests {
                 "wasi:keyvalue/store@0.2.0-draft2",
                 "agent-host:plugin/media-store@0.1.0",
                 "agent-host:model/host-model@0.1.0",
-            ])(examined);
+            ])(facts);
         });
         assert_eq!(all, []);
-        let validator = found(|examined| {
-            (examined.kinds, examined.tools) = (vec![Kind::OutputValidator], Vec::new());
-            let manifest = examined.manifest.as_mut().expect("a manifest");
-            (manifest.canary, examined.canary) = (None, None);
-            ask(examined, Asks { files: Some(Access::Read), ..Asks::default() });
-            examined.imports = vec!["wasi:filesystem/types@0.2.9".to_owned()];
+        let validator = found(|facts| {
+            (facts.kinds, facts.tools) = (vec![Kind::OutputValidator], Vec::new());
+            let manifest = facts.manifest.as_mut().expect("a manifest");
+            (manifest.canary, facts.canary) = (None, None);
+            ask(facts, Asks { files: Some(Access::Read), ..Asks::default() });
+            facts.imports = vec!["wasi:filesystem/types@0.2.9".to_owned()];
         });
         assert_eq!(validator, of("asks-in-vain", "asks", Warning));
     }
 
-    /// S3: what the model reads to choose a tool and to call it.
+    /// S3: checks the texts that a model reads to choose and call a tool.
     #[test]
-    fn descriptions_are_judged() {
+    fn s3_checks_descriptions() {
         let described =
-            |description: &'static str| found(move |examined| examined.tools[0].description = description.to_owned());
+            |description: &'static str| found(move |facts| facts.tools[0].description = description.to_owned());
         let of = |rule, level| vec![(level, rule, "words.count".to_owned())];
         assert_eq!(described(""), of("description", Error));
         assert_eq!(described("Counts."), of("description", Warning));
         assert_eq!(described("words count"), of("description", Warning));
-        let long = found(|examined| examined.tools[0].description = "long words ".repeat(200));
+        let long = found(|facts| facts.tools[0].description = "long words ".repeat(200));
         assert_eq!(long, of("description-length", Warning));
-        // The canary's arguments fit another schema.
+        // The canary's arguments do not match the other schemas.
         let argument = |schema: Value| {
-            let found = found(move |examined| examined.tools[0].input_schema = schema).into_iter();
+            let found = found(move |facts| facts.tools[0].input_schema = schema).into_iter();
             found.filter(|(_, rule, _)| *rule != "canary").collect::<Vec<_>>()
         };
         let nested = json!({"type": "object", "additionalProperties": false, "properties": {
             "rows": {"type": "array", "description": "The rows.", "items": {"type": "object", "properties": {"a/b": {}}}}}});
         let pointer = "words.count /properties/rows/items/properties/a~1b";
         assert_eq!(argument(nested), [(Warning, "argument-description", pointer.to_owned())]);
-        // A schema that is made of a type says it where it refers to.
+        // A schema generated from a type has its description in the referenced definition.
         let referred = json!({"type": "object", "properties": {"unit": {"$ref": "#/$defs/Unit"}}, "additionalProperties": false,
             "$defs": {"Unit": {"description": "What is counted.", "enum": ["word"]}}});
         assert_eq!(argument(referred), []);
@@ -246,13 +246,13 @@ mod tests {
         assert_eq!(argument(circle), []);
     }
 
-    /// S3: names, and tools that a model will take for each other.
+    /// S3: checks names, and tools that a model may confuse.
     #[test]
-    fn names_and_likenesses_are_judged() {
+    fn s3_checks_names_and_similar_tools() {
         let named = |name: &'static str| {
-            found(move |examined| {
-                examined.tools[0].name = name.to_owned();
-                let canary = examined.manifest.as_mut().and_then(|manifest| manifest.canary.as_mut());
+            found(move |facts| {
+                facts.tools[0].name = name.to_owned();
+                let canary = facts.manifest.as_mut().and_then(|manifest| manifest.canary.as_mut());
                 canary.expect("a canary").tool = name.to_owned();
             })
         };
@@ -261,9 +261,9 @@ mod tests {
         let long = "words.counts-all-the-words-of-a-text-and-tells-how-many-there-are-of-them";
         assert_eq!(named(long), [(Warning, "name-length", long.to_owned())]);
         let second = |name: &'static str, description: &'static str| {
-            found(move |examined| {
-                let properties = examined.tools[0].input_schema["properties"].clone();
-                examined.tools.push(tool(name, description, properties));
+            found(move |facts| {
+                let properties = facts.tools[0].input_schema["properties"].clone();
+                facts.tools.push(tool(name, description, properties));
             })
         };
         let same = "Counts the words of a text, as people count them.";
@@ -276,22 +276,22 @@ mod tests {
         assert_eq!(second("words.longest", other), []);
     }
 
-    /// S3: what a tool says that it does to the world.
+    /// S3: checks the declared side effects of tools.
     #[test]
-    fn traits_are_judged() {
-        let with = |traits: Traits| found(move |examined| examined.tools[0].traits = traits);
+    fn s3_checks_traits() {
+        let with = |traits: Traits| found(move |facts| facts.tools[0].traits = traits);
         assert_eq!(with(Traits::default()), [(Hint, "traits", "words.count".to_owned())]);
         let both = Traits { read_only: true, destructive: true, ..Traits::default() };
         assert_eq!(with(both), [(Error, "traits", "words.count".to_owned())]);
         assert_eq!(with(Traits { destructive: true, ..Traits::default() }), []);
     }
 
-    /// S3, P10: the canary is a call that the plugin can answer.
+    /// S3, P10: the canary must be a call that the plugin can answer.
     #[test]
-    fn the_canary_is_judged() {
+    fn s3_checks_canary() {
         let canary = |change: fn(&mut Canary)| {
-            found(move |examined| {
-                change(examined.manifest.as_mut().and_then(|manifest| manifest.canary.as_mut()).expect("a canary"));
+            found(move |facts| {
+                change(facts.manifest.as_mut().and_then(|manifest| manifest.canary.as_mut()).expect("a canary"));
             })
         };
         assert_eq!(
@@ -302,39 +302,39 @@ mod tests {
             canary(|canary| canary.arguments = json!({"text": 1})),
             [(Error, "canary", "canary.arguments".to_owned())]
         );
-        let failed = found(|examined| examined.canary = Some(Err("it crashed".to_owned())));
+        let failed = found(|facts| facts.canary = Some(Err("it crashed".to_owned())));
         assert_eq!(failed, [(Error, "canary", "canary".to_owned())]);
-        let without = found(|examined| {
-            examined.manifest.as_mut().expect("a manifest").canary = None;
-            examined.canary = None;
+        let without = found(|facts| {
+            facts.manifest.as_mut().expect("a manifest").canary = None;
+            facts.canary = None;
         });
         assert_eq!(without, [(Hint, "canary", "canary".to_owned())]);
-        let nameless = found(|examined| (examined.manifest, examined.canary) = (None, None));
+        let nameless = found(|facts| (facts.manifest, facts.canary) = (None, None));
         assert_eq!(nameless, [(Warning, "manifest", String::new())]);
-        let bare = found(|examined| examined.manifest.as_mut().expect("a manifest").description.clear());
+        let bare = found(|facts| facts.manifest.as_mut().expect("a manifest").description.clear());
         assert_eq!(bare, [(Hint, "manifest", "description".to_owned())]);
     }
 
-    /// S3: how near it is to limits, and what it costs in every prompt.
+    /// S3: checks how close the plugin is to limits, and its cost in every prompt.
     #[test]
-    fn costs_are_judged() {
+    fn s3_checks_costs() {
         let one = |level, rule| vec![(level, rule, String::new())];
-        assert_eq!(found(|examined| examined.size = 20 << 20), one(Hint, "size"));
-        assert_eq!(found(|examined| examined.size = 28 << 20), one(Warning, "size"));
-        assert_eq!(found(|examined| examined.compiled_in = Some(Duration::from_secs(12))), one(Hint, "compile-time"));
-        assert_eq!(found(|examined| examined.compiled_in = Some(Duration::from_secs(2))), []);
+        assert_eq!(found(|facts| facts.size = 20 << 20), one(Hint, "size"));
+        assert_eq!(found(|facts| facts.size = 28 << 20), one(Warning, "size"));
+        assert_eq!(found(|facts| facts.compiled_in = Some(Duration::from_secs(12))), one(Hint, "compile-time"));
+        assert_eq!(found(|facts| facts.compiled_in = Some(Duration::from_secs(2))), []);
         let memory = |bytes| CallCost { memory_bytes: bytes, ..CallCost::default() };
-        assert_eq!(found(|examined| examined.canary = Some(Ok(memory(40 << 20)))), one(Warning, "memory"));
-        let definitions = found(|examined| {
+        assert_eq!(found(|facts| facts.canary = Some(Ok(memory(40 << 20)))), one(Warning, "memory"));
+        let definitions = found(|facts| {
             let filler = json!({"type": "string", "description": "x".repeat(400)});
             let properties: serde_json::Map<_, _> =
                 (0..25).map(|number| (format!("a{number}"), filler.clone())).collect();
-            examined.tools[0].input_schema["properties"] = Value::Object(properties);
-            examined.manifest.as_mut().and_then(|manifest| manifest.canary.as_mut()).expect("a canary").arguments =
+            facts.tools[0].input_schema["properties"] = Value::Object(properties);
+            facts.manifest.as_mut().and_then(|manifest| manifest.canary.as_mut()).expect("a canary").arguments =
                 json!({});
         });
         assert_eq!(definitions, one(Hint, "definitions"));
-        let left_out = LeftOut { function: "a.b".to_owned(), reason: "it takes a stream".to_owned() };
-        assert_eq!(found(|examined| examined.left_out = vec![left_out]), [(Hint, "not-offered", "a.b".to_owned())]);
+        let left_out = SkippedExport { function: "a.b".to_owned(), reason: "it takes a stream".to_owned() };
+        assert_eq!(found(|facts| facts.left_out = vec![left_out]), [(Hint, "not-offered", "a.b".to_owned())]);
     }
 }

@@ -1,9 +1,11 @@
-//! Sources that are watched: each change is built in the background, and a newer change takes a build's place (S5).
+//! Watches the sources of plugins and builds each change in the background. A newer change replaces a running build
+//! (S5).
 //!
-//! They are polled, as plugins are: that is the same on every file system, and quiet can only be seen by looking twice.
+//! The sources are polled, as plugins are: polling works the same on every file system, and only comparing two states
+//! shows that all writes are finished.
 
 use crate::build::{BuildError, BuildProgress, BuiltPlugin, Toolchain, build_directory, sources};
-use crate::written::{Sources, look_at};
+use crate::source_files::{SourceFiles, collect};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,114 +13,114 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-/// Between two looks.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
-/// How long nothing may change before it is built: editors write in several steps.
+/// Interval between two looks at the sources.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// How long nothing may change before a build starts, because editors write in several steps.
 const QUIET: Duration = Duration::from_millis(300);
-/// What becomes of a change.
+/// An event of the watcher.
 #[derive(Debug)]
-pub enum News {
-    /// A build has begun.
+pub enum DevEvent {
+    /// A build started.
     Building {
-        /// A file that has changed, of several the first; none: it is the first build.
+        /// The first of the files that changed; None for the first build.
         changed: Option<PathBuf>,
     },
-    /// It is given up, since something has changed again.
+    /// The build was stopped because a source changed again.
     Superseded,
-    /// Components are in place. Those that are as they were have not been written.
+    /// The components are in place. Those that did not change were not written.
     Built(Vec<BuiltPlugin>),
-    /// What was built before stays.
+    /// The build failed. The previous components stay in place.
     Failed(BuildError),
 }
 
-/// What is built, and where to.
+/// Plugin sources that are rebuilt when they change.
 #[derive(Clone, Debug)]
-pub struct Workshop {
-    /// Whatever the projects need.
+pub struct SourceWatcher {
+    /// The toolchains of the projects' languages.
     pub toolchain: Toolchain,
-    /// A project, or a folder of projects.
+    /// The folder of a project, or a folder of projects.
     pub sources: PathBuf,
-    /// Where the components are written.
+    /// The folder for the components.
     pub out: PathBuf,
 }
 
-impl Workshop {
-    /// Builds now, and then whenever a source has changed, until it is cancelled. News that nobody takes make it wait; what a
-    /// toolchain says meanwhile goes to `progress`.
-    pub async fn keep_built(&self, news: Sender<News>, progress: &BuildProgress<'_>, cancel: CancellationToken) {
-        let keeping = async {
+impl SourceWatcher {
+    /// Builds now, and again whenever a source changes, until cancelled. It waits while the channel for events is
+    /// full. Events of the toolchain go to `progress`.
+    pub async fn run(&self, events: Sender<DevEvent>, progress: &BuildProgress<'_>, cancel: CancellationToken) {
+        let watch = async {
             let mut changed = None;
             loop {
-                // What it is built of may change with each build.
-                let watched = Watched { places: sources(&self.toolchain, &self.sources).await.into() };
-                let seen = watched.look().await;
-                if news.send(News::Building { changed }).await.is_err() {
+                // A build may change which sources the projects depend on.
+                let watched = WatchedPaths { paths: sources(&self.toolchain, &self.sources).await.into() };
+                let seen = watched.read().await;
+                if events.send(DevEvent::Building { changed }).await.is_err() {
                     return;
                 }
-                let told = tokio::select! {
+                let outcome = tokio::select! {
                     built = build_directory(&self.toolchain, &self.sources, &self.out, progress) => match built {
-                        Ok(built) => News::Built(built),
-                        Err(error) => News::Failed(error),
+                        Ok(built) => DevEvent::Built(built),
+                        Err(error) => DevEvent::Failed(error),
                     },
-                    () = watched.differs(&seen) => News::Superseded,
+                    () = watched.until_different(&seen) => DevEvent::Superseded,
                 };
-                if news.send(told).await.is_err() {
+                if events.send(outcome).await.is_err() {
                     return;
                 }
-                changed = watched.changed(seen).await;
+                changed = watched.until_settled(seen).await;
             }
         };
         tokio::select! {
-            () = keeping => {}
+            () = watch => {}
             () = cancel.cancelled() => {}
         }
     }
 }
 
-/// Folders and files that are looked at.
-struct Watched {
-    places: Arc<[PathBuf]>,
+/// The files and folders that the projects are built from.
+struct WatchedPaths {
+    paths: Arc<[PathBuf]>,
 }
 
-impl Watched {
-    /// Waits until something is otherwise than it was seen.
-    async fn differs(&self, seen: &Sources) {
-        while self.look().await == *seen {
-            sleep(BETWEEN_LOOKS).await;
+impl WatchedPaths {
+    /// Waits until a file differs from `seen`.
+    async fn until_different(&self, seen: &SourceFiles) {
+        while self.read().await == *seen {
+            sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Waits until something is otherwise than it was seen, and has been left alone for a while; says what.
-    async fn changed(&self, before: Sources) -> Option<PathBuf> {
-        let (mut seen, mut since) = (self.look().await, Instant::now());
+    /// Waits until a file differs from `before` and nothing has changed for a while; returns the first changed file.
+    async fn until_settled(&self, before: SourceFiles) -> Option<PathBuf> {
+        let (mut seen, mut since) = (self.read().await, Instant::now());
         loop {
             if seen != before && since.elapsed() >= QUIET {
-                return difference(&before, &seen).cloned();
+                return first_change(&before, &seen).cloned();
             }
-            sleep(BETWEEN_LOOKS).await;
-            let now = self.look().await;
+            sleep(POLL_INTERVAL).await;
+            let now = self.read().await;
             if now != seen {
                 (seen, since) = (now, Instant::now());
             }
         }
     }
 
-    /// On a thread that may wait: a large tree, or one on a network, takes its time.
-    async fn look(&self) -> Sources {
-        let places = self.places.clone();
-        let looked = tokio::task::spawn_blocking(move || {
-            let mut sources = Sources::new();
-            places.iter().for_each(|place| look_at(place, &mut sources));
+    /// Runs on a blocking thread, because reading a large tree or a network file system takes time.
+    async fn read(&self) -> SourceFiles {
+        let paths = self.paths.clone();
+        let files = tokio::task::spawn_blocking(move || {
+            let mut sources = SourceFiles::new();
+            paths.iter().for_each(|path| collect(path, &mut sources));
             sources
         });
-        looked.await.unwrap_or_default()
+        files.await.unwrap_or_default()
     }
 }
 
-fn difference<'s>(before: &'s Sources, now: &'s Sources) -> Option<&'s PathBuf> {
+fn first_change<'s>(before: &'s SourceFiles, now: &'s SourceFiles) -> Option<&'s PathBuf> {
     let is_new = |(path, stamp): &(&'s PathBuf, &(SystemTime, u64))| before.get(*path) != Some(*stamp);
-    let gone = || before.keys().find(|path| !now.contains_key(*path));
-    now.iter().find(is_new).map(|(path, _)| path).or_else(gone)
+    let removed = || before.keys().find(|path| !now.contains_key(*path));
+    now.iter().find(is_new).map(|(path, _)| path).or_else(removed)
 }
 
 #[cfg(test)]
@@ -126,13 +128,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_named() {
-        let sources = |files: &[(&str, u64)]| -> Sources {
+    fn finds_first_changed_file() {
+        let sources = |files: &[(&str, u64)]| -> SourceFiles {
             files.iter().map(|(path, size)| (PathBuf::from(path), (SystemTime::UNIX_EPOCH, *size))).collect()
         };
         let before = sources(&[("a", 1), ("b", 1)]);
-        let named =
-            |now: &[(&str, u64)]| difference(&before, &sources(now)).and_then(|path| path.to_str().map(str::to_owned));
+        let named = |now: &[(&str, u64)]| {
+            first_change(&before, &sources(now)).and_then(|path| path.to_str().map(str::to_owned))
+        };
         assert_eq!(named(&[("a", 1), ("b", 1)]), None);
         assert_eq!(named(&[("a", 1), ("b", 2)]).as_deref(), Some("b"));
         assert_eq!(named(&[("a", 1), ("b", 1), ("c", 0)]).as_deref(), Some("c"));

@@ -1,27 +1,27 @@
-//! The languages that projects can be in.
+//! The languages that plugin projects can be written in.
 
 use std::fmt;
 
-/// A language with a toolchain that makes components.
+/// A language whose toolchain can produce components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Language {
-    /// By cargo.
+    /// Built with cargo.
     Rust,
-    /// By componentize-py.
+    /// Built with componentize-py.
     Python,
-    /// By jco, with QuickJS.
+    /// Built with jco and QuickJS.
     #[serde(alias = "js")]
     JavaScript,
-    /// By Zig's compiler, or clang of a wasi-sdk.
+    /// Built with Zig's compiler, or with the clang of a wasi-sdk.
     C,
 }
 
 impl Language {
-    /// All of them.
+    /// All languages, in the order in which help texts list them.
     pub const ALL: [Language; 4] = [Language::Rust, Language::Python, Language::JavaScript, Language::C];
 
-    /// As it is written where names are written in lower case.
+    /// The language's name in lower case, for options and `plugin.toml`.
     pub fn key(self) -> &'static str {
         match self {
             Language::Rust => "rust",

@@ -1,17 +1,41 @@
-//! For authors of plugins: makes plugin projects (S1), builds them into components that carry their manifest (S2), checks
-//! what was built (S3), plays scenarios on it (S4), builds anew what has changed (S5), and has plugins do again what they did in
-//! a stored session (S6).
+//! Tools for plugin authors: create plugin projects (S1), build them into components (S2), check the components (S3), play
+//! scenarios on them (S4), rebuild when a source changes (S5), and replay stored sessions with other plugin versions (S6).
+//!
+//! A scenario is a TOML file. Parsing it reports every mistake with file, line and key:
+//!
+//! ```
+//! use agent_devkit::scenario::Scenario;
+//! use std::path::Path;
+//!
+//! let text = r#"
+//! description = "Counts the words of a text."
+//! plugins = ["words"]
+//!
+//! [[calls]]
+//! name = "words.count"
+//! arguments = { text = "one two three" }
+//! result = { contains = "3" }
+//! "#;
+//! let scenario = Scenario::parse(Path::new("count.scenario.toml"), "count", text.to_owned())?;
+//! assert_eq!(scenario.description(), Some("Counts the words of a text."));
+//!
+//! let error = Scenario::parse(Path::new("count.scenario.toml"), "count", "calls = 1".to_owned()).unwrap_err();
+//! assert!(error.to_string().starts_with("count.scenario.toml:1:"));
+//! # Ok::<(), agent_devkit::scenario::ScenarioError>(())
+//! ```
 
 pub mod build;
-mod carried;
 pub mod check;
 pub mod dev;
 mod diff;
+mod embedded;
+mod file_list;
 mod language;
 pub mod new;
+mod project;
+pub mod renew;
 pub mod replay;
 pub mod scenario;
-pub mod vendored;
-mod written;
+mod source_files;
 
 pub use language::Language;

@@ -1,50 +1,49 @@
-//! New plugin projects, of any kind in any of the languages: each builds as it is, and has a test (S1).
+//! Creates new plugin projects of every kind in every language. Each builds as it is, and has a test (S1).
 
 mod name;
 mod rust;
 mod workspace;
 
-use crate::carried;
+use crate::embedded::{self, ProjectFile};
+use crate::file_list::{FileList, LIST};
 use crate::language::Language;
-use crate::vendored;
 pub use name::{NameProblem, check_name};
 use std::path::{Path, PathBuf};
-use workspace::Place;
 
-/// What a project is to be.
+/// A project to create.
 #[derive(Clone, Debug)]
 pub struct NewProject {
-    /// Of the plugin, and of the project's folder.
+    /// Name of the plugin and of the project's folder.
     pub name: String,
-    /// What it does.
+    /// Kind of the plugin.
     pub kind: ProjectKind,
-    /// What it is written in.
+    /// Language of the project.
     pub language: Language,
-    /// In which its folder is made.
+    /// Existing folder in which the project's folder is created.
     pub directory: PathBuf,
-    /// What a project in Rust builds on.
+    /// Where a Rust project gets the SDK from.
     pub sdk: Sdk,
 }
 
-/// The kinds that a project can begin with.
+/// The kinds of plugins that a project can start with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProjectKind {
     /// Tools that the model calls.
     Tool,
-    /// The prompt with which turns begin.
+    /// Builds the prompt at the start of each turn.
     ContextBuilder,
-    /// What may end a turn.
+    /// Decides whether an answer may end a turn.
     OutputValidator,
-    /// Which media a provider gets to see.
+    /// Decides which media are sent to a model provider.
     MediaPolicy,
 }
 
 impl ProjectKind {
-    /// All of them.
+    /// All kinds, in the order in which help texts list them.
     pub const ALL: [ProjectKind; 4] =
         [ProjectKind::Tool, ProjectKind::ContextBuilder, ProjectKind::OutputValidator, ProjectKind::MediaPolicy];
 
-    /// As the contract names it.
+    /// The name of the kind in the contract, such as `context-builder`.
     pub fn key(self) -> &'static str {
         match self {
             ProjectKind::Tool => "tool",
@@ -54,8 +53,8 @@ impl ProjectKind {
         }
     }
 
-    /// For people, with its article.
-    pub fn words(self) -> &'static str {
+    /// The kind in words, with its article, such as `a context builder`.
+    pub fn with_article(self) -> &'static str {
         match self {
             ProjectKind::Tool => "a tool",
             ProjectKind::ContextBuilder => "a context builder",
@@ -65,87 +64,84 @@ impl ProjectKind {
     }
 }
 
-/// Where a project in Rust has the SDK from.
+/// Where a Rust project gets the SDK from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sdk {
-    /// That of the Cargo workspace that the project becomes a member of, where that has one; else what this binary carries is
-    /// written into the project.
-    Carried,
-    /// What lies in this folder.
+    /// From the Cargo workspace that the project becomes a member of, if that workspace declares the SDK; otherwise
+    /// the SDK in this binary is written into the project.
+    Embedded,
+    /// From this folder.
     At(PathBuf),
 }
 
-/// A project that was made.
+/// A project that was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewlyMade {
-    /// Its folder.
+pub struct CreatedProject {
+    /// Path of the project's folder.
     pub path: PathBuf,
-    /// What to type there, in order.
+    /// Commands to run in that folder, in order.
     pub commands: Vec<String>,
 }
 
-/// Why there is no new project; nothing was written.
+/// The reason why no project was created. In this case nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum NewError {
-    /// The name cannot be a plugin's.
+    /// The name is not allowed for a plugin.
     #[error(transparent)]
     Name(#[from] NameProblem),
-    /// Nothing is overwritten.
-    #[error("`{}` is there already, and nothing is overwritten: take another name, or another folder with --dir", path.display())]
+    /// The target path already exists.
+    #[error("`{}` already exists, and nothing is overwritten: choose another name, or another folder with --dir", path.display())]
     Exists {
-        /// What is there.
+        /// The existing path.
         path: PathBuf,
     },
-    /// There is no folder to make it in.
-    #[error("there is no folder `{}` to make the project in", path.display())]
+    /// The folder in which to create the project does not exist.
+    #[error("there is no folder `{}` to create the project in", path.display())]
     NoDirectory {
-        /// What should be there.
+        /// The missing folder.
         path: PathBuf,
     },
-    /// There is no SDK.
-    #[error("`{}` is not agent-host's SDK: it is the folder `sdk` of a checkout, with a Cargo.toml of `agent-host-sdk`",
+    /// The given folder does not contain the SDK.
+    #[error("`{}` is not the agent-host SDK: the SDK is the folder `sdk` of a checkout, with the Cargo.toml of `agent-host-sdk`",
         path.display())]
     NoSdk {
-        /// Where it was looked for.
+        /// The given folder.
         path: PathBuf,
     },
-    /// Only Rust has an SDK.
-    #[error("a project in {language} has no SDK: it builds on the contract alone; leave --sdk out")]
-    SdkOfNone {
-        /// Which language.
+    /// An SDK was given for a language other than Rust.
+    #[error("--sdk is only for Rust: a {language} project uses only the contract; leave --sdk out")]
+    SdkNotForLanguage {
+        /// Language of the project.
         language: Language,
     },
-    /// Part of what this binary carries cannot be used.
-    #[error("the SDK that this agent-host carries cannot be written: {reason}; name another with --sdk")]
-    Carried {
-        /// Why not.
+    /// The files in this binary cannot be used.
+    #[error("the SDK in this agent-host cannot be written: {reason}; choose another one with --sdk")]
+    Embedded {
+        /// Why the files cannot be used.
         reason: String,
     },
     /// A file could not be read or written.
     #[error("cannot {action} `{}`: {source}", path.display())]
     File {
-        /// What was tried.
+        /// The failed action: `create`, `open` or `write`.
         action: &'static str,
-        /// Which.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Why not.
+        /// Error of the operating system.
         source: std::io::Error,
     },
 }
 
-/// A file of a project: its path there, and its text.
-pub(crate) type ProjectFile = (String, String);
+/// The plugin's name in the templates.
+const SAMPLE_NAME: &str = "my-plugin";
+/// The line in the README templates that is replaced by instructions to try and to share the plugin.
+const TRY_MARK: &str = "<!-- try -->\n";
 
-/// What stands for the plugin's name in the templates.
-const SAMPLE: &str = "my-plugin";
-/// Where README says how to try what was built, and how to share it.
-const TRY: &str = "<!-- try -->\n";
-
-/// Makes the project, whole or not at all.
-pub fn create(project: &NewProject) -> Result<NewlyMade, NewError> {
+/// Creates the project completely or not at all.
+pub fn create(project: &NewProject) -> Result<CreatedProject, NewError> {
     check_name(&project.name, project.language)?;
-    if project.language != Language::Rust && project.sdk != Sdk::Carried {
-        return Err(NewError::SdkOfNone { language: project.language });
+    if project.language != Language::Rust && project.sdk != Sdk::Embedded {
+        return Err(NewError::SdkNotForLanguage { language: project.language });
     }
     if !project.directory.is_dir() {
         return Err(NewError::NoDirectory { path: project.directory.clone() });
@@ -158,11 +154,11 @@ pub fn create(project: &NewProject) -> Result<NewlyMade, NewError> {
         return Err(NewError::Exists { path });
     }
     let files = files(project)?;
-    // Beside its place, so that one step puts it there, and hidden for as long as it is not whole.
+    // The files are written to a hidden folder next to the target, which is then renamed in one step.
     let unfinished = project.directory.join(format!(".{}.{}.unfinished", project.name, std::process::id()));
     let written = write_all(&unfinished, &files).and_then(|()| {
         std::fs::rename(&unfinished, &path).map_err(|source| NewError::File {
-            action: "make",
+            action: "create",
             path: path.clone(),
             source,
         })
@@ -171,23 +167,23 @@ pub fn create(project: &NewProject) -> Result<NewlyMade, NewError> {
         let _ = std::fs::remove_dir_all(&unfinished);
         return Err(error);
     }
-    Ok(NewlyMade { path, commands: commands(project) })
+    Ok(CreatedProject { path, commands: commands(project) })
 }
 
 fn files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
     let (language, kind) = (project.language.key(), project.kind.key());
-    let named = |text: &str| text.replace(SAMPLE, &project.name);
-    let template = |path: &str| carried::file(&format!("host/devkit/templates/{path}"));
+    let named = |text: &str| text.replace(SAMPLE_NAME, &project.name);
+    let template = |path: &str| embedded::file(&format!("host/devkit/templates/{path}"));
     let mut files = vec![
         ("plugin.toml".to_owned(), named(template(&format!("manifest/{kind}.toml")))),
         (format!("{}.scenario.toml", project.name), named(template(&format!("manifest/{kind}-scenario.toml")))),
     ];
     let how_to_try = [template(&format!("manifest/{kind}.md")), template("manifest/share.md")].concat();
     for folder in ["all", kind] {
-        for (name, text) in carried::below(&format!("host/devkit/templates/{language}/{folder}/")) {
-            // Of its own name it would count for this checkout.
+        for (name, text) in embedded::below(&format!("host/devkit/templates/{language}/{folder}/")) {
+            // A template named `.gitignore` would affect this checkout.
             let name = if name == "gitignore" { ".gitignore" } else { name };
-            let text = text.replace(TRY, &how_to_try);
+            let text = text.replace(TRY_MARK, &how_to_try);
             files.push((name.to_owned(), named(&text)));
         }
     }
@@ -198,35 +194,25 @@ fn files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
     Ok(files)
 }
 
-/// The world of the project's own, and the contract beside it.
+/// Adds the project's own world, and the contract in `wit/deps`.
 fn add_wit(kind: ProjectKind, files: &mut Vec<ProjectFile>) {
     let imports = match kind {
         ProjectKind::Tool | ProjectKind::ContextBuilder => {
-            "\n  // What is imported beside the contract is in `deps`; plugin.toml must ask for it, too:\n  \
+            "\n  // Imports other than the contract; `deps` has their WIT, and plugin.toml must ask for them too:\n  \
              // import wasi:config/store@0.2.0-rc.1;\n  // import wasi:logging/logging;\n"
         }
         ProjectKind::OutputValidator | ProjectKind::MediaPolicy => "",
     };
     let world = format!(
-        "package author:project;\n\n/// What this component exports, and what it may import.\nworld plugin {{\n  include \
+        "package author:project;\n\n/// The interfaces that this component exports and may import.\nworld plugin {{\n  include \
          agent-host:plugin/{}-plugin@0.1.0;\n{imports}}}\n",
         kind.key()
     );
     files.push(("wit/world.wit".to_owned(), world));
-    let dependencies = carried_wit();
-    let list = vendored::list(dependencies.iter().cloned());
-    let below = dependencies.into_iter().chain([(vendored::LIST.to_owned(), list)]);
+    let dependencies = embedded::wit_files();
+    let list = FileList::of(&dependencies.iter().cloned().collect()).text();
+    let below = dependencies.into_iter().chain([(LIST.to_owned(), list)]);
     files.extend(below.map(|(name, text)| (format!("wit/deps/{name}"), text)));
-}
-
-/// What lies in `wit/deps` of a project in another language than Rust.
-pub(crate) fn carried_wit() -> Vec<ProjectFile> {
-    carried::wit_dependencies().into_iter().map(|(name, text)| (name, text.to_owned())).collect()
-}
-
-/// What lies in the folder of the SDK of a project in Rust.
-pub(crate) fn carried_sdk() -> Result<Vec<ProjectFile>, NewError> {
-    rust::sdk_files()
 }
 
 fn commands(project: &NewProject) -> Vec<String> {

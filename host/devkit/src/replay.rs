@@ -1,188 +1,192 @@
-//! Has plugins do again what they did in a stored session, and finds where another version does otherwise (S6). All before the
-//! first difference is as it was recorded, so what follows from it would be, too: the loop is a function of its inputs.
+//! Replays the plugin calls of a stored session and finds where another plugin version gives a different result (S6).
+//! Everything before the first difference matches the recording, so a full run would reach the same point: the loop
+//! is a function of its inputs.
 
-use crate::diff::named;
+use crate::diff::labelled;
 use agent_core::change::{CallRecord, CallResult, Denial};
 use agent_core::message::{Content, Digest};
 use agent_core::tool::ServiceRequest;
 use agent_core::view::result_text;
 use agent_plugins::{Generation, LoadedPlugin, Sandbox};
 use agent_runtime::PluginAllowance;
-use agent_runtime::replay::{Again, AskedFor, Came, Deed, DeedKind, Past, PastError, PastTurn};
+use agent_runtime::replay::{
+    PluginAction, PluginActionKind, RecordedRequest, RecordedSession, RecordedTurn, Replayed, ReplayedOutcome,
+};
 use agent_store::{SessionSummary, Store, StoreError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What the two sides of a difference are called.
-const NAMES: (&str, &str) = ("then", "now");
+/// The labels of the two sides of a difference.
+const LABELS: (&str, &str) = ("then", "now");
 
-/// Which part of a session is done again, and by whom.
+/// Which part of a session to replay, and with which plugins.
 pub struct Replay {
-    /// Where the session is. Nothing is written.
+    /// The store with the session. Replay writes nothing to it.
     pub store: Arc<dyn Store>,
-    /// Where plugins run.
+    /// The sandbox that runs the plugins.
     pub sandbox: Sandbox,
-    /// Which.
+    /// The session to replay.
     pub session: SessionSummary,
-    /// Those that stand for the recorded ones, by name. Empty: each recorded plugin, as it was.
+    /// Plugins to use instead of the recorded ones, by name. If it is empty, each recorded plugin is replayed in its
+    /// recorded version.
     pub with: BTreeMap<String, Arc<LoadedPlugin>>,
-    /// What they may reach beside what was recorded, and within which limits, by name.
+    /// Access and limits of the plugins in addition to what was recorded, by plugin name.
     pub allowances: BTreeMap<String, PluginAllowance>,
-    /// The same for all others.
+    /// Access and limits of all other plugins.
     pub otherwise: PluginAllowance,
-    /// Only this one. None: all.
+    /// The turn to replay; None for all turns.
     pub turn: Option<u32>,
 }
 
-/// A session that cannot be done again.
+/// The reason why a session cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Something of it cannot be done again.
+    /// Part of the session cannot be replayed.
     #[error(transparent)]
-    Past(#[from] PastError),
+    Session(#[from] agent_runtime::replay::ReplayError),
 }
 
-/// What was found.
+/// The result of a replay.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
-    /// Deeds that came out as they did then.
+pub struct ReplayReport {
+    /// Number of plugin calls with the recorded result.
     pub same: usize,
-    /// In the order of the session.
+    /// The differences, in the order of the session.
     pub differences: Vec<Difference>,
-    /// What could not be done again or compared, and why not.
+    /// Messages about plugin calls that were not replayed or compared, with the reason.
     pub skipped: Vec<String>,
-    /// Deeds among them: nobody knows how they would come out.
-    pub undone: usize,
+    /// Number of plugin calls that were not replayed. Their results are unknown.
+    pub not_replayed: usize,
 }
 
-/// Something that came out otherwise.
+/// A plugin call with a different result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Where: the turn, the step, and what was done.
+    /// Turn, step and plugin call.
     pub place: String,
-    /// Which plugin did it then, and which one now.
+    /// The plugin that made the call when it was recorded, and the one that was used now.
     pub plugin: String,
-    /// What has changed, line by line.
+    /// The differences of the result, line by line; empty if only `unrecorded` or `effects` differ.
     pub diff: String,
-    /// What the plugin wanted that was not recorded.
+    /// Access that the plugin requested now and that was not recorded.
     pub unrecorded: Vec<String>,
-    /// What it changes otherwise: kept values, files, requests.
+    /// Different effects: stored values, files and requests.
     pub effects: Vec<String>,
 }
 
-/// Until when to look.
+/// When to stop a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// The first difference.
-    First,
-    /// The end: each deed stands for itself, on what was recorded before it.
+pub enum StopAt {
+    /// Stop at the first difference.
+    FirstDifference,
+    /// Replay to the end. Each call is replayed on its own, based on what was recorded before it.
     End,
 }
 
 impl Replay {
-    /// Does it again.
-    pub async fn run(&self, until: Until) -> Result<Found, ReplayError> {
-        let mut past = Past::read(self.store.clone(), self.sandbox.clone(), self.session.clone()).await?;
-        let (mut found, mut told) = (Found::default(), Vec::new());
-        while let Some(turn) = past.next_turn().await? {
-            let mine = |deed: &&Deed| {
-                let is_asked = self.with.is_empty() || self.with.contains_key(&deed.plugin);
-                is_asked && self.turn.is_none_or(|turn| deed.turn == turn)
+    /// Runs the replay.
+    pub async fn run(&self, stop_at: StopAt) -> Result<ReplayReport, ReplayError> {
+        let mut session = RecordedSession::read(self.store.clone(), self.sandbox.clone(), self.session.clone()).await?;
+        let (mut report, mut compared_tools) = (ReplayReport::default(), Vec::new());
+        while let Some(turn) = session.next_turn().await? {
+            let is_selected = |action: &&PluginAction| {
+                let is_replaced = self.with.is_empty() || self.with.contains_key(&action.plugin);
+                is_replaced && self.turn.is_none_or(|turn| action.turn == turn)
             };
-            for deed in turn.deeds.iter().filter(mine) {
-                self.repeat((&past, &turn), (deed, until), &mut told, &mut found).await?;
-                if until == Until::First && !found.differences.is_empty() {
-                    return Ok(found);
+            for action in turn.actions.iter().filter(is_selected) {
+                self.repeat((&session, &turn), (action, stop_at), &mut compared_tools, &mut report).await?;
+                if stop_at == StopAt::FirstDifference && !report.differences.is_empty() {
+                    return Ok(report);
                 }
             }
         }
-        Ok(found)
+        Ok(report)
     }
 
-    /// Does one thing again. `told` are the plugins whose tools were compared.
+    /// Replays one plugin call. `compared_tools` lists the plugins whose tool definitions were already compared.
     async fn repeat(
         &self,
-        (past, turn): (&Past, &PastTurn),
-        (deed, until): (&Deed, Until),
-        told: &mut Vec<(String, String)>,
-        found: &mut Found,
+        (session, turn): (&RecordedSession, &RecordedTurn),
+        (action, stop_at): (&PluginAction, StopAt),
+        compared_tools: &mut Vec<(String, String)>,
+        report: &mut ReplayReport,
     ) -> Result<(), ReplayError> {
-        let place = place(deed);
-        let mut undone = |why: &str| {
-            found.undone += 1;
-            found.skipped.push(format!("{place} by {}: {why}", deed.plugin));
+        let place = place(action);
+        let mut skip = |why: &str| {
+            report.not_replayed += 1;
+            report.skipped.push(format!("{place} by {}: {why}", action.plugin));
         };
-        if let DeedKind::Unrepeatable(_, why) = deed.kind {
-            undone(why);
+        if let PluginActionKind::NotReplayable(_, why) = action.kind {
+            skip(why);
             return Ok(());
         }
-        let then = self.recorded(deed).await;
-        let now = match (self.with.get(&deed.plugin), &then) {
+        let then = self.recorded(action).await;
+        let now = match (self.with.get(&action.plugin), &then) {
             (Some(plugin), _) => plugin.clone(),
             (None, Ok(plugin)) => plugin.clone(),
             (None, Err(why)) => {
-                undone(why);
+                skip(why);
                 return Ok(());
             }
         };
-        let key = (deed.plugin.clone(), deed.digest.clone());
-        if !told.contains(&key) {
-            told.push(key);
-            match then.map(|then| offered(deed, &then, &now)) {
+        let key = (action.plugin.clone(), action.digest.clone());
+        if !compared_tools.contains(&key) {
+            compared_tools.push(key);
+            match then.map(|then| tool_difference(action, &then, &now)) {
                 Ok(None) => {}
                 Ok(Some(difference)) => {
-                    found.differences.push(difference);
-                    if until == Until::First {
+                    report.differences.push(difference);
+                    if stop_at == StopAt::FirstDifference {
                         return Ok(());
                     }
                 }
-                // Those of the session's prompts that name its tools are known by its digest alone.
-                Err(why) => found.skipped.push(format!("{}: {why}", of_prompt(deed))),
+                // The prompt's tool definitions come from the recorded version, which is known only by its digest.
+                Err(why) => report.skipped.push(format!("{}: {why}", of_prompt(action))),
             }
         }
-        let allowance = self.allowances.get(&deed.plugin).unwrap_or(&self.otherwise);
-        let Some(again) = past.again(turn, &now, deed, allowance).await? else { return Ok(()) };
-        match compared(deed, &again, &now) {
-            None => found.same += 1,
-            Some(difference) => found.differences.push(difference),
+        let allowance = self.allowances.get(&action.plugin).unwrap_or(&self.otherwise);
+        let Some(replayed) = session.replay(turn, &now, action, allowance).await? else { return Ok(()) };
+        match difference(action, &replayed, &now) {
+            None => report.same += 1,
+            Some(difference) => report.differences.push(difference),
         }
         Ok(())
     }
 
-    /// The version that did it.
-    async fn recorded(&self, deed: &Deed) -> Result<Arc<LoadedPlugin>, String> {
-        let digest = match Digest::parse(&deed.digest) {
+    /// Loads the recorded version of the plugin from the plugin store.
+    async fn recorded(&self, action: &PluginAction) -> Result<Arc<LoadedPlugin>, String> {
+        let digest = match Digest::parse(&action.digest) {
             Ok(digest) => digest,
-            Err(_) => self.whole(deed).ok_or("the plugin store no longer has the version that did it")?,
+            Err(_) => self.full_digest(action).ok_or("the plugin store no longer has the recorded version")?,
         };
-        let pinned = [(deed.plugin.clone(), digest)];
+        let pinned = [(action.plugin.clone(), digest)];
         let generation = Generation::from_digests(&self.sandbox, &pinned).await.map_err(|error| error.to_string())?;
-        generation.plugins().next().cloned().ok_or_else(|| "it cannot be loaded".to_owned())
+        generation.plugins().next().cloned().ok_or_else(|| "the recorded version cannot be loaded".to_owned())
     }
 
-    /// The digest that begins so, of those in the plugin store.
-    fn whole(&self, deed: &Deed) -> Option<Digest> {
+    /// The digest in the plugin store that starts with the recorded short digest.
+    fn full_digest(&self, action: &PluginAction) -> Option<Digest> {
         let stored = self.sandbox.store()?.list().ok()?;
-        stored.into_iter().map(|stored| stored.digest).find(|digest| digest.short() == deed.digest)
+        stored.into_iter().map(|stored| stored.digest).find(|digest| digest.short() == action.digest)
     }
 }
 
-fn place(deed: &Deed) -> String {
-    let what = match &deed.kind {
-        DeedKind::Call(call) => of_call(call),
-        DeedKind::Request(asked) => of_call(&asked.0),
-        DeedKind::Verdict(_) => "the verdict on the output".to_owned(),
-        DeedKind::Decision(_) => "the decision on media".to_owned(),
-        DeedKind::Context(_) => "the turn's context".to_owned(),
-        DeedKind::Step(_) => "the step's context".to_owned(),
-        DeedKind::Unrepeatable(what, _) => (*what).to_owned(),
+fn place(action: &PluginAction) -> String {
+    let what = match &action.kind {
+        PluginActionKind::Call(call) => of_call(call),
+        PluginActionKind::Request(request) => of_call(&request.0),
+        PluginActionKind::Verdict(_) => "the verdict on the output".to_owned(),
+        PluginActionKind::Decision(_) => "the decision on media".to_owned(),
+        PluginActionKind::Context(_) => "the turn's context".to_owned(),
+        PluginActionKind::Step(_) => "the step's context".to_owned(),
+        PluginActionKind::NotReplayable(what, _) => (*what).to_owned(),
     };
-    format!("turn {}, step {}: {what}", deed.turn, deed.step)
+    format!("turn {}, step {}: {what}", action.turn, action.step)
 }
 
 fn of_call(call: &CallRecord) -> String {
@@ -190,16 +194,16 @@ fn of_call(call: &CallRecord) -> String {
     format!("{} {}", call.name, arguments.chars().take(200).collect::<String>())
 }
 
-fn of_prompt(deed: &Deed) -> String {
-    format!("turn {}: the prompt, in what it says of the tools of {}", deed.turn, deed.plugin)
+fn of_prompt(action: &PluginAction) -> String {
+    format!("turn {}: the tool definitions of {} in the prompt", action.turn, action.plugin)
 }
 
-/// What the model was told of the plugin's tools, and would be told now: a part of each prompt.
-fn offered(deed: &Deed, then: &LoadedPlugin, now: &LoadedPlugin) -> Option<Difference> {
+/// Compares the recorded and the current tool definitions of a plugin, which are part of each prompt.
+fn tool_difference(action: &PluginAction, then: &LoadedPlugin, now: &LoadedPlugin) -> Option<Difference> {
     if then.digest() == now.digest() || then.tools() == now.tools() {
         return None;
     }
-    let told = |plugin: &LoadedPlugin| {
+    let definitions = |plugin: &LoadedPlugin| {
         let tools = plugin.tools().iter().map(|tool| {
             json!({
                 "name": tool.name,
@@ -213,25 +217,25 @@ fn offered(deed: &Deed, then: &LoadedPlugin, now: &LoadedPlugin) -> Option<Diffe
         tools.map(|tool| format!("{tool:#}\n")).collect::<String>()
     };
     Some(Difference {
-        place: of_prompt(deed),
+        place: of_prompt(action),
         plugin: between(&then.identity().to_string(), now),
-        diff: named(NAMES, &told(then), &told(now)),
+        diff: labelled(LABELS, &definitions(then), &definitions(now)),
         unrecorded: Vec::new(),
         effects: Vec::new(),
     })
 }
 
-fn compared(deed: &Deed, again: &Again, now: &LoadedPlugin) -> Option<Difference> {
-    let (then, came) = (recorded(&deed.kind), came(&again.came, &deed.kind));
-    let effects = again.effects.clone();
-    let unrecorded: Vec<String> = again.unrecorded.iter().map(|Denial { thing, .. }| thing.clone()).collect();
-    if then == came && unrecorded.is_empty() && effects.is_empty() {
+fn difference(action: &PluginAction, replayed: &Replayed, now: &LoadedPlugin) -> Option<Difference> {
+    let (then, now_text) = (recorded_text(&action.kind), outcome_text(&replayed.outcome, &action.kind));
+    let effects = replayed.effects.clone();
+    let unrecorded: Vec<String> = replayed.unrecorded.iter().map(|Denial { thing, .. }| thing.clone()).collect();
+    if then == now_text && unrecorded.is_empty() && effects.is_empty() {
         return None;
     }
-    let short = deed.digest.strip_prefix("sha256:").unwrap_or(&deed.digest);
-    let then_by = format!("{}@{}", deed.plugin, short.chars().take(12).collect::<String>());
-    let diff = if then == came { String::new() } else { named(NAMES, &then, &came) };
-    Some(Difference { place: place(deed), plugin: between(&then_by, now), diff, unrecorded, effects })
+    let short = action.digest.strip_prefix("sha256:").unwrap_or(&action.digest);
+    let then_by = format!("{}@{}", action.plugin, short.chars().take(12).collect::<String>());
+    let diff = if then == now_text { String::new() } else { labelled(LABELS, &then, &now_text) };
+    Some(Difference { place: place(action), plugin: between(&then_by, now), diff, unrecorded, effects })
 }
 
 fn between(then: &str, now: &LoadedPlugin) -> String {
@@ -239,45 +243,47 @@ fn between(then: &str, now: &LoadedPlugin) -> String {
     if then == now { now } else { format!("{then} → {now}") }
 }
 
-fn recorded(kind: &DeedKind) -> String {
+fn recorded_text(kind: &PluginActionKind) -> String {
     match kind {
-        DeedKind::Call(call) => call.result.as_ref().map(result).unwrap_or_default(),
-        DeedKind::Request(asked) => match &asked.1 {
-            AskedFor::Whole(request) => whole(request),
-            AskedFor::Type(event_type) => of_type(event_type),
+        PluginActionKind::Call(call) => call.result.as_ref().map(result).unwrap_or_default(),
+        PluginActionKind::Request(request) => match &request.1 {
+            RecordedRequest::Whole(request) => request_text(request),
+            RecordedRequest::Type(event_type) => of_type(event_type),
         },
-        DeedKind::Verdict(verdict) => format!("{:#}\n", json!(verdict.1)),
-        DeedKind::Decision(decision) => format!("{:#}\n", json!(decision.1)),
-        DeedKind::Context(built) => of_prompt_part(&built.answer),
-        DeedKind::Step(built) => of_prompt_part(&built.answer),
-        DeedKind::Unrepeatable(..) => String::new(),
+        PluginActionKind::Verdict(verdict) => format!("{:#}\n", json!(verdict.1)),
+        PluginActionKind::Decision(decision) => format!("{:#}\n", json!(decision.1)),
+        PluginActionKind::Context(built) => of_prompt_part(&built.answer),
+        PluginActionKind::Step(built) => of_prompt_part(&built.answer),
+        PluginActionKind::NotReplayable(..) => String::new(),
     }
 }
 
-fn came(came: &Came, then: &DeedKind) -> String {
-    match came {
-        Came::Result(new) => result(new),
-        Came::Request(request) => match then {
-            DeedKind::Request(asked) if matches!(asked.1, AskedFor::Type(_)) => of_type(request.event_type.as_str()),
-            _ => whole(request),
+fn outcome_text(outcome: &ReplayedOutcome, recorded: &PluginActionKind) -> String {
+    match outcome {
+        ReplayedOutcome::Result(new) => result(new),
+        ReplayedOutcome::Request(request) => match recorded {
+            PluginActionKind::Request(recorded) if matches!(recorded.1, RecordedRequest::Type(_)) => {
+                of_type(request.event_type.as_str())
+            }
+            _ => request_text(request),
         },
-        Came::Verdict(verdict) => format!("{:#}\n", json!(verdict)),
-        Came::Decision(decision) => format!("{:#}\n", json!(decision)),
-        Came::Built(answer) => of_prompt_part(answer),
-        Came::Failed(reason) => format!("failed: {reason}\n"),
+        ReplayedOutcome::Verdict(verdict) => format!("{:#}\n", json!(verdict)),
+        ReplayedOutcome::Decision(decision) => format!("{:#}\n", json!(decision)),
+        ReplayedOutcome::Built(answer) => of_prompt_part(answer),
+        ReplayedOutcome::Failed(reason) => format!("failed: {reason}\n"),
     }
 }
 
-/// All that a service is told.
-fn whole(request: &ServiceRequest) -> String {
+/// The request as the service receives it.
+fn request_text(request: &ServiceRequest) -> String {
     format!("{}{:#}\n", of_type(request.event_type.as_str()), json!(request))
 }
 
 fn of_type(event_type: &str) -> String {
-    format!("asks for the service {event_type}\n")
+    format!("requests the service {event_type}\n")
 }
 
-/// What a builder answers; its state, which only it can read, as a digest.
+/// The answer of a context builder. Its opaque state is shown as a digest.
 fn of_prompt_part(answer: &Value) -> String {
     let mut answer = answer.clone();
     if let Some(state) = answer.get_mut("state")
@@ -288,7 +294,7 @@ fn of_prompt_part(answer: &Value) -> String {
     format!("{answer:#}\n")
 }
 
-/// All of a result that somebody sees; what it cost is no part of it.
+/// The visible parts of a result, without its cost.
 fn result(result: &CallResult) -> String {
     let mut text = String::new();
     text.push_str(if result.is_error { "error\n" } else { "result\n" });

@@ -1,5 +1,5 @@
-//! Scenarios: what is said to an agent and what must come of it, played with real components, the real loop and a real
-//! store, without network and key (S4). `host/docs/guide/scenarios.md` is the form of the file.
+//! Scenarios: scripted conversations with an agent and what must come of them. They run real components, the real
+//! loop and a real store, without network and API key (S4). `host/docs/guide/scenarios.md` describes the file format.
 
 mod answers;
 mod attached;
@@ -18,9 +18,9 @@ mod script;
 mod transcript;
 mod values;
 
-pub use discover::{Discovered, SUFFIX, Unreadable, discover};
+pub use discover::{DiscoveredScenario, SUFFIX, UnreadableFolder, discover};
 pub use file::{AgentSource, Scenario, ScenarioError};
-pub use golden::{Golden, GoldenMode};
+pub use golden::{GoldenMode, GoldenResult};
 pub use place::Place;
-pub use play::{Casting, Made, Player, Setting};
+pub use play::{AgentFactory, AgentSetup, Player, ScenarioAgent};
 pub use report::{Failure, Report, Totals, Verdict, json, junit};

@@ -10,7 +10,7 @@ fn toolchain() -> Toolchain {
     Toolchain { cargo: Some(env!("CARGO").into()), ..Toolchain::default() }
 }
 
-/// A workspace with one project per name, each without dependencies, and a folder that is no project.
+/// A workspace with one project per name, each without dependencies, and a folder that is not a project.
 fn workspace(names: &[&str]) -> TempDir {
     let root = tempfile::tempdir().expect("a temporary folder");
     let write = |path: &str, text: &str| {
@@ -19,7 +19,7 @@ fn workspace(names: &[&str]) -> TempDir {
         fs::write(path, text).expect("written");
     };
     write("Cargo.toml", "[workspace]\nresolver = \"3\"\nmembers = [\"plugins/*\"]\nexclude = [\"plugins/notes\"]\n");
-    write("plugins/notes/README.md", "no project");
+    write("plugins/notes/README.md", "not a project");
     for name in names {
         write(
             &format!("plugins/{name}/Cargo.toml"),
@@ -38,7 +38,7 @@ fn workspace(names: &[&str]) -> TempDir {
 fn silent(_: BuildEvent<'_>) {}
 
 #[tokio::test]
-async fn projects_of_one_workspace_are_built_in_one_call() {
+async fn s2_builds_projects_of_one_workspace_in_one_call() {
     let root = workspace(&["one", "two"]);
     let plugins = root.path().join("plugins");
     let calls = Mutex::new(Vec::new());
@@ -72,10 +72,10 @@ async fn projects_of_one_workspace_are_built_in_one_call() {
     assert_eq!(agent_plugins::digest_of(&fs::read(&again.path).expect("kept")), again.digest, "the old one stays");
 }
 
-/// S2: where two workspaces share a target directory, each gets what its own sources say, also where they have packages of one
-/// name and the second's sources are older than what was built of the first.
+/// S2: two workspaces that share a target directory each get the component of their own sources, even if they have packages with
+/// the same name and the second's sources are older than the first's build output.
 #[tokio::test]
-async fn a_shared_target_directory_is_nobodys_for_good() {
+async fn s2_workspaces_can_share_a_target_directory() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let write = |path: &str, text: &str| {
         let path = folder.path().join(path);
@@ -99,7 +99,7 @@ async fn a_shared_target_directory_is_nobodys_for_good() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_built_says_why() {
+async fn s2_build_errors_give_the_reason() {
     let root = workspace(&["one", "two"]);
     let plugins = root.path().join("plugins");
     let failed = async |directory: &Path| {
@@ -107,13 +107,13 @@ async fn what_cannot_be_built_says_why() {
         result.expect_err("nothing to build").to_string()
     };
     let nothing = failed(&plugins.join("notes")).await;
-    assert!(nothing.contains("is no plugin project and holds none"), "{nothing}");
+    assert!(nothing.contains("is not a plugin project and contains none"), "{nothing}");
 
     let manifest = plugins.join("one/Cargo.toml");
     let text = fs::read_to_string(&manifest).expect("there").replace("\"cdylib\", ", "");
     fs::write(&manifest, text).expect("written");
     let library = failed(&plugins).await;
-    assert!(library.contains("one/Cargo.toml makes no component") && library.contains("cdylib"), "{library}");
+    assert!(library.contains("one/Cargo.toml does not produce a component") && library.contains("cdylib"), "{library}");
 
     fs::write(plugins.join("two/plugin.toml"), "name = \"one\"\n").expect("written");
     let same = failed(&plugins).await;
@@ -130,7 +130,7 @@ async fn what_cannot_be_built_says_why() {
 }
 
 #[tokio::test]
-async fn a_missing_toolchain_says_what_to_install() {
+async fn s2_missing_toolchain_error_says_what_to_install() {
     let root = workspace(&["one"]);
     let absent = Toolchain { cargo: Some(root.path().join("absent/cargo")), ..Toolchain::default() };
     let plugins = root.path().join("plugins");
@@ -140,7 +140,7 @@ async fn a_missing_toolchain_says_what_to_install() {
 }
 
 #[test]
-fn projects_are_folders_with_both_files() {
+fn finds_projects_with_manifest_and_source() {
     let root = workspace(&["two", "one"]);
     fs::create_dir_all(root.path().join("plugins/only-cargo")).expect("created");
     fs::write(root.path().join("plugins/only-cargo/Cargo.toml"), "[package]\n").expect("written");
@@ -149,7 +149,7 @@ fn projects_are_folders_with_both_files() {
     assert_eq!(names, ["one", "two"]);
 }
 
-/// A toolchain without the target: its rustc names a folder that is not there until its rustup was asked for it.
+/// A toolchain without the target: its rustc prints a folder that does not exist until its rustup has added the target.
 #[cfg(unix)]
 fn toolchain_without_target(root: &Path) -> Toolchain {
     use std::os::unix::fs::PermissionsExt;
@@ -171,7 +171,7 @@ fn toolchain_without_target(root: &Path) -> Toolchain {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_missing_target_is_added_and_that_is_said() {
+async fn s2_adds_missing_target_and_reports_it() {
     let root = workspace(&["one"]);
     let plugins = root.path().join("plugins");
     let toolchain = toolchain_without_target(root.path());
@@ -181,14 +181,14 @@ async fn a_missing_target_is_added_and_that_is_said() {
     assert!(matches!(&error, BuildError::Target { .. }), "{error:?}");
     assert!(error.to_string().contains("rustup.rs"), "{error}");
 
-    let said = Mutex::new(Vec::new());
+    let commands = Mutex::new(Vec::new());
     let progress = |event: BuildEvent<'_>| {
         if let BuildEvent::AddingTarget { command } = event {
-            said.lock().expect("no panic").push(command.to_owned());
+            commands.lock().expect("no panic").push(command.to_owned());
         }
     };
-    // Cargo itself compiles with the real rustc, which has the target.
+    // Cargo itself runs the real rustc, which has the target.
     let built = build_directory(&toolchain, &plugins, &plugins, &progress).await.expect("built");
-    assert_eq!(*said.lock().expect("no panic"), ["rustup target add wasm32-wasip2"]);
+    assert_eq!(*commands.lock().expect("no panic"), ["rustup target add wasm32-wasip2"]);
     assert_eq!(built[0].name, "one");
 }

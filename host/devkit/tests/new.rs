@@ -1,4 +1,4 @@
-//! New projects: what stands in them, and that those in Rust build and pass their tests (S1).
+//! New projects: their files, and that those in Rust build and pass their tests (S1).
 
 use agent_devkit::Language;
 use agent_devkit::build::{BuildEvent, Toolchain, build_directory};
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn project(name: &str, kind: ProjectKind, language: Language, directory: &Path) -> NewProject {
-    NewProject { name: name.to_owned(), kind, language, directory: directory.to_owned(), sdk: Sdk::Carried }
+    NewProject { name: name.to_owned(), kind, language, directory: directory.to_owned(), sdk: Sdk::Embedded }
 }
 
-/// All files below a folder, by their paths in it.
+/// All files below a folder, by relative path.
 fn files(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -29,9 +29,9 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
     found
 }
 
-/// S1: every kind in every language, under the project's own name, with a test, and with what its build leaves ignored.
+/// S1: a project of every kind in every language uses its own name, has a test, and ignores build output in git.
 #[test]
-fn every_kind_in_every_language_is_a_whole_project() {
+fn s1_creates_every_kind_in_every_language() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for language in Language::ALL {
         for kind in ProjectKind::ALL {
@@ -66,9 +66,9 @@ fn every_kind_in_every_language_is_a_whole_project() {
     }
 }
 
-/// S1: nothing is overwritten, and what cannot be made leaves nothing behind.
+/// S1: nothing is overwritten, and a failure leaves nothing behind.
 #[test]
-fn nothing_is_overwritten_and_nothing_half_is_left() {
+fn s1_does_not_overwrite_or_leave_partial_projects() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let of = |name: &str| project(name, ProjectKind::Tool, Language::C, folder.path());
     fs::write(folder.path().join("taken"), "mine").expect("written");
@@ -79,16 +79,16 @@ fn nothing_is_overwritten_and_nothing_half_is_left() {
     assert!(matches!(create(&nowhere), Err(NewError::NoDirectory { .. })));
     let no_sdk = NewProject { sdk: Sdk::At(folder.path().to_owned()), language: Language::Rust, ..of("new") };
     assert!(matches!(create(&no_sdk), Err(NewError::NoSdk { .. })));
-    assert!(matches!(create(&NewProject { language: Language::C, ..no_sdk }), Err(NewError::SdkOfNone { .. })));
+    assert!(matches!(create(&NewProject { language: Language::C, ..no_sdk }), Err(NewError::SdkNotForLanguage { .. })));
     let left: Vec<_> =
         fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("an entry").file_name()).collect();
     assert_eq!(left, ["taken"]);
     assert_eq!(fs::read_to_string(folder.path().join("taken")).expect("there"), "mine");
 }
 
-/// S1: in a workspace that knows the SDK a project is a member like the others; elsewhere it stands alone.
+/// S1: in a workspace that declares the SDK, a project becomes a normal member; elsewhere it is independent.
 #[test]
-fn a_project_in_rust_fits_where_it_stands() {
+fn s1_rust_project_joins_workspace_that_declares_sdk() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let manifest =
         "[workspace]\nmembers = [\"plugins/*\"]\n[workspace.dependencies]\nagent-host-sdk = { path = \"sdk\" }\n";
@@ -100,7 +100,7 @@ fn a_project_in_rust_fits_where_it_stands() {
         let new = project("new", ProjectKind::Tool, Language::Rust, &folder.path().join(name));
         files(&create(&NewProject { sdk, ..new }).expect("made").path)
     };
-    let member = made("plugins", Sdk::Carried);
+    let member = made("plugins", Sdk::Embedded);
     assert!(member["Cargo.toml"].contains("agent-host-sdk = { workspace = true }"), "{}", member["Cargo.toml"]);
     assert!(!member["Cargo.toml"].contains("[workspace]") && !member.contains_key("Cargo.lock"));
     assert!(!member.keys().any(|path| path.starts_with("agent-host/")), "{:?}", member.keys());
@@ -110,8 +110,8 @@ fn a_project_in_rust_fits_where_it_stands() {
     assert!(alone["Cargo.toml"].ends_with("[workspace]\n") && alone.contains_key("Cargo.lock"));
 }
 
-/// Where the projects of the next test are made; what they are compiled to is kept from run to run.
-fn place() -> PathBuf {
+/// The folder of the projects of the next test. Compiled files are kept from run to run.
+fn projects_folder() -> PathBuf {
     let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("new-projects");
     fs::create_dir_all(&place).expect("made");
     for entry in fs::read_dir(&place).expect("a folder").map(|entry| entry.expect("an entry").path()) {
@@ -122,15 +122,15 @@ fn place() -> PathBuf {
     place
 }
 
-/// S1, S2, S7: a project in Rust of each kind passes its own test, and becomes a component of that kind. They share an SDK and a
-/// target folder; the first one carries the SDK, and is alone what a person gets.
+/// S1, S2, S7: a Rust project of each kind passes its own test and builds into a component of that kind. The projects share a target
+/// folder and the SDK, which is embedded in the first project exactly as a person gets it.
 #[tokio::test]
-async fn projects_in_rust_pass_their_tests_and_build() {
-    let place = place();
+async fn s1_rust_projects_pass_their_tests_and_build() {
+    let place = projects_folder();
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let kinds = ProjectKind::ALL;
     let members: Vec<_> = kinds.iter().map(|kind| format!("\"{}\"", kind.key())).collect();
-    // Without optimisation: what is to be seen is that they build.
+    // Without optimisation, because the test only checks that the projects build.
     let manifest = format!(
         "[workspace]\nresolver = \"3\"\nmembers = [{}]\n[profile.plugin]\ninherits = \"dev\"\n",
         members.join(", ")
@@ -138,7 +138,7 @@ async fn projects_in_rust_pass_their_tests_and_build() {
     fs::write(place.join("Cargo.toml"), manifest).expect("written");
     fs::copy(top.join("Cargo.lock"), place.join("Cargo.lock")).expect("copied");
     for (index, kind) in kinds.into_iter().enumerate() {
-        let sdk = if index == 0 { Sdk::Carried } else { Sdk::At(place.join("tool/agent-host/sdk")) };
+        let sdk = if index == 0 { Sdk::Embedded } else { Sdk::At(place.join("tool/agent-host/sdk")) };
         let new = NewProject { sdk, ..project(kind.key(), kind, Language::Rust, &place) };
         create(&new).expect("made");
     }
@@ -149,11 +149,11 @@ async fn projects_in_rust_pass_their_tests_and_build() {
     }
     let output =
         tests.env("CARGO_TARGET_DIR", place.join("target")).env_remove("RUSTFLAGS").output().expect("cargo starts");
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success(), "{said}");
-    assert_eq!(said.matches("test result: ok.").count(), kinds.len(), "{said}");
-    assert_eq!(said.matches("0 passed").count(), 0, "each has a test: {said}");
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    assert!(output.status.success(), "{printed}");
+    assert_eq!(printed.matches("test result: ok.").count(), kinds.len(), "{printed}");
+    assert_eq!(printed.matches("0 passed").count(), 0, "each has a test: {printed}");
 
     let toolchain = Toolchain { cargo: Some(env!("CARGO").into()), ..Toolchain::default() };
     let silent = |_: BuildEvent<'_>| {};
@@ -165,56 +165,57 @@ async fn projects_in_rust_pass_their_tests_and_build() {
     }
 }
 
-/// S1: a project that stands alone has the lock that cargo writes for it, so that `--locked` holds from the first build on, and in it
-/// the versions that the SDK is built with here.
+/// S1: an independent project has the lock file that cargo would write for it, so that `--locked` works from the first build on. It
+/// contains the versions that the SDK is built with in this checkout.
 #[test]
-fn a_project_that_stands_alone_is_locked() {
+fn s1_standalone_project_has_a_lock_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let made = |name: &str, kind| {
         let project = create(&project(name, kind, Language::Rust, folder.path())).expect("made").path;
         let lock = project.join("Cargo.lock");
         (project, fs::read_to_string(&lock).expect("a lock"), lock)
     };
-    // What cargo makes of the versions of this checkout for the project that the templates are.
-    let (sample, carried, lock) = made("my-plugin", ProjectKind::Tool);
+    // The lock file that cargo writes for a project made from the templates, with the versions of this checkout.
+    let (sample, embedded, lock) = made("my-plugin", ProjectKind::Tool);
     fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock"), &lock).expect("copied");
-    resolved(&sample, &["--offline"]);
-    if fs::read_to_string(&lock).expect("a lock") != carried {
+    resolve_dependencies(&sample, &["--offline"]);
+    if fs::read_to_string(&lock).expect("a lock") != embedded {
         let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("my-plugin.lock");
         fs::copy(&lock, &kept).expect("copied");
         panic!(
-            "it is not what the SDK is built with here: cp {} host/devkit/templates/rust/Cargo.lock",
+            "the lock file in the templates does not match this checkout; run: cp {} host/devkit/templates/rust/Cargo.lock",
             kept.display()
         );
     }
-    assert!(!carried.contains("name = \"wit-parser\""), "nothing that generates bindings is built by an author");
-    // And of others, whatever their names and kinds are: it has nothing to change.
+    assert!(!embedded.contains("name = \"wit-parser\""), "authors do not build the bindings generator");
+    // Cargo does not need to change the lock file of projects with other names and kinds either.
     for (name, kind) in
         [("a", ProjectKind::ContextBuilder), ("serde-words", ProjectKind::Tool), ("zzz", ProjectKind::MediaPolicy)]
     {
         let (project, before, lock) = made(name, kind);
-        resolved(&project, &["--offline"]);
+        resolve_dependencies(&project, &["--offline"]);
         assert_eq!(fs::read_to_string(&lock).expect("a lock"), before, "{name}");
-        resolved(&project, &["--offline", "--locked"]);
+        resolve_dependencies(&project, &["--offline", "--locked"]);
     }
 }
 
-/// Has cargo look for all that the project needs.
-fn resolved(project: &Path, arguments: &[&str]) {
+/// Lets cargo resolve the project's dependencies.
+fn resolve_dependencies(project: &Path, arguments: &[&str]) {
     let mut metadata = Command::new(env!("CARGO"));
     metadata.current_dir(project).args(["metadata", "--format-version", "1"]).args(arguments);
     let output = metadata.output().expect("cargo starts");
-    let said = String::from_utf8_lossy(&output.stderr);
-    // What is only needed on other systems has never been downloaded here; everything else is resolved by then.
-    let only_downloads = said.contains("failed to download") || said.contains("attempting to make an HTTP request");
-    assert!(output.status.success() || only_downloads, "{said}");
-    assert!(!said.contains("no matching package") && !said.contains("--locked"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    // Packages for other systems were never downloaded here; cargo resolves everything else before it needs them.
+    let only_downloads =
+        printed.contains("failed to download") || printed.contains("attempting to make an HTTP request");
+    assert!(output.status.success() || only_downloads, "{printed}");
+    assert!(!printed.contains("no matching package") && !printed.contains("--locked"), "{printed}");
 }
 
-/// S1, S2: the world that the page for authors shows is one, beside what `plugin new` writes for the other languages, and the page
-/// has the command that installs each toolchain.
+/// S1, S2: the world in wit/README.md is valid next to the files that `plugin new` writes for the other languages, and the page
+/// contains the command that installs each toolchain.
 #[test]
-fn the_page_of_the_contract_is_true() {
+fn s1_contract_page_matches_new_projects() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/README.md");
     let page = fs::read_to_string(page).expect("the page");
     let world = page.split("```wit\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a world");

@@ -1,127 +1,135 @@
-//! What agent-host has written into a project is renewed, and what its author has made or changed is not touched (S1).
+//! `renew` replaces the files that agent-host wrote into a project, and does not touch what the author created or changed (S1).
 
 use agent_devkit::Language;
 use agent_devkit::build::{BuildEvent, Project, Toolchain, build_directory};
 use agent_devkit::new::{NewProject, ProjectKind, Sdk, create};
-use agent_devkit::vendored::{RenewError, Renewal, renew};
+use agent_devkit::renew::{RenewError, Renewal, renew};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use tempfile::TempDir;
 
 /// A new project.
-struct Bench {
+struct TestProject {
     _folder: TempDir,
     path: PathBuf,
-    /// What is agent-host's in it.
-    ours: PathBuf,
+    /// The folder of the files that agent-host wrote.
+    written: PathBuf,
 }
 
-impl Bench {
+impl TestProject {
     fn new(language: Language) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (name, directory) = ("words".to_owned(), folder.path().to_owned());
-        let project = NewProject { name, kind: ProjectKind::Tool, language, directory, sdk: Sdk::Carried };
-        let path = create(&project).expect("made").path;
-        let ours = path.join(if language == Language::Rust { "agent-host" } else { "wit/deps" });
-        Self { _folder: folder, path, ours }
+        let new = NewProject { name, kind: ProjectKind::Tool, language, directory, sdk: Sdk::Embedded };
+        let path = create(&new).expect("created").path;
+        let written = path.join(if language == Language::Rust { "agent-host" } else { "wit/deps" });
+        Self { _folder: folder, path, written }
     }
 
     fn renew(&self) -> Result<Renewal, RenewError> {
         renew(&Project::read(&self.path).expect("a project"))
     }
 
-    /// As an older agent-host would have written it: one file otherwise, one more, one not yet there.
+    /// Makes the files look as if an older agent-host wrote them: one differs, one is additional, one does not exist yet.
     fn age(&self, file: &str) {
-        let old = self.ours.join(file);
+        let old = self.written.join(file);
         fs::write(&old, "// older\n").expect("written");
         let gone = old.with_file_name("gone.wit");
         fs::write(&gone, "// no more\n").expect("written");
-        fs::remove_file(self.ours.join(self.later())).expect("there");
-        let list = self.ours.join("agent-host.sha256");
+        fs::remove_file(self.written.join(self.newer_file())).expect("there");
+        let list = self.written.join("agent-host.sha256");
         let text = fs::read_to_string(&list).expect("a list").replace("agent-host 0.1.0", "agent-host 0.0.9");
         let digest = |text: &str| agent_plugins::digest_of(text.as_bytes()).hex().to_owned();
-        let lines = text.lines().filter(|line| !line.ends_with(file) && !line.ends_with(self.later()));
+        let lines = text.lines().filter(|line| !line.ends_with(file) && !line.ends_with(self.newer_file()));
         let mut text: String = lines.map(|line| format!("{line}\n")).collect();
         let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
         text.push_str(&format!("{}  {file}\n{}  {folder}/gone.wit\n", digest("// older\n"), digest("// no more\n")));
         fs::write(list, text).expect("written");
     }
 
-    fn later(&self) -> &'static str {
-        if self.ours.ends_with("agent-host") { "wit/media-policy.wit" } else { "agent-host-plugin/media-policy.wit" }
+    fn newer_file(&self) -> &'static str {
+        if self.written.ends_with("agent-host") { "wit/media-policy.wit" } else { "agent-host-plugin/media-policy.wit" }
     }
 
     fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.ours.join(name)).unwrap_or_default()
+        fs::read_to_string(self.written.join(name)).unwrap_or_default()
     }
 }
 
 const FILES: [(Language, &str); 2] = [(Language::Rust, "sdk/src/lib.rs"), (Language::C, "agent-host-plugin/tool.wit")];
 
-/// S1: what an older agent-host wrote becomes what this one carries: changed, added and removed; once.
+/// S1: the files of an older agent-host are replaced by those of this one: changed, added and removed. A second run changes nothing.
 #[test]
-fn s1_what_agent_host_wrote_is_renewed() {
+fn s1_renews_files_of_an_older_agent_host() {
     for (language, file) in FILES {
-        let bench = Bench::new(language);
-        assert_eq!(bench.renew().expect("as it was made"), Renewal::UpToDate);
-        let whole = bench.read(file);
-        bench.age(file);
-        fs::create_dir_all(bench.ours.join("own-package")).expect("made");
+        let project = TestProject::new(language);
+        assert_eq!(project.renew().expect("unchanged"), Renewal::UpToDate);
+        let whole = project.read(file);
+        project.age(file);
+        fs::create_dir_all(project.written.join("own-package")).expect("made");
         if language != Language::Rust {
-            fs::write(bench.ours.join("own-package/own.wit"), "package own:own;\n").expect("written");
+            fs::write(project.written.join("own-package/own.wit"), "package own:own;\n").expect("written");
         }
-        let renewed = bench.renew().expect("renewed");
+        let renewed = project.renew().expect("renewed");
         assert_eq!(renewed, Renewal::Renewed { from: "0.0.9".to_owned(), changed: 3 });
-        assert_eq!(bench.read(file), whole);
-        assert!(!bench.read(bench.later()).is_empty());
-        assert!(!bench.ours.join(file).with_file_name("gone.wit").exists());
-        assert_eq!(bench.read("own-package/own.wit").is_empty(), language == Language::Rust, "the author's own stays");
-        assert_eq!(bench.renew().expect("once"), Renewal::UpToDate);
-        fs::remove_dir_all(&bench.ours).expect("moved away");
+        assert_eq!(project.read(file), whole);
+        assert!(!project.read(project.newer_file()).is_empty());
+        assert!(!project.written.join(file).with_file_name("gone.wit").exists());
+        assert_eq!(
+            project.read("own-package/own.wit").is_empty(),
+            language == Language::Rust,
+            "the author's own files stay"
+        );
+        assert_eq!(project.renew().expect("a second time"), Renewal::UpToDate);
+        fs::remove_dir_all(&project.written).expect("moved away");
         if language == Language::Rust {
-            assert!(matches!(bench.renew(), Ok(Renewal::Renewed { .. })), "what was moved away is written anew");
-            assert_eq!(bench.read(file), whole);
+            assert!(
+                matches!(project.renew(), Ok(Renewal::Renewed { .. })),
+                "the files are written again after they were moved away"
+            );
+            assert_eq!(project.read(file), whole);
         }
     }
 }
 
-/// S1: nothing that an author has changed is overwritten, and nothing else is touched then.
+/// S1: if the author changed a file, nothing is overwritten.
 #[test]
-fn s1_what_was_changed_by_hand_is_not_overwritten() {
+fn s1_does_not_overwrite_changed_files() {
     for (language, file) in FILES {
-        let bench = Bench::new(language);
-        bench.age(file);
-        fs::write(bench.ours.join(file), "// mine\n").expect("written");
-        let refused = bench.renew().expect_err("changed");
+        let project = TestProject::new(language);
+        project.age(file);
+        fs::write(project.written.join(file), "// mine\n").expect("written");
+        let refused = project.renew().expect_err("changed");
         assert!(matches!(&refused, RenewError::Changed { files, .. } if files == &[file.to_owned()]), "{refused}");
-        assert!(refused.to_string().contains("nothing is overwritten"), "{refused}");
-        assert_eq!(bench.read(file), "// mine\n");
-        assert!(bench.read(bench.later()).is_empty());
-        fs::remove_file(bench.ours.join("agent-host.sha256")).expect("there");
-        assert!(matches!(bench.renew(), Err(RenewError::Unlisted { .. })));
+        assert!(refused.to_string().contains("nothing was overwritten"), "{refused}");
+        assert_eq!(project.read(file), "// mine\n");
+        assert!(project.read(project.newer_file()).is_empty());
+        fs::remove_file(project.written.join("agent-host.sha256")).expect("there");
+        assert!(matches!(project.renew(), Err(RenewError::Unlisted { .. })));
     }
-    let bench = Bench::new(Language::Rust);
-    let list = bench.read("agent-host.sha256").replace("agent-host 0.1.0", "agent-host 9.0.0");
-    fs::write(bench.ours.join("agent-host.sha256"), list).expect("written");
-    assert!(matches!(bench.renew(), Err(RenewError::Newer { version, .. }) if version == "9.0.0"));
+    let project = TestProject::new(Language::Rust);
+    let list = project.read("agent-host.sha256").replace("agent-host 0.1.0", "agent-host 9.0.0");
+    fs::write(project.written.join("agent-host.sha256"), list).expect("written");
+    assert!(matches!(project.renew(), Err(RenewError::Newer { version, .. }) if version == "9.0.0"));
 }
 
-/// S1, S2: a build says of a project that it has what another agent-host wrote; of others it says nothing.
+/// S1, S2: a build reports a project with the files of another agent-host, and only such a project.
 #[tokio::test]
-async fn s1_a_build_says_what_is_to_be_renewed() {
-    let bench = Bench::new(Language::Python);
-    let told = Mutex::new(Vec::new());
+async fn s1_build_reports_files_of_another_agent_host() {
+    let project = TestProject::new(Language::Python);
+    let reported = Mutex::new(Vec::new());
     let listen = |event: BuildEvent<'_>| {
-        if let BuildEvent::OtherVersion(other) = event {
-            told.lock().expect("no panic").push((other.plugin.clone(), other.version.clone()));
+        if let BuildEvent::VersionMismatch(mismatch) = event {
+            reported.lock().expect("no panic").push((mismatch.plugin.clone(), mismatch.version.clone()));
         }
     };
-    // There is no toolchain here, and none is needed to know it.
-    let build = || async { build_directory(&Toolchain::default(), &bench.path, &bench.path, &listen).await.is_ok() };
+    // The report needs no toolchain, and there is none here.
+    let build =
+        || async { build_directory(&Toolchain::default(), &project.path, &project.path, &listen).await.is_ok() };
     assert!(!build().await);
-    assert_eq!(*told.lock().expect("no panic"), []);
-    bench.age("agent-host-plugin/tool.wit");
+    assert_eq!(*reported.lock().expect("no panic"), []);
+    project.age("agent-host-plugin/tool.wit");
     assert!(!build().await);
-    assert_eq!(*told.lock().expect("no panic"), [("words".to_owned(), "0.0.9".to_owned())]);
+    assert_eq!(*reported.lock().expect("no panic"), [("words".to_owned(), "0.0.9".to_owned())]);
 }

@@ -1,7 +1,7 @@
-//! The tools of servers: asked for page by page within the limits, and written in the host's own words.
+//! Reads the tool lists of servers page by page within the limits and converts them to the host's tool definitions.
 
 use crate::configuration::{McpLimits, ServerConfig, ToolSelection};
-use crate::error::{McpError, shown};
+use crate::error::{McpError, printable};
 use agent_core::schema::Schema;
 use agent_core::tool::{ToolDefinition, Traits};
 use rmcp::RoleClient;
@@ -10,45 +10,46 @@ use rmcp::service::{Peer, ServiceError};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Characters of a tool's name (P2).
+/// Maximum length of a tool name, in bytes (P2).
 const MAX_NAME: usize = 128;
-/// Characters of a name in a message, and of a title.
-const SHOWN_NAME: usize = 100;
-/// Tools that a message lists.
-const LISTED: usize = 20;
+/// Maximum number of characters of a name in a message, and of a title.
+const MAX_SHOWN_NAME: usize = 100;
+/// Maximum number of tools that a message lists.
+const MAX_LISTED: usize = 20;
 
-/// A tool of a server.
+/// A tool of an MCP server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct McpTool {
-    /// The server's configured name.
+    /// Name of the server as configured.
     pub server: String,
-    /// As the server itself names the tool.
+    /// Name that the server gives the tool.
     pub remote_name: String,
-    /// As the host offers it: its name is `server.tool` in the host's alphabet.
+    /// Definition under which the host offers the tool. Its name is `server.tool`, restricted to the characters that
+    /// the host allows.
     pub definition: ToolDefinition,
 }
 
-/// All tools of all servers that answered, and what is wrong with the others: an immutable snapshot.
+/// The tools of all servers that responded, and the problems with the others. A catalogue is an immutable snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
-    /// By name.
+    /// Tools by the name under which the host offers them.
     tools: BTreeMap<String, McpTool>,
-    /// By server.
+    /// Problems in the order of the servers.
     problems: Vec<McpError>,
 }
 
 impl Catalogue {
-    /// Its tools, by name.
+    /// All tools, ordered by name.
     pub fn tools(&self) -> impl ExactSizeIterator<Item = &McpTool> {
         self.tools.values()
     }
 
-    /// The tool of that name, as the host offers it.
+    /// Returns the tool that the host offers under `name`, if there is one.
     pub fn tool(&self, name: &str) -> Option<&McpTool> {
         self.tools.get(name)
     }
 
-    /// Servers, and tools of servers, that are missing in it.
+    /// Servers and tools that are missing from this catalogue, with the reasons.
     pub fn problems(&self) -> &[McpError] {
         &self.problems
     }
@@ -58,87 +59,87 @@ impl Catalogue {
         self.problems.extend(listing.problems.iter().cloned());
     }
 
-    pub(crate) fn miss(&mut self, problem: McpError) {
+    pub(crate) fn add_problem(&mut self, problem: McpError) {
         self.problems.push(problem);
     }
 }
 
-/// The tools of one server.
+/// The tools of one server and the problems with those left out.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) tools: Vec<McpTool>,
     pub(crate) problems: Vec<McpError>,
 }
 
-/// Asks a server for its tools.
+/// Reads the tool list of a server.
 pub(crate) async fn list(peer: &Peer<RoleClient>, config: &ServerConfig) -> Result<Listing, ServiceError> {
     let info = peer.peer_info();
     if info.is_some_and(|info| info.capabilities.tools.is_none()) {
         let reason = "it offers no tools".to_owned();
         return Ok(Listing {
             tools: Vec::new(),
-            problems: vec![McpError::Cut { server: config.name.clone(), reason }],
+            problems: vec![McpError::IncompleteList { server: config.name.clone(), reason }],
         });
     }
     let limits = &config.limits;
-    let (mut tools, mut bytes, mut pages, mut cut) = (Vec::new(), 0, 0, None);
+    let (mut tools, mut bytes, mut pages, mut truncated) = (Vec::new(), 0, 0, None);
     let mut cursor: Option<String> = None;
     loop {
         let page = peer.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor.clone()))).await?;
         pages += 1;
         for tool in page.tools {
-            bytes += bytes_of(&tool);
-            cut = cut.or(over(limits, tools.len(), bytes));
-            if cut.is_none() {
+            bytes += json_size(&tool);
+            truncated = truncated.or(exceeded_limit(limits, tools.len(), bytes));
+            if truncated.is_none() {
                 tools.push(tool);
             }
         }
         let next = page.next_cursor.filter(|next| !next.is_empty());
         match next {
-            _ if cut.is_some() => break,
+            _ if truncated.is_some() => break,
             None => break,
             Some(next) if cursor.as_ref() == Some(&next) => {
-                cut = Some("its pages go round in a circle".to_owned());
+                truncated = Some("its pages repeat in a circle".to_owned());
                 break;
             }
             Some(_) if pages == limits.pages => {
-                cut = Some(format!("it has more than {pages} pages"));
+                truncated = Some(format!("it has more than {pages} pages"));
                 break;
             }
             Some(next) => cursor = Some(next),
         }
     }
-    let mut listing = read(tools, config);
-    listing.problems.extend(cut.map(|reason| McpError::Cut { server: config.name.clone(), reason }));
+    let mut listing = read_tools(tools, config);
+    listing.problems.extend(truncated.map(|reason| McpError::IncompleteList { server: config.name.clone(), reason }));
     Ok(listing)
 }
 
-fn over(limits: &McpLimits, tools: usize, bytes: usize) -> Option<String> {
+fn exceeded_limit(limits: &McpLimits, tools: usize, bytes: usize) -> Option<String> {
     if tools == limits.tools {
         return Some(format!("it has more than {tools} tools"));
     }
     (bytes > limits.catalogue_bytes).then(|| format!("it has more than {} bytes", limits.catalogue_bytes))
 }
 
-/// What a tool's words and schemas take.
-fn bytes_of(tool: &Tool) -> usize {
+/// Size of a tool as JSON, in bytes.
+fn json_size(tool: &Tool) -> usize {
     serde_json::to_string(tool).map_or(0, |json| json.len())
 }
 
-/// Takes the tools that can be taken; what is wrong with the others is in the listing too.
-fn read(tools: Vec<Tool>, config: &ServerConfig) -> Listing {
+/// Converts the valid tools. The listing also contains the problems with the others.
+fn read_tools(tools: Vec<Tool>, config: &ServerConfig) -> Listing {
     let mut listing = Listing::default();
-    let problem = |tool: &str, reason: String| McpError::Tool {
+    let problem = |tool: &str, reason: String| McpError::SkippedTool {
         server: config.name.clone(),
-        tool: shown(tool, SHOWN_NAME),
+        tool: printable(tool, MAX_SHOWN_NAME),
         reason,
     };
     let selected = match &config.tools {
         ToolSelection::All => tools,
         ToolSelection::Only(names) => {
-            let there: Vec<String> = tools.iter().map(|tool| tool.name.to_string()).collect();
-            let missing = names.iter().filter(|name| !there.contains(name));
-            listing.problems.extend(missing.map(|name| problem(name, not_there(&there))));
+            let existing: Vec<String> = tools.iter().map(|tool| tool.name.to_string()).collect();
+            let missing = names.iter().filter(|name| !existing.contains(name));
+            listing.problems.extend(missing.map(|name| problem(name, missing_tool(&existing))));
             tools.into_iter().filter(|tool| names.iter().any(|name| *name == tool.name)).collect()
         }
     };
@@ -152,11 +153,12 @@ fn read(tools: Vec<Tool>, config: &ServerConfig) -> Listing {
     for (name, mut tools) in by_name {
         match tools.len() {
             1 => listing.tools.append(&mut tools),
-            // Nobody could say which of them a call means (row 18).
+            // A call could mean any of them, so none is offered (row 18).
             _ => {
                 let names: Vec<String> =
-                    tools.iter().map(|tool| format!("`{}`", shown(&tool.remote_name, SHOWN_NAME))).collect();
-                let reason = format!("{} of its tools would be named `{name}`: {}", tools.len(), names.join(" and "));
+                    tools.iter().map(|tool| format!("`{}`", printable(&tool.remote_name, MAX_SHOWN_NAME))).collect();
+                let reason =
+                    format!("{} of its tools get the same name `{name}`: {}", tools.len(), names.join(" and "));
                 listing.problems.push(problem(&tools[0].remote_name, reason));
             }
         }
@@ -164,18 +166,18 @@ fn read(tools: Vec<Tool>, config: &ServerConfig) -> Listing {
     listing
 }
 
-fn not_there(names: &[String]) -> String {
-    let known: Vec<String> = names.iter().take(LISTED).map(|name| shown(name, SHOWN_NAME)).collect();
-    let more = if names.len() > LISTED { " …" } else { "" };
-    format!("`tools` names it, and the server has none of that name; it has {}{more}", known.join(", "))
+fn missing_tool(names: &[String]) -> String {
+    let known: Vec<String> = names.iter().take(MAX_LISTED).map(|name| printable(name, MAX_SHOWN_NAME)).collect();
+    let more = if names.len() > MAX_LISTED { " …" } else { "" };
+    format!("it is listed in `tools`, but the server has no such tool; it has {}{more}", known.join(", "))
 }
 
 impl McpTool {
     fn read(tool: &Tool, config: &ServerConfig) -> Result<Self, String> {
         let limits = &config.limits;
-        let name = format!("{}.{}", config.name, clean(&tool.name));
+        let name = format!("{}.{}", config.name, to_allowed_characters(&tool.name));
         if tool.name.is_empty() || name.len() > MAX_NAME {
-            return Err(format!("its name is empty, or longer than {MAX_NAME} characters with the server's before it"));
+            return Err(format!("its name is empty, or has more than {MAX_NAME} characters including the server name"));
         }
         let input_schema = Value::Object(tool.input_schema.as_ref().clone());
         let output_schema = tool.output_schema.as_ref().map(|schema| Value::Object(schema.as_ref().clone()));
@@ -189,8 +191,8 @@ impl McpTool {
         let title = tool.title.as_deref().or(tool.annotations.as_ref().and_then(|hints| hints.title.as_deref()));
         let definition = ToolDefinition {
             name,
-            title: title.map(|title| shown(title, SHOWN_NAME)),
-            description: cut(tool.description.as_deref().unwrap_or_default(), limits.description_bytes),
+            title: title.map(|title| printable(title, MAX_SHOWN_NAME)),
+            description: truncate(tool.description.as_deref().unwrap_or_default(), limits.description_bytes),
             input_schema,
             output_schema,
             traits: traits(tool.annotations.as_ref()),
@@ -200,29 +202,29 @@ impl McpTool {
     }
 }
 
-/// The protocol's hints. They are a server's own words, so what they allow is taken back where they contradict
-/// themselves: a tool that may destroy is not one that only reads.
+/// Converts the protocol's hints to traits. Hints come from the server, so contradictions are resolved to the cautious
+/// side: a tool that may be destructive does not count as read-only.
 fn traits(hints: Option<&ToolAnnotations>) -> Traits {
-    let said = |hint: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(hint);
-    let destructive = said(|hints| hints.destructive_hint);
-    let read_only = said(|hints| hints.read_only_hint) == Some(true) && destructive != Some(true);
+    let hint = |field: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(field);
+    let destructive = hint(|hints| hints.destructive_hint);
+    let read_only = hint(|hints| hints.read_only_hint) == Some(true) && destructive != Some(true);
     Traits {
         read_only,
         destructive: !read_only && destructive.unwrap_or(true),
-        idempotent: said(|hints| hints.idempotent_hint) == Some(true),
-        open_world: said(|hints| hints.open_world_hint).unwrap_or(true),
+        idempotent: hint(|hints| hints.idempotent_hint) == Some(true),
+        open_world: hint(|hints| hints.open_world_hint).unwrap_or(true),
         ..Traits::default()
     }
 }
 
-/// The name in the host's alphabet.
-fn clean(name: &str) -> String {
-    let plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-' | '.');
-    name.chars().map(|char| if plain(char) { char } else { '_' }).collect()
+/// Replaces characters that the host does not allow in tool names by `_`.
+fn to_allowed_characters(name: &str) -> String {
+    let is_allowed = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-' | '.');
+    name.chars().map(|char| if is_allowed(char) { char } else { '_' }).collect()
 }
 
-/// At most so many bytes, on a character boundary.
-fn cut(text: &str, bytes: usize) -> String {
+/// Truncates the text to at most `bytes` bytes at a character boundary.
+fn truncate(text: &str, bytes: usize) -> String {
     text[..text.floor_char_boundary(bytes.min(text.len()))].to_owned()
 }
 
@@ -253,44 +255,49 @@ mod tests {
         tool(json!({"name": name, "inputSchema": {"type": "object"}}))
     }
 
-    fn taken(listing: &Listing) -> Vec<&str> {
+    fn tool_names(listing: &Listing) -> Vec<&str> {
         listing.tools.iter().map(|tool| tool.definition.name.as_str()).collect()
     }
 
     #[test]
-    fn l7_a_tool_is_named_after_its_server_in_the_hosts_alphabet() {
-        let listing = read(vec![named("read file"), named("notes/list.all")], &config());
-        assert_eq!(taken(&listing), ["desk.notes_list.all", "desk.read_file"]);
+    fn l7_tool_names_have_the_server_as_prefix_and_allowed_characters_only() {
+        let listing = read_tools(vec![named("read file"), named("notes/list.all")], &config());
+        assert_eq!(tool_names(&listing), ["desk.notes_list.all", "desk.read_file"]);
         assert_eq!(listing.tools[1].remote_name, "read file");
-        let listing = read(vec![named(&"x".repeat(124)), named("")], &config());
+        let listing = read_tools(vec![named(&"x".repeat(124)), named("")], &config());
         assert!(listing.tools.is_empty() && listing.problems.len() == 2, "{listing:?}");
     }
 
-    /// Row 18: neither of two tools of one name is taken, and both are named.
+    /// Row 18: if two tools map to one name, neither is offered and the message names both.
     #[test]
-    fn l7_tools_that_would_have_one_name_are_refused_with_both_named() {
-        let listing = read(vec![named("a b"), named("ok"), named("a_b")], &config());
-        assert_eq!(taken(&listing), ["desk.ok"]);
+    fn l7_tools_with_colliding_names_are_rejected_and_both_are_named() {
+        let listing = read_tools(vec![named("a b"), named("ok"), named("a_b")], &config());
+        assert_eq!(tool_names(&listing), ["desk.ok"]);
         let message = listing.problems[0].to_string();
         assert!(message.contains("`a b`") && message.contains("`a_b`") && message.contains("desk"), "{message}");
     }
 
     #[test]
-    fn p2_annotations_become_traits() {
+    fn p2_annotations_are_converted_to_traits() {
         let of = |hints: Value| traits(Some(&serde_json::from_value(hints).unwrap()));
-        let unsaid = traits(None);
-        assert!(unsaid.destructive && unsaid.open_world && !unsaid.read_only && !unsaid.repeatable());
-        let reads = of(json!({"readOnlyHint": true, "openWorldHint": false}));
-        assert!(reads.read_only && !reads.destructive && !reads.open_world && reads.repeatable());
-        let adds = of(json!({"destructiveHint": false, "idempotentHint": true}));
-        assert!(!adds.destructive && adds.idempotent && adds.repeatable());
-        let lies = of(json!({"readOnlyHint": true, "destructiveHint": true}));
-        assert!(lies.destructive && !lies.read_only && !lies.repeatable());
+        let without_hints = traits(None);
+        assert!(
+            without_hints.destructive
+                && without_hints.open_world
+                && !without_hints.read_only
+                && !without_hints.repeatable()
+        );
+        let read_only = of(json!({"readOnlyHint": true, "openWorldHint": false}));
+        assert!(read_only.read_only && !read_only.destructive && !read_only.open_world && read_only.repeatable());
+        let additive = of(json!({"destructiveHint": false, "idempotentHint": true}));
+        assert!(!additive.destructive && additive.idempotent && additive.repeatable());
+        let contradictory = of(json!({"readOnlyHint": true, "destructiveHint": true}));
+        assert!(contradictory.destructive && !contradictory.read_only && !contradictory.repeatable());
     }
 
-    /// Rows 18 and 34: long descriptions are cut, deep, remote and broken schemas are left out, each by itself.
+    /// Rows 18 and 34: long descriptions are truncated; deep, remote and invalid schemas are rejected one by one.
     #[test]
-    fn l8_a_tool_that_cannot_be_taken_leaves_the_others() {
+    fn l8_an_invalid_tool_does_not_affect_the_others() {
         let mut deep = json!({});
         for _ in 0..31 {
             deep = json!({"not": deep});
@@ -303,8 +310,8 @@ mod tests {
             json!({"name": "remote", "inputSchema": {"$ref": "http://127.0.0.1/schema"}}),
             json!({"name": "broken", "inputSchema": {}, "outputSchema": {"type": "nonsense"}}),
         ];
-        let listing = read(tools.map(tool).to_vec(), &config());
-        assert_eq!(taken(&listing), ["desk.deep", "desk.long"]);
+        let listing = read_tools(tools.map(tool).to_vec(), &config());
+        assert_eq!(tool_names(&listing), ["desk.deep", "desk.long"]);
         assert_eq!(listing.tools[1].definition.description.len(), 2048);
         let problems: Vec<String> = listing.problems.iter().map(ToString::to_string).collect();
         for (name, reason) in [("deeper", "32 levels"), ("remote", "127.0.0.1"), ("broken", "output schema")] {
@@ -314,10 +321,10 @@ mod tests {
     }
 
     #[test]
-    fn i5_only_the_chosen_tools_are_taken_and_a_missing_one_is_named() {
+    fn i5_only_selected_tools_are_offered_and_a_missing_one_is_reported() {
         let tools = ToolSelection::Only(vec!["one".to_owned(), "tow".to_owned()]);
-        let listing = read(vec![named("one"), named("two")], &ServerConfig { tools, ..config() });
-        assert_eq!(taken(&listing), ["desk.one"]);
+        let listing = read_tools(vec![named("one"), named("two")], &ServerConfig { tools, ..config() });
+        assert_eq!(tool_names(&listing), ["desk.one"]);
         let message = listing.problems[0].to_string();
         assert!(message.contains("`tow`") && message.contains("one, two"), "{message}");
     }

@@ -1,8 +1,8 @@
-//! A server's process: started in a group of its own, and never left behind, whatever becomes of the host's own code.
+//! Runs a server as a child process in its own process group and makes sure that no process is left behind.
 
 use crate::configuration::{ChildCommand, ServerConfig};
-use crate::error::shown;
-use crate::redaction;
+use crate::error::printable;
+use crate::redaction::redaction_for;
 use agent_core::redaction::Redaction;
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -13,112 +13,125 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// From the signal that asks a process to end to the one that ends it.
+/// Time between the signal that asks a process to exit and the one that kills it.
 const TERMINATION_TIME: Duration = Duration::from_millis(500);
-/// The same two waits where the host has no time: for a process to end by itself, and to do so when it is told.
-const HURRIED_TIME: Duration = Duration::from_millis(40);
-/// From the end of a process to the end of its log.
-const LAST_WORDS_TIME: Duration = Duration::from_millis(500);
-/// Bytes of one line of standard error that are logged.
-const LOGGED_LINE: usize = 1 << 10;
-/// Bytes of standard error that are logged of one process.
-const LOGGED_BYTES: usize = 256 << 10;
-/// Last lines that an error message quotes.
+/// Replaces both waits, for exiting without and with a signal, when the host must stop quickly.
+const QUICK_STOP_TIME: Duration = Duration::from_millis(40);
+/// Time to read the rest of standard error after the process has exited.
+const STDERR_DRAIN_TIME: Duration = Duration::from_millis(500);
+/// Maximum number of bytes logged per line of standard error.
+const MAX_LOGGED_LINE: usize = 1 << 10;
+/// Maximum number of bytes of standard error logged per process.
+const MAX_LOGGED_BYTES: usize = 256 << 10;
+/// Number of last lines that an error message quotes.
 const QUOTED_LINES: usize = 3;
-/// Characters of such a line.
-const QUOTED_CHARACTERS: usize = 300;
+/// Maximum number of characters of a quoted line.
+const MAX_QUOTED_CHARACTERS: usize = 300;
 
-/// A process that runs, or has ended. Dropping it ends the process and all that it started.
+/// A child process. Dropping it ends the process and everything that it started.
 pub(crate) struct Child {
     ended: CancellationToken,
-    silent: CancellationToken,
-    said: Arc<LastLines>,
+    stderr_closed: CancellationToken,
+    last_lines: Arc<LastLines>,
     stop: DropGuard,
 }
 
-/// A process that has just been started, with the ends of its pipes.
-pub(crate) struct Started {
+/// A process that was just started, with its pipes.
+pub(crate) struct StartedChild {
     pub(crate) child: Child,
     pub(crate) stdin: ChildStdin,
     pub(crate) stdout: ChildStdout,
 }
 
 impl Child {
-    /// Starts the process. It is given the configured time to end by itself when it is to end.
-    pub(crate) fn start(config: &ServerConfig, command: &ChildCommand, groups: &Groups) -> io::Result<Started> {
-        let mut starting = Command::new(&command.command);
-        starting.args(&command.args).env_clear().envs(&command.env).kill_on_drop(true);
+    /// Starts the process. When it is told to end, it gets the configured time to exit by itself.
+    pub(crate) fn start(
+        config: &ServerConfig,
+        command: &ChildCommand,
+        groups: &ProcessGroups,
+    ) -> io::Result<StartedChild> {
+        let mut process_command = Command::new(&command.command);
+        process_command.args(&command.args).env_clear().envs(&command.env).kill_on_drop(true);
         #[cfg(unix)]
-        starting.process_group(0);
-        starting.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        process_command.process_group(0);
+        process_command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(directory) = &command.directory {
-            starting.current_dir(directory);
+            process_command.current_dir(directory);
         }
-        let mut process = starting.spawn()?;
+        let mut process = process_command.spawn()?;
         let group = groups.add(process.id());
         let missing = || io::Error::other("a pipe is missing");
         let stdin = process.stdin.take().ok_or_else(missing)?;
         let stdout = process.stdout.take().ok_or_else(missing)?;
         let stderr = process.stderr.take().ok_or_else(missing)?;
-        let said = Arc::new(LastLines::default());
-        let (stop, ended, silent) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
-        let logging = log((config.name.clone(), redaction::of(config)), stderr, said.clone());
-        tokio::spawn(until_silent(logging, ended.clone(), silent.clone().drop_guard()));
+        let last_lines = Arc::new(LastLines::default());
+        let (stop, ended, stderr_closed) =
+            (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+        let logging = log_stderr((config.name.clone(), redaction_for(config)), stderr, last_lines.clone());
+        tokio::spawn(log_until_closed(logging, ended.clone(), stderr_closed.clone().drop_guard()));
         let guard = ended.clone().drop_guard();
-        let ending = Ending { stop: stop.clone(), hurry: groups.hurry_token(), close_time: config.limits.close_time };
-        tokio::spawn(supervise(process, (group, guard), ending));
-        Ok(Started { child: Self { ended, silent, said, stop: stop.drop_guard() }, stdin, stdout })
+        let shutdown = Shutdown {
+            stop: stop.clone(),
+            quick_stop: groups.quick_stop_token(),
+            close_time: config.limits.close_time,
+        };
+        tokio::spawn(supervise(process, (group, guard), shutdown));
+        Ok(StartedChild { child: Self { ended, stderr_closed, last_lines, stop: stop.drop_guard() }, stdin, stdout })
     }
 
-    /// Waits until the process has said all that it says on standard error.
-    pub(crate) async fn silent(&self) {
-        self.silent.cancelled().await;
+    /// Waits until standard error of the process is closed.
+    pub(crate) async fn stderr_closed(&self) {
+        self.stderr_closed.cancelled().await;
     }
 
-    /// Ends it, and waits until it and all that it started are gone.
+    /// Ends the process and waits until it and everything that it started are gone.
     pub(crate) async fn end(self) {
         let Self { ended, stop, .. } = self;
         drop(stop);
         ended.cancelled().await;
     }
 
-    /// Its last words on standard error, for a message; empty without any.
-    pub(crate) fn last_words(&self) -> String {
-        let lines = self.said.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The last lines on standard error as the end of an error message, or an empty string if there are none.
+    pub(crate) fn last_stderr_lines(&self) -> String {
+        let lines = self.last_lines.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-        if lines.is_empty() { String::new() } else { format!("; its last words: {}", lines.join(" / ")) }
+        if lines.is_empty() {
+            String::new()
+        } else {
+            format!("; its last lines on standard error: {}", lines.join(" / "))
+        }
     }
 }
 
-/// All groups of processes that run: for the end of a host that waits for nothing any more.
+/// All running process groups, so that a host that exits at once can kill them.
 #[derive(Clone, Default)]
-pub(crate) struct Groups {
+pub(crate) struct ProcessGroups {
     all: Arc<Mutex<BTreeSet<u32>>>,
-    hurry: Arc<Mutex<CancellationToken>>,
+    quick_stop: Arc<Mutex<CancellationToken>>,
 }
 
-impl Groups {
-    /// Those that run now, and are ending or are to end, get no more than a moment for it.
-    pub(crate) fn hurry(&self) {
-        let mut hurry = self.hurry.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *hurry).cancel();
+impl ProcessGroups {
+    /// Shortens the grace periods of the groups that run now.
+    pub(crate) fn shorten_grace_periods(&self) {
+        let mut quick_stop = self.quick_stop.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *quick_stop).cancel();
     }
 
-    /// Cancelled when those that run now are to hurry.
-    pub(crate) fn hurry_token(&self) -> CancellationToken {
-        self.hurry.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// A token that is cancelled when the groups that run now must stop quickly.
+    pub(crate) fn quick_stop_token(&self) -> CancellationToken {
+        self.quick_stop.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Kills all.
+    /// Kills all running groups.
     pub(crate) fn kill(&self) {
         for group in self.all().iter() {
-            signal(*group, Word::Kill);
+            signal(*group, StopSignal::Kill);
         }
     }
 
-    fn add(&self, group: Option<u32>) -> Group {
+    fn add(&self, group: Option<u32>) -> ProcessGroup {
         self.all().extend(group);
-        Group { group, among: self.clone() }
+        ProcessGroup { group, groups: self.clone() }
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeSet<u32>> {
@@ -126,89 +139,89 @@ impl Groups {
     }
 }
 
-/// The processes of one group. Dropping it kills all that are left; the operating system gives the number of a group to
-/// nobody else while one of them lives.
-struct Group {
+/// One process group. Dropping it kills all remaining processes. The operating system does not reuse a group id while a
+/// process of the group lives.
+struct ProcessGroup {
     group: Option<u32>,
-    among: Groups,
+    groups: ProcessGroups,
 }
 
-impl Group {
-    fn signal(&self, word: Word) {
+impl ProcessGroup {
+    fn signal(&self, stop_signal: StopSignal) {
         if let Some(group) = self.group {
-            signal(group, word);
+            signal(group, stop_signal);
         }
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        self.signal(Word::Kill);
+        self.signal(StopSignal::Kill);
         if let Some(group) = self.group {
-            self.among.all().remove(&group);
+            self.groups.all().remove(&group);
         }
     }
 }
 
-/// What a group is told.
+/// A signal to a process group.
 #[derive(Clone, Copy)]
-enum Word {
-    /// To end.
+enum StopSignal {
+    /// Asks the processes to exit.
     Terminate,
-    /// Nothing: it is ended.
+    /// Ends the processes at once.
     Kill,
 }
 
 #[cfg(unix)]
-fn signal(group: u32, word: Word) {
+fn signal(group: u32, stop_signal: StopSignal) {
     use rustix::process::{Pid, Signal, kill_process_group};
-    let signal = match word {
-        Word::Terminate => Signal::TERM,
-        Word::Kill => Signal::KILL,
+    let signal = match stop_signal {
+        StopSignal::Terminate => Signal::TERM,
+        StopSignal::Kill => Signal::KILL,
     };
     if let Some(group) = i32::try_from(group).ok().and_then(Pid::from_raw) {
-        // The only error is that nobody is left.
+        // The only possible error is that no process is left.
         let _ = kill_process_group(group, signal);
     }
 }
 
-/// Elsewhere the process alone is ended, by its handle.
+/// On other systems, only the process itself is ended, through its handle.
 #[cfg(not(unix))]
-fn signal(_: u32, _: Word) {}
+fn signal(_: u32, _: StopSignal) {}
 
-/// When and how fast a process is to end.
-struct Ending {
+/// When and how fast a process must end.
+struct Shutdown {
     stop: CancellationToken,
-    hurry: CancellationToken,
+    quick_stop: CancellationToken,
     close_time: Duration,
 }
 
-impl Ending {
-    /// Whether the process ends within the time, or within a moment where there is no time.
-    async fn waits_for(&self, process: &mut tokio::process::Child, time: Duration) -> bool {
-        let hurried = async {
-            self.hurry.cancelled().await;
-            tokio::time::sleep(HURRIED_TIME).await;
+impl Shutdown {
+    /// Returns whether the process exits within `time`, or within a shorter time if the host must stop quickly.
+    async fn exits_within(&self, process: &mut tokio::process::Child, time: Duration) -> bool {
+        let quick_stop_timeout = async {
+            self.quick_stop.cancelled().await;
+            tokio::time::sleep(QUICK_STOP_TIME).await;
         };
         tokio::select! {
             _ = process.wait() => true,
             () = tokio::time::sleep(time) => false,
-            () = hurried => false,
+            () = quick_stop_timeout => false,
         }
     }
 }
 
-/// Waits for the end of the process or for the word to end it. The group outlives the process within this future, so
-/// that also a runtime that is torn down kills both; `_ended` tells of it last.
-async fn supervise(mut process: tokio::process::Child, (group, _ended): (Group, DropGuard), ending: Ending) {
+/// Waits until the process exits or is told to end. This future owns the group, so a runtime that is torn down kills
+/// the processes too. `_ended` is dropped last and reports the end.
+async fn supervise(mut process: tokio::process::Child, (group, _ended): (ProcessGroup, DropGuard), shutdown: Shutdown) {
     tokio::select! {
         _ = process.wait() => {}
-        () = ending.stop.cancelled() => {
-            // Its input is being closed, which is the protocol's way to say it.
-            if !ending.waits_for(&mut process, ending.close_time).await {
-                group.signal(Word::Terminate);
-                if !ending.waits_for(&mut process, TERMINATION_TIME).await {
-                    group.signal(Word::Kill);
+        () = shutdown.stop.cancelled() => {
+            // Closing its input is the protocol's way to ask a server to exit.
+            if !shutdown.exits_within(&mut process, shutdown.close_time).await {
+                group.signal(StopSignal::Terminate);
+                if !shutdown.exits_within(&mut process, TERMINATION_TIME).await {
+                    group.signal(StopSignal::Kill);
                     let _ = process.start_kill();
                     let _ = process.wait().await;
                 }
@@ -218,15 +231,16 @@ async fn supervise(mut process: tokio::process::Child, (group, _ended): (Group, 
     drop(group);
 }
 
-/// Logs until the pipe is closed; a process that left the group, and outlives it, may hold it open for ever.
-async fn until_silent(logging: impl Future<Output = ()>, ended: CancellationToken, _silent: DropGuard) {
-    let last_words = async {
+/// Logs until the pipe is closed. A process that left the group and outlives it may keep the pipe open forever, so
+/// logging also stops some time after the process has exited.
+async fn log_until_closed(logging: impl Future<Output = ()>, ended: CancellationToken, _stderr_closed: DropGuard) {
+    let drain_timeout = async {
         ended.cancelled().await;
-        tokio::time::sleep(LAST_WORDS_TIME).await;
+        tokio::time::sleep(STDERR_DRAIN_TIME).await;
     };
     tokio::select! {
         () = logging => {}
-        () = last_words => {}
+        () = drain_timeout => {}
     }
 }
 
@@ -239,39 +253,39 @@ impl LastLines {
         if lines.len() == QUOTED_LINES {
             lines.pop_front();
         }
-        lines.push_back(shown(line, QUOTED_CHARACTERS));
+        lines.push_back(printable(line, MAX_QUOTED_CHARACTERS));
     }
 }
 
-/// Reads all that a process says on standard error, so that it never blocks, and logs what is within the bounds.
-async fn log(server: (String, Redaction), mut stderr: impl AsyncRead + Unpin, said: Arc<LastLines>) {
+/// Reads everything from standard error, so that the process never blocks, and logs it within the limits.
+async fn log_stderr(server: (String, Redaction), mut stderr: impl AsyncRead + Unpin, last_lines: Arc<LastLines>) {
     let (mut piece, mut line, mut logged) = (vec![0; 4096], Vec::new(), 0);
     while let Ok(length @ 1..) = stderr.read(&mut piece).await {
         for part in piece[..length].split_inclusive(|byte| *byte == b'\n') {
-            let room = LOGGED_LINE.saturating_sub(line.len());
+            let room = MAX_LOGGED_LINE.saturating_sub(line.len());
             line.extend_from_slice(&part[..part.len().min(room)]);
             if part.ends_with(b"\n") {
-                tell(&server, &line, &mut logged, &said);
+                log_line(&server, &line, &mut logged, &last_lines);
                 line.clear();
             }
         }
     }
-    tell(&server, &line, &mut logged, &said);
+    log_line(&server, &line, &mut logged, &last_lines);
 }
 
-fn tell((server, redaction): &(String, Redaction), line: &[u8], logged: &mut usize, said: &LastLines) {
+fn log_line((server, redaction): &(String, Redaction), line: &[u8], logged: &mut usize, last_lines: &LastLines) {
     let text = redaction.text(String::from_utf8_lossy(line).into_owned());
     let text = text.trim_end();
     if text.is_empty() {
         return;
     }
-    said.push(text);
-    if *logged > LOGGED_BYTES {
+    last_lines.push(text);
+    if *logged > MAX_LOGGED_BYTES {
         return;
     }
     *logged += text.len();
-    match *logged > LOGGED_BYTES {
-        true => tracing::info!(server, "says more on standard error than is logged"),
-        false => tracing::info!(server, "{}", shown(text, LOGGED_LINE)),
+    match *logged > MAX_LOGGED_BYTES {
+        true => tracing::info!(server, "further output on standard error is not logged"),
+        false => tracing::info!(server, "{}", printable(text, MAX_LOGGED_LINE)),
     }
 }

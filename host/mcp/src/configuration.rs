@@ -1,4 +1,5 @@
-//! What is configured of an MCP server: how it is reached, how long it is kept, which of its tools are taken, its limits.
+//! Configuration of an MCP server: how to reach it, how long to keep it connected, which of its tools to offer, and its
+//! limits.
 
 use agent_core::limits::DefaultLimit::Is;
 use agent_core::limits::LimitRow;
@@ -6,31 +7,33 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use url::Url;
 
-/// One server.
+/// Configuration of one MCP server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
-    /// 1 to 64 letters, digits, `_` or `-`. Its tools are named `name.tool` (L7).
+    /// Name of the server: 1 to 64 ASCII letters, digits, `_` or `-`. The host names its tools `name.tool` (L7).
     pub name: String,
-    /// How it is reached.
+    /// How the host reaches the server.
     pub transport: Transport,
-    /// How long it stays connected.
-    pub keep: Keep,
-    /// Which of its tools are taken.
+    /// How long the server stays connected after its first use.
+    pub keep: KeepConnected,
+    /// Which tools of the server the host offers.
     pub tools: ToolSelection,
-    /// Its limits.
+    /// Limits on time and size for this server.
     pub limits: McpLimits,
-    /// What of its variables and headers nobody else is to see; whatever is named like a secret is one in any case.
+    /// Values that must not be shown or stored. Values of variables and headers whose names look like secrets are
+    /// always included.
     pub secrets: Secrets,
 }
 
 impl ServerConfig {
-    /// A server with all defaults.
+    /// Creates the configuration of a server with default settings.
     pub fn new(name: impl Into<String>, transport: Transport) -> Self {
         Self {
             name: name.into(),
             transport,
-            keep: Keep::default(),
+            keep: KeepConnected::default(),
             tools: ToolSelection::default(),
             limits: McpLimits::default(),
             secrets: Secrets::default(),
@@ -38,12 +41,12 @@ impl ServerConfig {
     }
 }
 
-/// Values that are shown nowhere.
+/// Secret values. `Debug` prints only their number.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secrets(Vec<String>);
 
 impl Secrets {
-    /// Of these values.
+    /// Collects the given secret values.
     pub fn new(values: impl IntoIterator<Item = String>) -> Self {
         Self(values.into_iter().collect())
     }
@@ -59,115 +62,129 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// How a server is reached.
+/// How the host reaches a server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Transport {
-    /// A child process that speaks on its standard input and output.
+    /// A child process that uses its standard input and output.
     Stdio(ChildCommand),
-    /// Streamable HTTP.
+    /// A server that is reached over streamable HTTP.
     Http(HttpAddress),
 }
 
-/// How a child process is started.
+/// The command that starts a child process.
 #[derive(Clone, Default, PartialEq)]
 pub struct ChildCommand {
-    /// The program. Without a slash it is looked for in the `PATH` of `env`.
+    /// The program. A name without a slash is looked up in the `PATH` of `env`.
     pub command: String,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<String>,
-    /// Its whole environment: nothing of the host's own is inherited.
+    /// The complete environment of the process. It inherits nothing from the host.
     pub env: BTreeMap<String, String>,
-    /// Where it runs. Default: where the host runs.
+    /// Working directory of the process. Default: the host's working directory.
     pub directory: Option<PathBuf>,
 }
 
 impl ChildCommand {
-    /// Where a file lies that an argument names.
-    pub fn place_of(&self, name: &str) -> PathBuf {
+    /// Resolves a file name that an argument contains against the working directory.
+    pub fn resolve_path(&self, name: &str) -> PathBuf {
         self.directory.as_deref().unwrap_or(Path::new(".")).join(name)
     }
 
-    /// The file that the command leads to, without links; none where there is none.
-    pub fn program(&self) -> Option<PathBuf> {
+    /// Resolves the command to a file, following symbolic links. Returns `None` if no such file exists.
+    pub fn resolve_program(&self) -> Option<PathBuf> {
         if self.command.contains(std::path::is_separator) {
-            return self.place_of(&self.command).canonicalize().ok();
+            return self.resolve_path(&self.command).canonicalize().ok();
         }
         let folders = std::env::split_paths(self.env.get("PATH")?).collect::<Vec<_>>();
-        folders.iter().find_map(|folder| self.place_of("").join(folder).join(&self.command).canonicalize().ok())
+        folders.iter().find_map(|folder| self.resolve_path("").join(folder).join(&self.command).canonicalize().ok())
     }
 }
 
-/// Where a server listens.
+/// Address of an HTTP server, with the headers for its requests.
 #[derive(Clone, Default, PartialEq)]
 pub struct HttpAddress {
-    /// `http://` or `https://`.
+    /// URL of the server. It begins with `http://` or `https://`.
     pub url: String,
-    /// Of every request, by name.
+    /// Headers sent with every request, by name.
     pub headers: BTreeMap<String, String>,
+}
+
+impl HttpAddress {
+    /// Returns the URL for messages, without credentials, query and fragment.
+    pub(crate) fn display_url(&self) -> String {
+        let Ok(mut url) = Url::parse(&self.url) else { return "an invalid URL".to_owned() };
+        // These calls only fail for URLs without a host.
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        url.set_query(None);
+        url.set_fragment(None);
+        url.to_string()
+    }
 }
 
 /// How long a server stays connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
-    /// While a turn runs: closed when it ends, fails or is suspended, and opened again.
+pub enum KeepConnected {
+    /// Only during a turn. The connection is closed when the turn ends, fails or is suspended, and opened again when
+    /// needed.
     #[default]
     Turn,
-    /// From its first use to the end of the host.
+    /// From its first use until the host exits.
     Always,
 }
 
-/// Which tools of a server are taken.
+/// Which tools of a server the host offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ToolSelection {
-    /// All.
+    /// All tools.
     #[default]
     All,
-    /// Those of these names, as the server names them.
+    /// Only the tools with these names, as the server spells them.
     Only(Vec<String>),
 }
 
-/// What a server may cost. The defaults are those of the host's table of limits.
+/// Limits on what a server may cost the host. The defaults are those of the host's table of limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct McpLimits {
-    /// Tools. Default 1,024; those after them are left out.
+    /// Maximum number of tools. Further tools are left out. Default: 1,024.
     pub tools: usize,
-    /// Pages of the list of tools. Default 50.
+    /// Maximum number of pages read from the tool list. Default: 50.
     pub pages: usize,
-    /// Bytes of all tools together. Default 16 MiB.
+    /// Maximum size of all tools together, in bytes. Default: 16 MiB.
     pub catalogue_bytes: usize,
-    /// Bytes of a description; longer ones are cut. Default 2 KiB.
+    /// Maximum size of a tool description, in bytes. Longer ones are truncated. Default: 2 KiB.
     pub description_bytes: usize,
-    /// Levels of a schema; tools with deeper ones are left out. Default 32.
+    /// Maximum nesting depth of a schema. Tools with deeper schemas are left out. Default: 32.
     pub schema_depth: usize,
-    /// Bytes of one message. Default 16 MiB, at most that.
+    /// Maximum size of one message, in bytes. Default and upper bound: 16 MiB.
     pub message_bytes: usize,
-    /// Bytes of a result's text; more is cut. Default 1 MiB.
+    /// Maximum size of the text in a result, in bytes. Longer text is truncated. Default: 1 MiB.
     pub text_bytes: usize,
-    /// Bytes of a result's media together. Default 10 MiB.
+    /// Maximum size of all media in a result, in bytes. Default: 10 MiB.
     pub media_bytes: usize,
-    /// To start, shake hands and list all tools. Default 30 s.
+    /// Time to start the server, complete the handshake and list its tools. Default: 30 s.
     pub connect_time: Duration,
-    /// Of one call. Default 30 s, at most 120 s.
+    /// Time for one call. Default: 30 s. Upper bound: 120 s.
     pub call_time: Duration,
-    /// For a child to end by itself once its input is closed. Default 1 s.
+    /// Time for a child process to exit after its input is closed. Default: 1 s.
     pub close_time: Duration,
 }
 
 impl McpLimits {
-    /// Longest call that can be allowed.
+    /// Upper bound for `call_time`.
     pub const LONGEST_CALL: Duration = Duration::from_secs(120);
-    /// Largest message that can be allowed.
+    /// Upper bound for `message_bytes`, in bytes.
     pub const LARGEST_MESSAGE: usize = 16 << 20;
 }
 
-/// Limits of a server's catalogue that can be configured, in order of reading.
+/// Configurable limits on a server's tool list, in documentation order.
 pub const MCP_LIMITS: [LimitRow<McpLimits>; 5] = [
     LimitRow {
         key: "catalogue_tools",
         default: Is(1_024),
         least: 1,
         most: 10_000,
-        meaning: "Tools of the server that are taken; further ones are left out.",
+        meaning: "Maximum number of tools read from the server. Further tools are left out.",
         example: "100",
         get: |limits| Some(limits.tools as u64),
         set: |limits, value| limits.tools = value as usize,
@@ -177,7 +194,7 @@ pub const MCP_LIMITS: [LimitRow<McpLimits>; 5] = [
         default: Is(50),
         least: 1,
         most: 1_000,
-        meaning: "Pages of its list of tools that are asked for.",
+        meaning: "Maximum number of pages read from its tool list.",
         example: "10",
         get: |limits| Some(limits.pages as u64),
         set: |limits, value| limits.pages = value as usize,
@@ -187,7 +204,7 @@ pub const MCP_LIMITS: [LimitRow<McpLimits>; 5] = [
         default: Is(16_384),
         least: 1,
         most: 65_536,
-        meaning: "KiB of all its tools together.",
+        meaning: "Maximum size of all its tools together, in KiB.",
         example: "1024",
         get: |limits| Some(limits.catalogue_bytes as u64 / 1024),
         set: |limits, value| limits.catalogue_bytes = value as usize * 1024,
@@ -197,7 +214,7 @@ pub const MCP_LIMITS: [LimitRow<McpLimits>; 5] = [
         default: Is(2),
         least: 1,
         most: 64,
-        meaning: "KiB of a tool's description, which is cut there.",
+        meaning: "Maximum size of a tool description, in KiB. Longer descriptions are truncated.",
         example: "4",
         get: |limits| Some(limits.description_bytes as u64 / 1024),
         set: |limits, value| limits.description_bytes = value as usize * 1024,
@@ -207,7 +224,7 @@ pub const MCP_LIMITS: [LimitRow<McpLimits>; 5] = [
         default: Is(32),
         least: 1,
         most: 64,
-        meaning: "Levels of a tool's schema; tools with deeper ones are left out.",
+        meaning: "Maximum nesting depth of a tool's schema. Tools with deeper schemas are left out.",
         example: "16",
         get: |limits| Some(limits.schema_depth as u64),
         set: |limits, value| limits.schema_depth = value as usize,
@@ -234,20 +251,25 @@ impl Default for McpLimits {
     }
 }
 
-/// Values may be secrets, so only names are shown.
+/// Prints only the names of variables, because their values may be secrets.
 impl fmt::Debug for ChildCommand {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { command, args, env, directory } = self;
         let names: Vec<&String> = env.keys().collect();
-        let mut shown = formatter.debug_struct("ChildCommand");
-        shown.field("command", command).field("args", args).field("env", &names).field("directory", directory).finish()
+        let mut printed = formatter.debug_struct("ChildCommand");
+        printed
+            .field("command", command)
+            .field("args", args)
+            .field("env", &names)
+            .field("directory", directory)
+            .finish()
     }
 }
 
 impl fmt::Debug for HttpAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&String> = self.headers.keys().collect();
-        let url = crate::http::shown(&self.url);
+        let url = self.display_url();
         formatter.debug_struct("HttpAddress").field("url", &url).field("headers", &names).finish()
     }
 }
@@ -256,13 +278,16 @@ impl fmt::Debug for HttpAddress {
 mod tests {
     use super::*;
 
-    /// Row 16: no secret of a configuration is ever printed.
+    /// Row 16: `Debug` output of a configuration contains no secret.
     #[test]
-    fn i5_secrets_are_not_shown() {
-        let secret = || BTreeMap::from([("TOKEN".to_owned(), "hush".to_owned())]);
-        let child = ChildCommand { command: "server".to_owned(), env: secret(), ..ChildCommand::default() };
-        let url = "https://me:hush@example.com/mcp?key=hush".to_owned();
-        let shown = format!("{child:?} {:?}", HttpAddress { url, headers: secret() });
-        assert!(shown.contains("TOKEN") && shown.contains("example.com/mcp") && !shown.contains("hush"), "{shown}");
+    fn i5_debug_output_contains_no_secrets() {
+        let env = || BTreeMap::from([("TOKEN".to_owned(), "secret-value".to_owned())]);
+        let child = ChildCommand { command: "server".to_owned(), env: env(), ..ChildCommand::default() };
+        let url = "https://me:secret-value@example.com/mcp?key=secret-value".to_owned();
+        let printed = format!("{child:?} {:?}", HttpAddress { url, headers: env() });
+        assert!(
+            printed.contains("TOKEN") && printed.contains("example.com/mcp") && !printed.contains("secret-value"),
+            "{printed}"
+        );
     }
 }

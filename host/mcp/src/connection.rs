@@ -1,15 +1,15 @@
-//! One connection to a server, from the handshake to the end: its process, its catalogue, its calls.
+//! One connection to a server, from the handshake to its end, with its process, tool list and calls.
 
-use crate::answering::Answering;
+use crate::backpressure::BackpressureTransport;
+use crate::bounded_lines::{BoundedLines, ExceededLimit, LimitFlag, MAX_DEPTH};
 use crate::catalogue::{Listing, list};
-use crate::child::{Child, Groups, Started};
+use crate::child::{Child, ProcessGroups, StartedChild};
 use crate::configuration::{ChildCommand, HttpAddress, McpLimits, ServerConfig, Transport};
-use crate::error::{McpError, shown};
+use crate::error::{McpError, printable};
+use crate::error_text::{MAX_QUOTED_CHARACTERS, handshake_error, refused_status, root_cause, transport_error};
 use crate::http;
-use crate::lines::{BoundedLines, Breach, Breaches, MAX_DEPTH};
-use crate::reasons::{SHOWN_CHARACTERS, innermost, of_handshake, of_transport, refused_status};
-use crate::redaction::{self, Redacting};
-use crate::result::{McpDone, refusal};
+use crate::redaction::{RedactingTransport, redaction_for};
+use crate::result::{McpToolResult, protocol_error};
 use agent_core::tool::ToolError;
 use futures::future::OptionFuture;
 use rmcp::model::{
@@ -29,62 +29,81 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// For a connection to be closed on our side, a farewell over HTTP included.
+/// Time to close a connection on our side, including the final request over HTTP.
 const CLOSE_TIME: Duration = Duration::from_secs(3);
-/// The same where the host has no time.
-const HURRIED_CLOSE_TIME: Duration = Duration::from_millis(80);
-/// For a server to show that it still lives, after a call that it did not answer.
+/// Replaces [`CLOSE_TIME`] when the host must stop quickly.
+const QUICK_CLOSE_TIME: Duration = Duration::from_millis(80);
+/// Time for the cancellation of a dropped call to reach the server before the connection closes. The client sends it from a task of
+/// its own, and closing would discard it.
+const CANCELLATION_TIME: Duration = Duration::from_millis(20);
+/// Time for a server to respond to a probe after a call that timed out.
 const PROBE_TIME: Duration = Duration::from_millis(900);
 
-/// A server that has answered. Dropping it closes it.
+/// A connection that completed its handshake. Dropping it closes it.
 pub(crate) struct Connection {
     peer: Peer<RoleClient>,
-    /// What is closed, once.
-    open: Mutex<Open>,
-    listener: Listener,
-    broken: Breaches,
-    hung: OnceLock<Hung>,
-    hurry: CancellationToken,
+    /// The parts that are closed once.
+    open: Mutex<OpenParts>,
+    listener: ToolListListener,
+    exceeded: LimitFlag,
+    unresponsive: OnceLock<Unresponsive>,
+    /// A call was dropped, and its cancellation may not have been written yet.
+    cancellation_queued: AtomicBool,
+    quick_stop: CancellationToken,
     listing: Mutex<Arc<Listing>>,
     _subscription: Option<AbortOnDropHandle<()>>,
 }
 
 #[derive(Default)]
-struct Open {
-    service: Option<RunningService<RoleClient, Listener>>,
+struct OpenParts {
+    service: Option<RunningService<RoleClient, ToolListListener>>,
     child: Option<Child>,
 }
 
-/// When a server was found to answer nothing any more, and how long that took.
+/// A call that waits for its answer. If it is dropped before, the client queues a cancellation for the server.
+struct PendingAnswer<'c> {
+    cancellation_queued: &'c AtomicBool,
+    is_answered: bool,
+}
+
+impl Drop for PendingAnswer<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.cancellation_queued.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// When a server was found to be unresponsive, and how long it took to find out.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hung {
+pub(crate) struct Unresponsive {
     pub(crate) at: Instant,
     pub(crate) took: Duration,
 }
 
-/// How a connection begins.
+/// The handshakes of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handshake {
-    /// As nearly all servers know it.
+    /// The `initialize` request that nearly all servers support.
     Initialize,
-    /// As those do that know nothing older than 2026-07-28.
+    /// The `server/discover` request of servers that only support versions from 2026-07-28.
     Discover,
 }
 
-/// A handshake that failed.
-struct Refusal {
+/// A failed handshake.
+struct HandshakeFailure {
     error: McpError,
-    /// Whether another handshake may go better: the server has answered, but not this one.
-    answered: bool,
+    /// Whether the server responded, so that another kind of handshake may succeed.
+    server_responded: bool,
 }
 
-/// Hears that a server has other tools now.
+/// Records that a server announced a changed tool list.
 #[derive(Clone, Default)]
-struct Listener {
+struct ToolListListener {
     changed: Arc<AtomicBool>,
 }
 
-impl ClientHandler for Listener {
+impl ClientHandler for ToolListListener {
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.changed.store(true, Ordering::Release);
     }
@@ -98,123 +117,142 @@ impl ClientHandler for Listener {
 }
 
 impl Connection {
-    /// Starts or reaches the server, shakes hands, and lists its tools.
-    pub(crate) async fn open(config: &ServerConfig, groups: &Groups) -> Result<Self, McpError> {
+    /// Starts the server or connects to it, completes the handshake and lists the tools.
+    pub(crate) async fn open(config: &ServerConfig, groups: &ProcessGroups) -> Result<Self, McpError> {
         let time = config.limits.connect_time;
         let connecting = async {
             let connection = Self::shake_hands(config, groups).await?;
             connection.relist(config).await?;
             Ok(connection)
         };
-        let slow = || McpError::Slow { server: config.name.clone(), deed: "connect and list its tools", time };
-        timeout(time, connecting).await.unwrap_or_else(|_| Err(slow()))
+        let timed_out =
+            || McpError::Timeout { server: config.name.clone(), action: "connect and list its tools", time };
+        timeout(time, connecting).await.unwrap_or_else(|_| Err(timed_out()))
     }
 
-    /// The older handshake first: many servers that know no other fall silent or end at any other first message. Who
-    /// refuses it is begun with again, over a connection of its own.
-    async fn shake_hands(config: &ServerConfig, groups: &Groups) -> Result<Self, McpError> {
-        match Self::begin(config, groups, Handshake::Initialize).await {
+    /// Tries the older handshake first, because many servers that only know it hang or exit on any other first message.
+    /// If a server refuses it, the newer one is tried over a new connection.
+    async fn shake_hands(config: &ServerConfig, groups: &ProcessGroups) -> Result<Self, McpError> {
+        match Self::connect_with(config, groups, Handshake::Initialize).await {
             Ok(connection) => Ok(connection),
-            Err(Refusal { error, answered: true }) => {
-                Self::begin(config, groups, Handshake::Discover).await.map_err(|_| error)
+            Err(HandshakeFailure { error, server_responded: true }) => {
+                Self::connect_with(config, groups, Handshake::Discover).await.map_err(|_| error)
             }
-            Err(Refusal { error, .. }) => Err(error),
+            Err(HandshakeFailure { error, .. }) => Err(error),
         }
     }
 
-    async fn begin(config: &ServerConfig, groups: &Groups, handshake: Handshake) -> Result<Self, Refusal> {
+    async fn connect_with(
+        config: &ServerConfig,
+        groups: &ProcessGroups,
+        handshake: Handshake,
+    ) -> Result<Self, HandshakeFailure> {
         match &config.transport {
-            Transport::Stdio(command) => Self::start((config, groups), command, handshake).await,
-            Transport::Http(address) => Self::reach((config, groups), address, handshake).await,
+            Transport::Stdio(command) => Self::connect_process((config, groups), command, handshake).await,
+            Transport::Http(address) => Self::connect_http((config, groups), address, handshake).await,
         }
     }
 
-    async fn start(
-        (config, groups): (&ServerConfig, &Groups),
+    async fn connect_process(
+        (config, groups): (&ServerConfig, &ProcessGroups),
         command: &ChildCommand,
         handshake: Handshake,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, HandshakeFailure> {
         let limits = &config.limits;
         let started = Child::start(config, command, groups).map_err(|error| {
             let (server, command, reason) = (config.name.clone(), command.command.clone(), error.to_string());
-            Refusal { error: McpError::Start { server, command, reason }, answered: false }
+            HandshakeFailure { error: McpError::Start { server, command, reason }, server_responded: false }
         })?;
-        let Started { child, stdin, stdout } = started;
-        let (listener, broken) = (Listener::default(), Breaches::default());
-        let stdout = BoundedLines::new(stdout, message_bytes(limits), broken.clone());
-        // The reader before it is the one that cuts off: here a line that long would only be skipped.
+        let StartedChild { child, stdin, stdout } = started;
+        let (listener, exceeded) = (ToolListListener::default(), LimitFlag::default());
+        let stdout = BoundedLines::new(stdout, message_bytes(limits), exceeded.clone());
+        // `BoundedLines` already enforces the limit. Here, long lines would only be skipped.
         let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
-        let redaction = redaction::of(config);
-        let transport = Redacting::new(Answering::new(transport), redaction.clone());
+        let redaction = redaction_for(config);
+        let transport = RedactingTransport::new(BackpressureTransport::new(transport), redaction.clone());
         let served = listener.clone().serve_with_lifecycle(transport, handshake.lifecycle()).await;
         match served {
-            Ok(service) => Ok(Self::new(service, listener, (Some(child), broken), groups).await),
+            Ok(service) => Ok(Self::new(service, listener, (Some(child), exceeded), groups).await),
             Err(error) => {
-                let reason = broken.found().map_or_else(|| of_handshake(&error), |breach| breach_of(breach, limits));
-                // A process that is ending may not have said why yet.
-                let _ = timeout(limits.close_time, child.silent()).await;
-                let reason = redaction.text(format!("{reason}{}", child.last_words()));
-                let answered = has_answered(&error);
-                Err(Refusal { error: McpError::Connect { server: config.name.clone(), reason }, answered })
+                let reason = exceeded.get().map_or_else(|| handshake_error(&error), |limit| limit_error(limit, limits));
+                // A process that is exiting may not have written the reason yet.
+                let _ = timeout(limits.close_time, child.stderr_closed()).await;
+                let reason = redaction.text(format!("{reason}{}", child.last_stderr_lines()));
+                let server_responded = server_responded_to(&error);
+                Err(HandshakeFailure {
+                    error: McpError::Connect { server: config.name.clone(), reason },
+                    server_responded,
+                })
             }
         }
     }
 
-    async fn reach(
-        (config, groups): (&ServerConfig, &Groups),
+    async fn connect_http(
+        (config, groups): (&ServerConfig, &ProcessGroups),
         address: &HttpAddress,
         handshake: Handshake,
-    ) -> Result<Self, Refusal> {
-        let redaction = redaction::of(config);
-        let failed = |reason, answered| {
-            let reason = redaction.text(format!("{}: {reason}", http::shown(&address.url)));
-            Refusal { error: McpError::Connect { server: config.name.clone(), reason }, answered }
+    ) -> Result<Self, HandshakeFailure> {
+        let redaction = redaction_for(config);
+        let failed = |reason, server_responded| {
+            let reason = redaction.text(format!("{}: {reason}", address.display_url()));
+            HandshakeFailure { error: McpError::Connect { server: config.name.clone(), reason }, server_responded }
         };
         let transport = http::transport(address, &config.limits).map_err(|reason| failed(reason, false))?;
-        let transport = Redacting::new(transport, redaction.clone());
-        let listener = Listener::default();
+        let transport = RedactingTransport::new(transport, redaction.clone());
+        let listener = ToolListListener::default();
         let served = listener.clone().serve_with_lifecycle(transport, handshake.lifecycle()).await;
-        let service = served.map_err(|error| failed(of_handshake(&error), has_answered(&error)))?;
-        Ok(Self::new(service, listener, (None, Breaches::default()), groups).await)
+        let service = served.map_err(|error| failed(handshake_error(&error), server_responded_to(&error)))?;
+        Ok(Self::new(service, listener, (None, LimitFlag::default()), groups).await)
     }
 
     async fn new(
-        service: RunningService<RoleClient, Listener>,
-        listener: Listener,
-        (child, broken): (Option<Child>, Breaches),
-        groups: &Groups,
+        service: RunningService<RoleClient, ToolListListener>,
+        listener: ToolListListener,
+        (child, exceeded): (Option<Child>, LimitFlag),
+        groups: &ProcessGroups,
     ) -> Self {
         let peer = service.peer().clone();
-        // Lists are asked for when they have changed, and not before.
+        // Tool lists are requested only when they have changed, so the cache is not needed.
         peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         let subscription = subscribe(&peer, &listener);
-        let open = Mutex::new(Open { service: Some(service), child });
-        let (hung, hurry, listing) = (OnceLock::new(), groups.hurry_token(), Mutex::default());
-        Self { peer, open, listener, broken, hung, hurry, listing, _subscription: subscription }
+        let open = Mutex::new(OpenParts { service: Some(service), child });
+        let (unresponsive, quick_stop, listing) = (OnceLock::new(), groups.quick_stop_token(), Mutex::default());
+        let cancellation_queued = AtomicBool::new(false);
+        Self {
+            peer,
+            open,
+            listener,
+            exceeded,
+            unresponsive,
+            cancellation_queued,
+            quick_stop,
+            listing,
+            _subscription: subscription,
+        }
     }
 
-    /// Whether the server still speaks.
+    /// Returns whether the connection can still be used.
     pub(crate) fn is_open(&self) -> bool {
-        self.hung.get().is_none() && !self.peer.is_transport_closed()
+        self.unresponsive.get().is_none() && !self.peer.is_transport_closed()
     }
 
-    /// That it was found to answer nothing any more.
-    pub(crate) fn hung(&self) -> Option<Hung> {
-        self.hung.get().copied()
+    /// Returns when the server was found to be unresponsive, if it was.
+    pub(crate) fn unresponsive(&self) -> Option<Unresponsive> {
+        self.unresponsive.get().copied()
     }
 
-    /// Its tools, asked for again where the server has said that they changed.
+    /// Returns the tools. The list is read again if the server announced a change.
     pub(crate) async fn listing(&self, config: &ServerConfig) -> Result<Arc<Listing>, McpError> {
         if self.listener.changed.load(Ordering::Acquire) {
             let time = config.limits.connect_time;
-            let slow = || McpError::Slow { server: config.name.clone(), deed: "list its tools", time };
-            timeout(time, self.relist(config)).await.unwrap_or_else(|_| Err(slow()))?;
+            let timed_out = || McpError::Timeout { server: config.name.clone(), action: "list its tools", time };
+            timeout(time, self.relist(config)).await.unwrap_or_else(|_| Err(timed_out()))?;
         }
         Ok(self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     async fn relist(&self, config: &ServerConfig) -> Result<(), McpError> {
-        // Before the list is asked for: a change during the listing makes another one.
+        // Reset before the request: a change during the listing triggers another one.
         self.listener.changed.store(false, Ordering::Release);
         let listed = list(&self.peer, config).await.map_err(|error| {
             self.listener.changed.store(true, Ordering::Release);
@@ -225,30 +263,33 @@ impl Connection {
         Ok(())
     }
 
-    /// Calls a tool. Dropping the future tells the server that nobody waits any more.
+    /// Calls a tool. Dropping the future sends a cancellation to the server.
     pub(crate) async fn call(
         &self,
         config: &ServerConfig,
         tool: &str,
         arguments: JsonObject,
-    ) -> Result<McpDone, ToolError> {
+    ) -> Result<McpToolResult, ToolError> {
         let ServerConfig { name, limits, .. } = config;
         let time = limits.call_time.min(McpLimits::LONGEST_CALL);
         let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        let Ok(answer) = timeout(time, self.peer.call_tool_once(request)).await else {
-            return Err(self.late(name, time).await);
+        let mut pending = PendingAnswer { cancellation_queued: &self.cancellation_queued, is_answered: false };
+        let answer = timeout(time, self.peer.call_tool_once(request)).await;
+        pending.is_answered = answer.is_ok();
+        let Ok(answer) = answer else {
+            return Err(self.call_timed_out(name, time).await);
         };
-        let asks_back = |what: &str| {
-            let message = format!("MCP server {name} {what}, which this host does not offer to it");
+        let unsupported = |what: &str| {
+            let message = format!("MCP server {name} {what}, which this host does not support");
             Err(ToolError::Failed { message })
         };
         match answer {
-            Ok(CallToolResponse::Complete(result)) => McpDone::read(result, config),
-            Ok(CallToolResponse::InputRequired(_)) => asks_back("asks for an input during the call"),
-            Ok(_) => asks_back("answered with a task that goes on later"),
-            Err(ServiceError::McpError(error)) => Err(refusal(name, &error)),
+            Ok(CallToolResponse::Complete(result)) => McpToolResult::read(result, config),
+            Ok(CallToolResponse::InputRequired(_)) => unsupported("asked for input during the call"),
+            Ok(_) => unsupported("responded with a task that continues later"),
+            Err(ServiceError::McpError(error)) => Err(protocol_error(name, &error)),
             Err(error @ (ServiceError::TransportClosed | ServiceError::TransportSend(_))) => {
-                Err(self.lost(config, tool, &self.reason(&error, config)))
+                Err(self.connection_lost(config, tool, &self.reason(&error, config)))
             }
             Err(error) => {
                 let message = format!("MCP server {name}: {}", self.reason(&error, config));
@@ -257,33 +298,33 @@ impl Connection {
         }
     }
 
-    /// The connection ended during a call. Only of what can be repeated it is said that it may be tried again.
-    fn lost(&self, config: &ServerConfig, tool: &str, reason: &str) -> ToolError {
-        let lost = format!("MCP server {} was lost during the call ({reason})", config.name);
+    /// Builds the error for a connection that ended during a call. Only the call of a repeatable tool may be retried.
+    fn connection_lost(&self, config: &ServerConfig, tool: &str, reason: &str) -> ToolError {
+        let lost = format!("the connection to MCP server {} was lost during the call ({reason})", config.name);
         let listing = self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let known = listing.tools.iter().find(|known| known.remote_name == tool);
         if known.is_some_and(|known| known.definition.traits.repeatable()) {
             return ToolError::Unavailable { message: lost, retry_after: None };
         }
-        let message = format!("{lost}; whether the call took effect is not known: find out before it is made again");
+        let message = format!("{lost}; it is not known whether the call took effect: check before you repeat it");
         ToolError::Failed { message }
     }
 
-    /// A call has had no result in time. One tool may be slow; a server that answers nothing else either is given up, so
-    /// that no further call waits for it.
-    async fn late(&self, name: &str, time: Duration) -> ToolError {
+    /// Handles a call that timed out. One tool may be slow, but a server that does not respond to a probe either is
+    /// given up, so that no further call waits for it.
+    async fn call_timed_out(&self, name: &str, time: Duration) -> ToolError {
         let given_up = timeout(PROBE_TIME, self.probe()).await.is_err();
         let then = match given_up {
-            true => "and answers nothing else either: it is ended, and left alone for a while",
-            false => "and was told to stop; it goes on with other calls",
+            true => "and does not respond to anything else: the host stops it and waits before it starts it again",
+            false => "and was told to cancel the call; other calls continue",
         };
         if given_up {
-            let _ = self.hung.set(Hung { at: Instant::now(), took: time });
+            let _ = self.unresponsive.set(Unresponsive { at: Instant::now(), took: time });
         }
-        ToolError::Failed { message: format!("MCP server {name} gave no result within {time:?} {then}") }
+        ToolError::Failed { message: format!("MCP server {name} returned no result within {time:?} {then}") }
     }
 
-    /// Whatever it answers, an error included, shows that it lives.
+    /// Sends a probe. Any response shows that the server is alive, even an error.
     async fn probe(&self) {
         let has_ping = self.peer.peer_info().is_none_or(|info| info.protocol_version.has_initialize());
         if has_ping {
@@ -294,61 +335,70 @@ impl Connection {
         }
     }
 
-    /// What ended it, for people.
-    pub(crate) fn obituary(&self, limits: &McpLimits) -> String {
-        let words = self.last_words();
-        let cause = match self.hung() {
-            Some(Hung { took, .. }) => format!("it gave no result within {took:?}, and answered nothing else"),
-            None => self.broken.found().map_or_else(|| "it ended".to_owned(), |breach| breach_of(breach, limits)),
+    /// Describes for people why the connection ended.
+    pub(crate) fn closing_reason(&self, limits: &McpLimits) -> String {
+        let words = self.last_stderr_lines();
+        let cause = match self.unresponsive() {
+            Some(Unresponsive { took, .. }) => {
+                format!("it returned no result within {took:?} and did not respond to anything else")
+            }
+            None => self
+                .exceeded
+                .get()
+                .map_or_else(|| "it exited or closed the connection".to_owned(), |limit| limit_error(limit, limits)),
         };
         format!("{cause}{words}")
     }
 
-    /// Closes it, and waits until its process and all that this started are gone.
+    /// Closes the connection and waits until the process and everything that it started are gone.
     pub(crate) async fn close(&self) {
-        let Open { service, child } = std::mem::take(&mut *self.open.lock().unwrap_or_else(PoisonError::into_inner));
-        let hurried = async {
-            self.hurry.cancelled().await;
-            tokio::time::sleep(HURRIED_CLOSE_TIME).await;
+        if self.cancellation_queued.swap(false, Ordering::AcqRel) {
+            tokio::time::sleep(CANCELLATION_TIME).await;
+        }
+        let OpenParts { service, child } =
+            std::mem::take(&mut *self.open.lock().unwrap_or_else(PoisonError::into_inner));
+        let quick_stop_timeout = async {
+            self.quick_stop.cancelled().await;
+            tokio::time::sleep(QUICK_CLOSE_TIME).await;
         };
-        let farewell = async {
+        let close_service = async {
             let Some(mut service) = service else { return };
             let closed = tokio::select! {
                 closed = service.close_with_timeout(CLOSE_TIME) => matches!(closed, Ok(Some(_))),
-                () = hurried => false,
+                () = quick_stop_timeout => false,
             };
             if !closed {
                 tracing::debug!("a connection to an MCP server did not close in time");
             }
         };
-        tokio::join!(farewell, OptionFuture::from(child.map(Child::end)));
+        tokio::join!(close_service, OptionFuture::from(child.map(Child::end)));
     }
 
     fn reason(&self, error: &ServiceError, config: &ServerConfig) -> String {
-        if let Some(breach) = self.broken.found() {
-            return breach_of(breach, &config.limits);
+        if let Some(limit) = self.exceeded.get() {
+            return limit_error(limit, &config.limits);
         }
         let reason = match error {
-            ServiceError::TransportClosed => "the connection ended".to_owned(),
-            ServiceError::UnexpectedResponse => "its answer is not what the protocol says".to_owned(),
-            ServiceError::McpError(error) => shown(&error.message, SHOWN_CHARACTERS),
-            ServiceError::TransportSend(error) => of_transport(error),
-            error => innermost(error),
+            ServiceError::TransportClosed => "the connection was closed".to_owned(),
+            ServiceError::UnexpectedResponse => "its response does not follow the protocol".to_owned(),
+            ServiceError::McpError(error) => printable(&error.message, MAX_QUOTED_CHARACTERS),
+            ServiceError::TransportSend(error) => transport_error(error),
+            error => root_cause(error),
         };
-        redaction::of(config).text(reason)
+        redaction_for(config).text(reason)
     }
 
-    fn last_words(&self) -> String {
+    fn last_stderr_lines(&self) -> String {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.child.as_ref().map(Child::last_words).unwrap_or_default()
+        open.child.as_ref().map(Child::last_stderr_lines).unwrap_or_default()
     }
 }
 
-/// Newer servers tell of changes only those who ask to be told.
-fn subscribe(peer: &Peer<RoleClient>, listener: &Listener) -> Option<AbortOnDropHandle<()>> {
+/// Subscribes to tool list changes. Newer servers only announce them to subscribers.
+fn subscribe(peer: &Peer<RoleClient>, listener: &ToolListListener) -> Option<AbortOnDropHandle<()>> {
     let info = peer.peer_info()?;
-    let tells = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
-    if info.protocol_version.has_initialize() || !tells {
+    let announces = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
+    if info.protocol_version.has_initialize() || !announces {
         return None;
     }
     let (peer, listener) = (peer.clone(), listener.clone());
@@ -373,8 +423,8 @@ impl Handshake {
     }
 }
 
-/// Whether a server that could not be begun with has answered at all.
-fn has_answered(error: &ClientInitializeError) -> bool {
+/// Returns whether the server responded to the failed handshake at all.
+fn server_responded_to(error: &ClientInitializeError) -> bool {
     match error {
         ClientInitializeError::TransportError { error, .. } => refused_status(error).is_some(),
         ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::Cancelled => false,
@@ -386,9 +436,13 @@ fn message_bytes(limits: &McpLimits) -> usize {
     limits.message_bytes.min(McpLimits::LARGEST_MESSAGE)
 }
 
-fn breach_of(breach: Breach, limits: &McpLimits) -> String {
-    match breach {
-        Breach::TooLong => format!("it sent a message of more than {} bytes, and was cut off", message_bytes(limits)),
-        Breach::TooDeep => format!("it sent a message of more than {MAX_DEPTH} levels, and was cut off"),
+fn limit_error(limit: ExceededLimit, limits: &McpLimits) -> String {
+    match limit {
+        ExceededLimit::LineTooLong => {
+            format!("it sent a message of more than {} bytes, so the host closed the connection", message_bytes(limits))
+        }
+        ExceededLimit::TooDeeplyNested => {
+            format!("it sent a message nested more than {MAX_DEPTH} levels deep, so the host closed the connection")
+        }
     }
 }

@@ -1,115 +1,116 @@
-//! What can be wrong with an MCP server, for people.
+//! Errors about MCP servers, with messages for people.
 
 use agent_core::visible::is_invisible;
 use std::time::Duration;
 
-/// A configuration that cannot be used.
+/// A configuration error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum McpConfigError {
-    /// A name that cannot lead the names of tools.
-    #[error("`{name}` cannot name an MCP server: take 1 to 64 letters, digits, `_` or `-`")]
+    /// The name is not allowed as the prefix of tool names.
+    #[error("`{name}` is not a valid MCP server name: use 1 to 64 letters, digits, `_` or `-`")]
     Name {
-        /// The name.
+        /// The name as configured.
         name: String,
     },
-    /// Two servers have one name.
+    /// Two servers have the same name.
     #[error("two MCP servers are named `{name}`: rename one of them")]
     Duplicate {
-        /// Their name.
+        /// The name that both servers have.
         name: String,
     },
-    /// An address or header that cannot be used.
+    /// The address or a header of an HTTP server is invalid.
     #[error("MCP server {server}: {reason}")]
     Http {
-        /// Its name.
+        /// Name of the server.
         server: String,
-        /// What is wrong, and what to do.
+        /// What is wrong and how to fix it.
         reason: String,
     },
 }
 
-/// A server, or a tool of one, that does not serve. The other servers do.
+/// A server or one of its tools is not available. Other servers are not affected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum McpError {
-    /// Its process did not start.
+    /// The server process could not be started.
     #[error(
         "MCP server {server}: `{command}` could not be started ({reason}): check its `command`, `directory` and PATH"
     )]
     Start {
-        /// Its name.
+        /// Name of the server.
         server: String,
-        /// The program.
+        /// The program as configured.
         command: String,
-        /// Of the system.
+        /// Error message of the operating system.
         reason: String,
     },
-    /// It does not speak the protocol, or refuses.
+    /// The server does not speak the protocol or refuses the connection.
     #[error("MCP server {server}: no connection: {reason}")]
     Connect {
-        /// Its name.
+        /// Name of the server.
         server: String,
-        /// What happened, and what to do.
+        /// What happened and what to do.
         reason: String,
     },
-    /// It did not answer in time.
+    /// The server did not respond in time.
     #[error(
-        "MCP server {server} did not {deed} within {time:?}: see whether it waits for something, or raise `start_timeout_ms`"
+        "MCP server {server} did not {action} within {time:?}: check whether it waits for something, or raise `start_timeout_ms`"
     )]
-    Slow {
-        /// Its name.
+    Timeout {
+        /// Name of the server.
         server: String,
-        /// What it did not do.
-        deed: &'static str,
-        /// The limit.
+        /// What the server did not do in time, as a verb phrase.
+        action: &'static str,
+        /// The time limit.
         time: Duration,
     },
-    /// It has failed a moment ago, so it is left alone for a while.
-    #[error("MCP server {server} is tried again in {wait:?}; it failed before: {reason}")]
-    Waiting {
-        /// Its name.
+    /// The server failed recently, so the host waits before the next attempt.
+    #[error("MCP server {server} failed and is retried in {wait:?}: {reason}")]
+    BackingOff {
+        /// Name of the server.
         server: String,
-        /// What is left of the wait.
+        /// Remaining time until the next attempt.
         wait: Duration,
-        /// Why it is waited for.
+        /// Why the server failed.
         reason: String,
     },
-    /// A part of its catalogue is not taken.
-    #[error("MCP server {server}: its list of tools is not taken whole: {reason}")]
-    Cut {
-        /// Its name.
+    /// Some tools of the server are missing from the catalogue.
+    #[error("MCP server {server}: its list of tools is incomplete: {reason}")]
+    IncompleteList {
+        /// Name of the server.
         server: String,
-        /// Which limit it is over.
+        /// Which limit was exceeded, or why the list is incomplete.
         reason: String,
     },
-    /// A tool of it is not taken.
+    /// One tool of the server is left out.
     #[error("MCP server {server}: its tool `{tool}` is left out: {reason}")]
-    Tool {
-        /// Its name.
+    SkippedTool {
+        /// Name of the server.
         server: String,
-        /// As the server names it, escaped.
+        /// Name that the server gives the tool, with invisible characters escaped.
         tool: String,
-        /// Why.
+        /// Why the tool is left out.
         reason: String,
     },
 }
 
 impl McpError {
-    /// The server, where it is not there at all, and why.
-    pub fn absent(&self) -> Option<(&str, String)> {
+    /// Returns the server name and the message if the whole server is unavailable, or `None` if only some tools are
+    /// missing.
+    pub fn unavailable_server(&self) -> Option<(&str, String)> {
         match self {
             Self::Start { server, .. }
             | Self::Connect { server, .. }
-            | Self::Slow { server, .. }
-            | Self::Waiting { server, .. } => Some((server, self.to_string())),
-            Self::Cut { .. } | Self::Tool { .. } => None,
+            | Self::Timeout { server, .. }
+            | Self::BackingOff { server, .. } => Some((server, self.to_string())),
+            Self::IncompleteList { .. } | Self::SkippedTool { .. } => None,
         }
     }
 }
 
-/// A text of a server for a message: invisible characters escaped, cut after so many characters, escaped ones counted as
-/// they are written.
-pub(crate) fn shown(text: &str, characters: usize) -> String {
-    let (mut shown, mut written) = (String::new(), 0);
+/// Prepares text from a server for a message: escapes invisible characters and truncates the result to
+/// `max_characters`, counting escapes at their written length.
+pub(crate) fn printable(text: &str, max_characters: usize) -> String {
+    let (mut printable, mut written) = (String::new(), 0);
     for char in text.chars() {
         let piece: String = match char {
             '\n' => " ".to_owned(),
@@ -117,13 +118,13 @@ pub(crate) fn shown(text: &str, characters: usize) -> String {
             char => char.to_string(),
         };
         written += piece.chars().count();
-        if written > characters {
-            shown.push('…');
+        if written > max_characters {
+            printable.push('…');
             break;
         }
-        shown.push_str(&piece);
+        printable.push_str(&piece);
     }
-    shown
+    printable
 }
 
 #[cfg(test)]
@@ -131,9 +132,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn i5_what_a_server_says_cannot_drive_a_terminal() {
-        assert_eq!(shown("a\u{1b}[2J\nb", 20), "a\\u{1b}[2J b");
-        assert_eq!((shown("äöü", 2).as_str(), shown("äöü", 3).as_str()), ("äö…", "äöü"));
-        assert_eq!(shown("a\u{1b}b", 6), "a…", "what an escape takes counts");
+    fn i5_server_text_cannot_control_a_terminal() {
+        assert_eq!(printable("a\u{1b}[2J\nb", 20), "a\\u{1b}[2J b");
+        assert_eq!((printable("äöü", 2).as_str(), printable("äöü", 3).as_str()), ("äö…", "äöü"));
+        assert_eq!(printable("a\u{1b}b", 6), "a…", "an escape counts at its written length");
     }
 }

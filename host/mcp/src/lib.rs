@@ -1,27 +1,28 @@
-//! The client side of the Model Context Protocol (I5): child processes and HTTP servers whose tools the host offers. Alone
-//! knows the protocol; a server can fail, hang, crash or lie, and nobody else notices more than an error.
+//! Client side of the Model Context Protocol (I5): connects to child processes and HTTP servers and offers their tools
+//! to the host.
+//! This is the only crate that knows the protocol. A server can fail, hang, crash or lie; the rest of the host only
+//! sees an error.
 
-mod answering;
+mod backpressure;
+mod bounded_lines;
 mod catalogue;
 mod child;
 pub mod configuration;
 mod connection;
+mod depth_limited;
 pub mod error;
+mod error_text;
 mod http;
-mod lines;
-mod reasons;
 mod redaction;
-
-pub use redaction::{host_of, of as secrets_of};
 pub mod result;
 mod server;
 pub mod servers;
-mod shallow;
 
 pub use catalogue::{Catalogue, McpTool};
 pub use configuration::{
-    ChildCommand, HttpAddress, Keep, MCP_LIMITS, McpLimits, Secrets, ServerConfig, ToolSelection, Transport,
+    ChildCommand, HttpAddress, KeepConnected, MCP_LIMITS, McpLimits, Secrets, ServerConfig, ToolSelection, Transport,
 };
 pub use error::{McpConfigError, McpError};
-pub use result::{McpContent, McpDone};
-pub use servers::{Held, McpServers};
+pub use redaction::{redaction_for, remote_host};
+pub use result::{McpContent, McpToolResult};
+pub use servers::{AcquiredServers, McpServers};

@@ -1,4 +1,5 @@
-//! Keeps the credentials that a server was given out of all that it says: its tools, results, errors, notes and log (row 16).
+//! Removes the credentials of a server from everything that the server sends: tools, results, errors, notifications and
+//! log lines (row 16).
 
 use crate::configuration::{ServerConfig, Transport};
 use agent_core::redaction::Redaction;
@@ -7,18 +8,18 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use serde_json::Value;
 use url::Url;
 
-/// Parts of names of variables and headers whose values are secrets, wherever they were written.
+/// Parts of variable and header names that mark the value as a secret.
 const SECRET_NAMES: [&str; 9] =
     ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTHORIZATION", "COOKIE"];
 
-/// What a server was given that nobody else is to see: what its configuration calls secret, what is named like one, and the
-/// credentials in its address.
-pub fn of(config: &ServerConfig) -> Redaction {
-    let given = match &config.transport {
+/// Returns a redaction of the server's secrets: the configured ones, the values of variables and headers whose names
+/// look like secrets, and the credentials in its URL.
+pub fn redaction_for(config: &ServerConfig) -> Redaction {
+    let values = match &config.transport {
         Transport::Stdio(command) => &command.env,
         Transport::Http(address) => &address.headers,
     };
-    let named = given.iter().filter(|(name, _)| is_secret(name)).map(|(_, value)| value.clone());
+    let named = values.iter().filter(|(name, _)| is_secret(name)).map(|(_, value)| value.clone());
     let address = match &config.transport {
         Transport::Stdio(_) => None,
         Transport::Http(address) => Url::parse(address.url.trim()).ok(),
@@ -31,8 +32,8 @@ pub fn of(config: &ServerConfig) -> Redaction {
     Redaction::new(all.iter().map(String::as_str))
 }
 
-/// The host of a server over HTTP. None: it is a program.
-pub fn host_of(config: &ServerConfig) -> Option<String> {
+/// Returns the host name of an HTTP server, or `None` for a child process.
+pub fn remote_host(config: &ServerConfig) -> Option<String> {
     match &config.transport {
         Transport::Stdio(_) => None,
         Transport::Http(address) => Url::parse(address.url.trim()).ok()?.host_str().map(str::to_owned),
@@ -44,19 +45,19 @@ fn is_secret(name: &str) -> bool {
     SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
-/// A transport whose messages have none of the secrets when they are heard.
-pub(crate) struct Redacting<T> {
+/// Wraps a transport and removes the secrets from all received messages.
+pub(crate) struct RedactingTransport<T> {
     inner: T,
     redaction: Redaction,
 }
 
-impl<T> Redacting<T> {
+impl<T> RedactingTransport<T> {
     pub(crate) fn new(inner: T, redaction: Redaction) -> Self {
         Self { inner, redaction }
     }
 }
 
-impl<T: rmcp::transport::Transport<RoleClient>> rmcp::transport::Transport<RoleClient> for Redacting<T> {
+impl<T: rmcp::transport::Transport<RoleClient>> rmcp::transport::Transport<RoleClient> for RedactingTransport<T> {
     type Error = T::Error;
 
     fn send(
@@ -69,9 +70,11 @@ impl<T: rmcp::transport::Transport<RoleClient>> rmcp::transport::Transport<RoleC
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             let message = self.inner.receive().await?;
-            match heard(&self.redaction, message) {
+            match redact_message(&self.redaction, message) {
                 Ok(message) => return Some(message),
-                Err(error) => tracing::warn!(%error, "a message of an MCP server is no message without its secrets"),
+                Err(error) => {
+                    tracing::warn!(%error, "dropped a message of an MCP server that is invalid after its secrets were removed")
+                }
             }
         }
     }
@@ -81,16 +84,16 @@ impl<T: rmcp::transport::Transport<RoleClient>> rmcp::transport::Transport<RoleC
     }
 }
 
-/// The message itself, where it has none of them.
-fn heard(
+/// Redacts a message. A message without secrets is returned unchanged.
+fn redact_message(
     redaction: &Redaction,
     message: RxJsonRpcMessage<RoleClient>,
 ) -> Result<RxJsonRpcMessage<RoleClient>, serde_json::Error> {
     if redaction.is_empty() {
         return Ok(message);
     }
-    let said: Value = serde_json::to_value(&message)?;
-    if redaction.is_clean(&said) { Ok(message) } else { serde_json::from_value(redaction.value(said)) }
+    let json: Value = serde_json::to_value(&message)?;
+    if redaction.is_clean(&json) { Ok(message) } else { serde_json::from_value(redaction.value(json)) }
 }
 
 #[cfg(test)]
@@ -103,20 +106,19 @@ mod tests {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
-    /// Row 16
     #[test]
-    fn row16_what_a_server_was_given_is_known() {
+    fn row16_all_credentials_of_a_server_are_redacted() {
         let url = "https://me:pass-in-url@x.example/mcp?code=query-secret".to_owned();
         let headers = pairs(&[("Authorization", "Bearer canary-one"), ("X-Title", "agent-host")]);
         let http = ServerConfig::new("a", Transport::Http(HttpAddress { url, headers }));
         let text = "canary-one agent-host pass-in-url query-secret";
-        assert_eq!(of(&http).text(text.into()), "(secret) agent-host (secret) (secret)");
+        assert_eq!(redaction_for(&http).text(text.into()), "(secret) agent-host (secret) (secret)");
         let env = pairs(&[("NOTES_TOKEN", "canary-two"), ("NODE_ENV", "production"), ("PASSED", "canary-three")]);
         let command = ChildCommand { env, ..ChildCommand::default() };
         let mut child = ServerConfig::new("a", Transport::Stdio(command));
         child.secrets = Secrets::new(["canary-three".to_owned()]);
         let text = "canary-two in production, canary-three";
-        assert_eq!(of(&child).text(text.into()), "(secret) in production, (secret)");
+        assert_eq!(redaction_for(&child).text(text.into()), "(secret) in production, (secret)");
         assert!(!format!("{child:?}").contains("canary"), "{child:?}");
     }
 }

@@ -1,78 +1,78 @@
-//! What a call of an MCP tool brought, in the words of P2.
+//! Converts the result of an MCP tool call to the content kinds of P2.
 
 use crate::configuration::{McpLimits, ServerConfig};
-use crate::error::shown;
+use crate::error::printable;
 use agent_core::tool::{ToolError, Violation};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, ErrorData, ResourceContents};
 use serde_json::Value;
 
-/// Characters of a refusal that the model is told.
-const SHOWN_CHARACTERS: usize = 4_000;
+/// Maximum number of characters of a protocol error that the model sees.
+const MAX_ERROR_CHARACTERS: usize = 4_000;
 
-/// Bytes of an error's text, as of a plugin's.
-const ERROR_BYTES: usize = 4 << 10;
+/// Maximum size of an error message, in bytes; the same limit applies to plugins.
+const MAX_ERROR_BYTES: usize = 4 << 10;
 
-/// What a finished call brought.
+/// The result of a successful tool call.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct McpDone {
-    /// For the model, in order.
+pub struct McpToolResult {
+    /// Content for the model, in order.
     pub content: Vec<McpContent>,
-    /// The machine-readable result.
+    /// The structured result, if the tool returned one.
     pub structured: Option<Value>,
 }
 
-/// A part of it.
+/// One item of a tool result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum McpContent {
-    /// Plain text; that of an embedded resource is led by a line with its address.
+    /// Plain text. For the text of an embedded resource, the first line is its URI in brackets.
     Text(String),
-    /// A link to a resource, as the protocol writes it.
+    /// A resource link as JSON, in the format of the protocol.
     Json(Value),
-    /// An image, a sound, or the bytes of an embedded resource. Not yet stored anywhere.
+    /// An image, audio, or the bytes of an embedded resource. They are not stored yet.
     Media {
-        /// The bytes.
+        /// The decoded bytes.
         bytes: Vec<u8>,
-        /// As the server says it.
+        /// Media type that the server declared.
         mime_type: String,
-        /// For people.
+        /// File name for people, if the server gave one.
         name: Option<String>,
     },
 }
 
-impl McpDone {
-    /// Reads a result within the limits. One that says it is an error is a tool's error.
+impl McpToolResult {
+    /// Converts a result within the limits. A result that is marked as an error becomes a tool error.
     pub(crate) fn read(result: CallToolResult, config: &ServerConfig) -> Result<Self, ToolError> {
         let limits = &config.limits;
         let failed = |reason: String| ToolError::Failed { message: format!("MCP server {}: {reason}", config.name) };
-        let mut reading = Reading { limits, text: 0, media: 0, content: Vec::new() };
+        let mut reader = ResultReader { limits, text: 0, media: 0, content: Vec::new() };
         for block in result.content {
-            reading.take(block).map_err(failed)?;
+            reader.add(block).map_err(failed)?;
         }
         if result.is_error == Some(true) {
-            return Err(ToolError::Failed { message: cut(reading.message(result.structured_content)) });
+            return Err(ToolError::Failed { message: truncate_error(reader.message(result.structured_content)) });
         }
         let structured = result.structured_content.filter(|json| !json.is_null());
         if structured.as_ref().is_some_and(|json| json.to_string().len() > limits.text_bytes) {
             return Err(failed(format!("its structured result has more than {} bytes", limits.text_bytes)));
         }
-        Ok(Self { content: reading.content, structured })
+        Ok(Self { content: reader.content, structured })
     }
 }
 
-/// An error within its bound.
-fn cut(mut message: String) -> String {
-    if message.len() > ERROR_BYTES {
-        message.truncate(message.floor_char_boundary(ERROR_BYTES));
+/// Truncates an error message to its maximum size.
+fn truncate_error(mut message: String) -> String {
+    if message.len() > MAX_ERROR_BYTES {
+        message.truncate(message.floor_char_boundary(MAX_ERROR_BYTES));
         message.push('…');
     }
     message
 }
 
-/// The protocol's own errors, for the model.
-pub(crate) fn refusal(server: &str, error: &ErrorData) -> ToolError {
-    let message = format!("MCP server {server}: {}", shown(&error.message, SHOWN_CHARACTERS));
+/// Converts a protocol error to a tool error for the model.
+pub(crate) fn protocol_error(server: &str, error: &ErrorData) -> ToolError {
+    let message = format!("MCP server {server}: {}", printable(&error.message, MAX_ERROR_CHARACTERS));
     match error.code {
         ErrorCode::INVALID_PARAMS => {
             ToolError::InvalidArguments { violations: vec![Violation { pointer: String::new(), rule: None, message }] }
@@ -82,19 +82,19 @@ pub(crate) fn refusal(server: &str, error: &ErrorData) -> ToolError {
     }
 }
 
-struct Reading<'l> {
+struct ResultReader<'l> {
     limits: &'l McpLimits,
     text: usize,
     media: usize,
     content: Vec<McpContent>,
 }
 
-impl Reading<'_> {
-    fn take(&mut self, block: ContentBlock) -> Result<(), String> {
+impl ResultReader<'_> {
+    fn add(&mut self, block: ContentBlock) -> Result<(), String> {
         match block {
-            ContentBlock::Text(text) => self.take_text(text.text),
-            ContentBlock::Image(image) => self.take_media(&image.data, image.mime_type, None)?,
-            ContentBlock::Audio(audio) => self.take_media(&audio.data, audio.mime_type, None)?,
+            ContentBlock::Text(text) => self.add_text(text.text),
+            ContentBlock::Image(image) => self.add_media(&image.data, image.mime_type, None)?,
+            ContentBlock::Audio(audio) => self.add_media(&audio.data, audio.mime_type, None)?,
             ContentBlock::ResourceLink(_) => {
                 let link = serde_json::to_value(&block).map_err(|error| error.to_string())?;
                 let bytes = link.to_string().len();
@@ -106,46 +106,47 @@ impl Reading<'_> {
             }
             ContentBlock::Resource(embedded) => match embedded.resource {
                 ResourceContents::TextResourceContents { uri, text, .. } => {
-                    self.take_text(format!("[{uri}]\n{text}"));
+                    self.add_text(format!("[{uri}]\n{text}"));
                 }
                 ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
                     let name = uri.rsplit('/').find(|part| !part.is_empty()).map(str::to_owned);
                     let mime_type = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-                    self.take_media(&blob, mime_type, name)?;
+                    self.add_media(&blob, mime_type, name)?;
                 }
-                _ => return Err("it sent a resource of a kind that this host does not know".to_owned()),
+                _ => return Err("it sent an unknown kind of resource".to_owned()),
             },
-            _ => return Err("it sent content of a kind that this host does not know".to_owned()),
+            _ => return Err("it sent an unknown kind of content".to_owned()),
         }
         Ok(())
     }
 
-    /// What is too long is cut, and says so; what follows is left out.
-    fn take_text(&mut self, mut text: String) {
-        let room = self.limits.text_bytes.saturating_sub(self.text);
-        if room == 0 {
+    /// Adds text. Text over the limit is truncated with a note, and any further text is left out.
+    fn add_text(&mut self, mut text: String) {
+        let remaining = self.limits.text_bytes.saturating_sub(self.text);
+        if remaining == 0 {
             return;
         }
         self.text += text.len();
-        if text.len() > room {
-            text.truncate(text.floor_char_boundary(room));
-            text.push_str(&format!("\n[cut: the result has more than {} bytes of text]", self.limits.text_bytes));
+        if text.len() > remaining {
+            text.truncate(text.floor_char_boundary(remaining));
+            text.push_str(&format!("\n[truncated: the result has more than {} bytes of text]", self.limits.text_bytes));
         }
         self.content.push(McpContent::Text(text));
     }
 
-    fn take_media(&mut self, base64: &str, mime_type: String, name: Option<String>) -> Result<(), String> {
-        // Before anything is decoded: four characters are three bytes.
+    fn add_media(&mut self, base64: &str, mime_type: String, name: Option<String>) -> Result<(), String> {
+        // Check before decoding: four base64 characters are three bytes.
         self.media += base64.len() / 4 * 3;
         if self.media > self.limits.media_bytes {
-            return Err(format!("its media have more than {} bytes", self.limits.media_bytes));
+            return Err(format!("its media take more than {} bytes", self.limits.media_bytes));
         }
-        let bytes = STANDARD.decode(base64).map_err(|error| format!("a medium of its result is no base64: {error}"))?;
+        let bytes =
+            STANDARD.decode(base64).map_err(|error| format!("media in its result is not valid base64: {error}"))?;
         self.content.push(McpContent::Media { bytes, mime_type, name });
         Ok(())
     }
 
-    /// All text, or else the structured part: an error is told in words.
+    /// The error message for the model: all text, or the structured result if there is no text.
     fn message(self, structured: Option<Value>) -> String {
         let texts: Vec<String> = self
             .content
@@ -162,7 +163,7 @@ impl Reading<'_> {
                 let text = json.to_string();
                 text[..text.floor_char_boundary(self.limits.text_bytes.min(text.len()))].to_owned()
             }
-            (true, None) => "the tool failed and did not say why".to_owned(),
+            (true, None) => "the tool failed without a message".to_owned(),
         }
     }
 }
@@ -173,14 +174,14 @@ mod tests {
     use crate::configuration::{ChildCommand, Transport};
     use serde_json::json;
 
-    fn read(result: Value) -> Result<McpDone, ToolError> {
+    fn read(result: Value) -> Result<McpToolResult, ToolError> {
         let mut config = ServerConfig::new("desk", Transport::Stdio(ChildCommand::default()));
         (config.limits.text_bytes, config.limits.media_bytes) = (100, 10);
-        McpDone::read(serde_json::from_value(result).unwrap(), &config)
+        McpToolResult::read(serde_json::from_value(result).unwrap(), &config)
     }
 
     #[test]
-    fn i5_every_kind_of_content_becomes_one_of_p2() {
+    fn i5_every_kind_of_content_is_converted() {
         let done = read(json!({"content": [
             {"type": "text", "text": "hello"},
             {"type": "image", "data": "AAEC", "mimeType": "image/png"},
@@ -201,26 +202,26 @@ mod tests {
             McpContent::Text("[file:///a.txt]\nwords".to_owned()),
             media(&[5], "application/octet-stream", Some("c.bin")),
         ];
-        assert_eq!(done, McpDone { content: expected, structured: Some(json!({"n": 1})) });
+        assert_eq!(done, McpToolResult { content: expected, structured: Some(json!({"n": 1})) });
         let link = json!({"type": "resource_link", "uri": "file:///a", "name": "a"});
         assert_eq!(read(json!({"content": [link]})).unwrap().content, [McpContent::Json(link)]);
     }
 
     #[test]
-    fn i5_an_error_result_is_a_tools_error() {
+    fn i5_an_error_result_becomes_a_tool_error() {
         let message = |result: Value| match read(result).unwrap_err() {
             ToolError::Failed { message } => message,
             other => panic!("{other:?}"),
         };
         assert_eq!(message(json!({"content": [{"type": "text", "text": "no disk"}], "isError": true})), "no disk");
         assert_eq!(message(json!({"content": [], "structuredContent": {"a": 1}, "isError": true})), r#"{"a":1}"#);
-        assert!(message(json!({"content": [], "isError": true})).contains("did not say why"));
+        assert!(message(json!({"content": [], "isError": true})).contains("without a message"));
         let long = message(json!({"content": [{"type": "text", "text": "ä".repeat(40)}], "isError": true}));
         assert_eq!(long.chars().count(), 40, "{long}");
         let mut config = ServerConfig::new("desk", Transport::Stdio(ChildCommand::default()));
         config.limits.text_bytes = 1 << 20;
-        let endless = json!({"content": [{"type": "text", "text": "ä".repeat(100_000)}], "isError": true});
-        let error = McpDone::read(serde_json::from_value(endless).unwrap(), &config).unwrap_err();
+        let very_long = json!({"content": [{"type": "text", "text": "ä".repeat(100_000)}], "isError": true});
+        let error = McpToolResult::read(serde_json::from_value(very_long).unwrap(), &config).unwrap_err();
         assert!(matches!(&error, ToolError::Failed { message } if message.len() <= (4 << 10) + '…'.len_utf8()));
     }
 
@@ -229,21 +230,21 @@ mod tests {
         let long = json!([{"type": "text", "text": "ä".repeat(80)}, {"type": "text", "text": "more"}]);
         let done = read(json!({"content": long})).unwrap();
         let [McpContent::Text(text)] = done.content.as_slice() else { panic!("{done:?}") };
-        assert!(text.starts_with(&"ä".repeat(50)) && text.contains("[cut"), "{text}");
-        for (result, said) in [
+        assert!(text.starts_with(&"ä".repeat(50)) && text.contains("[truncated"), "{text}");
+        for (result, expected) in [
             (json!({"content": [{"type": "image", "data": "A".repeat(20), "mimeType": "image/png"}]}), "more than 10"),
             (json!({"content": [{"type": "image", "data": "?", "mimeType": "image/png"}]}), "base64"),
             (json!({"content": [], "structuredContent": "x".repeat(101)}), "structured"),
             (json!({"content": [{"type": "resource_link", "uri": "x".repeat(101), "name": "a"}]}), "links"),
         ] {
             let error = read(result).unwrap_err();
-            assert!(error.for_model().contains(said), "{error:?}");
+            assert!(error.for_model().contains(expected), "{error:?}");
         }
     }
 
     #[test]
-    fn p2_refusals_of_the_protocol_are_errors_of_the_right_kind() {
-        let of = |code| refusal("desk", &ErrorData::new(code, "no", None));
+    fn p2_protocol_errors_become_matching_tool_errors() {
+        let of = |code| protocol_error("desk", &ErrorData::new(code, "no", None));
         assert!(matches!(of(ErrorCode::INVALID_PARAMS), ToolError::InvalidArguments { .. }));
         assert!(matches!(of(ErrorCode::METHOD_NOT_FOUND), ToolError::NotFound { .. }));
         assert!(matches!(of(ErrorCode::INTERNAL_ERROR), ToolError::Failed { .. }));

@@ -1,12 +1,12 @@
-//! One server over its connections: opened when it is needed, closed when nobody needs it, left alone for a while after
-//! it has failed.
+//! One configured server across its connections: connects when the server is needed, disconnects when nobody uses it,
+//! and backs off after failures.
 
 use crate::catalogue::Listing;
-use crate::child::Groups;
-use crate::configuration::{Keep, ServerConfig};
-use crate::connection::{Connection, Hung};
+use crate::child::ProcessGroups;
+use crate::configuration::{KeepConnected, ServerConfig};
+use crate::connection::{Connection, Unresponsive};
 use crate::error::McpError;
-use crate::result::McpDone;
+use crate::result::McpToolResult;
 use agent_core::tool::ToolError;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
@@ -15,26 +15,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Wait after the first failure; doubled after each further one. After a slow failure, as long as that took.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// Longest wait. A server that has run for as long is as good as a new one.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// A wait that is sat out; longer ones are an error.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Wait after the first failure. It doubles with each further failure. If the failure itself took longer, that time is
+/// the base instead.
+const FIRST_BACKOFF: Duration = Duration::from_millis(500);
+/// Maximum wait. The failure count of a server that ran at least this long is reset.
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+/// Maximum time that a caller waits for the next attempt. If the remaining wait is longer, the call fails at once.
+const MAX_CALLER_WAIT: Duration = Duration::from_secs(1);
 
-/// A configured server.
+/// A configured server with its current connection.
 pub(crate) struct Server {
     config: Arc<ServerConfig>,
-    groups: Groups,
+    groups: ProcessGroups,
     state: Mutex<State>,
 }
 
-/// A connection that is being made, has been made, or could not be made; whoever wants one waits for the same.
-pub(crate) type Attempt = Shared<BoxFuture<'static, Result<Arc<Connection>, Failure>>>;
+/// An attempt to connect that is running, has succeeded or has failed. All callers share it.
+pub(crate) type ConnectionAttempt = Shared<BoxFuture<'static, Result<Arc<Connection>, FailedAttempt>>>;
 
-/// An attempt that failed.
+/// A failed attempt to connect.
 #[derive(Clone)]
-pub(crate) struct Failure {
+pub(crate) struct FailedAttempt {
     error: McpError,
     at: Instant,
     took: Duration,
@@ -42,54 +43,54 @@ pub(crate) struct Failure {
 
 #[derive(Default)]
 struct State {
-    attempt: Option<(Attempt, Instant)>,
-    holders: usize,
+    attempt: Option<(ConnectionAttempt, Instant)>,
+    users: usize,
     failures: u32,
     not_before: Option<(Instant, String)>,
 }
 
 impl Server {
-    /// Its processes are among those groups.
-    pub(crate) fn new(config: ServerConfig, groups: Groups) -> Self {
+    /// Creates the server without starting it. Its processes are registered in `groups`.
+    pub(crate) fn new(config: ServerConfig, groups: ProcessGroups) -> Self {
         Self { config: Arc::new(config), groups, state: Mutex::default() }
     }
 
-    /// Needs the server from now on, until as many have let go.
-    pub(crate) fn take_hold(&self) {
-        self.state().holders += 1;
+    /// Registers a user of the server. Each call must be paired with one to [`Self::remove_user`].
+    pub(crate) fn add_user(&self) {
+        self.state().users += 1;
     }
 
-    /// Its tools as they are now, over a new connection where there is none.
+    /// Returns the current tools, connecting first if necessary.
     pub(crate) async fn listing(&self) -> Result<Arc<Listing>, McpError> {
         self.connection().await?.listing(&self.config).await
     }
 
-    /// Needs it no more. Where nobody does, this is the connection that is to be closed.
-    pub(crate) fn let_go(&self) -> Option<Attempt> {
+    /// Unregisters a user. If no user is left and the connection is not kept, returns the connection to close.
+    pub(crate) fn remove_user(&self) -> Option<ConnectionAttempt> {
         let mut state = self.state();
-        state.holders = state.holders.saturating_sub(1);
-        let unneeded = state.holders == 0 && self.config.keep == Keep::Turn;
-        if unneeded { state.part(&self.config) } else { None }
+        state.users = state.users.saturating_sub(1);
+        let unneeded = state.users == 0 && self.config.keep == KeepConnected::Turn;
+        if unneeded { state.take_connection(&self.config) } else { None }
     }
 
-    /// Gives up the connection, whoever needs it.
-    pub(crate) fn part(&self) -> Option<Attempt> {
-        self.state().part(&self.config)
+    /// Takes the connection away from all users, so that it can be closed.
+    pub(crate) fn take_connection(&self) -> Option<ConnectionAttempt> {
+        self.state().take_connection(&self.config)
     }
 
-    /// Calls a tool, over a new connection where the last one was lost.
-    pub(crate) async fn call(&self, tool: &str, arguments: JsonObject) -> Result<McpDone, ToolError> {
+    /// Calls a tool, reconnecting first if the last connection was lost.
+    pub(crate) async fn call(&self, tool: &str, arguments: JsonObject) -> Result<McpToolResult, ToolError> {
         let connection = self.connection().await.map_err(|error| {
             let retry_after = match &error {
-                McpError::Waiting { wait, .. } => u32::try_from(wait.as_millis()).ok(),
+                McpError::BackingOff { wait, .. } => u32::try_from(wait.as_millis()).ok(),
                 _ => None,
             };
             ToolError::Unavailable { message: error.to_string(), retry_after }
         })?;
         let called = connection.call(&self.config, tool, arguments).await;
-        if connection.hung().is_some() {
-            // It is ended once nobody else waits for an answer of it.
-            drop(self.state().lost(&self.config));
+        if connection.unresponsive().is_some() {
+            // The connection ends when no other call uses it any more.
+            drop(self.state().take_if_failed(&self.config));
         }
         called
     }
@@ -98,20 +99,20 @@ impl Server {
         self.attempt()?.await.map_err(|failure| failure.error)
     }
 
-    /// The attempt that is going on or has succeeded, or a new one.
-    fn attempt(&self) -> Result<Attempt, McpError> {
+    /// Returns the running or successful attempt, or starts a new one.
+    fn attempt(&self) -> Result<ConnectionAttempt, McpError> {
         let mut state = self.state();
-        // What is left of a lost connection ends in the background.
-        drop(state.lost(&self.config));
+        // The rest of a lost connection ends in the background.
+        drop(state.take_if_failed(&self.config));
         if let Some((attempt, _)) = &state.attempt {
             return Ok(attempt.clone());
         }
         let now = Instant::now();
         let wait = state.not_before.as_ref().map_or(Duration::ZERO, |(time, _)| time.saturating_duration_since(now));
-        if let (Some((_, reason)), true) = (&state.not_before, wait > PATIENCE) {
-            // In tenths, for people.
+        if let (Some((_, reason)), true) = (&state.not_before, wait > MAX_CALLER_WAIT) {
+            // Rounded up to tenths of a second for the message.
             let wait = Duration::from_millis(u64::try_from(wait.as_millis().div_ceil(100) * 100).unwrap_or(u64::MAX));
-            return Err(McpError::Waiting { server: self.config.name.clone(), wait, reason: reason.clone() });
+            return Err(McpError::BackingOff { server: self.config.name.clone(), wait, reason: reason.clone() });
         }
         let attempt = attempt((self.config.clone(), self.groups.clone()), wait);
         state.attempt = Some((attempt.clone(), now));
@@ -124,55 +125,58 @@ impl Server {
 }
 
 impl State {
-    /// The attempt that failed, or whose connection was lost: it counts now, and is no more.
-    fn lost(&mut self, config: &ServerConfig) -> Option<Attempt> {
+    /// Takes the attempt if it failed or its connection was lost, and records the failure.
+    fn take_if_failed(&mut self, config: &ServerConfig) -> Option<ConnectionAttempt> {
         let (attempt, since) = self.attempt.as_ref()?;
         let (reason, base, (since, at)) = match attempt.peek()? {
             Ok(connection) if connection.is_open() => return None,
-            Ok(lost) => match lost.hung() {
-                Some(Hung { at, took }) => (lost.obituary(&config.limits), took.max(FIRST_WAIT), (*since, at)),
-                None => (lost.obituary(&config.limits), FIRST_WAIT, (*since, *since)),
+            Ok(lost) => match lost.unresponsive() {
+                Some(Unresponsive { at, took }) => {
+                    (lost.closing_reason(&config.limits), took.max(FIRST_BACKOFF), (*since, at))
+                }
+                None => (lost.closing_reason(&config.limits), FIRST_BACKOFF, (*since, *since)),
             },
-            Err(Failure { error, at, took }) => (error.to_string(), (*took).max(FIRST_WAIT), (*at, *at)),
+            Err(FailedAttempt { error, at, took }) => (error.to_string(), (*took).max(FIRST_BACKOFF), (*at, *at)),
         };
-        self.failed(reason, base, (since, at));
+        self.record_failure(reason, base, (since, at));
         self.attempt.take().map(|(attempt, _)| attempt)
     }
 
-    /// The server, which was good `since` then, was lost or could not be reached `at` another time.
-    fn failed(&mut self, reason: String, base: Duration, (since, at): (Instant, Instant)) {
-        self.failures = if since.elapsed() >= LONGEST_WAIT { 1 } else { self.failures.saturating_add(1) };
-        let wait = base.saturating_mul(2_u32.saturating_pow(self.failures - 1)).min(LONGEST_WAIT);
+    /// Records a failure at `at` of a server that had been running since `since`.
+    fn record_failure(&mut self, reason: String, base: Duration, (since, at): (Instant, Instant)) {
+        self.failures = if since.elapsed() >= MAX_BACKOFF { 1 } else { self.failures.saturating_add(1) };
+        let wait = base.saturating_mul(2_u32.saturating_pow(self.failures - 1)).min(MAX_BACKOFF);
         self.not_before = Some((at + wait, reason));
     }
 
-    fn part(&mut self, config: &ServerConfig) -> Option<Attempt> {
-        self.lost(config).or_else(|| self.attempt.take().map(|(attempt, _)| attempt))
+    fn take_connection(&mut self, config: &ServerConfig) -> Option<ConnectionAttempt> {
+        self.take_if_failed(config).or_else(|| self.attempt.take().map(|(attempt, _)| attempt))
     }
 }
 
-/// Connects in a task of its own: who stops waiting does not stop it for the others. Nobody waiting any more stops it.
-fn attempt((config, groups): (Arc<ServerConfig>, Groups), wait: Duration) -> Attempt {
-    let ending = McpError::Connect { server: config.name.clone(), reason: "the host is ending".to_owned() };
+/// Connects in a separate task, so that a cancelled caller does not stop it for others. The task is aborted when no
+/// caller is left.
+fn attempt((config, groups): (Arc<ServerConfig>, ProcessGroups), wait: Duration) -> ConnectionAttempt {
+    let ending = McpError::Connect { server: config.name.clone(), reason: "the host is shutting down".to_owned() };
     let connecting = tokio::spawn(async move {
         tokio::time::sleep(wait).await;
-        let begun = Instant::now();
+        let started = Instant::now();
         let connected = Connection::open(&config, &groups).await.map(Arc::new);
-        connected.map_err(|error| Failure { error, at: Instant::now(), took: begun.elapsed() })
+        connected.map_err(|error| FailedAttempt { error, at: Instant::now(), took: started.elapsed() })
     });
     let connecting = AbortOnDropHandle::new(connecting);
     let joined = async move {
         match connecting.await.map_err(tokio::task::JoinError::try_into_panic) {
             Ok(connected) => connected,
             Err(Ok(panic)) => std::panic::resume_unwind(panic),
-            Err(Err(_)) => Err(Failure { error: ending, at: Instant::now(), took: Duration::ZERO }),
+            Err(Err(_)) => Err(FailedAttempt { error: ending, at: Instant::now(), took: Duration::ZERO }),
         }
     };
     joined.boxed().shared()
 }
 
-/// Closes a connection that nobody needs; one that is still being made is given up.
-pub(crate) async fn close(attempt: Attempt) {
+/// Closes a connection that is no longer needed. An attempt that is still running is aborted.
+pub(crate) async fn close(attempt: ConnectionAttempt) {
     if let Some(Ok(connection)) = attempt.peek() {
         connection.close().await;
     }
@@ -182,18 +186,18 @@ pub(crate) async fn close(attempt: Attempt) {
 mod tests {
     use super::*;
 
-    /// Row 21: the waits double up to the longest, and a server that ran for long begins anew.
+    /// Row 21: waits double up to the maximum, and a server that ran long enough starts again at the first wait.
     #[test]
-    fn i5_waits_double_up_to_a_minute() {
+    fn i5_backoff_doubles_up_to_a_minute() {
         let (mut state, now) = (State::default(), Instant::now());
         let mut waits = Vec::new();
         for _ in 0..9 {
-            state.failed("it ended".to_owned(), FIRST_WAIT, (now, now));
+            state.record_failure("it exited".to_owned(), FIRST_BACKOFF, (now, now));
             waits.push(state.not_before.as_ref().unwrap().0.duration_since(now).as_millis());
         }
         assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000]);
-        let Some(long_ago) = now.checked_sub(LONGEST_WAIT) else { return };
-        state.failed("it ended".to_owned(), FIRST_WAIT, (long_ago, now));
+        let Some(long_ago) = now.checked_sub(MAX_BACKOFF) else { return };
+        state.record_failure("it exited".to_owned(), FIRST_BACKOFF, (long_ago, now));
         assert_eq!(state.failures, 1);
     }
 }

@@ -1,12 +1,12 @@
-//! All servers of an agent: held while they are needed, asked for their tools, called by name.
+//! All MCP servers of an agent: starts them on demand, lists their tools and calls a tool by name.
 
 use crate::catalogue::Catalogue;
-use crate::child::Groups;
+use crate::child::ProcessGroups;
 use crate::configuration::{ServerConfig, Transport};
 use crate::error::McpConfigError;
 use crate::http;
-use crate::result::McpDone;
-use crate::server::{Attempt, Server, close};
+use crate::result::McpToolResult;
+use crate::server::{ConnectionAttempt, Server, close};
 use agent_core::tool::{ToolError, Violation};
 use futures::future::join_all;
 use serde_json::Value;
@@ -16,26 +16,56 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-/// Characters of a server's name.
+/// Maximum length of a server name in bytes.
 const MAX_NAME: usize = 64;
 
-/// The configured servers. Cheap to clone; no server is started before it is needed, and dropping the last clone ends all.
+/// The configured MCP servers of an agent.
+///
+/// Clones are cheap and share the connections. A server is started when it is first needed, and dropping the last clone
+/// stops all of them.
+///
+/// # Examples
+///
+/// ```
+/// use agent_mcp::{ChildCommand, McpServers, ServerConfig, Transport};
+/// use serde_json::json;
+///
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// let command = ChildCommand { command: "/nonexistent/notes-server".to_owned(), ..ChildCommand::default() };
+/// let servers = McpServers::new([ServerConfig::new("notes", Transport::Stdio(command))])?;
+/// assert_eq!(servers.names().collect::<Vec<_>>(), ["notes"]);
+///
+/// // A server that cannot be started is reported and does not stop the others.
+/// let acquired = servers.acquire().await;
+/// assert_eq!(acquired.catalogue().tools().len(), 0);
+/// assert!(acquired.catalogue().problems()[0].to_string().contains("could not be started"));
+///
+/// assert!(servers.call("notes", "search", &json!({"query": "tea"})).await.is_err());
+/// acquired.release().await;
+/// # Ok::<(), agent_mcp::McpConfigError>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct McpServers {
     servers: Arc<BTreeMap<String, Server>>,
-    groups: Groups,
-    /// What is being closed in the background.
+    groups: ProcessGroups,
+    /// Tasks that close connections in the background.
     closing: TaskTracker,
 }
 
 impl McpServers {
-    /// Checks the configurations; nothing is started yet.
+    /// Checks the configurations without starting any server.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a name is invalid or used twice, or if an HTTP address or header is invalid.
     pub fn new(configs: impl IntoIterator<Item = ServerConfig>) -> Result<Self, McpConfigError> {
-        let (mut servers, groups) = (BTreeMap::new(), Groups::default());
+        let (mut servers, groups) = (BTreeMap::new(), ProcessGroups::default());
         for config in configs {
             let name = config.name.clone();
-            let plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
-            if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
+            let is_allowed = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
+            if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_allowed) {
                 return Err(McpConfigError::Name { name });
             }
             if let Transport::Http(address) = &config.transport {
@@ -48,62 +78,72 @@ impl McpServers {
         Ok(Self { servers: Arc::new(servers), groups, closing: TaskTracker::new() })
     }
 
-    /// Their names.
+    /// Names of the configured servers, in alphabetical order.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.servers.keys().map(String::as_str)
     }
 
-    /// Whether there is none.
+    /// Returns whether no server is configured.
     pub fn is_empty(&self) -> bool {
         self.servers.is_empty()
     }
 
-    /// Connects to all servers at once and keeps them connected until the returned value is released or dropped. A server
-    /// that cannot be reached is one of the catalogue's problems and keeps none of the others from serving.
-    pub async fn acquire(&self) -> Held {
-        // Before anything is waited for: who stops waiting lets go of all.
-        self.servers.values().for_each(Server::take_hold);
-        let mut held = Held { servers: self.clone(), catalogue: Arc::default(), holds: true };
+    /// Connects to all servers concurrently and keeps them connected until the returned value is released or dropped.
+    ///
+    /// A server that cannot be reached is listed in [`Catalogue::problems`] and does not stop the others.
+    pub async fn acquire(&self) -> AcquiredServers {
+        // Register before the first await, so that a cancelled caller releases every server.
+        self.servers.values().for_each(Server::add_user);
+        let mut acquired = AcquiredServers { servers: self.clone(), catalogue: Arc::default(), active: true };
         let listings = join_all(self.servers.values().map(Server::listing)).await;
         let mut catalogue = Catalogue::default();
         for listing in listings {
             match listing {
                 Ok(listing) => catalogue.add(&listing),
-                Err(problem) => catalogue.miss(problem),
+                Err(problem) => catalogue.add_problem(problem),
             }
         }
-        held.catalogue = Arc::new(catalogue);
-        held
+        acquired.catalogue = Arc::new(catalogue);
+        acquired
     }
 
-    /// Calls a tool of a server, by the name that the server gives it. Dropping the future cancels the call there. A call
-    /// whose server is lost is not repeated here: it may have taken effect.
-    pub async fn call(&self, server: &str, tool: &str, arguments: &Value) -> Result<McpDone, ToolError> {
-        let Some(found) = self.servers.get(server) else {
-            return Err(ToolError::NotFound { message: format!("there is no MCP server {server}") });
+    /// Calls a tool by the name that the server itself uses. Dropping the future cancels the call on the server.
+    ///
+    /// If the connection is lost, the call is not repeated, because it may have taken effect.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the tool, or an error that names the server if the call cannot be made or gets no result in
+    /// time.
+    pub async fn call(&self, name: &str, tool: &str, arguments: &Value) -> Result<McpToolResult, ToolError> {
+        let Some(server) = self.servers.get(name) else {
+            return Err(ToolError::NotFound { message: format!("there is no MCP server {name}") });
         };
         let Value::Object(arguments) = arguments else {
-            let message = "the arguments of an MCP tool are an object".to_owned();
+            let message = "the arguments of an MCP tool must be a JSON object".to_owned();
             let violation = Violation { pointer: String::new(), rule: Some("type".to_owned()), message };
             return Err(ToolError::InvalidArguments { violations: vec![violation] });
         };
-        found.call(tool, arguments.clone()).await
+        server.call(tool, arguments.clone()).await
     }
 
-    /// Kills all processes at once and waits for nothing: for a host that ends in the middle of its work.
+    /// Kills all server processes immediately without waiting for them. Use it when the host exits in the middle of its
+    /// work.
     pub fn kill(&self) {
         self.groups.kill();
     }
 
-    /// What runs now gets no more than a moment to end, 100 ms in all, once it is to end: for a host that was told to stop
-    /// (L29). Call it before [`McpServers::shutdown`]; servers that are started later have their time again.
-    pub fn hurry(&self) {
-        self.groups.hurry();
+    /// Shortens the time that running servers get to stop to about 100 ms in total, for a host that was told to stop
+    /// (L29).
+    ///
+    /// Call this before [`McpServers::shutdown`]. Servers that are started later get their full time.
+    pub fn shorten_grace_periods(&self) {
+        self.groups.shorten_grace_periods();
     }
 
-    /// Closes all connections, whoever holds them, and waits until their processes are gone.
+    /// Closes all connections, including those still in use, and waits until the server processes are gone.
     pub async fn shutdown(&self) {
-        let attempts = self.servers.values().filter_map(Server::part);
+        let attempts = self.servers.values().filter_map(Server::take_connection);
         join_all(attempts.map(close)).await;
         self.closing.close();
         self.closing.wait().await;
@@ -117,43 +157,45 @@ impl fmt::Debug for McpServers {
     }
 }
 
-/// Servers that are needed now, with the tools that they had when this began. Dropping it lets go of them: those that are
-/// kept for a turn only are closed in the background, for which [`McpServers::shutdown`] waits.
-pub struct Held {
+/// Servers that stay connected while this value exists, with a snapshot of their tools.
+///
+/// Dropping it releases the servers. Servers that are kept for one turn only are then closed in the background;
+/// [`McpServers::shutdown`] waits for that.
+pub struct AcquiredServers {
     servers: McpServers,
     catalogue: Arc<Catalogue>,
-    holds: bool,
+    active: bool,
 }
 
-impl Held {
-    /// Their tools.
+impl AcquiredServers {
+    /// The tools that the servers had when they were acquired.
     pub fn catalogue(&self) -> &Arc<Catalogue> {
         &self.catalogue
     }
 
-    /// Lets go, and waits until those that nobody needs are closed.
+    /// Releases the servers and waits until those without other users are closed.
     pub async fn release(mut self) {
-        close_all(self.let_go()).await;
+        close_all(self.remove_user()).await;
     }
 
-    fn let_go(&mut self) -> Vec<Attempt> {
-        match std::mem::take(&mut self.holds) {
-            true => self.servers.servers.values().filter_map(Server::let_go).collect(),
+    fn remove_user(&mut self) -> Vec<ConnectionAttempt> {
+        match std::mem::take(&mut self.active) {
+            true => self.servers.servers.values().filter_map(Server::remove_user).collect(),
             false => Vec::new(),
         }
     }
 }
 
-impl Drop for Held {
+impl Drop for AcquiredServers {
     fn drop(&mut self) {
-        let unneeded = self.let_go();
-        // Without a runtime the connections are dropped, and with them their processes.
+        let unneeded = self.remove_user();
+        // Without a runtime, dropping the connections also ends their processes.
         if let (false, Ok(runtime)) = (unneeded.is_empty(), Handle::try_current()) {
             self.servers.closing.spawn_on(close_all(unneeded), &runtime);
         }
     }
 }
 
-async fn close_all(attempts: Vec<Attempt>) {
+async fn close_all(attempts: Vec<ConnectionAttempt>) {
     join_all(attempts.into_iter().map(close)).await;
 }

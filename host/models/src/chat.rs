@@ -1,25 +1,26 @@
 //! Models that speak OpenAI Chat Completions over HTTP, hosted or on this machine (M1).
 
-mod body;
 mod connection;
 mod dialect;
 mod embeddings;
+mod error_response;
 mod exchange;
-mod failure;
 mod media;
 mod messages;
 mod model_list;
 mod redaction;
-mod refused;
 mod replay;
 mod request;
+mod request_body;
+mod round_trip;
+mod transport_error;
 
 use crate::configuration::ModelConfig;
-use crate::conversation;
 use crate::error::ModelError;
 use crate::estimate;
 use crate::known_models;
-use crate::provider::{Facts, Provider, RawReply, ReplyContext, ToolNames};
+use crate::provider::{ModelInfo, Provider, RawReply, ReplyContext, ToolNameRules};
+use crate::request_check;
 use agent_core::model::{Delta, Model, ModelRequest, Usage};
 use agent_core::redaction::Redaction;
 use async_trait::async_trait;
@@ -30,40 +31,39 @@ use tokio::sync::mpsc::Sender;
 
 pub use embeddings::Embedder;
 
-pub(crate) use connection::{Connection, below, client};
-pub(crate) use model_list::ask as ask_for_models;
+pub(crate) use connection::{Connection, build_client, join_path};
+pub(crate) use model_list::fetch as fetch_model_list;
 
-/// One model of one provider. Where the provider counts no tokens, usage is the host's own estimate, and the raw reply has
-/// none.
-pub struct Chat {
-    facts: Facts,
+/// One model of one provider. If the provider reports no usage, the host estimates it, and the raw reply contains none.
+pub struct ChatModel {
+    info: ModelInfo,
     connection: Arc<Connection>,
 }
 
-impl Chat {
-    /// The model of that name; nobody is asked whether it is there.
+impl ChatModel {
+    /// Creates the model without contacting the provider.
     pub(crate) fn new(connection: Arc<Connection>, name: &str) -> Self {
         let provider = connection.provider();
         let known = known_models::find(provider, name).unwrap_or_default();
         let ModelConfig { window, price } = connection.model(name);
-        let window = window.or(known.window).unwrap_or(known_models::WINDOW);
+        let window = window.or(known.window).unwrap_or(known_models::DEFAULT_WINDOW);
         let model = Model { provider: provider.to_owned(), name: name.to_owned(), window };
-        let known_price = known.price.filter(|_| connection.is_at_home());
-        let facts = Facts { model, tool_names: ToolNames::COMMON, price: price.or(known_price) };
-        Self { facts, connection }
+        let known_price = known.price.filter(|_| connection.is_official_address());
+        let info = ModelInfo { model, tool_names: ToolNameRules::COMMON, price: price.or(known_price) };
+        Self { info, connection }
     }
 }
 
-impl fmt::Debug for Chat {
+impl fmt::Debug for ChatModel {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Chat").field("facts", &self.facts).finish_non_exhaustive()
+        formatter.debug_struct("ChatModel").field("facts", &self.info).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
-impl Provider for Chat {
-    fn facts(&self) -> &Facts {
-        &self.facts
+impl Provider for ChatModel {
+    fn info(&self) -> &ModelInfo {
+        &self.info
     }
 
     fn secrets(&self) -> Redaction {
@@ -80,22 +80,22 @@ impl Provider for Chat {
         context: ReplyContext<'_>,
         deltas: &Sender<Delta>,
     ) -> Result<RawReply, ModelError> {
-        let problems = conversation::problems(request, self.facts.tool_names);
+        let problems = request_check::find_problems(request, self.info.tool_names);
         if !problems.is_empty() {
-            return Err(ModelError::BrokenRequest { model: self.facts.model.to_string(), problems });
+            return Err(ModelError::InvalidRequest { model: self.info.model.to_string(), problems });
         }
-        let (connection, model) = (&*self.connection, self.facts.model.name.as_str());
-        let body = request::bytes(request, connection.dialect, context.media).await?;
+        let (connection, model) = (&*self.connection, self.info.model.name.as_str());
+        let body = request::encode(request, connection.dialect, context.media).await?;
         let endpoint = connection.endpoint(model);
-        tracing::debug!(%endpoint, bytes = body.len(), attempt = context.attempt, "asking a model");
+        tracing::debug!(%endpoint, bytes = body.len(), attempt = context.attempt, "sending a request to a model");
         let decoded = Exchange { connection, model, endpoint }.reply(body, deltas).await?;
         let RawReply { mut reply, raw } = decoded.into();
         if reply.usage == Usage::default() {
-            // Some servers count nothing; budgets need a number.
+            // Some servers report no usage, but budgets need a number.
             reply.usage = estimate::usage(request, &reply.text, &reply.calls);
         }
         let redaction = &connection.redaction;
-        Ok(RawReply { reply: redaction::reply(redaction, reply), raw: redaction.value(raw) })
+        Ok(RawReply { reply: redaction::redact_reply(redaction, reply), raw: redaction.value(raw) })
     }
 }
 

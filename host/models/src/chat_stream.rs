@@ -1,114 +1,140 @@
-//! Replies of Chat Completions and its dialects: from the bytes of a stream, cut anywhere, to deltas and one reply (M1).
+//! Decodes replies of Chat Completions and its dialects: turns the bytes of a stream, in arbitrary chunks, into deltas
+//! and one reply (M1).
 //!
-//! What the provider wants back with a reply that called tools is in [`Reply::replay`], as
+//! Some providers require data from a reply with tool calls to be sent back. It is in [`Reply::replay`], as
 //! `{"message": {…}, "tool_calls": [{"id"?, "extra_content"?}, …]}`. The fields of `message` (`reasoning_content`,
-//! `reasoning_details`, `extra_content`) belong as they are into the assistant's message when it is sent again.
-//! `tool_calls` has one item for each call, in order: its `extra_content`, such as Gemini's `thought_signature`, belongs as
-//! it is into the call; its `id` is the provider's, to which items of `reasoning_details` may refer by their own `id`.
+//! `reasoning_details`, `extra_content`) must be copied unchanged into the assistant message when it is sent again.
+//! `tool_calls` has one item per call, in order. Its `extra_content`, such as Gemini's `thought_signature`, must be
+//! copied unchanged into the call. Its `id` is the provider's id, which items of `reasoning_details` may refer to by
+//! their own `id`.
 
 mod assembly;
-mod calls;
 mod chunk;
-mod failure;
-mod given_back;
-mod lenient;
+mod error_shapes;
+mod lenient_fields;
+mod replay_data;
+mod tool_calls;
 
 use crate::provider::RawReply;
 use crate::sse::{Decoder, TooLarge};
 use agent_core::model::{Delta, Reply};
 use agent_core::visible::visible_line;
-use assembly::Assembly;
+use assembly::ReplyAssembler;
 use serde_json::Value;
 
-/// Most bytes of what a reply says: text, thinking and calls; and of a reply that is one document.
+/// Maximum size in bytes of the text, thinking and calls of a reply, and of a reply that is one document.
 pub const REPLY_LIMIT: usize = 16 * 1024 * 1024;
 
-/// Most characters of what an error quotes.
-const EXCERPT: usize = 200;
+/// Maximum number of characters that an error quotes.
+const MAX_EXCERPT_CHARACTERS: usize = 200;
 
-/// A reply that is being read. Every byte is looked at once, and at most one event is held besides the reply.
+/// Decodes one streamed reply.
+///
+/// Every byte is read once, and at most one event is buffered in addition to the reply.
+///
+/// # Examples
+///
+/// ```
+/// use agent_core::model::Delta;
+/// use agent_models::chat_stream::ChatStream;
+///
+/// let mut stream = ChatStream::new("openai", "openai/gpt-4o");
+/// let mut deltas = Vec::new();
+/// // Chunks may end anywhere, even inside a word.
+/// stream.push(br#"data: {"choices":[{"delta":{"content":"Hel"#, &mut deltas)?;
+/// stream.push(b"lo\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n", &mut deltas)?;
+/// let decoded = stream.finish(&mut deltas)?;
+/// assert_eq!(decoded.reply.text, "Hello");
+/// assert_eq!(deltas, [Delta::Text("Hello".to_owned())]);
+/// # Ok::<(), agent_models::chat_stream::StreamError>(())
+/// ```
 #[derive(Debug)]
 pub struct ChatStream {
     body: Body,
-    framing: Decoder,
-    assembly: Assembly,
-    /// The first bytes that mean anything: for an error, where nothing else does.
-    opening: Vec<u8>,
+    decoder: Decoder,
+    assembler: ReplyAssembler,
+    /// First bytes of the body without leading white space, for error messages.
+    first_bytes: Vec<u8>,
 }
 
-/// What the body is, as its first character shows. Some servers don't stream, and some errors come as plain JSON.
+/// Kind of the body, decided by its first character. Some servers do not stream, and some errors arrive as plain JSON.
 #[derive(Debug)]
 enum Body {
-    /// Nothing but white space has come.
+    /// Only white space has arrived.
     Unknown,
     Events,
     Document(Vec<u8>),
 }
 
-/// A whole reply.
+/// A complete decoded reply.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Decoded {
-    /// In no provider's dialect. Its text is what the model answered: not what it thought, nor what it said in refusing.
+pub struct DecodedReply {
+    /// The reply in the host's own format. Its text contains only the answer, without thinking and refusals.
     pub reply: Reply,
-    /// What the model said in refusing, if it did: as text among the deltas, apart from the text in the reply, as in the
-    /// provider's own library. As a [`RawReply`] it is the text.
+    /// Text of the model's refusal, if it refused. It is streamed as text deltas, but kept apart from the text of the
+    /// reply, as in the provider's own library. A [`RawReply`] has it as its text.
     pub refusal: Option<String>,
-    /// What else the provider said, for the step record (D1): `id`, `model`, `finish_reason`, `usage` as they were sent,
-    /// `refusal`, and the first 64 KiB of `reasoning`.
+    /// Other data of the provider for the step record (D1): `id`, `model`, `finish_reason` and `usage` as they were
+    /// sent, `refusal`, and the first 64 KiB of `reasoning`.
     pub raw: Value,
 }
 
-/// Why there is no whole reply. Its deltas are void.
+/// Why a stream did not produce a complete reply. Deltas that were sent before are void.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// The provider said in the reply that it failed.
+    /// The provider reported an error inside the reply.
     #[error("{message}")]
     Provider {
-        /// An HTTP status, where it gave one.
+        /// HTTP status, if the provider gave one.
         status: Option<u16>,
-        /// Its short name of the error, such as `rate_limit_exceeded`.
+        /// Error code of the provider, such as `rate_limit_exceeded`.
         code: Option<String>,
-        /// Its own words.
+        /// Error message of the provider.
         message: String,
     },
-    /// It ended without an end mark: a `finish_reason`, or `[DONE]` after something was said.
-    #[error("it ended before the model had finished")]
-    Cut,
-    /// A part of it, or all, is larger than anything that makes sense.
+    /// The stream ended without an end mark: a `finish_reason`, or `[DONE]` after some content.
+    #[error("it ended before the model was finished")]
+    Truncated,
+    /// The reply or a part of it is too large.
     #[error("{what} has more than {limit} bytes")]
     TooLarge {
-        /// Which part.
+        /// Name of the part.
         what: &'static str,
-        /// Most bytes.
+        /// Maximum size in bytes.
         limit: usize,
     },
-    /// It has more of something than makes sense.
+    /// The reply has too many items of one kind.
     #[error("it has more than {limit} {what}")]
     TooMany {
-        /// Of what.
+        /// Name of the items.
         what: &'static str,
-        /// Most of them.
+        /// Maximum number of items.
         limit: usize,
     },
-    /// It is something else than a Chat Completions reply.
+    /// The body is not a Chat Completions reply.
     #[error("{problem}: `{excerpt}`")]
     Invalid {
-        /// What is wrong.
+        /// What is wrong with the body.
         problem: String,
-        /// The beginning of what was sent, on one line.
+        /// Beginning of the body on one line.
         excerpt: String,
     },
 }
 
 impl ChatStream {
-    /// For a reply of the configured `provider`; `model` is `provider/name`, recorded as the one that answered.
+    /// Creates a decoder for a reply of the configured `provider`. `model` is `provider/name` and is recorded as the
+    /// model that answered.
     pub fn new(provider: &str, model: &str) -> Self {
-        let assembly = Assembly::new(provider, model);
-        Self { body: Body::Unknown, framing: Decoder::default(), assembly, opening: Vec::new() }
+        let assembler = ReplyAssembler::new(provider, model);
+        Self { body: Body::Unknown, decoder: Decoder::default(), assembler, first_bytes: Vec::new() }
     }
 
-    /// Takes bytes as they come, cut anywhere. Pieces of the reply are appended to `deltas`, thinking between its marks
-    /// (L21).
+    /// Decodes the next bytes, which may be cut anywhere. Parts of the reply are appended to `deltas`, with thinking
+    /// between its marks (L21).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the provider reports one, or if the body is invalid or too large.
     pub fn push(&mut self, bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
         if let Body::Unknown = self.body {
             let Some(start) = bytes.iter().position(|byte| !is_blank(*byte)) else {
@@ -119,9 +145,12 @@ impl ChatStream {
                 _ => Body::Events,
             };
         }
-        if self.opening.len() < EXCERPT {
-            let start = if self.opening.is_empty() { bytes.iter().position(|byte| !is_blank(*byte)) } else { Some(0) };
-            self.opening.extend(bytes[start.unwrap_or(bytes.len())..].iter().take(EXCERPT - self.opening.len()));
+        if self.first_bytes.len() < MAX_EXCERPT_CHARACTERS {
+            let start =
+                if self.first_bytes.is_empty() { bytes.iter().position(|byte| !is_blank(*byte)) } else { Some(0) };
+            self.first_bytes.extend(
+                bytes[start.unwrap_or(bytes.len())..].iter().take(MAX_EXCERPT_CHARACTERS - self.first_bytes.len()),
+            );
         }
         match &mut self.body {
             Body::Document(document) if document.len() + bytes.len() > REPLY_LIMIT => {
@@ -135,51 +164,59 @@ impl ChatStream {
         }
     }
 
-    /// `[DONE]` has come: nothing more needs to be read.
+    /// Returns whether `[DONE]` has arrived, so that nothing more needs to be read.
     pub fn is_done(&self) -> bool {
-        self.assembly.is_done()
+        self.assembler.is_done()
     }
 
-    /// The body has ended.
-    pub fn finish(mut self, deltas: &mut Vec<Delta>) -> Result<Decoded, StreamError> {
+    /// Ends the body and returns the reply.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the reply is incomplete or invalid.
+    pub fn finish(mut self, deltas: &mut Vec<Delta>) -> Result<DecodedReply, StreamError> {
         if let Body::Document(document) = &self.body {
-            self.assembly.document(&document_text(document), deltas)?;
-        } else if let Some(event) = self.framing.end() {
-            match self.assembly.event(&event.name, &event.data, deltas) {
-                // A part of an event: whether the reply is whole is for what came before to say.
+            self.assembler.add_document(&document_text(document), deltas)?;
+        } else if let Some(event) = self.decoder.end() {
+            match self.assembler.add_event(&event.name, &event.data, deltas) {
+                // This may be a part of an event. The earlier events decide whether the reply is complete.
                 Err(StreamError::Invalid { .. }) => {}
                 taken => taken?,
             }
         }
-        match self.assembly.finish(deltas) {
-            Err(StreamError::Cut) if !begins_like_events(&self.opening) => {
+        match self.assembler.finish(deltas) {
+            Err(StreamError::Truncated) if !begins_like_events(&self.first_bytes) => {
                 let problem = "it is neither an event stream nor JSON".to_owned();
-                Err(StreamError::invalid(problem, &String::from_utf8_lossy(&self.opening)))
+                Err(StreamError::invalid(problem, &String::from_utf8_lossy(&self.first_bytes)))
             }
             finished => finished,
         }
     }
 
     fn events(&mut self, mut bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
-        while let Some(event) = self.framing.next(&mut bytes)? {
-            self.assembly.event(&event.name, &event.data, deltas)?;
+        while let Some(event) = self.decoder.next(&mut bytes)? {
+            self.assembler.add_event(&event.name, &event.data, deltas)?;
         }
         Ok(())
     }
 }
 
-/// Reads a reply that came as one JSON document, as servers send it that don't stream. White space may stand before it.
-pub fn whole(provider: &str, model: &str, body: &[u8]) -> Result<Decoded, StreamError> {
-    let (mut assembly, mut deltas) = (Assembly::new(provider, model), Vec::new());
-    assembly.document(&document_text(body), &mut deltas)?;
-    assembly.finish(&mut deltas)
+/// Decodes a reply that is one JSON document, which servers send if they do not stream. White space may precede it.
+///
+/// # Errors
+///
+/// Returns an error if the document is not a complete reply.
+pub fn decode_document(provider: &str, model: &str, body: &[u8]) -> Result<DecodedReply, StreamError> {
+    let (mut assembler, mut deltas) = (ReplyAssembler::new(provider, model), Vec::new());
+    assembler.add_document(&document_text(body), &mut deltas)?;
+    assembler.finish(&mut deltas)
 }
 
-impl From<Decoded> for RawReply {
-    /// A refusal is what the model has to say: it becomes the text where there is no other. It ends as the model ended it,
-    /// so that where an output schema asks for more, the validators say so.
-    fn from(decoded: Decoded) -> Self {
-        let Decoded { mut reply, refusal, raw } = decoded;
+impl From<DecodedReply> for RawReply {
+    /// Uses the refusal as the text if there is no other text. The stop reason is kept, so that validators report a
+    /// missing output.
+    fn from(decoded: DecodedReply) -> Self {
+        let DecodedReply { mut reply, refusal, raw } = decoded;
         if reply.text.is_empty() {
             reply.text = refusal.unwrap_or_default();
         }
@@ -199,12 +236,12 @@ impl StreamError {
     }
 }
 
-/// The beginning of the text, on one line.
+/// Returns the beginning of the text on one line.
 fn excerpt(text: &str) -> String {
     let line: String = text
         .trim()
         .chars()
-        .take(EXCERPT)
+        .take(MAX_EXCERPT_CHARACTERS)
         .map(|character| if character.is_control() { ' ' } else { character })
         .collect();
     visible_line(&line).into_owned()
@@ -215,15 +252,15 @@ fn document_text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(&bytes[start..])
 }
 
-/// White space, or of a byte-order mark.
+/// Returns whether the byte is white space or part of a byte-order mark.
 fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || matches!(byte, 0xEF | 0xBB | 0xBF)
 }
 
-/// Whether this can be the beginning of an event stream, or of nothing.
-fn begins_like_events(opening: &[u8]) -> bool {
+/// Returns whether this can be the beginning of an event stream, including an empty one.
+fn begins_like_events(first_bytes: &[u8]) -> bool {
     let fields: [&[u8]; 6] = [b"data", b"event", b"id", b"retry", b"error", b":"];
-    fields.iter().any(|field| opening.starts_with(field) || field.starts_with(opening))
+    fields.iter().any(|field| first_bytes.starts_with(field) || field.starts_with(first_bytes))
 }
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
-//! How providers are reached: what the configuration says of them, and what is known without it (M2).
+//! Configuration of providers: how to reach them, and the providers that are known without configuration (M2).
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// A value that is never shown: a key, or a header that may hold one.
+/// A secret value: a key, or a header that may contain one. `Debug` never prints it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// From the environment or the configuration.
+    /// Wraps a value from the environment or the configuration.
     pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
     }
 
-    /// For the request only.
+    /// Returns the value. Use it only to build a request.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -26,33 +26,34 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// One provider that speaks Chat Completions.
+/// Configuration of one provider that speaks Chat Completions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProviderConfig {
-    /// What stands before the `/` of a model's name; media policies are chosen by it.
+    /// Name of the provider: the part of a model's name before the `/`. Media policies refer to it.
     pub name: String,
-    /// Without `/chat/completions`, such as `https://api.openai.com/v1`.
+    /// Base URL without `/chat/completions`, such as `https://api.openai.com/v1`.
     pub base_url: String,
-    /// Sent as a bearer token. None: no `Authorization` header.
+    /// Key that is sent as a bearer token. `None` sends no `Authorization` header.
     pub key: Option<Secret>,
-    /// What to do about a missing or refused key, such as ``set `OPENAI_API_KEY` ``; for messages.
+    /// Advice about a missing or refused key for error messages, such as ``set `OPENAI_API_KEY` ``.
     pub key_advice: String,
-    /// Sent with every request, behind the host's own.
+    /// Headers that are sent with every request, after the host's own.
     pub headers: Vec<(String, Secret)>,
-    /// Of every request.
+    /// Timeouts of every request.
     pub timeouts: Timeouts,
-    /// What is known of single models, by name.
+    /// Configured windows and prices of models, by model name.
     pub models: BTreeMap<String, ModelConfig>,
 }
 
-/// How long a provider may take.
+/// Timeouts of requests to a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// To connect, TLS included. Default 10 s.
+    /// Time to connect, including TLS. Default: 10 s.
     pub connect: Duration,
-    /// Without a byte of the reply: before its head (models think), and between its pieces. Default 120 s.
+    /// Maximum time without a byte of the response, both before it starts, because models think, and between its
+    /// chunks. Default: 120 s.
     pub stall: Duration,
-    /// From the request to the reply's last byte. Default 10 min.
+    /// Time from the request to the last byte of the response. Default: 10 min.
     pub total: Duration,
 }
 
@@ -62,36 +63,36 @@ impl Default for Timeouts {
     }
 }
 
-/// What the configuration says of one model.
+/// Configured properties of one model.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ModelConfig {
-    /// Context window in tokens. None: the known model's, else 32,768.
+    /// Context window in tokens. `None` uses the window of the known model, or 32,768 tokens.
     pub window: Option<u32>,
-    /// None: the known model's, else none.
+    /// Price of its tokens. `None` uses the price of the known model, if there is one.
     pub price: Option<Price>,
 }
 
-/// What tokens cost, in US dollars for a million.
+/// Price of one million tokens, in US dollars.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
-    /// Of the prompt.
+    /// Price of prompt tokens.
     pub prompt: f64,
-    /// Of the reply.
+    /// Price of completion tokens.
     pub completion: f64,
 }
 
-/// A provider whose address needs no configuration.
+/// A provider whose address is built in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownProvider {
-    /// What stands before the `/` of a model's name.
+    /// Name of the provider: the part of a model's name before the `/`.
     pub name: &'static str,
-    /// Without `/chat/completions`.
+    /// Base URL without `/chat/completions`.
     pub base_url: &'static str,
-    /// The environment variable that holds its key; none for servers on this machine.
+    /// Environment variable that contains the key, or `None` for servers on this machine.
     pub key_variable: Option<&'static str>,
 }
 
-/// Every provider whose address needs no configuration, as each one's own documentation gives it.
+/// All providers whose addresses are built in, as their own documentation gives them.
 pub const KNOWN_PROVIDERS: &[KnownProvider] = &[
     KnownProvider { name: "openai", base_url: "https://api.openai.com/v1", key_variable: Some("OPENAI_API_KEY") },
     KnownProvider { name: "groq", base_url: "https://api.groq.com/openai/v1", key_variable: Some("GROQ_API_KEY") },
@@ -108,7 +109,7 @@ pub const KNOWN_PROVIDERS: &[KnownProvider] = &[
     KnownProvider { name: "vllm", base_url: "http://127.0.0.1:8000/v1", key_variable: None },
 ];
 
-/// The known provider of that name.
+/// Returns the built-in provider with the given name.
 pub fn known_provider(name: &str) -> Option<&'static KnownProvider> {
     KNOWN_PROVIDERS.iter().find(|provider| provider.name == name)
 }

@@ -1,24 +1,24 @@
-//! Why a model gave no reply, and what to do about it (M5).
+//! Errors of models, each with advice on what to do (M5).
 
-mod refusal;
+mod provider_error;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use refusal::{Cause, Refusal, Said};
+pub use provider_error::{Cause, ErrorOrigin, ProviderError};
 
-/// Which model was asked, and where.
+/// The model that received the request, and its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// `provider/model`.
+    /// Name of the model as `provider/model`.
     pub model: String,
-    /// Without credentials and query. None where no network is between.
+    /// URL without credentials and query. `None` if no network is involved.
     pub url: Option<String>,
 }
 
 impl Endpoint {
-    /// A model in this process.
+    /// Creates the endpoint of a model that runs in this process.
     pub fn local(model: impl Into<String>) -> Self {
         Self { model: model.into(), url: None }
     }
@@ -33,18 +33,18 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Why no connection came about.
+/// Why a connection could not be established.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
-    /// Nobody listens at that address.
+    /// No server listens at that address.
     NoServer,
-    /// The host's name has no address.
+    /// The host name has no address.
     UnknownHost,
-    /// No secure connection could be agreed on: certificate, protocol.
+    /// TLS failed, for example because of a certificate or a protocol version.
     Tls,
-    /// It took longer than the configured time.
+    /// Connecting took longer than the configured time.
     Timeout,
-    /// Whatever else the system said.
+    /// Any other error of the system.
     Other,
 }
 
@@ -52,10 +52,10 @@ impl Unreachable {
     fn advice(self) -> &'static str {
         match self {
             Self::NoServer => "Start the server, or check the port in the base URL",
-            Self::UnknownHost => "Check the base URL for a typing error, and the network",
+            Self::UnknownHost => "Check the base URL for typing errors, and the network connection",
             Self::Tls => {
                 "Check that the base URL begins with the right `http://` or `https://`, that this machine's clock and \
-                 certificates are right, and whether a proxy stands between"
+                 certificates are right, and whether there is a proxy in between"
             }
             Self::Timeout => "Check the base URL, the network and the proxy, or set a longer `connect_timeout_ms`",
             Self::Other => "Check the base URL, the network and the proxy",
@@ -63,234 +63,234 @@ impl Unreachable {
     }
 }
 
-/// What was waited for when nothing came.
+/// What the host was waiting for when the server stopped sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaited {
-    /// The reply's beginning.
-    Beginning,
-    /// Its next piece.
-    NextPiece,
+pub enum WaitingFor {
+    /// The start of the response.
+    ResponseStart,
+    /// The next part of the response.
+    NextChunk,
 }
 
-/// Why there is no reply. Every message says what happened, where, and what to do.
+/// An error of a model. Every message says what happened, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// The configured name names no provider of this host.
-    #[error("`{given}` is no model that this version knows: write {allowed}")]
+    /// The configured name does not match a provider of this host.
+    #[error("`{given}` is not a known model: use {allowed}")]
     UnknownProvider {
-        /// As it was configured.
+        /// The name as configured.
         given: String,
-        /// What may be written.
+        /// The allowed names.
         allowed: String,
     },
     /// The file of a scripted model cannot be read.
     #[error("the script {path} cannot be read: {source}. Give the path of a file of replies: `scripted:FILE`", path = path.display())]
     UnreadableScript {
-        /// Which file.
+        /// Path of the script.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The file of a scripted model holds something else than replies.
-    #[error("the script {path}, {place}: {problem}", path = path.display())]
+    /// The file of a scripted model is invalid.
+    #[error("the script {path}, {position}: {problem}", path = path.display())]
     InvalidScript {
-        /// Which file.
+        /// Path of the script.
         path: PathBuf,
-        /// Line, column and key.
-        place: String,
-        /// What is wrong, and what is allowed.
+        /// Line, column and key of the error.
+        position: String,
+        /// What is wrong and what is allowed.
         problem: String,
     },
-    /// A script has no reply left.
+    /// All replies of the script were used.
     #[error(
-        "the script {path} has {}, and session `{session}` asks for reply {wanted}: \
-         add replies to the script, or begin a new session", number_of(*replies), path = path.display()
+        "the script {path} has {}, but session `{session}` requests reply {wanted}: \
+         add replies to the script, or start a new session", reply_count(*replies), path = path.display()
     )]
-    Exhausted {
-        /// Which file.
+    ScriptExhausted {
+        /// Path of the script.
         path: PathBuf,
-        /// How many it has.
+        /// Number of replies in the script.
         replies: usize,
-        /// Who asked.
+        /// Id of the session that sent the request.
         session: String,
-        /// Place of the reply, from 1.
+        /// Number of the requested reply, starting at 1.
         wanted: u64,
     },
-    /// A request was not as the script expects it.
-    #[error("the script {path}, reply {reply}: the request is not as expected: {}", problems.join("; "), path = path.display())]
-    Unexpected {
-        /// Which file.
+    /// The request does not meet the script's expectations.
+    #[error("the script {path}, reply {reply}: the request does not meet the expectations: {}", problems.join("; "), path = path.display())]
+    UnexpectedRequest {
+        /// Path of the script.
         path: PathBuf,
-        /// Place of the reply, from 1.
+        /// Number of the reply, starting at 1.
         reply: u64,
-        /// What was expected and what was found, one for each expectation that failed; at least one.
+        /// Failed expectations with the expected and the actual value; at least one.
         problems: Vec<String>,
     },
-    /// A request breaks what holds for every request: a fault of the host or of a context builder.
-    #[error("the request to {model} is not well formed: {}. This is a fault of the host or of a context builder", problems.join("; "))]
-    BrokenRequest {
-        /// Who should have got it.
+    /// The request violates a rule that holds for every request. This is a bug in the host or in a context builder.
+    #[error("the request to {model} is not well-formed: {}. This is a bug in the host or in a context builder", problems.join("; "))]
+    InvalidRequest {
+        /// Name of the model as `provider/model`.
         model: String,
-        /// What is broken; at least one.
+        /// Violated rules; at least one.
         problems: Vec<String>,
     },
-    /// The configuration of a provider cannot be used.
-    #[error("the provider `{provider}` cannot be asked: {problem}")]
-    Misconfigured {
-        /// Its name.
+    /// The configuration of a provider is invalid.
+    #[error("the configuration of provider `{provider}` is invalid: {problem}")]
+    InvalidConfig {
+        /// Name of the provider.
         provider: String,
-        /// What is wrong, and what to do.
+        /// What is wrong and how to fix it.
         problem: String,
     },
-    /// The request is larger than any provider takes.
+    /// The request exceeds the maximum size.
     #[error(
-        "the request to {model} would have more than {limit} bytes; the largest in it: {}. Mask or scale down media, or \
-         begin a new session", largest.join(", ")
+        "the request to {model} would exceed {limit} bytes; its largest parts: {}. Mask or scale down media, or \
+         start a new session", largest.join(", ")
     )]
     TooLarge {
         /// `provider/model`.
         model: String,
-        /// Most bytes of a request.
+        /// Maximum size of a request in bytes.
         limit: usize,
-        /// What is large in it, with its bytes.
+        /// The largest parts of the request with their sizes.
         largest: Vec<String>,
     },
-    /// A medium that is to be sent cannot be read.
+    /// A media item that the request refers to cannot be read.
     #[error(
-        "{medium}, which {model} is to be sent, cannot be read: {problem}. Mask it with a media policy, or begin a new session"
+        "{medium}, which is part of the request to {model}, cannot be read: {problem}. Mask it with a media policy, or start a new session"
     )]
-    UnreadableMedium {
+    UnreadableMedia {
         /// `provider/model`.
         model: String,
-        /// Which.
+        /// Description of the media item.
         medium: String,
-        /// Why.
+        /// Why it cannot be read.
         problem: String,
     },
-    /// No connection came about.
-    #[error("{endpoint} cannot be reached: {problem}. {}", why.advice())]
+    /// No connection could be established.
+    #[error("{endpoint} cannot be reached: {problem}. {}", cause.advice())]
     Unreachable {
-        /// Who and where.
+        /// The model and its address.
         endpoint: Endpoint,
-        /// The kind of failure.
-        why: Unreachable,
-        /// In the system's words.
+        /// Kind of the failure.
+        cause: Unreachable,
+        /// Message of the operating system or library.
         problem: String,
     },
-    /// The server was silent for too long.
+    /// The server sent nothing for too long.
     #[error(
-        "{endpoint} {}. The server may be overloaded, or still load the model: try again, or set a longer \
-         `stall_timeout_ms` for this provider", silence(*awaited, *limit)
+        "{endpoint} {}. The server may be overloaded or still loading the model: try again, or set a longer \
+         `stall_timeout_ms` for this provider", silence_message(*waiting_for, *limit)
     )]
     Stalled {
-        /// Who and where.
+        /// The model and its address.
         endpoint: Endpoint,
-        /// What did not come.
-        awaited: Awaited,
-        /// How long it was waited for.
+        /// What the host was waiting for.
+        waiting_for: WaitingFor,
+        /// The time limit.
         limit: Duration,
     },
-    /// The whole reply took too long.
+    /// The complete reply took too long.
     #[error(
         "the reply of {endpoint} was not complete after {}. Ask for less, or set a longer `total_timeout_ms` for this provider",
         seconds(*limit)
     )]
-    Overdue {
-        /// Who and where.
+    TimedOut {
+        /// The model and its address.
         endpoint: Endpoint,
-        /// How long it might take.
+        /// The time limit.
         limit: Duration,
     },
-    /// The provider answered with an error.
+    /// The provider responded with an error.
     #[error("{0}")]
-    Refused(Box<Refusal>),
-    /// The answer sends the host elsewhere. Nobody follows: a key must not leave for another server.
+    Provider(Box<ProviderError>),
+    /// The response is a redirect. The host does not follow it, so that no key is sent to another server.
     #[error(
-        "{endpoint} answered with status {status} and redirects to {to}. Redirects are not followed, so that no key goes \
-         to another server: where that is the right address, make it the base URL"
+        "{endpoint} answered with status {status} and redirects to {to}. Redirects are not followed, so that no key is sent \
+         to another server: if that address is right, use it as the base URL"
     )]
     Redirected {
-        /// Who and where.
+        /// The model and its address.
         endpoint: Endpoint,
-        /// HTTP status.
+        /// HTTP status of the response.
         status: u16,
-        /// Without credentials and query.
+        /// Redirect target without credentials and query.
         to: String,
     },
-    /// Something answered that does not speak Chat Completions.
+    /// The response does not come from a server that speaks Chat Completions.
     #[error(
-        "{endpoint} is no model's address: status {status} and {content} came back, which begins `{excerpt}`. Check the \
-         base URL (most end in `/v1`), and whether a proxy or a login page answers in the server's place"
+        "{endpoint} is not a model endpoint: it responded with status {status} and {content} that begins with `{excerpt}`. Check the \
+         base URL (most end in `/v1`), and whether a proxy or a login page responds instead of the server"
     )]
-    NotAModel {
-        /// Who and where.
+    UnexpectedResponse {
+        /// The model and its address.
         endpoint: Endpoint,
-        /// HTTP status.
+        /// HTTP status of the response.
         status: u16,
-        /// Its content type, as people say it.
+        /// Content type as a phrase for the message.
         content: String,
-        /// How it begins.
+        /// Beginning of the response.
         excerpt: String,
     },
-    /// What came is not what a model's server sends: it, or something on the way, spoilt it.
+    /// The response is malformed: the server or something on the way corrupted it.
     #[error(
-        "the reply of {endpoint} is garbled: {problem}. Try again; if it stays so, look at the server's own log, and at \
-         what stands between"
+        "the reply of {endpoint} is malformed: {problem}. Try again; if it happens again, check the server's log and \
+         any proxy in between"
     )]
-    Garbled {
-        /// Who and where.
+    MalformedReply {
+        /// The model and its address.
         endpoint: Endpoint,
-        /// What is wrong with it, and how it begins.
+        /// What is wrong with the response, and how it begins.
         problem: String,
     },
-    /// The reply is none that can be read, or too large.
-    #[error("the reply of {endpoint} cannot be read: {problem}. Try another model, or look at the server's own log")]
+    /// The reply cannot be used or is too large.
+    #[error("the reply of {endpoint} cannot be used: {problem}. Try another model, or check the server's log")]
     InvalidReply {
-        /// Who and where.
+        /// The model and its address.
         endpoint: Endpoint,
-        /// What is wrong with it.
+        /// What is wrong with the reply.
         problem: String,
     },
-    /// The connection failed, or the reply broke off. Nothing of it counts.
+    /// The connection failed or the reply ended early. Nothing of the reply counts.
     #[error(
-        "the reply of {endpoint} broke off: {message}. Try again; if it stays so, look at the network and the base URL"
+        "the reply of {endpoint} ended early: {message}. Try again; if it happens again, check the network and the base URL"
     )]
-    Broken {
-        /// Who and where.
+    ConnectionLost {
+        /// The model and its address.
         endpoint: Endpoint,
-        /// What happened.
+        /// What happened to the connection.
         message: String,
     },
 }
 
 impl ModelError {
-    /// Whether the same request may succeed later (M3).
+    /// Returns whether the same request may succeed later (M3).
     pub fn retryable(&self) -> bool {
         match self {
-            Self::Refused(refusal) => refusal.cause == Cause::Busy,
-            Self::Unreachable { why, .. } => *why != Unreachable::Tls,
-            Self::Broken { .. } | Self::Garbled { .. } | Self::Stalled { .. } => true,
+            Self::Provider(error) => error.cause == Cause::Busy,
+            Self::Unreachable { cause, .. } => *cause != Unreachable::Tls,
+            Self::ConnectionLost { .. } | Self::MalformedReply { .. } | Self::Stalled { .. } => true,
             _ => false,
         }
     }
 
-    /// What the provider asked to wait before the next try.
+    /// Returns how long the provider asked to wait before the next attempt.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Refused(refusal) => refusal.retry_after,
+            Self::Provider(error) => error.retry_after,
             _ => None,
         }
     }
 }
 
-fn number_of(replies: usize) -> String {
+fn reply_count(replies: usize) -> String {
     if replies == 1 { "1 reply".to_owned() } else { format!("{replies} replies") }
 }
 
-fn silence(awaited: Awaited, limit: Duration) -> String {
-    match awaited {
-        Awaited::Beginning => format!("did not begin to answer within {}", seconds(limit)),
-        Awaited::NextPiece => format!("sent nothing for {} in the middle of its reply", seconds(limit)),
+fn silence_message(waiting_for: WaitingFor, limit: Duration) -> String {
+    match waiting_for {
+        WaitingFor::ResponseStart => format!("did not start to respond within {}", seconds(limit)),
+        WaitingFor::NextChunk => format!("sent nothing for {} in the middle of its reply", seconds(limit)),
     }
 }
 
@@ -306,56 +306,60 @@ mod tests {
         Endpoint { model: "openai/gpt".into(), url: Some("http://127.0.0.1:9/v1/chat/completions".into()) }
     }
 
-    /// M5: what happened, where, and what to do.
+    /// M5: messages say what happened, where, and what to do.
     #[test]
     fn m5_every_message_says_where_and_what_to_do() {
         let errors = [
-            ModelError::Misconfigured {
+            ModelError::InvalidConfig {
                 provider: "openai".into(),
                 problem: "its key has a line end; set it again".into(),
             },
             ModelError::TooLarge { model: "openai/gpt".into(), limit: 10, largest: vec!["a.png (9 bytes)".into()] },
-            ModelError::UnreadableMedium {
+            ModelError::UnreadableMedia {
                 model: "openai/gpt".into(),
                 medium: "a.png".into(),
-                problem: "it is gone".into(),
+                problem: "it is missing".into(),
             },
             unreachable(Unreachable::NoServer),
-            ModelError::Stalled { endpoint: endpoint(), awaited: Awaited::Beginning, limit: Duration::from_secs(120) },
             ModelError::Stalled {
                 endpoint: endpoint(),
-                awaited: Awaited::NextPiece,
+                waiting_for: WaitingFor::ResponseStart,
+                limit: Duration::from_secs(120),
+            },
+            ModelError::Stalled {
+                endpoint: endpoint(),
+                waiting_for: WaitingFor::NextChunk,
                 limit: Duration::from_millis(1500),
             },
-            ModelError::Overdue { endpoint: endpoint(), limit: Duration::from_secs(600) },
+            ModelError::TimedOut { endpoint: endpoint(), limit: Duration::from_secs(600) },
             ModelError::Redirected { endpoint: endpoint(), status: 307, to: "https://other.example/".into() },
             ModelError::InvalidReply { endpoint: endpoint(), problem: "one event has more than 8 MiB".into() },
-            ModelError::Garbled { endpoint: endpoint(), problem: "it is no JSON: `{]`".into() },
-            ModelError::Broken { endpoint: endpoint(), message: "the connection closed".into() },
+            ModelError::MalformedReply { endpoint: endpoint(), problem: "it is not JSON: `{]`".into() },
+            ModelError::ConnectionLost { endpoint: endpoint(), message: "the connection closed".into() },
         ];
         insta::assert_snapshot!(errors.map(|error| error.to_string()).join("\n"), @"
-        the provider `openai` cannot be asked: its key has a line end; set it again
-        the request to openai/gpt would have more than 10 bytes; the largest in it: a.png (9 bytes). Mask or scale down media, or begin a new session
-        a.png, which openai/gpt is to be sent, cannot be read: it is gone. Mask it with a media policy, or begin a new session
+        the configuration of provider `openai` is invalid: its key has a line end; set it again
+        the request to openai/gpt would exceed 10 bytes; its largest parts: a.png (9 bytes). Mask or scale down media, or start a new session
+        a.png, which is part of the request to openai/gpt, cannot be read: it is missing. Mask it with a media policy, or start a new session
         openai/gpt at http://127.0.0.1:9/v1/chat/completions cannot be reached: connection refused. Start the server, or check the port in the base URL
-        openai/gpt at http://127.0.0.1:9/v1/chat/completions did not begin to answer within 120 s. The server may be overloaded, or still load the model: try again, or set a longer `stall_timeout_ms` for this provider
-        openai/gpt at http://127.0.0.1:9/v1/chat/completions sent nothing for 1.5 s in the middle of its reply. The server may be overloaded, or still load the model: try again, or set a longer `stall_timeout_ms` for this provider
+        openai/gpt at http://127.0.0.1:9/v1/chat/completions did not start to respond within 120 s. The server may be overloaded or still loading the model: try again, or set a longer `stall_timeout_ms` for this provider
+        openai/gpt at http://127.0.0.1:9/v1/chat/completions sent nothing for 1.5 s in the middle of its reply. The server may be overloaded or still loading the model: try again, or set a longer `stall_timeout_ms` for this provider
         the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions was not complete after 600 s. Ask for less, or set a longer `total_timeout_ms` for this provider
-        openai/gpt at http://127.0.0.1:9/v1/chat/completions answered with status 307 and redirects to https://other.example/. Redirects are not followed, so that no key goes to another server: where that is the right address, make it the base URL
-        the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions cannot be read: one event has more than 8 MiB. Try another model, or look at the server's own log
-        the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions is garbled: it is no JSON: `{]`. Try again; if it stays so, look at the server's own log, and at what stands between
-        the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions broke off: the connection closed. Try again; if it stays so, look at the network and the base URL
+        openai/gpt at http://127.0.0.1:9/v1/chat/completions answered with status 307 and redirects to https://other.example/. Redirects are not followed, so that no key is sent to another server: if that address is right, use it as the base URL
+        the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions cannot be used: one event has more than 8 MiB. Try another model, or check the server's log
+        the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions is malformed: it is not JSON: `{]`. Try again; if it happens again, check the server's log and any proxy in between
+        the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions ended early: the connection closed. Try again; if it happens again, check the network and the base URL
         ");
     }
 
-    fn unreachable(why: Unreachable) -> ModelError {
-        ModelError::Unreachable { endpoint: endpoint(), why, problem: "connection refused".into() }
+    fn unreachable(cause: Unreachable) -> ModelError {
+        ModelError::Unreachable { endpoint: endpoint(), cause, problem: "connection refused".into() }
     }
 
-    /// M3
+    /// M3: temporary errors are retried, permanent ones are not.
     #[test]
-    fn m3_what_may_be_tried_again() {
-        assert!(ModelError::Broken { endpoint: endpoint(), message: "reset".into() }.retryable());
+    fn m3_temporary_errors_are_retryable() {
+        assert!(ModelError::ConnectionLost { endpoint: endpoint(), message: "reset".into() }.retryable());
         assert!(!ModelError::UnknownProvider { given: "a".into(), allowed: "b".into() }.retryable());
         assert!(unreachable(Unreachable::NoServer).retryable());
         assert!(unreachable(Unreachable::Timeout).retryable());

@@ -1,11 +1,11 @@
-//! Usage where nobody counts, by the same estimate with which the host keeps its budget.
+//! Estimates token usage if the provider reports none, with the same estimate that the host uses for its budget.
 
 use agent_core::model::{ModelRequest, RequestedCall, Usage};
 use agent_core::tokens;
 
 const CHARACTERS_PER_TOKEN: usize = 4;
 
-/// What a request and its reply would cost.
+/// Estimates the usage of a request and its reply.
 pub(crate) fn usage(request: &ModelRequest, text: &str, calls: &[RequestedCall]) -> Usage {
     let system = request.system.iter().map(|section| tokens::of_text(section));
     let messages = request.messages.iter().map(|message| tokens::of_parts(&message.parts));
@@ -20,7 +20,7 @@ pub(crate) fn usage(request: &ModelRequest, text: &str, calls: &[RequestedCall])
     Usage { prompt_tokens: prompt, completion_tokens: reply }
 }
 
-/// How many characters of English fit into so many tokens.
+/// Returns how many characters of English text fit into `tokens` tokens.
 pub(crate) fn characters_in(tokens: u32) -> usize {
     usize::try_from(tokens).unwrap_or(usize::MAX).saturating_mul(CHARACTERS_PER_TOKEN)
 }

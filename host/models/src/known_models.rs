@@ -1,21 +1,21 @@
-//! Windows and prices of known models, for those that the configuration says nothing of (M2).
+//! Context windows and prices of known models, used if the configuration gives none (M2).
 //!
-//! The figures are those of the providers' public pages of models and prices (platform.openai.com/docs/pricing,
-//! api-docs.deepseek.com, docs.mistral.ai, console.groq.com/docs/models), as published between September 2025 and spring
-//! 2026; they were compared with stored copies and secondary listings on 2026-11-20, and left out where those disagreed
-//! or a price has changed since. Prices are for tokens that no cache had. A provider changes them when it likes: what the
-//! configuration says goes before.
+//! The figures come from the providers' public pages of models and prices (platform.openai.com/docs/pricing,
+//! api-docs.deepseek.com, docs.mistral.ai, console.groq.com/docs/models), as published between September 2025 and
+//! spring 2026. They were compared with stored copies and secondary listings on 2026-11-20 and left out if those
+//! disagreed or a price has changed since. Prices are for uncached tokens. A provider may change them at any time, so
+//! the configuration takes precedence.
 
 use crate::configuration::{ModelConfig, Price};
 
-/// Context window in tokens of a model that nobody knows.
-pub const WINDOW: u32 = 32_768;
+/// Context window in tokens of an unknown model.
+pub const DEFAULT_WINDOW: u32 = 32_768;
 
-/// Provider, model, window, and price of a million prompt and completion tokens in US dollars.
-type Known = (&'static str, &'static str, u32, Option<(f64, f64)>);
+/// Provider, model, window in tokens, and the price of a million prompt and completion tokens in US dollars.
+type KnownModel = (&'static str, &'static str, u32, Option<(f64, f64)>);
 
-/// Windows are what a prompt and its reply may have together.
-const KNOWN: &[Known] = &[
+/// A window covers the prompt and the reply together.
+const KNOWN: &[KnownModel] = &[
     ("openai", "gpt-5", 400_000, Some((1.25, 10.0))),
     ("openai", "gpt-5-mini", 400_000, Some((0.25, 2.0))),
     ("openai", "gpt-5-nano", 400_000, Some((0.05, 0.4))),
@@ -41,26 +41,28 @@ const KNOWN: &[Known] = &[
     ("groq", "openai/gpt-oss-20b", 131_072, None),
 ];
 
-/// What is known of a provider's model: one in the table, or a dated or `-latest` form of it. OpenRouter's names carry the
-/// owner's; its prices are its own. What a server on this machine can hold is up to how it was started.
+/// Returns the window and price of a known model, which may also be a dated or `-latest` edition.
+///
+/// Model names of OpenRouter contain the owner; its prices are its own. The window of a model on a local server depends
+/// on how the server was started, so none is known.
 pub fn find(provider: &str, model: &str) -> Option<ModelConfig> {
     if provider == "openrouter" {
         let (owner, model) = model.split_once('/')?;
         let found = find(owner, model).filter(|_| owner != "openrouter")?;
         return Some(ModelConfig { price: None, ..found });
     }
-    let is_it = |(owner, name, ..): &&Known| {
-        *owner == provider && model.strip_prefix(name).is_some_and(|rest| rest.is_empty() || is_edition(rest))
+    let matches = |(owner, name, ..): &&KnownModel| {
+        *owner == provider && model.strip_prefix(name).is_some_and(|suffix| suffix.is_empty() || is_edition(suffix))
     };
-    let (_, _, window, price) = KNOWN.iter().find(is_it)?;
+    let (_, _, window, price) = KNOWN.iter().find(matches)?;
     let price = price.map(|(prompt, completion)| Price { prompt, completion });
     Some(ModelConfig { window: Some(*window), price })
 }
 
-/// `-latest`, or a date such as `-2024-08-06`, `-2411`, `-0613`.
-fn is_edition(rest: &str) -> bool {
-    rest == "-latest"
-        || rest.strip_prefix('-').is_some_and(|date| {
+/// Returns whether `suffix` marks an edition: `-latest`, or a date such as `-2024-08-06`, `-2411` or `-0613`.
+fn is_edition(suffix: &str) -> bool {
+    suffix == "-latest"
+        || suffix.strip_prefix('-').is_some_and(|date| {
             let digits = date.bytes().filter(u8::is_ascii_digit).count();
             (4..=8).contains(&digits) && date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
         })
@@ -72,7 +74,7 @@ mod tests {
 
     /// M2
     #[test]
-    fn m2_editions_of_known_models_are_known_and_relatives_are_not() {
+    fn m2_editions_of_known_models_are_known_but_other_variants_are_not() {
         let window = |provider, model| find(provider, model).and_then(|found| found.window);
         assert_eq!(window("openai", "gpt-4o"), Some(128_000));
         assert_eq!(window("openai", "gpt-4o-2024-08-06"), Some(128_000));

@@ -1,10 +1,12 @@
-//! Model providers: one trait, and what stands behind it. Alone knows wire formats.
-//! Here: Chat Completions over HTTP (M1), `scripted` (a file of replies) and `offline` (a router without a model) (M4).
+//! Model providers behind one trait. This is the only crate that knows wire formats.
+//!
+//! It contains Chat Completions over HTTP (M1), `scripted` (replies from a file) and `offline` (a router without a
+//! model) (M4).
 
 pub mod chat;
 pub mod chat_stream;
 pub mod configuration;
-mod conversation;
+mod delta_sender;
 pub mod error;
 mod estimate;
 pub mod known_models;
@@ -12,10 +14,10 @@ pub mod local;
 pub mod offline;
 pub mod provider;
 pub mod providers;
+mod request_check;
 pub mod retry;
 pub mod scripted;
 pub mod sse;
-mod stream;
 
 pub use chat::Embedder;
 pub use configuration::{
@@ -23,7 +25,9 @@ pub use configuration::{
 };
 pub use error::ModelError;
 pub use local::LocalServer;
-pub use provider::{Facts, MediaBytes, MediaSource, NoMedia, Provider, Purpose, RawReply, ReplyContext, ToolNames};
+pub use provider::{
+    MediaBytes, MediaSource, ModelInfo, NoMedia, Provider, Purpose, RawReply, ReplyContext, ToolNameRules,
+};
 pub use providers::{Providers, provider};
 pub use retry::RetryPolicy;
-pub use scripted::{Replies, Scripted, ScriptedReply};
+pub use scripted::{ScriptedModel, ScriptedReplies, ScriptedReply};

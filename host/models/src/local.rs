@@ -1,4 +1,5 @@
-//! Model servers that run on this machine, to be offered to somebody who configured none. Never taken silently.
+//! Finds model servers on this machine, to offer them to a user who configured none. The host never uses one without
+//! asking.
 
 use crate::chat;
 use crate::configuration::KNOWN_PROVIDERS;
@@ -7,37 +8,39 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use url::Url;
 
-/// A server that answered.
+/// A server that responded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalServer {
-    /// The known provider whose usual address it has. Another program may be there: only its list of models was seen.
+    /// Built-in provider with this address. Another program may listen there: only its list of models was checked.
     pub provider: &'static str,
-    /// Its address.
+    /// Base URL of the server.
     pub base_url: String,
-    /// Names of its models, in its order; may be empty.
+    /// Names of its models in the server's order. The list may be empty.
     pub models: Vec<String>,
 }
 
-/// Asks the usual addresses of this machine's known servers, all at once; in the order of [`KNOWN_PROVIDERS`].
-pub async fn servers(timeout: Duration) -> Vec<LocalServer> {
+/// Requests the model lists of the built-in local providers concurrently. The result is in the order of
+/// [`KNOWN_PROVIDERS`].
+pub async fn find_servers(timeout: Duration) -> Vec<LocalServer> {
     let local = KNOWN_PROVIDERS.iter().filter(|known| known.key_variable.is_none()).enumerate();
-    let mut asked = JoinSet::new();
-    for (place, known) in local {
-        asked.spawn(async move { (place, known, ask(known.base_url, timeout).await) });
+    let mut requests = JoinSet::new();
+    for (position, known) in local {
+        requests.spawn(async move { (position, known, list_models(known.base_url, timeout).await) });
     }
     let mut found = Vec::new();
-    while let Some(answer) = asked.join_next().await {
-        if let Ok((place, known, Some(models))) = answer {
-            found.push((place, LocalServer { provider: known.name, base_url: known.base_url.to_owned(), models }));
+    while let Some(answer) = requests.join_next().await {
+        if let Ok((position, known, Some(models))) = answer {
+            found.push((position, LocalServer { provider: known.name, base_url: known.base_url.to_owned(), models }));
         }
     }
-    found.sort_by_key(|(place, _)| *place);
+    found.sort_by_key(|(position, _)| *position);
     found.into_iter().map(|(_, server)| server).collect()
 }
 
-/// The models of the server at that base URL, connecting included within `timeout`. None where nothing there lists any.
-pub async fn ask(base_url: &str, timeout: Duration) -> Option<Vec<String>> {
+/// Requests the models of the server at `base_url`; `timeout` includes connecting. Returns `None` if nothing there
+/// lists models.
+pub async fn list_models(base_url: &str, timeout: Duration) -> Option<Vec<String>> {
     let base_url = Url::parse(base_url).ok()?;
-    let client = chat::client(&base_url, timeout).ok()?;
-    chat::ask_for_models(&client, chat::below(&base_url, "models"), HeaderMap::new(), timeout).await
+    let client = chat::build_client(&base_url, timeout).ok()?;
+    chat::fetch_model_list(&client, chat::join_path(&base_url, "models"), HeaderMap::new(), timeout).await
 }

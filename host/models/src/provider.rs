@@ -1,4 +1,4 @@
-//! What the runtime asks of every model: facts about it, and a reply to a request.
+//! The interface between the runtime and a model: information about the model, and a reply to a request.
 
 use crate::configuration::Price;
 use crate::error::ModelError;
@@ -10,128 +10,169 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
 
-/// What is known of a model before it is asked.
+/// What is known about a model before a request is sent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Facts {
-    /// Kind of provider, name, context window.
+pub struct ModelInfo {
+    /// Provider, name and context window.
     pub model: Model,
-    /// Which names of tools it takes.
-    pub tool_names: ToolNames,
-    /// What its tokens cost, where that is known.
+    /// Names that the provider accepts for tools.
+    pub tool_names: ToolNameRules,
+    /// Price of its tokens, if known.
     pub price: Option<Price>,
 }
 
-/// The alphabet and length that a provider takes for a tool's name (L14).
+/// Characters and length that a provider accepts in a tool name (L14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ToolNames {
-    /// Most characters.
-    pub limit: usize,
-    /// Taken besides ASCII letters and digits.
+pub struct ToolNameRules {
+    /// Maximum length in characters.
+    pub max_characters: usize,
+    /// Accepted characters other than ASCII letters and digits.
     pub punctuation: &'static str,
 }
 
-impl ToolNames {
-    /// `[a-zA-Z0-9_-]{1,64}`: what nearly every provider takes.
-    pub const COMMON: Self = Self { limit: 64, punctuation: "_-" };
+impl ToolNameRules {
+    /// `[a-zA-Z0-9_-]{1,64}`, which nearly every provider accepts.
+    pub const COMMON: Self = Self { max_characters: 64, punctuation: "_-" };
 
-    /// Whether the character may stand in a name.
+    /// Returns whether a name may contain the character.
     pub fn allows(&self, character: char) -> bool {
         character.is_ascii_alphanumeric() || self.punctuation.contains(character)
     }
 
-    /// Whether the provider takes the whole name.
+    /// Returns whether the provider accepts the name.
     pub fn accepts(&self, name: &str) -> bool {
-        !name.is_empty() && name.chars().count() <= self.limit && name.chars().all(|character| self.allows(character))
+        !name.is_empty()
+            && name.chars().count() <= self.max_characters
+            && name.chars().all(|character| self.allows(character))
     }
 }
 
-/// The bytes of the media that a request names.
+/// Reads the media that a request refers to.
 #[async_trait]
 pub trait MediaSource: Send + Sync {
-    /// The medium as it is to be sent: scaled down where the request says so. The error is for people.
+    /// Reads a media item as it will be sent, scaled down if the request asks for that. The error is a message for
+    /// people.
     async fn read(&self, media: &Media) -> Result<MediaBytes, String>;
 }
 
-/// A medium as it is sent.
+/// A media item as it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaBytes {
-    /// IANA media type of these bytes, which may be another than the stored one's where they were scaled.
+    /// IANA media type of these bytes. It may differ from the stored type if the item was scaled.
     pub mime_type: String,
-    /// Whole.
+    /// The complete contents.
     pub bytes: Arc<[u8]>,
 }
 
-/// For requests that name no media.
+/// A media source for requests without media.
 #[derive(Clone, Copy, Debug)]
 pub struct NoMedia;
 
 #[async_trait]
 impl MediaSource for NoMedia {
     async fn read(&self, media: &Media) -> Result<MediaBytes, String> {
-        Err(format!("the bytes of {} are not here", media.digest))
+        Err(format!("the bytes of {} are not available", media.digest))
     }
 }
 
-/// Where in its session a request stands, and what belongs to it. Its place follows from what is stored, so that a
-/// restarted host asks alike.
+/// Position of a request in its session, and its media. The position follows from stored data, so a restarted host
+/// sends the same request again.
 #[derive(Clone, Copy)]
 pub struct ReplyContext<'a> {
-    /// The session's id.
+    /// Id of the session.
     pub session: &'a str,
-    /// What the reply is for.
+    /// Purpose of the reply.
     pub purpose: Purpose,
-    /// Successful calls for this purpose that the session has made before this one.
+    /// Number of successful calls with this purpose that the session made before this one.
     pub call: u64,
-    /// Tries of this call, this one included: 1 for the first.
+    /// Number of attempts of this call including this one, starting at 1.
     pub attempt: u32,
-    /// The bytes of its media.
+    /// Source of the media that the request refers to.
     pub media: &'a dyn MediaSource,
 }
 
-/// What a reply is for.
+/// Purpose of a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Purpose {
-    /// To go on with a turn.
+    /// Continues a turn.
     #[default]
     Turn,
-    /// To stand for messages that leave the prompt (L27).
+    /// Summarises messages that leave the prompt (L27).
     Summary,
-    /// For a plugin (P5).
+    /// Answers a plugin's request to the model (P5).
     Plugin,
 }
 
-/// A reply, and what the provider sent of which it was made.
+/// A reply together with the provider's raw data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawReply {
-    /// In no provider's dialect.
+    /// The reply in the host's own format.
     pub reply: Reply,
-    /// For the step record (D1).
+    /// Raw data of the provider for the step record (D1).
     pub raw: Value,
 }
 
-/// A model that can be asked. Dropping the future cancels the call.
+/// A model. Dropping the future of a reply cancels the request.
+///
+/// # Examples
+///
+/// ```
+/// use agent_core::message::{Message, Role};
+/// use agent_core::model::{Delta, ModelRequest};
+/// use agent_core::plugin::Lifecycle;
+/// use agent_models::{NoMedia, Purpose, ReplyContext, provider};
+/// use std::path::Path;
+///
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// let model = provider("offline", Path::new("."))?;
+/// let request = ModelRequest {
+///     model: model.info().model.clone(),
+///     lifecycle: Lifecycle::Init,
+///     system: vec![],
+///     messages: vec![Message::text(Role::User, "Hello!")],
+///     downscaled: vec![],
+///     tools: vec![],
+///     output_schema: None,
+///     max_tokens: 1000,
+/// };
+/// let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media: &NoMedia };
+/// let (sender, mut deltas) = tokio::sync::mpsc::channel(64);
+///
+/// let reply = model.reply(&request, context, &sender).await?.reply;
+/// assert!(reply.text.contains("not a language model"));
+/// assert!(matches!(deltas.recv().await, Some(Delta::Text(_))));
+/// # Ok::<(), agent_models::ModelError>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[async_trait]
 pub trait Provider: Send + Sync {
-    /// What is known of it.
-    fn facts(&self) -> &Facts;
+    /// Returns what is known about the model.
+    fn info(&self) -> &ModelInfo;
 
-    /// What it is given that nobody else is to see. Default: nothing.
+    /// Returns the secrets that are sent to the provider, so that they can be redacted elsewhere. Default: none.
     fn secrets(&self) -> Redaction {
         Redaction::default()
     }
 
-    /// The host that is given the secrets. None: it is not known. Default: none.
+    /// Returns the host name that receives the secrets, or `None` if it is unknown. Default: `None`.
     fn host(&self) -> Option<String> {
         None
     }
 
-    /// Whether it has words of its own: it can sum up what it is given, and what it answers is worth remembering. Default: yes.
+    /// Returns whether this is a real language model, which can write summaries and whose answers are worth
+    /// remembering. Default: `true`.
     fn is_language_model(&self) -> bool {
         true
     }
 
-    /// Answers a request. Pieces of the reply go to `deltas` as they come; where nobody receives them any more, the
-    /// reply is still made. An error after deltas voids them: the caller sends [`Delta::Clear`].
+    /// Answers a request and sends parts of the reply to `deltas` as they arrive. If the receiver is dropped, the reply
+    /// is still completed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no complete reply. Deltas that were sent before are then void, and the caller sends
+    /// [`Delta::Clear`].
     async fn reply(
         &self,
         request: &ModelRequest,
@@ -142,16 +183,16 @@ pub trait Provider: Send + Sync {
 
 #[cfg(test)]
 mod tests {
-    use super::ToolNames;
+    use super::ToolNameRules;
 
     /// L14
     #[test]
-    fn common_tool_names() {
+    fn common_tool_name_rules() {
         let cases = [("text_count", true), ("a-B_9", true), ("text.count", false), ("", false), ("zählen", false)];
         for (name, expected) in cases {
-            assert_eq!(ToolNames::COMMON.accepts(name), expected, "{name}");
+            assert_eq!(ToolNameRules::COMMON.accepts(name), expected, "{name}");
         }
-        assert!(ToolNames::COMMON.accepts(&"x".repeat(64)));
-        assert!(!ToolNames::COMMON.accepts(&"x".repeat(65)));
+        assert!(ToolNameRules::COMMON.accepts(&"x".repeat(64)));
+        assert!(!ToolNameRules::COMMON.accepts(&"x".repeat(65)));
     }
 }

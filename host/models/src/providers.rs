@@ -1,60 +1,75 @@
-//! From a configured name to a model (M2).
+//! Creates a model from its configured name (M2).
 
-use crate::chat::{Chat, Connection, Embedder};
+use crate::chat::{ChatModel, Connection, Embedder};
 use crate::configuration::{KNOWN_PROVIDERS, ProviderConfig, known_provider};
 use crate::error::ModelError;
-use crate::offline::Offline;
+use crate::offline::OfflineRouter;
 use crate::provider::Provider;
-use crate::scripted::Scripted;
+use crate::scripted::ScriptedModel;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// What may be written as a model's name without any configuration, and what it is.
+/// Model names that need no configuration, with their meanings.
 pub const PROVIDERS: &[(&str, &str)] =
     &[("offline", "built in; a router, not a language model"), ("scripted:FILE", "a file of replies")];
 
-/// The model of that name where no provider is configured: `offline` or `scripted:FILE`. A relative file is looked for in
-/// `base`. The forms `offline/router` and `scripted/FILE`, as a stored reply names its model, mean the same.
+/// Creates the model `offline` or `scripted:FILE` without any configured provider.
+///
+/// A relative file is resolved against `base`. The names `offline/router` and `scripted/FILE`, which stored replies
+/// contain, mean the same.
+///
+/// # Errors
+///
+/// Returns an error if the name is unknown or the script cannot be read.
 pub fn provider(name: &str, base: &Path) -> Result<Arc<dyn Provider>, ModelError> {
     Providers::default().model(name, base)
 }
 
-/// Every provider that is configured. Clones share their connections.
+/// All configured providers. Clones share their connections.
 #[derive(Clone, Debug, Default)]
 pub struct Providers {
     configured: Arc<[Configured]>,
 }
 
-/// One provider, and its connection as soon as one of its models was wanted.
+/// A configured provider and its connection, which is created when the first model is requested.
 struct Configured {
     config: ProviderConfig,
     connection: OnceLock<Arc<Connection>>,
 }
 
 impl Providers {
-    /// Providers that speak Chat Completions; `offline` and `scripted` need no configuration.
+    /// Creates the set of providers. `offline` and `scripted` need no configuration.
     pub fn new(configured: Vec<ProviderConfig>) -> Self {
         let configured = configured.into_iter().map(|config| Configured { config, connection: OnceLock::new() });
         Self { configured: configured.collect() }
     }
 
-    /// The model of that name: `PROVIDER/MODEL` of a configured provider, `offline` or `scripted:FILE`. A model's own name
-    /// may hold further slashes. Nobody is asked yet whether there is such a model.
+    /// Creates the model with the given name: `PROVIDER/MODEL` of a configured provider, `offline` or `scripted:FILE`.
+    ///
+    /// The model part may contain further slashes. The provider is not contacted, so the model may not exist.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the provider is unknown, its configuration is invalid or a script cannot be read.
     pub fn model(&self, name: &str, base: &Path) -> Result<Arc<dyn Provider>, ModelError> {
         let (kind, rest) = name.split_once([':', '/']).unwrap_or((name, ""));
         match (kind, rest) {
-            ("offline", "" | "router") => Ok(Arc::new(Offline::new())),
-            ("scripted", file) if !file.is_empty() => Ok(Arc::new(Scripted::open(file, base)?)),
+            ("offline", "" | "router") => Ok(Arc::new(OfflineRouter::new())),
+            ("scripted", file) if !file.is_empty() => Ok(Arc::new(ScriptedModel::open(file, base)?)),
             _ => match self.split(name) {
-                Some((configured, model)) => Ok(Arc::new(Chat::new(configured.connection()?, model))),
+                Some((configured, model)) => Ok(Arc::new(ChatModel::new(configured.connection()?, model))),
                 None => Err(ModelError::UnknownProvider { given: name.to_owned(), allowed: self.allowed(kind) }),
             },
         }
     }
 
-    /// The embedding model of that name, `PROVIDER/MODEL` of a configured provider. Nobody is asked yet whether it is there.
+    /// Creates the embedding model `PROVIDER/MODEL` of a configured provider. The provider is not contacted.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the provider is unknown or its configuration is invalid.
     pub fn embedder(&self, name: &str) -> Result<Embedder, ModelError> {
         match self.split(name) {
             Some((configured, model)) => Ok(Embedder::new(configured.connection()?, model)),
@@ -65,12 +80,13 @@ impl Providers {
         }
     }
 
-    /// The models that a configured provider's server lists, asked with its key. None where it lists none in that time.
-    pub async fn list(&self, provider: &str, timeout: Duration) -> Option<Vec<String>> {
+    /// Requests the list of models from a configured provider with its key. Returns `None` if there is no list within
+    /// `timeout`.
+    pub async fn list_models(&self, provider: &str, timeout: Duration) -> Option<Vec<String>> {
         self.find(provider)?.connection().ok()?.models(timeout).await
     }
 
-    /// A configured provider, and the name of its model.
+    /// Splits a model name into its configured provider and the name of the model.
     fn split<'n>(&self, name: &'n str) -> Option<(&Configured, &'n str)> {
         let (provider, model) = name.split_once('/').filter(|(_, model)| !model.is_empty())?;
         Some((self.find(provider)?, model))
@@ -80,7 +96,7 @@ impl Providers {
         self.configured.iter().find(|configured| configured.config.name == provider)
     }
 
-    /// What may be written instead of a name whose provider is `wanted`.
+    /// Describes the allowed names for an error about a name whose provider is `wanted`.
     fn allowed(&self, wanted: &str) -> String {
         let mut names: Vec<String> =
             self.configured.iter().map(|configured| format!("`{}/MODEL`", configured.config.name)).collect();
@@ -93,26 +109,30 @@ impl Providers {
         match known_provider(wanted) {
             Some(known) => {
                 let key = known.key_variable.map(|variable| format!(", set `{variable}`")).unwrap_or_default();
-                format!("{names}. For `{wanted}`{key} and write `[providers.{wanted}]` in agent.toml")
+                format!("{names}. For `{wanted}`{key} and add `[providers.{wanted}]` to agent.toml")
             }
             None => format!(
-                "{names}. For another server, write in agent.toml `[providers.NAME]` with `base_url = \"https://…/v1\"`, or \
-                 give `--base-url URL`{}",
-                self.known()
+                "{names}. For another server, add `[providers.NAME]` with `base_url = \"https://…/v1\"` to agent.toml, or \
+                 pass `--base-url URL`{}",
+                self.unconfigured_providers()
             ),
         }
     }
 
-    /// The known providers that are not configured, as the end of a message.
-    fn known(&self) -> String {
+    /// Lists the built-in providers that are not configured, as the end of a message.
+    fn unconfigured_providers(&self) -> String {
         let known = KNOWN_PROVIDERS.iter().filter(|known| self.find(known.name).is_none());
         let names: Vec<String> = known.map(|known| format!("`{}`", known.name)).collect();
-        if names.is_empty() { String::new() } else { format!(". Known without an address: {}", names.join(", ")) }
+        if names.is_empty() {
+            String::new()
+        } else {
+            format!(". Providers with a built-in address: {}", names.join(", "))
+        }
     }
 }
 
 impl Configured {
-    /// Two that come at once may make two clients; one of them is kept.
+    /// Concurrent callers may create two clients; one of them is kept.
     fn connection(&self) -> Result<Arc<Connection>, ModelError> {
         match self.connection.get() {
             Some(connection) => Ok(connection.clone()),
@@ -136,7 +156,7 @@ mod tests {
 
     /// M2, M4
     #[test]
-    fn names_of_models() {
+    fn model_names_are_resolved() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("replies.json"), r#"{"text": "hello"}"#).unwrap();
         let absolute = directory.path().join("replies.json").display().to_string();
@@ -149,25 +169,25 @@ mod tests {
         ];
         for (name, expected) in cases {
             let provider = provider(&name, directory.path()).unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert_eq!(provider.facts().model.to_string(), expected);
+            assert_eq!(provider.info().model.to_string(), expected);
         }
     }
 
     #[test]
-    fn an_unknown_name_lists_the_known_ones() {
+    fn an_unknown_name_lists_the_known_names() {
         for name in ["", "gpt", "openai/gpt", "scripted", "scripted:", "offline/gpt"] {
             let error = provider(name, Path::new(".")).err().unwrap();
             assert!(matches!(&error, ModelError::UnknownProvider { given, .. } if given == name));
         }
         insta::assert_snapshot!(
             provider("openai/gpt", Path::new(".")).err().unwrap(),
-            @"`openai/gpt` is no model that this version knows: write `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies). For `openai`, set `OPENAI_API_KEY` and write `[providers.openai]` in agent.toml"
+            @"`openai/gpt` is not a known model: use `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies). For `openai`, set `OPENAI_API_KEY` and add `[providers.openai]` to agent.toml"
         );
     }
 
-    /// M2: a model's name may hold slashes and colons; built-in names stay what they are.
+    /// M2: a model name may contain slashes and colons, and built-in names keep their meaning.
     #[test]
-    fn m2_names_of_configured_models() {
+    fn m2_configured_model_names_are_resolved() {
         let config = |name: &str| ProviderConfig {
             name: name.into(),
             base_url: "http://127.0.0.1:1/v1".into(),
@@ -180,19 +200,19 @@ mod tests {
         let providers = Providers::new(vec![config("mine"), config("openrouter"), config("offline")]);
         let name = |name: &str| {
             let model = providers.model(name, Path::new("."));
-            model.map(|model| (model.facts().model.provider.clone(), model.facts().model.name.clone()))
+            model.map(|model| (model.info().model.provider.clone(), model.info().model.name.clone()))
         };
         let pair = |provider: &str, model: &str| (provider.to_owned(), model.to_owned());
         assert_eq!(name("mine/llama3.2:1b").unwrap(), pair("mine", "llama3.2:1b"));
         assert_eq!(name("openrouter/openai/gpt-4o:free").unwrap(), pair("openrouter", "openai/gpt-4o:free"));
         assert_eq!(name("offline/router").unwrap(), pair("offline", "router"));
-        insta::assert_snapshot!(name("mine/").unwrap_err(), @"`mine/` is no model that this version knows: write `mine/MODEL`, `openrouter/MODEL`, `offline/MODEL`, `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies)");
-        insta::assert_snapshot!(name("gpt-4o").unwrap_err(), @r#"`gpt-4o` is no model that this version knows: write `mine/MODEL`, `openrouter/MODEL`, `offline/MODEL`, `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies). For another server, write in agent.toml `[providers.NAME]` with `base_url = "https://…/v1"`, or give `--base-url URL`. Known without an address: `openai`, `groq`, `deepseek`, `mistral`, `ollama`, `lmstudio`, `llama-cpp`, `vllm`"#);
+        insta::assert_snapshot!(name("mine/").unwrap_err(), @"`mine/` is not a known model: use `mine/MODEL`, `openrouter/MODEL`, `offline/MODEL`, `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies)");
+        insta::assert_snapshot!(name("gpt-4o").unwrap_err(), @r#"`gpt-4o` is not a known model: use `mine/MODEL`, `openrouter/MODEL`, `offline/MODEL`, `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies). For another server, add `[providers.NAME]` with `base_url = "https://…/v1"` to agent.toml, or pass `--base-url URL`. Providers with a built-in address: `openai`, `groq`, `deepseek`, `mistral`, `ollama`, `lmstudio`, `llama-cpp`, `vllm`"#);
     }
 
-    /// M2: a known price is the known provider's, not that of another server in its place.
+    /// M2: known prices apply only at the provider's official address.
     #[test]
-    fn m2_known_prices_hold_at_the_providers_own_address() {
+    fn m2_known_prices_apply_at_the_official_address() {
         let price = |base_url: &str| {
             let config = ProviderConfig {
                 name: "openai".into(),
@@ -204,14 +224,14 @@ mod tests {
                 models: Default::default(),
             };
             let model = Providers::new(vec![config]).model("openai/gpt-4.1-mini", Path::new(".")).unwrap();
-            model.facts().price
+            model.info().price
         };
         assert!(price("https://api.openai.com/v1").is_some());
         assert_eq!(price("http://127.0.0.1:8000/v1"), None);
     }
 
     #[test]
-    fn a_missing_script_is_named() {
+    fn a_missing_script_is_named_in_the_error() {
         let error = provider("scripted:absent.json", Path::new("/nowhere")).err().unwrap();
         assert!(error.to_string().starts_with("the script /nowhere/absent.json cannot be read: "), "{error}");
     }

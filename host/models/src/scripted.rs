@@ -1,13 +1,13 @@
-//! A model whose words are a file of replies (M4). Everything around them is real, and every request is checked.
+//! A model that replies from a file (M4). Everything around the replies is real, and every request is checked.
 
 mod expectation;
 mod script;
 
-use crate::conversation;
-use crate::error::{Endpoint, ModelError, Refusal, Said};
+use crate::delta_sender::DeltaSender;
+use crate::error::{Endpoint, ErrorOrigin, ModelError, ProviderError};
 use crate::estimate;
-use crate::provider::{Facts, Provider, Purpose, RawReply, ReplyContext, ToolNames};
-use crate::stream::Stream;
+use crate::provider::{ModelInfo, Provider, Purpose, RawReply, ReplyContext, ToolNameRules};
+use crate::request_check;
 use agent_core::model::{Delta, Model, ModelRequest, Reply, RequestedCall, StopReason};
 use async_trait::async_trait;
 pub use script::ScriptedReply;
@@ -18,58 +18,65 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 
-/// Largest script in bytes.
+/// Maximum size of a script in bytes.
 const SIZE_LIMIT: u64 = 16 * 1024 * 1024;
 
-/// A script. Which reply is next follows from the number of calls that the session has made, so that a restarted host
-/// goes on where it was; each session begins with the first.
+/// A model that replies from a script.
+///
+/// The next reply follows from the number of calls that the session has made, so a restarted host continues where it
+/// was. Each session starts with the first reply.
 #[derive(Debug)]
-pub struct Scripted {
-    facts: Facts,
+pub struct ScriptedModel {
+    info: ModelInfo,
     path: PathBuf,
     script: Script,
 }
 
-/// What a script says, in order.
+/// The replies of a script, in order.
 #[derive(Clone, Debug, Default)]
-pub struct Replies {
-    /// In turns.
+pub struct ScriptedReplies {
+    /// Replies within turns.
     pub turns: Vec<ScriptedReply>,
-    /// Summaries of what leaves the prompt.
+    /// Summaries of messages that leave the prompt.
     pub summaries: Vec<ScriptedReply>,
-    /// Answers to plugins' questions.
+    /// Answers to requests of plugins.
     pub answers: Vec<ScriptedReply>,
 }
 
-impl Scripted {
-    /// Reads a script; a relative file is looked for in `base`.
+impl ScriptedModel {
+    /// Reads a script. A relative path is resolved against `base`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read or is not a valid script.
     pub fn open(file: &str, base: &Path) -> Result<Self, ModelError> {
         let path = base.join(file);
-        let text = read(&path).map_err(|source| ModelError::UnreadableScript { path: path.clone(), source })?;
+        let text = read_file(&path).map_err(|source| ModelError::UnreadableScript { path: path.clone(), source })?;
         let script = script::parse(&text, &path)?;
         let model = Model { provider: "scripted".into(), name: file.to_owned(), window: script.window };
-        Ok(Self { facts: Facts { model, tool_names: ToolNames::COMMON, price: None }, path, script })
+        Ok(Self { info: ModelInfo { model, tool_names: ToolNameRules::COMMON, price: None }, path, script })
     }
 
-    /// A script that stands in another file, which `path` names. `window` is in tokens; none: the usual one.
-    pub fn of_replies(path: &Path, window: Option<u32>, replies: Replies) -> Self {
+    /// Creates a model from replies that are part of another file, which `path` names in messages. `window` is in
+    /// tokens; `None` uses the default.
+    pub fn from_replies(path: &Path, window: Option<u32>, replies: ScriptedReplies) -> Self {
         let script =
-            Script { summaries: replies.summaries, answers: replies.answers, ..Script::of_replies(replies.turns) };
+            Script { summaries: replies.summaries, answers: replies.answers, ..Script::from_replies(replies.turns) };
         let script = Script { window: window.unwrap_or(script.window), ..script };
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let model = Model { provider: "scripted".into(), name, window: script.window };
         let path = path.to_owned();
-        Self { facts: Facts { model, tool_names: ToolNames::COMMON, price: None }, path, script }
+        Self { info: ModelInfo { model, tool_names: ToolNameRules::COMMON, price: None }, path, script }
     }
 
-    fn next(&self, context: ReplyContext<'_>) -> Result<&ScriptedReply, ModelError> {
+    fn next_reply(&self, context: ReplyContext<'_>) -> Result<&ScriptedReply, ModelError> {
         let replies = match context.purpose {
             Purpose::Turn => &self.script.replies,
             Purpose::Summary => &self.script.summaries,
             Purpose::Plugin => &self.script.answers,
         };
-        let place = usize::try_from(context.call).ok();
-        place.and_then(|place| replies.get(place)).ok_or_else(|| ModelError::Exhausted {
+        let index = usize::try_from(context.call).ok();
+        index.and_then(|index| replies.get(index)).ok_or_else(|| ModelError::ScriptExhausted {
             path: self.path.clone(),
             replies: replies.len(),
             session: context.session.to_owned(),
@@ -78,49 +85,53 @@ impl Scripted {
     }
 
     fn check(&self, request: &ModelRequest, reply: &ScriptedReply, number: u64) -> Result<(), ModelError> {
-        let problems = conversation::problems(request, self.facts.tool_names);
+        let problems = request_check::find_problems(request, self.info.tool_names);
         if !problems.is_empty() {
-            return Err(ModelError::BrokenRequest { model: self.facts.model.to_string(), problems });
+            return Err(ModelError::InvalidRequest { model: self.info.model.to_string(), problems });
         }
         let problems = reply.expect.problems(request);
         if !problems.is_empty() {
-            return Err(ModelError::Unexpected { path: self.path.clone(), reply: number, problems });
+            return Err(ModelError::UnexpectedRequest { path: self.path.clone(), reply: number, problems });
         }
         Ok(())
     }
 
     fn error(&self, error: &ScriptedError) -> ModelError {
-        let (endpoint, message) = (Endpoint::local(self.facts.model.to_string()), error.message.clone());
+        let (endpoint, message) = (Endpoint::local(self.info.model.to_string()), error.message.clone());
         match error.status {
-            None => ModelError::Broken { endpoint, message },
+            None => ModelError::ConnectionLost { endpoint, message },
             Some(status) => {
                 let retry_after = error.retry_after_ms.map(Duration::from_millis);
-                let refusal = Refusal::new(endpoint, Said::Status(status), None, message);
-                ModelError::Refused(Box::new(Refusal { request_id: error.request_id.clone(), retry_after, ..refusal }))
+                let provider_error = ProviderError::new(endpoint, ErrorOrigin::Status(status), None, message);
+                ModelError::Provider(Box::new(ProviderError {
+                    request_id: error.request_id.clone(),
+                    retry_after,
+                    ..provider_error
+                }))
             }
         }
     }
 
-    fn whole(&self, scripted: &ScriptedReply, request: &ModelRequest) -> Reply {
+    fn full_reply(&self, scripted: &ScriptedReply, request: &ModelRequest) -> Reply {
         let text = scripted.text();
-        let calls: Vec<_> = scripted.calls.iter().map(|call| requested(call, request)).collect();
-        let said = if calls.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };
+        let calls: Vec<_> = scripted.calls.iter().map(|call| requested_call(call, request)).collect();
+        let default_stop = if calls.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };
         let usage = scripted.usage().unwrap_or_else(|| estimate::usage(request, &text, &calls));
         Reply {
             text,
             calls,
-            stop: scripted.stop.unwrap_or(said),
+            stop: scripted.stop.unwrap_or(default_stop),
             usage,
-            model: self.facts.model.to_string(),
+            model: self.info.model.to_string(),
             replay: None,
         }
     }
 }
 
 #[async_trait]
-impl Provider for Scripted {
-    fn facts(&self) -> &Facts {
-        &self.facts
+impl Provider for ScriptedModel {
+    fn info(&self) -> &ModelInfo {
+        &self.info
     }
 
     async fn reply(
@@ -129,12 +140,12 @@ impl Provider for Scripted {
         context: ReplyContext<'_>,
         deltas: &Sender<Delta>,
     ) -> Result<RawReply, ModelError> {
-        let scripted = self.next(context)?;
+        let scripted = self.next_reply(context)?;
         let number = context.call + 1;
         self.check(request, scripted, number)?;
-        let stream = Stream { deltas, delay: scripted.delay() };
-        stream.thinking(&scripted.thinking).await;
-        stream.text(&scripted.pieces()).await;
+        let sender = DeltaSender { deltas, delay: scripted.delay() };
+        sender.thinking(&scripted.thinking).await;
+        sender.text(&scripted.pieces()).await;
         if scripted.text().is_empty() && !scripted.delay().is_zero() {
             tokio::time::sleep(scripted.delay()).await;
         }
@@ -142,25 +153,25 @@ impl Provider for Scripted {
         if let Some(error) = scripted.error.as_ref().filter(fails) {
             return Err(self.error(error));
         }
-        let reply = self.whole(scripted, request);
+        let reply = self.full_reply(scripted, request);
         let raw = json!({ "script": self.path.display().to_string(), "number": number, "reply": reply });
         Ok(RawReply { reply, raw })
     }
 }
 
-/// A script names tools as their authors do; the model says the names that it was offered. Other names stay as they
-/// are.
-fn requested(call: &script::ScriptedCall, request: &ModelRequest) -> RequestedCall {
+/// Scripts use the authors' tool names, but the model must use the names that it was offered. Other names stay
+/// unchanged.
+fn requested_call(call: &script::ScriptedCall, request: &ModelRequest) -> RequestedCall {
     let offered = request.tools.iter().find(|tool| tool.author_name == call.name);
     let name = offered.map_or(&call.name, |tool| &tool.name).clone();
     RequestedCall { provider_id: call.id.clone(), name, arguments: call.arguments() }
 }
 
-fn read(path: &Path) -> std::io::Result<String> {
+fn read_file(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
-    // Nothing waits for the other end of a pipe (row 47).
+    // Reject pipes, which would block until the other end writes (row 47).
     if !std::fs::metadata(path)?.is_file() {
-        return Err(std::io::Error::other("it is a pipe, a device or a folder, not a file"));
+        return Err(std::io::Error::other("it is a pipe, a device or a directory instead of a file"));
     }
     std::fs::File::open(path)?.take(SIZE_LIMIT + 1).read_to_string(&mut text)?;
     if text.len() as u64 > SIZE_LIMIT {
@@ -172,15 +183,19 @@ fn read(path: &Path) -> std::io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::tests::{calls, request, tool};
     use crate::provider::NoMedia;
+    use crate::request_check::tests::{calls, request, tool};
     use agent_core::message::{Message, Role};
     use tokio::sync::mpsc;
 
-    fn scripted(text: &str) -> Scripted {
+    fn scripted(text: &str) -> ScriptedModel {
         let script = script::parse(text, Path::new("s.json")).unwrap();
         let model = Model { provider: "scripted".into(), name: "s.json".into(), window: script.window };
-        Scripted { facts: Facts { model, tool_names: ToolNames::COMMON, price: None }, path: "s.json".into(), script }
+        ScriptedModel {
+            info: ModelInfo { model, tool_names: ToolNameRules::COMMON, price: None },
+            path: "s.json".into(),
+            script,
+        }
     }
 
     fn prompt() -> ModelRequest {
@@ -189,7 +204,7 @@ mod tests {
     }
 
     async fn ask(
-        model: &Scripted,
+        model: &ScriptedModel,
         request: &ModelRequest,
         call: u64,
         attempt: u32,
@@ -205,22 +220,22 @@ mod tests {
         (reply.map(|raw| raw.reply).map_err(|error| error.to_string()), deltas)
     }
 
-    /// M4: the position follows from the session's calls, not from the process.
+    /// M4: the position follows from the session's calls and not from the process.
     #[tokio::test]
-    async fn the_reply_follows_from_the_call() {
+    async fn m4_the_reply_follows_from_the_call_number() {
         let model = scripted(r#"[{"text": "one"}, {"text": "two"}]"#);
         for (call, expected) in [(1, "two"), (0, "one"), (1, "two")] {
             assert_eq!(ask(&model, &prompt(), call, 1).await.0.unwrap().text, expected);
         }
         insta::assert_snapshot!(
             ask(&model, &prompt(), 2, 1).await.0.unwrap_err(),
-            @"the script s.json has 2 replies, and session `s1` asks for reply 3: add replies to the script, or begin a new session"
+            @"the script s.json has 2 replies, but session `s1` requests reply 3: add replies to the script, or start a new session"
         );
         assert!(ask(&model, &prompt(), u64::MAX, 1).await.0.is_err());
     }
 
     #[tokio::test]
-    async fn parallel_calls_in_offered_names() {
+    async fn parallel_calls_use_the_offered_names() {
         let model = scripted(
             r#"{"text": "Counting.", "calls": [{"name": "text.count", "arguments": {"path": "a"}},
                 {"name": "text_count", "id": "p1", "arguments": "{bad"}, {"name": "no.such"}]}"#,
@@ -242,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn streams_thinking_and_chunks() {
+    async fn thinking_and_chunks_are_streamed() {
         let model = scripted(
             r#"{"text": "abcdef", "thinking": "hm", "chunks": 2, "usage": {"prompt_tokens": 3, "completion_tokens": 4}}"#,
         );
@@ -259,54 +274,54 @@ mod tests {
         assert_eq!((reply.text.as_str(), reply.stop, reply.usage.total()), ("abcdef", StopReason::Stop, 7));
     }
 
-    /// M3, M5: an error after part of the reply, and the try that succeeds.
+    /// M3, M5: an error after part of the reply, followed by a successful attempt.
     #[tokio::test]
-    async fn errors_as_a_provider_gives_them() {
+    async fn m3_m5_scripted_errors_look_like_provider_errors() {
         let model = scripted(
             r#"[{"text": "part", "error": {"status": 503, "message": "busy", "request_id": "r1", "times": 1}},
                 {"error": {"message": "connection reset"}}]"#,
         );
         let (reply, deltas) = ask(&model, &prompt(), 0, 1).await;
         assert_eq!(deltas, [Delta::Text("part".into())]);
-        insta::assert_snapshot!(reply.unwrap_err(), @"scripted/s.json answered with status 503 (request r1): busy. Ask again later, or name another model");
+        insta::assert_snapshot!(reply.unwrap_err(), @"scripted/s.json answered with status 503 (request r1): busy. Try again later, or use another model");
         assert_eq!(ask(&model, &prompt(), 0, 2).await.0.unwrap().text, "part");
-        insta::assert_snapshot!(ask(&model, &prompt(), 1, 9).await.0.unwrap_err(), @"the reply of scripted/s.json broke off: connection reset. Try again; if it stays so, look at the network and the base URL");
+        insta::assert_snapshot!(ask(&model, &prompt(), 1, 9).await.0.unwrap_err(), @"the reply of scripted/s.json ended early: connection reset. Try again; if it happens again, check the network and the base URL");
     }
 
     #[tokio::test]
     async fn every_request_is_checked() {
         let model = scripted(r#"[{"text": "a", "expect": {"messages": 2, "tools": []}}]"#);
-        insta::assert_snapshot!(ask(&model, &prompt(), 0, 1).await.0.unwrap_err(), @r#"the script s.json, reply 1: the request is not as expected: messages: expected 2, found 1; tools: expected [], found ["text.count"]"#);
+        insta::assert_snapshot!(ask(&model, &prompt(), 0, 1).await.0.unwrap_err(), @r#"the script s.json, reply 1: the request does not meet the expectations: messages: expected 2, found 1; tools: expected [], found ["text.count"]"#);
         let mut broken = prompt();
         broken.messages.push(calls(&[("c1", "text.count", json!({}))]));
-        insta::assert_snapshot!(ask(&model, &broken, 0, 1).await.0.unwrap_err(), @"the request to scripted/s.json is not well formed: call c1 of `text.count` has no result. This is a fault of the host or of a context builder");
+        insta::assert_snapshot!(ask(&model, &broken, 0, 1).await.0.unwrap_err(), @"the request to scripted/s.json is not well-formed: call c1 of `text.count` has no result. This is a bug in the host or in a context builder");
     }
 
-    /// L29: dropping the future ends the call; a listener that is gone does not.
+    /// L29: dropping the future ends the call, but a dropped receiver does not.
     #[tokio::test]
-    async fn cancelled_by_dropping() {
-        let model = scripted(r#"[{"text": "slow", "delay_ms": 600000}, {"text": "many words for nobody"}]"#);
+    async fn l29_dropping_the_future_cancels_the_call() {
+        let model = scripted(r#"[{"text": "slow", "delay_ms": 600000}, {"text": "many words without a receiver"}]"#);
         let (sender, receiver) = mpsc::channel(1);
-        let (slow, next) = (0, 1);
+        let (slow_call, next_call) = (0, 1);
         let context = |call| ReplyContext { session: "s1", purpose: Purpose::Turn, call, attempt: 1, media: &NoMedia };
         let request = prompt();
         tokio::select! {
             biased;
-            _ = model.reply(&request, context(slow), &sender) => panic!("it should still wait"),
+            _ = model.reply(&request, context(slow_call), &sender) => panic!("it should still wait"),
             () = tokio::task::yield_now() => {}
         }
         assert!(receiver.is_empty());
         drop(receiver);
-        let reply = model.reply(&request, context(next), &sender).await.unwrap().reply;
-        assert_eq!(reply.text, "many words for nobody");
+        let reply = model.reply(&request, context(next_call), &sender).await.unwrap().reply;
+        assert_eq!(reply.text, "many words without a receiver");
     }
 
     #[test]
-    fn a_script_too_large_is_refused() {
+    fn a_script_that_is_too_large_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let file = std::fs::File::create(directory.path().join("big.json")).unwrap();
         file.set_len(SIZE_LIMIT + 1).unwrap();
-        let error = Scripted::open("big.json", directory.path()).unwrap_err().to_string();
+        let error = ScriptedModel::open("big.json", directory.path()).unwrap_err().to_string();
         assert!(error.contains("larger than 16777216 bytes"), "{error}");
     }
 }

@@ -1,113 +1,120 @@
-//! Server-sent events, as WHATWG HTML describes `text/event-stream`: from bytes that are cut anywhere to events.
+//! Decoder for server-sent events (`text/event-stream` of WHATWG HTML): turns bytes that arrive in arbitrary chunks
+//! into events.
 
 use memchr::memchr2;
 use std::borrow::Cow;
 
-/// Most bytes of one event, and of one line.
+/// Maximum size of one event, and of one line, in bytes.
 pub const EVENT_LIMIT: usize = 8 * 1024 * 1024;
 
-/// Most bytes of an event's name that are kept.
+/// Maximum size of an event name. The rest is dropped.
 const NAME_LIMIT: usize = 256;
 
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
-/// One event. What is no UTF-8 has become U+FFFD.
+/// One event. Invalid UTF-8 is replaced by U+FFFD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event<'e> {
-    /// Its `event` field; empty where it has none. `error` also where the data came in a field of that name, as some
-    /// servers of models send it.
+    /// Value of the `event` field, or empty. It is also `error` if the data arrived in a field of that name, as some
+    /// model servers send it.
     pub name: Cow<'e, str>,
-    /// Its `data` fields, joined by line feeds; empty where the one it has is.
+    /// Values of the `data` fields, joined by line feeds.
     pub data: Cow<'e, str>,
 }
 
-/// An event, or a line of one, has more than [`EVENT_LIMIT`] bytes.
+/// An event or one of its lines is larger than [`EVENT_LIMIT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("one event has more than {EVENT_LIMIT} bytes")]
 pub struct TooLarge;
 
-/// Finds events. Every byte is looked at once, whatever the pieces in which it comes, and an event that lies within one
-/// piece is not copied. Comments, `id`, `retry` and unknown fields are read over.
+/// Decodes events. Every byte is read once, no matter how the input is split, and an event that lies within one chunk
+/// is not copied. Comments, `id`, `retry` and unknown fields are skipped.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The line that has not ended.
+    /// The line that is still incomplete.
     line: Vec<u8>,
-    /// Data of the event that has not ended.
+    /// Data of the event that is still incomplete.
     data: Vec<u8>,
     has_data: bool,
     name: Vec<u8>,
-    /// The event has been given out: data and name are to be forgotten.
-    is_given: bool,
-    /// A line feed that comes now belongs to the carriage return before it.
+    /// The event was returned, so data and name are cleared before the next one.
+    was_returned: bool,
+    /// The last byte was a carriage return, so a line feed that follows belongs to it.
     after_return: bool,
-    /// How many bytes of a byte-order mark have been read; none are expected once anything else has come.
-    mark: usize,
-    has_begun: bool,
+    /// Number of byte-order mark bytes read so far. None are expected once other bytes have arrived.
+    mark_bytes: usize,
+    has_started: bool,
 }
 
 enum Line<'l> {
     Blank,
     Data(&'l [u8]),
     Name(&'l [u8]),
-    Failure(&'l [u8]),
+    Error(&'l [u8]),
     Ignored,
 }
 
 impl Decoder {
-    /// The next event that ends in `input`, of which it takes what it reads. None where all is read and no event has ended.
+    /// Returns the next event that ends in `input` and advances `input` past the bytes read. Returns `None` when the
+    /// whole input is read and no event has ended.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if an event is too large.
     pub fn next<'e, 'i: 'e>(&'e mut self, input: &mut &'i [u8]) -> Result<Option<Event<'e>>, TooLarge> {
-        self.forget_given();
+        self.clear_returned();
         self.skip_mark(input);
-        // Data of an event that has one such line, which lies in the input.
-        let mut uncopied = None;
+        // Data of an event with a single data line that lies within the input.
+        let mut borrowed_data = None;
         while let Some(line) = self.take_line(input)? {
             let line = match line {
-                Cow::Borrowed(line) => read(line),
+                Cow::Borrowed(line) => parse_line(line),
                 Cow::Owned(line) => {
-                    self.keep_owned(line)?;
+                    self.process_owned(line)?;
                     continue;
                 }
             };
             match line {
-                Line::Blank if uncopied.is_some() => {
-                    self.is_given = true;
+                Line::Blank if borrowed_data.is_some() => {
+                    self.was_returned = true;
                     break;
                 }
-                Line::Data(data) if uncopied.is_none() && !self.has_data => uncopied = Some(data),
+                Line::Data(data) if borrowed_data.is_none() && !self.has_data => borrowed_data = Some(data),
                 line => {
-                    if let Some(data) = uncopied.take() {
+                    if let Some(data) = borrowed_data.take() {
                         self.append(data)?;
                     }
-                    if self.keep_line(line)? {
+                    if self.process_line(line)? {
                         break;
                     }
                 }
             }
         }
-        if !self.is_given {
-            if let Some(data) = uncopied {
+        if !self.was_returned {
+            if let Some(data) = borrowed_data {
                 self.append(data)?;
             }
             return Ok(None);
         }
-        let data = uncopied.unwrap_or(&self.data);
+        let data = borrowed_data.unwrap_or(&self.data);
         Ok(Some(Event { name: text(&self.name), data: text(data) }))
     }
 
-    /// The input has ended: an event without its blank line, where one has begun. By the standard it is void; some servers
-    /// leave the last blank line out. Whoever reads it must tell from its data whether it is whole.
+    /// Ends the input and returns the last event if its final blank line is missing. The standard discards such an
+    /// event, but some servers leave out the last blank line. The caller must tell from the data whether it is
+    /// complete.
     pub fn end(&mut self) -> Option<Event<'_>> {
-        self.forget_given();
+        self.clear_returned();
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
-            // Nothing is too large: what was kept was checked when it came.
-            let _ = self.keep_owned(line);
+            // This cannot be too large, because the size was checked when the bytes arrived.
+            let _ = self.process_owned(line);
         }
         self.has_data.then(|| Event { name: text(&self.name), data: text(&self.data) })
     }
 
-    fn forget_given(&mut self) {
-        if std::mem::take(&mut self.is_given) {
+    fn clear_returned(&mut self) {
+        if std::mem::take(&mut self.was_returned) {
             self.data.clear();
             self.has_data = false;
             self.name.clear();
@@ -115,23 +122,23 @@ impl Decoder {
     }
 
     fn skip_mark(&mut self, input: &mut &[u8]) {
-        while !self.has_begun {
+        while !self.has_started {
             let Some((first, rest)) = input.split_first() else { return };
-            if BYTE_ORDER_MARK.get(self.mark) == Some(first) {
-                self.mark += 1;
+            if BYTE_ORDER_MARK.get(self.mark_bytes) == Some(first) {
+                self.mark_bytes += 1;
                 *input = rest;
             } else {
-                self.has_begun = true;
-                if self.mark < BYTE_ORDER_MARK.len() {
-                    // The beginning of another character.
-                    self.line.extend_from_slice(&BYTE_ORDER_MARK[..self.mark]);
+                self.has_started = true;
+                if self.mark_bytes < BYTE_ORDER_MARK.len() {
+                    // These bytes were the start of another character.
+                    self.line.extend_from_slice(&BYTE_ORDER_MARK[..self.mark_bytes]);
                 }
             }
         }
     }
 
-    /// The next whole line without its end; owned where it began in an earlier piece. What is left of the input when no
-    /// line ends in it is kept.
+    /// Returns the next complete line without its end. It is owned if it began in an earlier chunk. If no line ends,
+    /// the rest of the input is kept.
     fn take_line<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Cow<'i, [u8]>>, TooLarge> {
         let mut bytes = *input;
         if !bytes.is_empty() && std::mem::take(&mut self.after_return) && bytes[0] == b'\n' {
@@ -165,18 +172,18 @@ impl Decoder {
         if self.line.len() + self.data.len() + more > EVENT_LIMIT { Err(TooLarge) } else { Ok(()) }
     }
 
-    /// Takes a line that was put together from pieces. It is not empty, so no event ends with it.
-    fn keep_owned(&mut self, mut line: Vec<u8>) -> Result<(), TooLarge> {
-        match read(&line) {
+    /// Processes a line that was assembled from several chunks. It is not empty, so it does not end an event.
+    fn process_owned(&mut self, mut line: Vec<u8>) -> Result<(), TooLarge> {
+        match parse_line(&line) {
             Line::Data(data) if !self.has_data => {
-                // Its buffer becomes the data's: large events are copied only once.
+                // The line's buffer becomes the data buffer, so that large events are copied only once.
                 let before = line.len() - data.len();
                 line.drain(..before);
                 self.has_data = true;
                 self.line = std::mem::replace(&mut self.data, line);
             }
-            read => {
-                self.keep_line(read)?;
+            parsed => {
+                self.process_line(parsed)?;
                 self.line = line;
             }
         }
@@ -184,23 +191,23 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes what the line says; whether an event ends with it.
-    fn keep_line(&mut self, line: Line<'_>) -> Result<bool, TooLarge> {
+    /// Processes a line and returns whether it ends an event.
+    fn process_line(&mut self, line: Line<'_>) -> Result<bool, TooLarge> {
         match line {
-            Line::Blank if self.has_data => self.is_given = true,
+            Line::Blank if self.has_data => self.was_returned = true,
             Line::Blank => self.name.clear(),
             Line::Data(data) => self.append(data)?,
-            Line::Name(name) => self.rename(name),
-            Line::Failure(data) => {
-                self.rename(b"error");
+            Line::Name(name) => self.set_name(name),
+            Line::Error(data) => {
+                self.set_name(b"error");
                 self.append(data)?;
             }
             Line::Ignored => {}
         }
-        Ok(self.is_given)
+        Ok(self.was_returned)
     }
 
-    fn rename(&mut self, name: &[u8]) {
+    fn set_name(&mut self, name: &[u8]) {
         self.name.clear();
         self.name.extend_from_slice(&name[..name.len().min(NAME_LIMIT)]);
     }
@@ -217,7 +224,7 @@ impl Decoder {
     }
 }
 
-fn read(line: &[u8]) -> Line<'_> {
+fn parse_line(line: &[u8]) -> Line<'_> {
     if line.is_empty() {
         return Line::Blank;
     }
@@ -229,13 +236,13 @@ fn read(line: &[u8]) -> Line<'_> {
     match name {
         b"data" => Line::Data(value),
         b"event" => Line::Name(value),
-        b"error" => Line::Failure(value),
+        b"error" => Line::Error(value),
         _ => Line::Ignored,
     }
 }
 
 fn text(bytes: &[u8]) -> Cow<'_, str> {
-    // The checked way is the fast one, and nearly all is well.
+    // Checked conversion is faster, and nearly all input is valid.
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => String::from_utf8_lossy(bytes),

@@ -1,8 +1,8 @@
-//! Chat Completions against a real server on loopback: requests as they are on the wire, replies in every form, and every
+//! Tests of Chat Completions against a real server on loopback: requests on the wire, replies of every form, and every
 //! fault of row 31.
 
-#[path = "support/asking.rs"]
-mod asking;
+#[path = "support/client.rs"]
+mod client;
 #[path = "support/embeddings.rs"]
 mod embeddings;
 #[path = "support/errors.rs"]

@@ -1,7 +1,8 @@
-//! Framing that no recording shows (M1, row 31): line ends, cuts, caps, errors in place of events.
+//! Framing cases that no recording contains (M1, row 31): line ends, chunk boundaries, size limits, and errors in place
+//! of events.
 
 use agent_core::model::{Delta, StopReason};
-use agent_models::chat_stream::{ChatStream, Decoded, REPLY_LIMIT, StreamError, whole};
+use agent_models::chat_stream::{ChatStream, DecodedReply, REPLY_LIMIT, StreamError, decode_document};
 use agent_models::sse::{Decoder, EVENT_LIMIT};
 use proptest::prelude::*;
 use serde_json::json;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 const HELLO: &str = r#"{"choices":[{"index":0,"delta":{"content":"hällo "}}]}"#;
 const WORLD: &str = r#"{"choices":[{"index":0,"delta":{"content":"wörld 🌍"},"finish_reason":"stop"}]}"#;
 
-fn decode<'b>(chunks: impl IntoIterator<Item = &'b [u8]>) -> (Result<Decoded, StreamError>, Vec<Delta>) {
+fn decode<'b>(chunks: impl IntoIterator<Item = &'b [u8]>) -> (Result<DecodedReply, StreamError>, Vec<Delta>) {
     let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
     for chunk in chunks {
         if let Err(error) = stream.push(chunk, &mut deltas) {
@@ -25,7 +26,7 @@ fn text(body: &[u8]) -> Result<String, StreamError> {
     decode([body]).0.map(|decoded| decoded.reply.text)
 }
 
-/// Adjacent deltas of a kind as one: how text is cut into pieces means nothing.
+/// Joins adjacent deltas of a kind, because the way text is split has no meaning.
 fn joined(deltas: Vec<Delta>) -> Vec<Delta> {
     let mut joined: Vec<Delta> = Vec::new();
     for delta in deltas {
@@ -38,9 +39,9 @@ fn joined(deltas: Vec<Delta>) -> Vec<Delta> {
     joined
 }
 
-/// M1: each kind of line end, byte-order mark, comments, and how an event's last line may be missing.
+/// M1: all kinds of line ends, a byte-order mark, comments, and missing last lines.
 #[test]
-fn m1_whatever_the_standard_allows() {
+fn m1_all_forms_that_the_standard_allows_are_decoded() {
     let plain = format!("data: {HELLO}\n\ndata: {WORLD}\n\ndata: [DONE]\n\n");
     let bodies = [
         plain.clone(),
@@ -69,12 +70,12 @@ fn m1_whatever_the_standard_allows() {
     }
 }
 
-/// A body, and the names and data of its events.
+/// A body with the names and data of its events.
 type Framed<'f> = (&'f [u8], &'f [(&'f str, &'f str)]);
 
-/// What the standard says of `data`: each such line is one of the event's, empty ones too.
+/// Each `data` line belongs to the event, including empty ones, as the standard says.
 #[test]
-fn m1_events_have_all_their_lines() {
+fn m1_events_contain_all_their_data_lines() {
     let cases: [Framed<'_>; 6] = [
         (b"data\n\ndata\ndata\n\ndata:", &[("", ""), ("", "\n"), ("", "")]),
         (b"event: a\ndata: x\ndata:  y\n\ndata: z\n\n", &[("a", "x\n y"), ("", "z")]),
@@ -99,9 +100,9 @@ fn m1_events_have_all_their_lines() {
     }
 }
 
-/// Row 31: a stream without an end mark is cut, wherever it stops.
+/// Row 31: a stream without an end mark is incomplete wherever it stops.
 #[test]
-fn m3_without_an_end_mark_it_is_cut() {
+fn m3_a_stream_without_an_end_mark_is_truncated() {
     let half = &WORLD[..WORLD.len() / 2];
     let bodies = [
         String::new(),
@@ -115,15 +116,15 @@ fn m3_without_an_end_mark_it_is_cut() {
         "{\"choices\":[{\"message\":{\"content\":\"half".to_owned(),
     ];
     for body in bodies {
-        assert_eq!(text(body.as_bytes()), Err(StreamError::Cut), "{body}");
+        assert_eq!(text(body.as_bytes()), Err(StreamError::Truncated), "{body}");
     }
     let done_is_enough = format!("data: {HELLO}\n\ndata: [DONE]");
     assert_eq!(text(done_is_enough.as_bytes()).as_deref(), Ok("hällo "));
 }
 
-/// Row 31: errors in a reply that began with status 200.
+/// Row 31: errors in a reply that started with status 200.
 #[test]
-fn m3_errors_in_place_of_a_reply() {
+fn m3_errors_in_place_of_a_reply_are_recognised() {
     let provider = |status, code: Option<&str>, message: &str| {
         Err(StreamError::Provider { status, code: code.map(str::to_owned), message: message.to_owned() })
     };
@@ -158,21 +159,21 @@ fn m3_errors_in_place_of_a_reply() {
     assert_eq!(text(body.as_bytes()), provider(None, Some("network_error"), message));
 }
 
-/// What is no reply at all says so, with its beginning.
+/// A body that is not a reply is reported with its beginning.
 #[test]
-fn m5_something_else_is_quoted() {
+fn m5_other_bodies_are_quoted() {
     let cases = [
         (
             "<html>\n<body>Sign in</body></html>",
             "it is neither an event stream nor JSON: `<html> <body>Sign in</body></html>`",
         ),
-        ("data: oops\n\n", "it is no JSON (expected value at line 1 column 1): `oops`"),
-        ("data: {\"a\": \n\n", "an event of it is no whole JSON: `{\"a\":`"),
-        ("data: 7\n\n", "it is no JSON object: `7`"),
+        ("data: oops\n\n", "it is not JSON (expected value at line 1 column 1): `oops`"),
+        ("data: {\"a\": \n\n", "an event of it is incomplete JSON: `{\"a\":`"),
+        ("data: 7\n\n", "it is not a JSON object: `7`"),
         ("{\"a\": 1}", "it is JSON without `choices`: `{\"a\": 1}`"),
         (
             "data: {\"choices\": 7}\n\n",
-            "it is no Chat Completions reply (invalid type: integer `7`, expected a sequence at line 1 column 12): `{\"choices\": 7}`",
+            "it is not a Chat Completions reply (invalid type: integer `7`, expected a sequence at line 1 column 12): `{\"choices\": 7}`",
         ),
     ];
     for (body, expected) in cases {
@@ -181,9 +182,9 @@ fn m5_something_else_is_quoted() {
     assert_eq!(text(format!("event: ping\ndata: pong\n\ndata: {WORLD}\n\n").as_bytes()).as_deref(), Ok("wörld 🌍"));
 }
 
-/// Row 31: an event of 10 MB is refused as soon as it is too large, and one of less is read.
+/// Row 31: an event of 10 MB is rejected as soon as it is too large, and a smaller one is decoded.
 #[test]
-fn m3_the_largest_event() {
+fn m3_event_size_is_limited() {
     let frame = WORLD.len() + "data: ".len();
     for (length, fits) in [(EVENT_LIMIT - frame, true), (10_000_000, false)] {
         let event = format!("data: {}\n\n", WORLD.replace("wörld 🌍", &"x".repeat(length)));
@@ -196,9 +197,9 @@ fn m3_the_largest_event() {
     assert!(matches!(decode(many_lines.as_bytes().chunks(65_536)).0, Err(StreamError::TooLarge { .. })));
 }
 
-/// Row 31: an endless stream is refused, be it text, calls, or one document.
+/// Row 31: an endless stream is rejected, whether it consists of text, calls or one document.
 #[test]
-fn m3_the_largest_reply() {
+fn m3_reply_size_is_limited() {
     let endless = |chunk: &str| {
         let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
         let pushes = (1..=REPLY_LIMIT).map(|n| (n, stream.push(chunk.as_bytes(), &mut std::mem::take(&mut deltas))));
@@ -216,7 +217,8 @@ fn m3_the_largest_reply() {
     assert_eq!(endless(&format!("data: {call}\n\n")), (1025, StreamError::TooMany { what: "tool calls", limit: 1024 }));
 }
 
-/// Row 31: no byte is looked at again when more comes. This takes some hundredths of a second; if it did look again, minutes.
+/// Row 31: bytes are not read again when more arrive. The test takes a fraction of a second; with repeated reads it
+/// would take minutes.
 #[test]
 fn m3_time_is_linear_in_the_size_of_an_event() {
     let event = format!("data: {}\n\n", WORLD.replace("wörld 🌍", &"x".repeat(8_000_000)));
@@ -225,9 +227,9 @@ fn m3_time_is_linear_in_the_size_of_an_event() {
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
-/// M1: `index` is a name, not a place: no memory is taken by it, and it may begin anywhere, repeat, or be missing.
+/// M1: `index` is a key and not a position: it reserves no memory, may start anywhere, repeat or be missing.
 #[test]
-fn m1_indexes_of_calls() {
+fn m1_call_indexes_are_keys() {
     let call = |index: serde_json::Value, id: &str, name: &str, arguments: &str| {
         let mut call = json!({"id": id, "function": {"name": name, "arguments": arguments}});
         if !index.is_null() {
@@ -257,16 +259,16 @@ fn m1_indexes_of_calls() {
     }
 }
 
-/// M1: the same reply as a document, with blank lines before it as DeepSeek sends it.
+/// M1: the same reply as a document, preceded by blank lines as DeepSeek sends it.
 #[test]
 fn m1_a_document_is_a_reply() {
     let body = format!("\n\n\n{}", WORLD.replace("delta", "message"));
-    let decoded = whole("p", "p/m", body.as_bytes()).unwrap();
+    let decoded = decode_document("p", "p/m", body.as_bytes()).unwrap();
     assert_eq!((decoded.reply.text.as_str(), decoded.reply.stop), ("wörld 🌍", StopReason::Stop));
     assert_eq!(decode(body.as_bytes().chunks(3)), (Ok(decoded), vec![Delta::Text("wörld 🌍".into())]));
 }
 
-/// Pieces of streams, good and bad.
+/// Valid and invalid fragments of streams.
 const FRAGMENTS: &[&str] = &[
     "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\\n<think>ü\"}}]}",
     "data: {\"choices\":[{\"delta\":{\"content\":\"b</think>🌍\",\"reasoning\":\"r\"}}]}",
@@ -292,9 +294,9 @@ const FRAGMENTS: &[&str] = &[
 ];
 
 proptest! {
-    /// M1: how the bytes are cut changes nothing.
+    /// M1: chunk boundaries change nothing.
     #[test]
-    fn m1_cuts_change_nothing(
+    fn m1_chunk_boundaries_change_nothing(
         fragments in prop::collection::vec(prop::sample::select(FRAGMENTS), 0..24),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..24),
     ) {
@@ -306,14 +308,14 @@ proptest! {
         prop_assert_eq!(decode(chunks), decode([&body[..]]));
     }
 
-    /// M1: nothing that a server may send makes the host panic, and noise is no reply.
+    /// M1: no input makes the host panic, and random bytes are not a reply.
     #[test]
-    fn m1_noise_is_no_reply(noise in prop::collection::vec(any::<u8>(), 0..400), broken in any::<prop::sample::Index>()) {
+    fn m1_random_bytes_are_not_a_reply(noise in prop::collection::vec(any::<u8>(), 0..400), broken in any::<prop::sample::Index>()) {
         prop_assert!(decode(noise.chunks(7)).0.is_err());
         let mut body = format!("data: {HELLO}\n\ndata: {WORLD}\n\n").into_bytes();
         let place = broken.index(body.len());
         body.splice(place..place, noise);
         let _ = decode(body.chunks(5));
-        let _ = whole("p", "p/m", &body[7..]);
+        let _ = decode_document("p", "p/m", &body[7..]);
     }
 }

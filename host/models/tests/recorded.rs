@@ -1,15 +1,17 @@
-//! Streams that providers sent, decoded as their own client libraries decode them (M1), and never taken for whole where
-//! they are cut (row 31). The recordings are not part of the project: `AGENT_HOST_RECORDED_STREAMS` names the folder that
-//! holds `openai-chat.jsonl`; without it the tests say so and are skipped.
+//! Decodes recorded streams of providers as their own client libraries do (M1), and never takes a truncated one for
+//! complete (row 31).
+//!
+//! The recordings are not part of the project. `AGENT_HOST_RECORDED_STREAMS` names the directory that contains
+//! `openai-chat.jsonl`; without it, the tests are skipped with a message.
 
 use agent_core::model::{Delta, StopReason};
-use agent_models::chat_stream::{ChatStream, Decoded, StreamError};
+use agent_models::chat_stream::{ChatStream, DecodedReply, StreamError};
 use serde::Deserialize;
 use serde_json::Value;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Streams up to this size are cut at every byte; larger ones at random, and around their end mark.
+/// Streams up to this size are cut at every byte. Larger ones are cut at random positions and around their end mark.
 const SMALL: usize = 1500;
 
 #[derive(Deserialize)]
@@ -28,11 +30,14 @@ struct Expected {
     usage: Option<(u64, u64)>,
 }
 
-/// All recordings, or a visible skip.
+/// Returns all recordings, or skips the test with a message.
 fn recordings() -> Vec<Recording> {
     let Some(folder) = std::env::var_os("AGENT_HOST_RECORDED_STREAMS") else {
-        // Not `eprintln!`, which the test runner keeps to itself.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: AGENT_HOST_RECORDED_STREAMS names no folder of recorded streams");
+        // The test runner captures `eprintln!`.
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: AGENT_HOST_RECORDED_STREAMS does not name a directory of recorded streams"
+        );
         return Vec::new();
     };
     let file = PathBuf::from(folder).join("openai-chat.jsonl");
@@ -42,7 +47,7 @@ fn recordings() -> Vec<Recording> {
     recordings
 }
 
-fn decode(bytes: &[u8], chunk: usize) -> Result<(Decoded, Vec<Delta>), StreamError> {
+fn decode(bytes: &[u8], chunk: usize) -> Result<(DecodedReply, Vec<Delta>), StreamError> {
     let (mut stream, mut deltas) = (ChatStream::new("recorded", "recorded/model"), Vec::new());
     for chunk in bytes.chunks(chunk) {
         stream.push(chunk, &mut deltas)?;
@@ -53,10 +58,10 @@ fn decode(bytes: &[u8], chunk: usize) -> Result<(Decoded, Vec<Delta>), StreamErr
 
 /// M1
 #[test]
-fn m1_recorded_streams_decode_as_their_own_libraries_decode_them() {
+fn m1_recorded_streams_decode_like_their_own_libraries() {
     for Recording { name, sse, expect } in recordings() {
         let results = [1, 7, 4096].map(|chunk| decode(sse.as_bytes(), chunk));
-        let [first, second, third] = results.map(|result| result.map(|(decoded, deltas)| (decoded, written(&deltas))));
+        let [first, second, third] = results.map(|result| result.map(|(decoded, deltas)| (decoded, text_of(&deltas))));
         assert_eq!(first, second, "{name}");
         assert_eq!(second, third, "{name}");
         let Some(expected) = expect else { continue };
@@ -66,14 +71,15 @@ fn m1_recorded_streams_decode_as_their_own_libraries_decode_them() {
     }
 }
 
-fn check(name: &str, Decoded { reply, .. }: &Decoded, expected: &Expected) {
+fn check(name: &str, DecodedReply { reply, .. }: &DecodedReply, expected: &Expected) {
     assert_eq!(reply.text, expected.text, "{name}");
     let calls: Vec<_> = reply.calls.iter().map(|call| (&call.provider_id, &call.name)).collect();
     assert_eq!(calls, expected.tools.iter().map(|(id, name, _)| (id, name)).collect::<Vec<_>>(), "{name}");
     for (call, (.., arguments)) in reply.calls.iter().zip(&expected.tools) {
         assert_eq!(json(&call.arguments), json(arguments), "{name}");
     }
-    // One provider ends its streams with an object that its library does not read, and so misses the reason.
+    // One provider ends its streams with an object that its library does not read, so the library reports no stop
+    // reason.
     let stop = expected.stop.as_deref().unwrap_or("stop");
     let found = match reply.stop {
         StopReason::Stop => "stop",
@@ -87,7 +93,7 @@ fn check(name: &str, Decoded { reply, .. }: &Decoded, expected: &Expected) {
     }
 }
 
-/// As JSON; as a text where a call was cut.
+/// Parses arguments as JSON, or returns them as a string if the call was truncated.
 fn json(arguments: &str) -> Value {
     match arguments {
         "" => Value::Object(Default::default()),
@@ -95,7 +101,7 @@ fn json(arguments: &str) -> Value {
     }
 }
 
-fn written(deltas: &[Delta]) -> String {
+fn text_of(deltas: &[Delta]) -> String {
     let texts = deltas.iter().filter_map(|delta| match delta {
         Delta::Text(text) => Some(text.as_str()),
         _ => None,
@@ -103,9 +109,9 @@ fn written(deltas: &[Delta]) -> String {
     texts.collect()
 }
 
-/// M3, row 31: a stream that was cut is whole only where its end mark has come already.
+/// M3, row 31: a truncated stream is complete only if its end mark has already arrived.
 #[test]
-fn m3_cut_streams_are_never_whole() {
+fn m3_truncated_streams_are_never_complete() {
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;
     for Recording { name, sse, .. } in recordings() {
         let (bytes, end) = (sse.as_bytes(), end_mark(&sse));
@@ -113,8 +119,8 @@ fn m3_cut_streams_are_never_whole() {
         if bytes.len() <= SMALL {
             places.extend(0..bytes.len());
         } else {
-            // Any spread will do, the same in every run.
-            places.extend(std::iter::repeat_with(|| scattered(&mut random) % bytes.len()).take(40));
+            // Any distribution works, as long as it is the same in every run.
+            places.extend(std::iter::repeat_with(|| next_random(&mut random) % bytes.len()).take(40));
         }
         for place in places {
             let is_whole = decode(&bytes[..place], 4096).is_ok();
@@ -124,12 +130,12 @@ fn m3_cut_streams_are_never_whole() {
     }
 }
 
-fn scattered(state: &mut u64) -> usize {
+fn next_random(state: &mut u64) -> usize {
     *state = state.wrapping_mul(0xBF58_476D_1CE4_E5B9).rotate_left(29).wrapping_add(0x94D0_49BB_1331_11EB);
     *state as usize
 }
 
-/// Where the data ends that first holds an end mark; beyond the end where none does.
+/// Returns where the data with the first end mark ends, or a position after the end if there is none.
 fn end_mark(sse: &str) -> usize {
     let mut place = 0;
     for line in sse.split_inclusive('\n') {

@@ -1,11 +1,12 @@
-//! What the fuzz targets in `tests/fuzz` call; it is not part of any other build.
+//! Entry points for the fuzz targets in `tests/fuzz`. No other build contains this module.
 
 use crate::HttpPattern;
-use crate::compiler::examine_bytes;
+use crate::component::compiler::examine_bytes;
 use crate::limits::HostLimits;
 use url::Url;
 
-/// Reads a component as the examining child does before it compiles: its report as JSON, or why it is refused.
+/// Examines a component as the compiler process does before it compiles. Returns the report as JSON; if the component is refused,
+/// the report contains the reason.
 pub fn examine(bytes: &[u8]) -> String {
     examine_bytes(bytes, HostLimits::default().structure())
 }

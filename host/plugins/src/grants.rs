@@ -1,48 +1,57 @@
-//! Grants: what a plugin may do is what its manifest asks for ∩ what the agent's configuration grants. Default:
+//! Grants: a plugin may do only what its manifest asks for and the agent's configuration also grants. The default is
 //! nothing (P6).
 
-mod partly;
+pub(crate) mod address;
+pub(crate) mod first_use;
+pub(crate) mod http_pattern;
+pub(crate) mod live_grants;
+pub(crate) mod manifest;
+mod partial;
+pub(crate) mod pinned;
+pub(crate) mod request_rules;
 mod revoked;
+pub(crate) mod secret;
 
-use crate::http::{self, HttpPattern, Secret};
+use crate::grants::http_pattern::HttpPattern;
+use crate::grants::manifest::{Access, Manifest};
+use crate::grants::secret::Secret;
 use crate::identity::PluginIdentity;
-use crate::manifest::{Access, Manifest};
 use agent_core::event_type::ServiceEventType;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
-pub use partly::Partly;
-pub(crate) use partly::partly;
+pub use partial::PartialGrant;
+pub(crate) use partial::partial_grants;
 
-/// A directory with everything below it.
+/// A directory that a plugin may use, with everything below it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeGrant {
-    /// Where it is.
+    /// Path of the directory on the host.
     pub host: PathBuf,
-    /// What the guest calls it: as the user wrote it.
+    /// Path under which the guest sees it: as the user wrote it.
     pub guest: String,
-    /// What may be done there.
+    /// Whether the guest may only read there or also write.
     pub access: Access,
 }
 
 /// What an agent's configuration grants to one plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
-    /// File trees.
+    /// File trees that it may open.
     pub trees: Vec<TreeGrant>,
-    /// Environment variables with their values, which the binary has read already.
+    /// Environment variables that it sees, with their values, which the binary has already read.
     pub env: BTreeMap<String, String>,
-    /// Keys and values of `wasi:config`.
+    /// Keys and values that `wasi:config` returns.
     pub config: BTreeMap<String, String>,
-    /// Requests of `wasi:http`.
+    /// Requests that it may send with `wasi:http`.
     pub http: Vec<HttpPattern>,
-    /// Secrets that the host puts into requests.
+    /// Secrets that the host adds to its requests.
     pub secrets: Vec<Secret>,
-    /// Bytes that may be kept in `wasi:keyvalue`. None: nothing.
+    /// Bytes that it may store in `wasi:keyvalue`. None: it may store nothing.
     pub key_value: Option<u64>,
-    /// Tokens of the host's model in one turn of the agent. None: it is not asked.
+    /// Tokens of the agent's model that it may use in one turn. None: it may not use the model.
     pub model_tokens: Option<u64>,
     /// Types of the service events that its tools may ask the host to send (P2).
     pub events: BTreeSet<ServiceEventType>,
@@ -51,7 +60,7 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// What either gives. Where both give the same, it is as these have it, and the wider access and the larger room count.
+    /// The union of both. If both grant the same thing, the value of `self`, the wider access and the larger quota apply.
     #[must_use]
     pub fn and(mut self, other: &Grants) -> Grants {
         for tree in &other.trees {
@@ -76,7 +85,7 @@ impl Grants {
         self
     }
 
-    /// What both give. Values are these grants' own: what a value is was settled when it was granted.
+    /// The intersection of both. Values are taken from `self`, because a value is fixed when it is granted.
     #[must_use]
     pub fn within(&self, current: &Grants) -> Grants {
         let env = self.env.iter().filter(|(name, _)| current.env.contains_key(*name));
@@ -86,8 +95,8 @@ impl Grants {
             trees: trees_within(&self.trees, &current.trees),
             env: env.map(owned).collect(),
             config: config.map(owned).collect(),
-            http: http::granted_by_both(&self.http, &current.http),
-            // One that has changed is another one, and the next turn's.
+            http: http_pattern::granted_by_both(&self.http, &current.http),
+            // A secret whose value has changed counts as a different secret, which the next turn uses.
             secrets: self.secrets.iter().filter(|secret| current.secrets.contains(secret)).cloned().collect(),
             key_value: smaller(self.key_value, current.key_value),
             model_tokens: smaller(self.model_tokens, current.model_tokens),
@@ -97,12 +106,11 @@ impl Grants {
     }
 }
 
-/// What both give.
 fn smaller(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.zip(other).map(|(one, other)| one.min(other))
 }
 
-/// Of these trees what the current ones hold, too, with the smaller access.
+/// The trees that lie inside one of the `current` trees, with the narrower access of both.
 pub fn trees_within(trees: &[TreeGrant], current: &[TreeGrant]) -> Vec<TreeGrant> {
     let within = |tree: &TreeGrant| {
         let holding = current.iter().filter(|other| lies_within(&tree.host, &other.host));
@@ -112,39 +120,39 @@ pub fn trees_within(trees: &[TreeGrant], current: &[TreeGrant]) -> Vec<TreeGrant
     trees.iter().filter_map(within).collect()
 }
 
-/// Whether a path leads to the folder or to something below it: by components, and never where a `..` comes after the
-/// folder's own components.
+/// Whether a path is the folder or is below it. Paths are compared by components, and a path with a `..` after the folder's own
+/// components is never below it.
 pub(crate) fn lies_within(path: &Path, folder: &Path) -> bool {
     let below = path.strip_prefix(folder);
     below.is_ok_and(|below| below.components().all(|component| matches!(component, Component::Normal(_))))
 }
 
-/// What is said where no grant helps, behind "to allow it,".
+/// Advice if no grant would help. It follows "to allow it,".
 const UNGRANTABLE: &str = "do it yourself or change the plugin: no grant allows this";
 
-/// How a missing grant is given. All fields are empty where no grant would help.
+/// How to add a missing grant. If no grant would help, `table` and `flag` are empty and `line` says what to do instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantAdvice {
-    /// The table in `agent.toml`. Example: `[plugins.files.grants]`.
+    /// Table in `agent.toml`. Example: `[plugins.files.grants]`.
     pub table: String,
-    /// The line in it. Example: `read = ["."]`.
+    /// Line to add to the table. Example: `read = ["."]`.
     pub line: String,
-    /// The same on the command line; empty where it can only stand in the file. Example: `--grant files:read=DIR`.
+    /// Command-line option with the same effect; empty if only the file can grant it. Example: `--grant files:read=DIR`.
     pub flag: String,
 }
 
 impl GrantAdvice {
-    /// Nothing that could be granted would allow it.
+    /// Advice if no grant would allow the action.
     pub(crate) fn none() -> Self {
         Self::without_grant(UNGRANTABLE.to_owned())
     }
 
-    /// What to do where no grant would allow it.
+    /// Advice if no grant would allow the action, with what to do instead.
     pub fn without_grant(what_to_do: String) -> Self {
         Self { table: String::new(), line: what_to_do, flag: String::new() }
     }
 
-    /// In one line: what to pass, or where there is no such option, what to write where.
+    /// The advice in one line: the option to pass, or the line to write if there is no option.
     pub fn short(&self) -> String {
         match (self.flag.is_empty(), self.table.is_empty()) {
             (false, _) => self.flag.clone(),
@@ -164,52 +172,52 @@ impl fmt::Display for GrantAdvice {
     }
 }
 
-/// One thing that a plugin asks for, as its manifest has it.
+/// One thing that a plugin asks for in its manifest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
-    /// File trees.
+    /// File trees, with this access.
     Files(Access),
-    /// A variable of the environment, by name.
+    /// An environment variable, by name.
     Env(String),
     /// A value of `wasi:config`, by key.
     Config(String),
-    /// Requests: a pattern.
+    /// HTTP requests that match a pattern.
     Http(String),
     /// A secret, by name.
     Secret(String),
     /// To keep values between calls.
     KeyValue,
-    /// So many tokens of the agent's model in a turn.
+    /// This number of tokens of the agent's model in a turn.
     Model(u64),
-    /// To send service events of a type.
+    /// To send service events of this type.
     Event(String),
     /// To read the media of the conversation.
     Media,
 }
 
-/// What a plugin asks for and does not get.
+/// Something that a plugin asks for and that is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
-    /// As the manifest has it; for a component without one, as it was guessed.
+    /// The need as written in the manifest, or a guess for a component without a manifest.
     pub need: Need,
-    /// In words. Example: `reading files`.
+    /// Description for people. Example: `reading files`.
     pub thing: String,
     /// How to grant it.
     pub advice: GrantAdvice,
 }
 
-/// Something that was refused during a call.
+/// Something that the host refused to a plugin during a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// Who asked.
+    /// The plugin that asked for it.
     pub plugin: PluginIdentity,
-    /// In words. Example: `the configuration value "region"`.
+    /// Description for people. Example: `the configuration value "region"`.
     pub thing: String,
     /// How to grant it.
     pub advice: GrantAdvice,
 }
 
-/// As events and the audit log have it.
+/// Converts to the form that events and the audit log use.
 impl From<&Denial> for agent_core::change::Denial {
     fn from(denial: &Denial) -> Self {
         let Denial { plugin, thing, advice } = denial;
@@ -223,8 +231,8 @@ impl fmt::Display for Denial {
     }
 }
 
-/// The part of the grants that the manifest asks for. A component without a manifest asks for all of them: the
-/// configuration is then the only word.
+/// The part of the grants that the manifest asks for. For a component without a manifest, all grants apply: only the
+/// configuration decides.
 pub(crate) fn effective(manifest: Option<&Manifest>, grants: Grants) -> Grants {
     let Some(manifest) = manifest else { return grants };
     let asks = &manifest.asks;
@@ -236,7 +244,7 @@ pub(crate) fn effective(manifest: Option<&Manifest>, grants: Grants) -> Grants {
         trees: trees.collect(),
         env: grants.env.into_iter().filter(|(name, _)| asks.env.contains(name)).collect(),
         config: grants.config.into_iter().filter(|(key, _)| asks.config.contains(key)).collect(),
-        http: http::within(&grants.http, &patterns(&asks.http)),
+        http: http_pattern::within(&grants.http, &patterns(&asks.http)),
         secrets: grants
             .secrets
             .into_iter()
@@ -253,7 +261,7 @@ pub(crate) fn effective(manifest: Option<&Manifest>, grants: Grants) -> Grants {
     }
 }
 
-/// What the manifest asks for beyond the grants.
+/// Everything that the manifest asks for and that is not granted.
 pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<Unmet> {
     let Some(manifest) = manifest else { return Vec::new() };
     let (plugin, asks) = (manifest.name.as_str(), &manifest.asks);
@@ -269,7 +277,7 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<Unmet> 
         thing: config_thing(key),
         advice: config_advice(plugin, key),
     });
-    let requests = asks.http.iter().filter(|asked| http::within(&grants.http, &patterns(&[asked])).is_empty());
+    let requests = asks.http.iter().filter(|asked| http_pattern::within(&grants.http, &patterns(&[asked])).is_empty());
     let requests = requests.map(|asked| {
         let (thing, advice) = http_denied(plugin, asked, asked);
         Unmet { need: Need::Http(asked.clone()), thing, advice }
@@ -301,90 +309,90 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<Unmet> 
     lists.chain(key_value).chain(model).chain(events).chain(media).collect()
 }
 
-/// The patterns among texts of a manifest. What is none asks for nothing.
+/// Parses the patterns of a manifest. A text that is not a pattern asks for nothing.
 fn patterns(texts: &[impl AsRef<str>]) -> Vec<HttpPattern> {
     texts.iter().filter_map(|text| text.as_ref().parse().ok()).collect()
 }
 
-/// What may be missing when a component without a manifest says that it was denied something: it can only be guessed
-/// from its imports.
+/// A guess, from its imports, of the grants that are missing if a component without a manifest reports that it was denied
+/// something.
 pub(crate) fn guessed(plugin: &str, imports: &[String], grants: &Grants) -> Vec<Unmet> {
     let uses_files = imports.iter().any(|import| import.starts_with("wasi:filesystem/"));
     if uses_files && grants.trees.is_empty() { vec![files_advice(plugin, Access::Read)] } else { Vec::new() }
 }
 
-/// How a key of `wasi:config` is named to people.
+/// Description of a `wasi:config` key for people.
 pub(crate) fn config_thing(key: &str) -> String {
     format!("the configuration value {}", quoted(key))
 }
 
-/// How a key of `wasi:config` is granted.
+/// How to grant a `wasi:config` key.
 pub(crate) fn config_advice(plugin: &str, key: &str) -> GrantAdvice {
     advice(plugin, format!("config = {{ {} = \"…\" }}", toml_key(key)), format!("config={key}=VALUE"))
 }
 
-/// How a request is named to people, and granted by the pattern `line`.
+/// Description of a request for people, and how to grant it with the pattern `line`.
 pub(crate) fn http_denied(plugin: &str, request: &str, line: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, format!("http = [{}]", quoted(line)), format!("http={line}"));
     (format!("the request {request}"), advice)
 }
 
-/// How `wasi:keyvalue` is named to people, and granted.
+/// Description of `wasi:keyvalue` for people, and how to grant it.
 pub(crate) fn key_value_denied(plugin: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, "key_value_mib = 10".to_owned(), "key_value_mib=10".to_owned());
     ("keeping values between calls".to_owned(), advice)
 }
 
-/// Tokens that are proposed where the manifest names no number.
+/// Number of tokens that the advice proposes if the manifest gives none.
 const PROPOSED_TOKENS: u64 = 20_000;
 
-/// How the host's model is named to people, and granted.
+/// Description of the use of the agent's model for people, and how to grant it.
 pub(crate) fn model_denied(plugin: &str, asked: Option<u64>) -> (String, GrantAdvice) {
     let grant = format!("model_tokens={}", asked.unwrap_or(PROPOSED_TOKENS));
     let advice = advice(plugin, grant.replace('=', " = "), grant);
     ("asking the agent's model".to_owned(), advice)
 }
 
-/// How the sending of a service event is named to people, and granted.
+/// Description of sending a service event for people, and how to grant it.
 pub fn event_denied(plugin: &str, event_type: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, format!("events = [{}]", quoted(event_type)), format!("events={event_type}"));
     (format!("sending the service event {event_type}"), advice)
 }
 
-/// How the reading of the conversation's media is named to people.
+/// Description of reading the conversation's media for people.
 pub const MEDIA_THING: &str = "reading the media of the conversation";
 
-/// How the media of the conversation are named to people, and granted.
+/// Description of reading the conversation's media for people, and how to grant it.
 pub(crate) fn media_denied(plugin: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, "media = true".to_owned(), "media=true".to_owned());
     (MEDIA_THING.to_owned(), advice)
 }
 
-/// How the opening of a file in a granted tree is named to people, and granted.
+/// Description of opening a file for writing for people, and how to grant it.
 pub(crate) fn file_denied(plugin: &str, path: &str) -> (String, GrantAdvice) {
     (format!("opening {} for writing", quoted(path)), files_advice(plugin, Access::ReadWrite).advice)
 }
 
-/// What a denial of a path that leads out of its tree begins with.
+/// Start of the description of a path that leads out of its tree.
 pub(crate) const FOLLOWING: &str = "following ";
 
-/// A path that leads out of its tree: what was denied, and how what it leads to is granted.
+/// Description of a path that leads out of its tree for people, and how to grant its target.
 pub(crate) fn left_tree(plugin: &str, path: &str) -> (String, GrantAdvice) {
     let thing = format!("{FOLLOWING}{}, which leads out of the granted tree", quoted(path));
     (thing, advice(plugin, "read = [\"the folder that it leads to\"]".to_owned(), "read=DIR".to_owned()))
 }
 
-/// A file that no grant covers: what was denied, and that nothing can be granted.
-pub(crate) fn protected(deed: &str, why: &str) -> (String, GrantAdvice) {
-    (format!("{deed}: {why}"), GrantAdvice::none())
+/// Description of an action on a protected file, which no grant allows.
+pub(crate) fn protected(action: &str, why: &str) -> (String, GrantAdvice) {
+    (format!("{action}: {why}"), GrantAdvice::none())
 }
 
-/// How reading is granted.
+/// How to grant reading files.
 pub(crate) fn file_reading_advice(plugin: &str) -> GrantAdvice {
     files_advice(plugin, Access::Read).advice
 }
 
-/// How changes of a tree are granted.
+/// How to grant writing to a tree.
 pub(crate) fn file_change_advice(plugin: &str) -> GrantAdvice {
     files_advice(plugin, Access::ReadWrite).advice
 }
@@ -418,7 +426,7 @@ fn advice(plugin: &str, line: String, grant: String) -> GrantAdvice {
     }
 }
 
-/// A TOML key, in quotes where it needs them.
+/// A TOML key, quoted if necessary.
 fn toml_key(key: &str) -> String {
     let bare = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     if bare { key.to_owned() } else { quoted(key) }
@@ -432,7 +440,7 @@ pub(crate) fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::Asks;
+    use crate::grants::manifest::Asks;
 
     fn manifest(asks: Asks) -> Manifest {
         Manifest { name: "files".to_owned(), asks, ..Manifest::default() }
@@ -448,7 +456,8 @@ mod tests {
 
     fn secret() -> Secret {
         let (name, header, format) = ("TOKEN".to_owned(), "Authorization".to_owned(), "Bearer {}".to_owned());
-        let template = crate::http::SecretTemplate { name, hosts: vec!["a.example".to_owned()], header, format };
+        let template =
+            crate::grants::secret::SecretTemplate { name, hosts: vec!["a.example".to_owned()], header, format };
         Secret::new(template, "12345678").expect("a secret")
     }
 
@@ -468,9 +477,9 @@ mod tests {
         }
     }
 
-    // P6: what a plugin may do = what its manifest asks for ∩ what the configuration grants.
+    // P6: a plugin may do what its manifest asks for ∩ what the configuration grants.
     #[test]
-    fn neither_side_alone_gives_anything() {
+    fn p6_effective_grants_are_the_intersection_of_manifest_and_configuration() {
         let nothing = manifest(Asks::default());
         assert_eq!(effective(Some(&nothing), grants(Access::ReadWrite)), Grants::default());
         let everything = manifest(Asks {
@@ -493,9 +502,9 @@ mod tests {
         assert_eq!(effective(None, grants(Access::ReadWrite)), grants(Access::ReadWrite));
     }
 
-    // P10: grants are those that a turn began with ∩ those of now.
+    // P10: the grants in force are those at the start of the turn ∩ the current ones.
     #[test]
-    fn a_revocation_narrows_and_nothing_widens() {
+    fn p10_revoking_narrows_grants_and_nothing_widens_them() {
         let all = grants(Access::ReadWrite);
         assert_eq!(all.within(&all), all);
         assert_eq!(all.within(&Grants::default()), Grants::default());
@@ -503,15 +512,15 @@ mod tests {
         assert_eq!(all.within(&grants(Access::Read)), grants(Access::Read));
         assert_eq!(grants(Access::Read).within(&all), grants(Access::Read));
         let tree = |host: &str| TreeGrant { host: host.into(), guest: ".".to_owned(), access: Access::Read };
-        assert_eq!(trees_within(&[tree("/srv/a")], &[tree("/srv")]), [tree("/srv/a")], "a tree above holds it");
+        assert_eq!(trees_within(&[tree("/srv/a")], &[tree("/srv")]), [tree("/srv/a")], "a tree above contains it");
         assert_eq!(trees_within(&[tree("/srv")], &[tree("/srv/a")]), [], "a tree below does not");
         assert_eq!(trees_within(&[tree("/srv2")], &[tree("/srv")]), []);
         assert_eq!(trees_within(&[tree("/srv/../etc")], &[tree("/srv")]), [], "a path that leaves the tree");
     }
 
-    // P6: a denial names the thing and the line to add.
+    // P6: a denial names what is missing and the line that grants it.
     #[test]
-    fn what_is_missing_comes_with_the_line_to_add() {
+    fn p6_unmet_needs_include_the_line_to_add() {
         let asks = Asks {
             files: Some(Access::ReadWrite),
             env: vec!["HOME".into()],
@@ -540,7 +549,7 @@ mod tests {
             ("the secret KEY", "KEY = { env = \"KEY\", hosts = [\"…\"] }", ""),
             ("keeping values between calls", "key_value_mib = 10", "--grant files:key_value_mib=10"),
             ("asking the agent's model", "model_tokens = 5000", "--grant files:model_tokens=5000"),
-            // Row 51: another case is another type.
+            // Row 51: event types are case-sensitive.
             (
                 "sending the service event com.example.Paid",
                 "events = [\"com.example.Paid\"]",

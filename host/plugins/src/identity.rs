@@ -1,12 +1,12 @@
-//! Who a plugin is: its name and the digest of its bytes, as they stand in every error, event and log line.
+//! The identity of a plugin: its name and the digest of its component, as shown in errors, events and log lines.
 
 use agent_core::message::Digest;
 use std::fmt;
 
-/// A plugin's name with the digest of its component. Shown as `name@0123456789ab`.
+/// A plugin's name and the digest of its component. Displayed as `name@0123456789ab`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PluginIdentity {
-    /// From the manifest, else the file's stem.
+    /// Name from the manifest; without a manifest, the stem of the file name.
     pub name: String,
     /// SHA-256 of the component's bytes.
     pub digest: Digest,
@@ -18,28 +18,28 @@ impl fmt::Display for PluginIdentity {
     }
 }
 
-/// One of the kinds of plugin (P1), and the optional per-step export beside the context builder (L2).
+/// A kind of plugin (P1), including the optional per-step export of a context builder (L2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Holds tools.
+    /// Provides tools.
     Tool,
-    /// Makes the prompt with which a turn begins.
+    /// Builds the prompt at the start of a turn.
     ContextBuilder,
-    /// Adds to the prompt of single steps.
+    /// Adds sections to the prompt of single steps.
     StepContext,
-    /// Accepts or rejects outputs.
+    /// Accepts or rejects the model's outputs.
     OutputValidator,
-    /// Decides what the provider sees of media.
+    /// Decides how media are sent to the provider.
     MediaPolicy,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 5] =
         [Kind::Tool, Kind::ContextBuilder, Kind::StepContext, Kind::OutputValidator, Kind::MediaPolicy];
 
-    /// The name of its interface in the contract.
+    /// Name of the kind's interface in the WIT contract.
     pub fn interface(self) -> &'static str {
         match self {
             Kind::Tool => "tool",
@@ -50,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// What calls of this kind may reach (P5): it belongs to the kind, also where one component exports several.
+    /// What calls of this kind may access (P5). It depends only on the kind, even if one component exports several kinds.
     pub fn authority(self) -> Authority {
         match self {
             Kind::Tool | Kind::ContextBuilder | Kind::StepContext => Authority::Granted,
@@ -65,11 +65,11 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a call may reach outside its instance (P5).
+/// What a call may access outside its instance (P5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authority {
-    /// Clocks, random numbers and logging, and what is granted.
+    /// Clocks, random numbers, logging and everything that is granted.
     Granted,
-    /// Nothing: a pure function. Its WASI answers, but from nowhere: time stands still, random numbers repeat.
+    /// Nothing: the call is a pure function. WASI works without real input: time does not advance and random numbers repeat.
     Inert,
 }

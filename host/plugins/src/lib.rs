@@ -1,115 +1,85 @@
-//! Components: load, check, link, grant, call. This crate alone knows wasmtime; its types stay inside.
+//! The sandbox for plugins: loads, verifies, links and calls WebAssembly components. No other crate uses wasmtime, and no wasmtime
+//! type appears in the public interface of this crate.
 //!
-//! A [`Sandbox`] is the engine with its limits. It loads files into [`LoadedPlugin`]s, a [`Generation`] is an immutable
-//! set of them, a [`PluginSetup`] is one with an agent's grants, and each call runs in a fresh instance and ends in a
+//! A [`Sandbox`] is the engine with its limits. It loads files into [`LoadedPlugin`]s. A [`Generation`] is an immutable set of
+//! plugins, a [`PluginSetup`] is a plugin with an agent's grants, and each call runs in a fresh instance and ends in a
 //! [`CallReport`].
+//!
+//! The modules form layers. Each module imports only from modules later in this list: `deployment`, `call`, `component`,
+//! `execution`, `capabilities`, `contract`, `recording`, `file_trees`, `grants`, `ports`, `binary`, and the small modules `limits`,
+//! `identity`, `text` and `sync`.
 
-mod admission;
-mod answers;
-mod bindings;
-mod cache;
+mod binary;
 mod call;
-mod canary;
-mod changing;
-mod compiler;
-mod convert;
-mod directory;
-mod emission;
-mod engine;
-mod failure;
-mod files;
-mod first_use;
+mod capabilities;
+mod component;
+mod contract;
+mod deployment;
+mod execution;
+mod file_trees;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-mod generation;
 mod grants;
-mod host_model;
-mod http;
 mod identity;
-mod imports;
-mod in_force;
-mod introduction;
-mod key_value;
-mod leaving;
 pub mod limits;
-mod linkers;
-mod listing;
-mod load;
-mod logging;
-mod lookups;
-mod manifest;
-mod media;
-mod opening;
-mod pinned;
-mod placing;
-mod plain;
-mod plugin;
-mod quarantine;
-mod record;
-mod regular_file;
-mod requests;
-mod room;
-mod run;
-mod sandbox;
-mod scan;
-mod sections;
-mod sockets;
-mod state;
-mod stopped;
-mod store;
-mod structure;
+mod ports;
+mod recording;
+mod sync;
 mod text;
-mod tools;
-mod trees;
-mod trial;
-mod turns;
-mod vetting;
-mod writing;
 
-pub use admission::QueueFull;
-pub use answers::{Bytes, FoundValue, HostAnswer, HostAnswers, Read, RequestAnswer, digest_of_request};
-pub use call::{ToolCallContext, ToolCallRequest};
-pub use compiler::{CodeTooLarge, CompileTime, CompilerCommand, serve_compiler};
-pub use directory::{Look, PluginDirectory, Seen};
-pub use failure::CallFailure;
-pub use files::{
-    FileStat, FoundContent, FoundFile, FoundNames, GivenTree, LeftFile, NamedKind, NotLaidOut, RecordedTrees,
+pub use binary::imports::InterfaceProblem;
+pub use binary::scan::{Interfaces, MadeFor, NotAComponent};
+pub use binary::sections::{MANIFEST_SECTION, interfaces};
+pub use binary::structure::StructureProblem;
+pub use call::kinds::{ToolCallContext, ToolCallRequest};
+pub use call::plugin_setup::PluginSetup;
+pub use capabilities::http::{NameResolver, SystemResolver};
+pub use component::atomic_write::write_file_atomically;
+pub use component::claims::{ComponentClaims, read_claims};
+pub use component::compiler::{CodeTooLarge, CompileTimeout, CompilerCommand, serve_compiler};
+pub use component::engine_context::SandboxError;
+pub use component::generic::SkippedExport;
+pub use component::load::stored::GenerationError;
+pub use component::load::{CodeSource, LoadEvent, Progress, read_component};
+pub use component::load_error::LoadError;
+pub use component::plugin::LoadedPlugin;
+pub use component::plugin_store::{PluginStore, PluginStoreError, StoredComponent, digest_of};
+pub use component::quarantine::{Quarantine, QuarantineEntry};
+pub use component::regular_file::{open_regular_file, read_regular_file};
+pub use component::sandbox::{Sandbox, SandboxOptions};
+pub use component::verifier::{ComponentVerifier, ReadComponent};
+pub use deployment::generation::{Generation, LoadProblem};
+pub use deployment::plugin_directory::{DirectoryContents, DirectoryScan, PluginDirectory};
+pub use execution::admission::QueueFull;
+pub use execution::call_spec::Ports;
+pub use execution::failure::CallFailure;
+pub use execution::report::CallReport;
+pub use execution::scheduler::worker_threads;
+pub use execution::trial::{TRIAL_CALLS, TRIAL_TRAPS, Trial, TrialCounts};
+pub use file_trees::{
+    HostObject, HostTree, ProtectedKind, ProtectedPath, TreeError, TreeProblem, WITHOUT_ENDING, is_foreign_toml,
 };
-pub use first_use::{Answers, CallReach, needed, to_ask};
-pub use generation::{Generation, GenerationError, LoadProblem};
+pub use grants::first_use::{CallEffect, RefusedNeeds, needed, to_ask};
+pub use grants::http_pattern::within as http_within;
+pub use grants::http_pattern::{HttpPattern, PatternError};
+pub use grants::live_grants::CurrentGrants;
+pub use grants::manifest::{Access, Asks, Canary, Manifest, ManifestError, with_manifest};
+pub use grants::pinned::PinnedGrants;
+pub use grants::secret::{KnownSecrets, Secret, SecretError, SecretHolder, SecretTemplate};
 pub use grants::{
-    Denial, GrantAdvice, Grants, MEDIA_THING, Need, Partly, TreeGrant, Unmet, event_denied, trees_within,
+    Denial, GrantAdvice, Grants, MEDIA_THING, Need, PartialGrant, TreeGrant, Unmet, event_denied, trees_within,
 };
-pub use host_model::{ModelAnswer, ModelAsker, ModelPort, ModelQuestion, ModelRefusal};
-pub use http::within as http_within;
-pub use http::{GivenTo, KnownSecrets, Secret, SecretError, SecretTemplate};
-pub use http::{HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal};
-pub use http::{HttpPattern, NameResolver, PatternError, SystemResolver};
 pub use identity::{Authority, Kind, PluginIdentity};
-pub use imports::InterfaceProblem;
-pub use in_force::CurrentGrants;
-pub use introduction::{Introduction, introduction};
-pub use key_value::{KeySpace, KeyValuePort, Swapped};
 pub use limits::{CallLimits, HostLimits, Limit};
-pub use load::{CodeSource, LoadError, LoadEvent, Progress, read_component};
-pub use logging::LostLog;
-pub use manifest::{Access, Asks, Canary, MANIFEST_SECTION, Manifest, ManifestError, with_manifest};
-pub use media::{MediaPort, MediaRange, MediumToStore, PortError, Ports, Then};
-pub use pinned::PinnedGrants;
-pub use placing::place_file;
-pub use plain::LeftOut;
-pub use plugin::{LoadedPlugin, PluginSetup};
-pub use quarantine::{Quarantine, Quarantined};
-pub use regular_file::{open_regular_file, read_regular_file};
-pub use run::CallReport;
-pub use sandbox::{Sandbox, SandboxError, SandboxOptions};
-pub use scan::{Interfaces, MadeFor, NotAComponent};
-pub use sections::interfaces;
-pub use state::TreeProblem;
-pub use stopped::StoppedCalls;
-pub use store::{PluginStore, PluginStoreError, StoredComponent, digest_of};
-pub use structure::StructureProblem;
-pub use trees::{HostObject, HostTree, ProtectedKind, ProtectedPath, TreeError, WITHOUT_ENDING, is_foreign_toml};
-pub use trial::{TRIAL_CALLS, TRIAL_TRAPS, Trial, TrialCounts};
-pub use turns::worker_threads;
-pub use vetting::{ReadComponent, Vetting};
+pub use ports::PortError;
+pub use ports::http::{HttpAnswer, HttpEnding, HttpPort, HttpQuestion, HttpRefusal};
+pub use ports::key_value::{KeySpace, KeyValuePort, SwapOutcome};
+pub use ports::media::{MediaPort, MediaRange, MediumToStore};
+pub use ports::model::{ModelAnswer, ModelAsker, ModelPort, ModelQuestion, ModelRefusal};
+pub use recording::bytes::{Extent, RecordedBytes};
+pub use recording::file_records::{FileStat, FoundContent, FoundFile, FoundNames, GivenTree, LeftFile, NamedKind};
+pub use recording::files::{ReplayTreeError, ReplayTrees};
+pub use recording::guest_log::LostLog;
+pub use recording::host_calls::{FoundValue, HostAnswer, HostCallLog, RequestAnswer, digest_of_request};
+pub use recording::replay_inputs::ReplayInputs;
+pub use recording::stopped_calls::StoppedCalls;

@@ -1,5 +1,5 @@
-//! Limits of the host and of single calls: all on by default, each named in the error that it causes (P8). Those that can be
-//! configured stand in the lists [`CALL_LIMITS`] and [`HOST_LIMITS`]; what is fixed stands here.
+//! Limits of the host and of single calls. All are on by default, and the error that a limit causes names it (P8). The lists
+//! [`CALL_LIMITS`] and [`HOST_LIMITS`] contain the configurable limits; this file contains the fixed ones.
 
 mod call;
 mod host;
@@ -14,61 +14,63 @@ pub use reached::Limit;
 
 use std::time::Duration;
 
-/// One medium that stands in a result itself.
+/// Maximum bytes of one medium that a result contains.
 pub const RESULT_MEDIUM_BYTES: usize = 4 * MIB;
-/// Media in the making of one call together.
+/// Maximum bytes of all new media of one call together.
 pub const NEW_MEDIA_BYTES: usize = 32 * MIB;
-/// One read or write of a medium.
+/// Maximum bytes of one read or write of a medium.
 pub const MEDIA_CHUNK_BYTES: usize = MIB;
-/// Text of the host's own that tells why something was refused.
+/// Maximum bytes of the host's text about the reason of a refusal.
 pub(crate) const REASON_BYTES: usize = 4 * 1024;
-/// State of a context builder.
+/// Maximum bytes of a context builder's state.
 pub const STATE_BYTES: usize = 64 * 1024;
-/// What is shown of a tool's description.
+/// Maximum bytes of a tool's description; a longer one is cut.
 pub const DESCRIPTION_BYTES: usize = 2 * 1024;
-/// Tools of one component.
+/// Maximum number of tools of one component.
 pub const TOOLS: usize = 1_024;
-/// A key of `wasi:keyvalue`, and a bucket's name.
+/// Maximum bytes of a `wasi:keyvalue` key and of a bucket's name.
 pub const KEY_BYTES: usize = 1024;
-/// A value of `wasi:keyvalue`.
+/// Maximum bytes of a `wasi:keyvalue` value.
 pub const VALUE_BYTES: usize = MIB;
-/// What a plugin may keep in `wasi:keyvalue` where the grant names no quota.
+/// Bytes that a plugin may store in `wasi:keyvalue` if the grant gives no quota.
 pub const KEY_VALUE_BYTES: u64 = 10 * MIB as u64;
-/// Keys of one page, and of one batch.
+/// Maximum number of keys in one page of a listing.
 pub(crate) const KEY_PAGE: usize = 1_000;
+/// Maximum number of keys in one batch.
 pub(crate) const VALUES_AT_ONCE: usize = 1_000;
-/// Uses of values in one call: each write is a transaction of its own, which everybody else waits for.
+/// Maximum number of key-value operations in one call. Each write is a transaction that blocks all other writers.
 pub(crate) const VALUE_USES: u64 = 10_000;
-/// Values of one batch together.
+/// Maximum bytes of all values in one batch.
 pub(crate) const VALUES_BYTES: usize = 4 * MIB;
-/// Values that a guest may hold for a swap at once.
-pub(crate) const SEEN_VALUES: usize = 16;
-/// Texts of a question to the host's model.
+/// Maximum number of values that a guest may hold for a compare-and-swap at once.
+pub(crate) const CAS_VALUES: usize = 16;
+/// Maximum bytes of all texts in a question to the agent's model.
 pub const QUESTION_BYTES: usize = MIB;
-/// Messages of one.
+/// Maximum number of messages in a question to the agent's model.
 pub const QUESTION_MESSAGES: usize = 64;
-/// Most tokens of the host's model that a plugin may be granted in a turn.
+/// Maximum number of tokens of the agent's model that a plugin may be granted for a turn.
 pub const MODEL_TOKENS: u64 = 100_000_000;
-/// A manifest's JSON.
+/// Maximum bytes of a manifest's JSON.
 pub const MANIFEST_BYTES: usize = 64 * 1024;
 
-/// Levels of arrays and objects in a guest's JSON.
+/// Maximum nesting depth of arrays and objects in a guest's JSON.
 pub(crate) const JSON_DEPTH: usize = 64;
-/// Messages of a built prompt.
+/// Maximum number of messages in a prompt that a context builder returns.
 pub(crate) const PROMPT_MESSAGES: usize = 1_000;
-/// Sections of a built prompt or of a step.
+/// Maximum number of sections in a built prompt or in a step.
 pub(crate) const SECTIONS: usize = 256;
-/// A section's name.
+/// Maximum bytes of a section's name.
 pub(crate) const SECTION_NAME_BYTES: usize = 128;
-/// Most that a guest's count of the calls in which a message was sent may be.
+/// Maximum of a message's `seen-count` that a guest returns. A larger value is lowered to it.
 pub(crate) const SEEN_COUNT: u32 = 1_000_000;
-/// What a guest hands to the host at once beside its result: the two media of 4 MiB that a tool's result may hold.
+/// Bytes that a guest may pass to the host at once in addition to its result: the two media of 4 MiB that a tool's result may contain.
 pub(crate) const LIFTED_BESIDE_RESULT: usize = 2 * RESULT_MEDIUM_BYTES;
-/// The same for kinds whose results hold no media.
+/// Bytes that a guest may pass to the host at once in addition to its result, for kinds whose results contain no media.
 pub(crate) const LIFTED_BESIDE_TEXT: usize = 3 * MIB;
-/// Handed over at once by plain functions: their values take room for their types, so that a byte counts as one value.
+/// Bytes that a plain function may pass to the host at once. The host's representation of a value is larger than the value, so
+/// one byte counts as one value.
 pub(crate) const PLAIN_LIFTED_BYTES: usize = 32 * MIB;
-/// JSON text of a plain function's arguments.
+/// Maximum bytes of the JSON arguments of a plain function.
 pub(crate) const PLAIN_ARGUMENT_BYTES: usize = MIB;
-/// Wall time for a component's `definitions`.
+/// Maximum wall time of a component's `definitions`.
 pub(crate) const DEFINITIONS_TIME: Duration = Duration::from_secs(10);

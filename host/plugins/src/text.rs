@@ -1,14 +1,14 @@
-//! Text that guests wrote, made fit to be shown: cut on a character boundary, invisible characters escaped.
+//! Makes text from guests safe to show: cuts it on a character boundary and escapes invisible characters.
 
 use agent_core::visible::visible;
 use std::fmt::Write;
 
-/// The longest start of `text` of at most `bytes` bytes that ends on a character boundary.
+/// The longest prefix of `text` that has at most `bytes` bytes and ends on a character boundary.
 pub(crate) fn cut(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
-/// Cut to `bytes`, with a note where something is missing, and with invisible characters escaped.
+/// Cuts the text to `bytes`, notes the cut and escapes invisible characters.
 pub(crate) fn clean(text: &str, bytes: usize) -> String {
     let shown = cut(text, bytes);
     let mut clean = visible(shown).into_owned();
@@ -18,7 +18,7 @@ pub(crate) fn clean(text: &str, bytes: usize) -> String {
     clean
 }
 
-/// One line of a log: every invisible character is escaped, line ends too, and only the tab stays.
+/// Makes one log line: escapes every invisible character except the tab, including line ends.
 pub(crate) fn clean_line(text: &str) -> String {
     text.split('\n').map(visible).collect::<Vec<_>>().join("\\u{a}")
 }

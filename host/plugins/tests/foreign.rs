@@ -1,5 +1,5 @@
-//! Components as other hosts' authors and other toolchains make them (P3, P12): what of them is offered, what is not, and
-//! what is to be done about it.
+//! Components that were made for other hosts or by other toolchains (P3, P12): which of their exports become tools, which do not,
+//! and what the messages advise.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::{call_with, sandbox};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Code that every component here has: a function that gives 7, and one that gives what it is called on.
+/// Code that all components here contain: a function that returns 7, and functions that return their first argument.
 const CODE: &str = r#"
   (core module $code
     (memory (export "memory") 2)
@@ -34,7 +34,7 @@ async fn refusal(sandbox: &Sandbox, bytes: Vec<u8>) -> LoadError {
     sandbox.load_bytes("foreign", bytes).await.expect_err("it is refused")
 }
 
-/// The structured result of a call, or the words of its failure.
+/// The structured result of a call, or the message of the tool's error.
 async fn answer(sandbox: &Sandbox, plugin: &Arc<LoadedPlugin>, tool: &str, arguments: Value) -> Result<Value, String> {
     let setup = PluginSetup::new(Arc::clone(plugin), Grants::default(), CallLimits::default());
     match call_with(sandbox, &setup, tool, &arguments).await.result {
@@ -48,10 +48,10 @@ fn tools(plugin: &LoadedPlugin) -> Vec<&str> {
     plugin.tools().iter().map(|tool| tool.name.as_str()).collect()
 }
 
-/// P3: an interface that shares types with another one imports that one for the names of its types, and a world may import
-/// a type; nobody has to implement either. With a function in it, or a resource, somebody would have to.
+/// P3: an interface that uses types of another interface imports that interface, and a world may import a type. Such an import needs
+/// no implementation. An import with a function or a resource does.
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_imports_of_nothing_but_types_load() {
+async fn p3_imports_that_contain_only_types_load() {
     let directory = tempfile::tempdir().unwrap();
     let sandbox = sandbox(directory.path());
     let types = |more: &str| {
@@ -73,7 +73,7 @@ async fn p3_imports_of_nothing_but_types_load() {
           (canon lift (core func $code "first")))"#;
     let plugin = load(&sandbox, component(&types(""), rest)).await;
     assert_eq!(answer(&sandbox, &plugin, "draw", json!({"at": {"x": 5}, "level": "high"})).await, Ok(json!(5)));
-    assert!(plugin.imports().is_empty() && plugin.tools()[0].traits.read_only, "types can do nothing");
+    assert!(plugin.imports().is_empty() && plugin.tools()[0].traits.read_only, "types cannot change anything");
     for more in [r#"(export "go" (func))"#, r#"(export "handle" (type (sub resource)))"#] {
         let error = refusal(&sandbox, component(&types(more), rest)).await.to_string();
         assert!(error.contains("`acme:shapes/types@1.0.0`") && !error.contains("level"), "{error}");
@@ -81,7 +81,7 @@ async fn p3_imports_of_nothing_but_types_load() {
     }
 }
 
-/// A resource without a constructor, and the functions of its interface that make one.
+/// A component with a resource that has no constructor. `makers` are the functions of its interface that make one.
 fn thing(makers: &str) -> Vec<u8> {
     let inner = format!(
         r#"(component $inner {CODE}
@@ -118,8 +118,8 @@ const TRY: &str = r#"(func (export "open") (param "number" u32) (result (result 
 const FROM_ANOTHER: &str = r#"(func (export "[static]thing.copy") (param "it" (borrow $thing)) (result (own $thing))
     (canon lift (core func $makers "make")))"#;
 
-/// P3: what gives a resource made from data is as good as its constructor: methods are called on what it makes, and of
-/// several one is chosen by its name.
+/// P3: a function that makes a resource from data is used like a constructor: methods are called on the resource that it makes. If
+/// there are several such functions, the model chooses one by its name.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_functions_that_make_a_resource_are_constructors() {
     let directory = tempfile::tempdir().unwrap();
@@ -127,7 +127,7 @@ async fn p3_functions_that_make_a_resource_are_constructors() {
     let tool = "api.thing.number";
 
     let one = load(&sandbox, thing(MAKE)).await;
-    assert_eq!((tools(&one), one.left_out().len()), (vec![tool], 0));
+    assert_eq!((tools(&one), one.skipped_exports().len()), (vec![tool], 0));
     assert_eq!(answer(&sandbox, &one, tool, json!({"self": {"number": 5}})).await, Ok(json!(5)));
     assert!(one.tools()[0].description.contains("`make(number: u32)`"), "{}", one.tools()[0].description);
 
@@ -147,16 +147,17 @@ async fn p3_functions_that_make_a_resource_are_constructors() {
         let refused = answer(&sandbox, &both, tool, json!({"self": wrong})).await;
         assert!(refused.as_ref().is_err_and(|words| words.contains("/self")), "{refused:?}");
     }
-    let [copy] = both.left_out() else { panic!("{:?}", both.left_out()) };
+    let [copy] = both.skipped_exports() else { panic!("{:?}", both.skipped_exports()) };
     assert!(copy.function.contains("[static]thing.copy"), "{copy}");
 
     let none = refusal(&sandbox, thing(FROM_ANOTHER)).await.to_string();
     assert!(none.contains("no function makes one from data"), "{none}");
 }
 
-/// P3: what a toolchain calls when it builds a component is no tool, and a web server is refused with what would be one.
+/// P3: a function that a toolchain calls while it builds a component is not a tool, and a web server is refused with advice on what
+/// to export instead.
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_what_is_not_for_models_is_left_out() {
+async fn p3_toolchain_functions_and_http_handlers_are_skipped() {
     let directory = tempfile::tempdir().unwrap();
     let sandbox = sandbox(directory.path());
     let code = r#"
@@ -178,10 +179,10 @@ async fn p3_what_is_not_for_models_is_left_out() {
     };
     let engine = load(&sandbox, build("shim")).await;
     assert_eq!(tools(&engine), ["seven"]);
-    let left_out: Vec<_> = engine.left_out().iter().map(|one| one.function.as_str()).collect();
-    assert_eq!(left_out, ["wizer-initialize", "init"]);
+    let skipped: Vec<_> = engine.skipped_exports().iter().map(|skipped| skipped.function.as_str()).collect();
+    assert_eq!(skipped, ["wizer-initialize", "init"]);
     let own = load(&sandbox, build("width")).await;
-    assert_eq!(tools(&own), ["seven", "init"], "somebody's own function of this name is a tool");
+    assert_eq!(tools(&own), ["seven", "init"], "an author's own function of this name is a tool");
 
     let server = r#"
         (component $server (import "handle" (func $handle (param "request" u32))) (export "handle" (func $handle)))
@@ -192,9 +193,9 @@ async fn p3_what_is_not_for_models_is_left_out() {
     assert!(error.contains("answers HTTP requests") && error.contains("wasi:cli/run"), "{error}");
 }
 
-/// P5: configuration under the names that earlier drafts gave it: nothing is granted here, so nothing is there.
+/// P5: the configuration interface links under the names of its earlier drafts. It contains only granted values.
 #[tokio::test(flavor = "multi_thread")]
-async fn p5_earlier_drafts_of_the_configuration_link() {
+async fn p5_earlier_drafts_of_wasi_config_link() {
     let directory = tempfile::tempdir().unwrap();
     let sandbox = sandbox(directory.path());
     for name in ["wasi:config/store@0.2.0-rc.1", "wasi:config/store@0.2.0-draft", "wasi:config/runtime@0.2.0-draft"] {
@@ -237,9 +238,9 @@ async fn p5_earlier_drafts_of_the_configuration_link() {
     }
 }
 
-/// P12, row 11: a core module is refused with the way from what it was made for to a component.
+/// P12, row 11: a core module is refused with advice on how to turn it into a component, which depends on what it was made for.
 #[tokio::test(flavor = "multi_thread")]
-async fn p12_core_modules_are_told_how_to_become_components() {
+async fn p12_row_11_core_module_is_refused_with_advice() {
     let directory = tempfile::tempdir().unwrap();
     let sandbox = sandbox(directory.path());
     let preview1 = r#"(import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))"#;
@@ -257,9 +258,9 @@ async fn p12_core_modules_are_told_how_to_become_components() {
     }
 }
 
-/// P12: a component of a later contract, or of a later WASI, is refused with what to do about it.
+/// P12: a component for a later contract or a later WASI is refused with advice.
 #[tokio::test(flavor = "multi_thread")]
-async fn p12_later_versions_say_what_to_do() {
+async fn p12_later_contract_or_wasi_is_refused_with_advice() {
     let directory = tempfile::tempdir().unwrap();
     let sandbox = sandbox(directory.path());
     for version in ["0.2.0", "9.9.9"] {
@@ -275,7 +276,7 @@ async fn p12_later_versions_say_what_to_do() {
     assert!(error.contains("`wasi:cli/stdout@0.3.0`") && error.contains("wasm32-wasip2"), "{error}");
 }
 
-/// P3: a component that is composed of others is as good as one.
+/// P3: a component that is composed of other components loads like any other.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_composed_components_load() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Limits of calls, with a real component: each names itself and the plugin, and nothing is left behind.
+//! Tests of the limits on calls with a real component: each error names the limit and the plugin, and every place is free afterwards.
 
 mod common;
 
@@ -23,9 +23,9 @@ async fn set_up(limits: CallLimits) -> (Sandbox, PluginSetup) {
     (sandbox, PluginSetup::new(plugin, Grants::default(), limits))
 }
 
-// Row 1, P8: an endless loop ends at its wall time or its processor time, whichever is smaller.
+// Row 1, P8: an endless loop is stopped at the limit on wall time or on processor time, whichever comes first.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endless_loop_is_stopped() {
+async fn row_1_p8_endless_loop_is_stopped_at_its_time_limit() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
     let wall = call(&sandbox, &setup, "spin", SHORT).await;
     assert!(matches!(wall.result, Err(CallFailure::Limit { limit: Limit::WallTime(SHORT), .. })), "{wall:?}");
@@ -37,9 +37,9 @@ async fn an_endless_loop_is_stopped() {
     assert!(cpu.cost.cpu_us >= 100_000);
 }
 
-// Rows 1 and 9: endless loops at once, then traps, leave every place free and every instance fresh.
+// Rows 1 and 9: after concurrent endless loops, traps and cancellations, every place is free and every instance is new.
 #[tokio::test(flavor = "multi_thread")]
-async fn places_are_free_after_loops_traps_and_cancellations() {
+async fn row_1_row_9_places_are_free_after_loops_traps_and_cancellations() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
     let spins = (0..6).map(|_| call(&sandbox, &setup, "spin", SHORT));
     for report in futures::future::join_all(spins).await {
@@ -60,22 +60,22 @@ async fn places_are_free_after_loops_traps_and_cancellations() {
     }
 }
 
-// P8: the queue is bounded; a call that finds it full is told so at once, and is worth another try.
+// P8: the queue is bounded. A call that finds it full fails at once with an error that says that it can be retried.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_queue_is_a_typed_error() {
+async fn p8_full_queue_is_a_typed_error() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
     let mut spins: FuturesUnordered<_> = (0..7).map(|_| call(&sandbox, &setup, "spin", LONG)).collect();
-    let first = spins.next().await.expect("three run, three wait, and one is told so: the rest is for other agents");
+    let first = spins.next().await.expect("three run, three wait, and one is refused: the rest is for other agents");
     let Err(busy) = first.result else { panic!("{first:?}") };
     assert!(matches!(busy, CallFailure::Busy { full: QueueFull::OfAgent(3), .. }), "{busy}");
-    let (plugin, said) = (setup.plugin().identity().to_string(), busy.to_string());
-    assert!(said.starts_with(&plugin) && said.contains("3 waiting calls of one agent"), "{said}");
+    let (plugin, message) = (setup.plugin().identity().to_string(), busy.to_string());
+    assert!(message.starts_with(&plugin) && message.contains("the agent already has 3 waiting calls"), "{message}");
     assert!(busy.for_model().for_model().contains("unavailable"));
     drop(spins);
     assert!(matches!(call(&sandbox, &setup, "noop", LONG).await.result, Ok(Ok(_))));
 }
 
-/// A plugin whose fuel is counted, and one of the same sandbox whose fuel is not.
+/// A sandbox with two setups of the same plugin: one whose fuel is counted, and one whose fuel is not.
 async fn metered(directory: &Path, fuel: u64) -> (Sandbox, PluginSetup, PluginSetup) {
     let sandbox = common::sandbox(directory);
     let folder = directory.join("plugins");
@@ -89,9 +89,9 @@ async fn metered(directory: &Path, fuel: u64) -> (Sandbox, PluginSetup, PluginSe
     (sandbox, setup(Some(fuel)), setup(None))
 }
 
-// P8, "fuel (optional, deterministic)": the same call takes the same fuel; a call without it takes none and is not slowed.
+// P8, "fuel (optional, deterministic)": the same call uses the same fuel every time. Without a fuel limit no fuel is counted.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_call_takes_the_same_fuel() {
+async fn p8_same_call_uses_the_same_fuel() {
     let directory = tempfile::tempdir().expect("a directory");
     let (sandbox, counted, uncounted) = metered(directory.path(), 10_000).await;
     let first = call(&sandbox, &counted, "noop", LONG).await;
@@ -102,7 +102,7 @@ async fn the_same_call_takes_the_same_fuel() {
         assert_eq!(call(&sandbox, &counted, "noop", LONG).await.cost.fuel, Some(fuel));
     }
     assert_eq!(call(&sandbox, &uncounted, "noop", LONG).await.cost.fuel, None);
-    // Another process finds the compiled code of both engines, and counts alike.
+    // A new sandbox, like another process, finds the compiled code of both engines and counts the same fuel.
     let (sandbox, counted, _) = metered(directory.path(), fuel).await;
     let again = call(&sandbox, &counted, "noop", LONG).await;
     assert!(matches!(again.result, Ok(Ok(_))), "exactly enough: {again:?}");
@@ -111,9 +111,10 @@ async fn the_same_call_takes_the_same_fuel() {
     assert!(call(&sandbox, &less, "noop", LONG).await.result.is_err(), "too little");
 }
 
-// Row 1, P8: fuel ends a loop, whichever limit it meets first; the error names the limit and the plugin.
+// Row 1, P8: a loop is stopped by its fuel limit or by its time limit, whichever comes first. The error names the limit and the
+// plugin.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loop_ends_with_its_fuel_or_with_its_time() {
+async fn row_1_p8_loop_is_stopped_by_fuel_or_time() {
     let directory = tempfile::tempdir().expect("a directory");
     let (sandbox, counted, _) = metered(directory.path(), 3_000_000).await;
     let spin = call(&sandbox, &counted, "spin", LONG).await;
@@ -121,25 +122,25 @@ async fn a_loop_ends_with_its_fuel_or_with_its_time() {
     let digest = counted.plugin().digest().short();
     assert_eq!(failure.to_string(), format!("limited@{digest} was stopped at its limit: 3000000 units of fuel"));
     assert_eq!(spin.cost.fuel, Some(3_000_000));
-    // Epochs end it where its time is over first, and let others run meanwhile.
+    // If its time is over first, the epoch stops it, and other calls run in the meantime.
     let (sandbox, counted, _) = metered(directory.path(), u64::MAX / 4).await;
     let (spin, noop) = tokio::join!(call(&sandbox, &counted, "spin", SHORT), call(&sandbox, &counted, "noop", LONG));
     assert!(matches!(spin.result, Err(CallFailure::Limit { limit: Limit::WallTime(SHORT), .. })), "{spin:?}");
-    assert_eq!(spin.cost.fuel, None, "how far it came is not known");
+    assert_eq!(spin.cost.fuel, None, "the used fuel is not known");
     assert!(matches!(noop.result, Ok(Ok(_))));
 }
 
-// P8: what cannot be counted is not run without.
+// P8: a call whose fuel cannot be counted is not run.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_store_fuel_is_a_typed_error() {
+async fn p8_fuel_limit_without_a_plugin_store_is_a_typed_error() {
     let (sandbox, setup) = set_up(CallLimits { fuel: Some(1_000), ..CallLimits::default() }).await;
     let Err(failure) = call(&sandbox, &setup, "noop", LONG).await.result else { panic!("it cannot be counted") };
     assert!(failure.to_string().contains("fuel cannot be counted"), "{failure}");
 }
 
-// P8: the call's cost has its bytes: `{}` goes in, an empty result comes out.
+// P8: the cost of a call includes its bytes: `{}` goes in, and an empty result comes out.
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_are_in_the_cost() {
+async fn p8_cost_includes_bytes_in_and_out() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
     let cost = call(&sandbox, &setup, "noop", LONG).await.cost;
     assert_eq!((cost.bytes_in, cost.bytes_out), (2, r#"{"done":{"content":[]}}"#.len() as u64));
@@ -147,9 +148,9 @@ async fn bytes_are_in_the_cost() {
     assert_eq!((trapped.bytes_in, trapped.bytes_out, trapped.requests), (2, 0, 0));
 }
 
-// P6: a granted directory that is not there is a typed error which names the grant.
+// P6: a granted directory that does not exist is a typed error that names the grant.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_directory_names_its_grant() {
+async fn p6_missing_directory_is_an_error_that_names_the_grant() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
     let tree = agent_plugins::TreeGrant {
         host: "/nowhere/at/all".into(),

@@ -1,4 +1,4 @@
-//! What is loaded and what is refused, and that the cache is never trusted blindly.
+//! Tests of loading: which components are loaded, which are refused, and that cached code is verified.
 
 mod common;
 
@@ -23,9 +23,9 @@ fn component(text: &str) -> Vec<u8> {
     wat::parse_str(text).expect("the text is valid")
 }
 
-// P2, P8: a component's tools are known at load, and each call has a fresh instance and a cost.
+// P2, P8: a component's tools are known after loading, and each call has a new instance and a cost.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_component_is_loaded_and_called() {
+async fn p2_p8_component_is_loaded_and_called() {
     let directory = tempfile::tempdir().expect("a directory");
     let sandbox = sandbox(directory.path());
     let plugin = sandbox.load_bytes("my plugin", tool_component(TOOL, 2)).await.expect("it loads");
@@ -38,9 +38,9 @@ async fn a_component_is_loaded_and_called() {
     assert_eq!(report.cost.memory_bytes, 2 * 65_536);
 }
 
-// P12: a patch version of the contract loads; another track is refused with what to do.
+// P12: another patch version of the contract loads; another minor version is refused with advice.
 #[tokio::test(flavor = "multi_thread")]
-async fn versions_are_compared_at_load() {
+async fn p12_contract_version_is_checked_at_load() {
     let directory = tempfile::tempdir().expect("a directory");
     let sandbox = sandbox(directory.path());
     let patch = tool_component("agent-host:plugin/tool@0.1.9", 1);
@@ -50,9 +50,9 @@ async fn versions_are_compared_at_load() {
     assert!(minor.to_string().contains("use a newer agent-host, or rebuild"), "{minor}");
 }
 
-// Row 11: what is no component is refused with the reason.
+// Row 11: a file that is not a component is refused with the reason.
 #[tokio::test(flavor = "multi_thread")]
-async fn files_that_are_no_components_are_refused_with_the_reason() {
+async fn row_11_files_that_are_not_components_are_refused_with_the_reason() {
     let random: Vec<u8> = (0..200_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     assert!(matches!(refusal(random).await, LoadError::NotAComponent(NotAComponent::Unknown { .. })));
     assert!(matches!(refusal(Vec::new()).await, LoadError::NotAComponent(NotAComponent::Unknown { .. })));
@@ -71,9 +71,9 @@ async fn files_that_are_no_components_are_refused_with_the_reason() {
     assert!(matches!(refusal(component("(component)")).await, LoadError::NothingOffered { .. }));
 }
 
-// Row 11: compiled code is never loaded as a plugin, neither wasmtime's own nor a file of the cache.
+// Row 11: compiled code is never loaded as a plugin, whether it comes from wasmtime or from the cache.
 #[tokio::test(flavor = "multi_thread")]
-async fn precompiled_code_is_refused() {
+async fn row_11_precompiled_code_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     sandbox(directory.path()).load_bytes("p", tool_component(TOOL, 1)).await.expect("it loads");
     let cached = std::fs::read(cache_file(directory.path())).expect("the cache file");
@@ -83,9 +83,9 @@ async fn precompiled_code_is_refused() {
     }
 }
 
-// Row 14: an unknown import is named, and one of another type too.
+// Row 14: an unknown import is refused by name, and so is an import with the wrong type.
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_imports_are_refused_by_name() {
+async fn row_14_unknown_imports_are_refused_by_name() {
     let unknown =
         refusal(component(r#"(component (import "acme:thing/api@1.0.0" (instance (export "f" (func)))))"#)).await;
     assert!(unknown.to_string().contains("`acme:thing/api@1.0.0`"), "{unknown}");
@@ -95,9 +95,9 @@ async fn unknown_imports_are_refused_by_name() {
     assert!(matches!(&error, LoadError::Link { reason } if reason.contains("wasi:io/poll")), "{error}");
 }
 
-// P5, row 14: a known import that is not offered links to a function which refuses and says so.
+// P5, row 14: a known import that is not offered links to a function that fails with a message.
 #[tokio::test(flavor = "multi_thread")]
-async fn known_imports_that_are_not_offered_are_denied_when_called() {
+async fn p5_row_14_imports_that_are_not_offered_fail_when_called() {
     let directory = tempfile::tempdir().expect("a directory");
     let sandbox = sandbox(directory.path());
     let component = tool_component_calling("wasi:http/incoming-handler@0.2.0");
@@ -108,9 +108,9 @@ async fn known_imports_that_are_not_offered_are_denied_when_called() {
     assert!(failure.contains("wasi:http/incoming-handler@0.2.0") && failure.contains("does not offer"), "{failure}");
 }
 
-// P5, row 14: what is not offered is no cover for functions that other interfaces do not have.
+// P5, row 14: an import that is not offered does not allow unknown functions of other interfaces.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_function_is_refused_beside_an_interface_that_is_not_offered() {
+async fn p5_row_14_unknown_function_is_refused_next_to_an_import_that_is_not_offered() {
     for denied in ["wasi:blobstore/blobstore@0.2.0-draft", "wasi:http/incoming-handler@0.2.0"] {
         let imports = format!(
             r#"(import "{denied}" (instance (export "anything" (func))))
@@ -122,9 +122,9 @@ async fn an_unknown_function_is_refused_beside_an_interface_that_is_not_offered(
     }
 }
 
-// P12: an export with other types is found at load, by instantiating it once.
+// P12: an export with the wrong type is found at load, by instantiating the component once.
 #[tokio::test(flavor = "multi_thread")]
-async fn exports_of_other_types_are_refused() {
+async fn p12_exports_with_the_wrong_type_are_refused() {
     let text = r#"(component
         (component $inner
             (core module $m (func (export "f")))
@@ -136,10 +136,10 @@ async fn exports_of_other_types_are_refused() {
     assert!(matches!(&error, LoadError::Export { kind: Kind::MediaPolicy, .. }), "{error}");
 }
 
-// Row 4: a component that wants more memory than any call may be given is refused; one that wants more than calls have by
-// default is not, since its agent may give it more.
+// Row 4: a component that needs more memory than the largest limit is refused. A component that only needs more than the default
+// limit is loaded, because its agent may configure a larger one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_giant_memory_is_refused_at_load() {
+async fn row_4_memory_above_the_largest_limit_is_refused_at_load() {
     let error = refusal(tool_component(TOOL, 5_000)).await;
     assert!(error.to_string().contains("memory"), "{error}");
     let directory = tempfile::tempdir().expect("a directory");
@@ -147,9 +147,9 @@ async fn a_giant_memory_is_refused_at_load() {
     assert!(large.is_ok(), "{large:?}");
 }
 
-// P9: compiled code comes from the cache, and any damaged, truncated or foreign file is ignored and rebuilt.
+// P9: compiled code comes from the cache. A damaged, truncated or foreign file is ignored, and the component is compiled again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tampered_cache_is_rebuilt() {
+async fn p9_damaged_cache_entry_is_compiled_again() {
     let directory = tempfile::tempdir().expect("a directory");
     assert_eq!(load_fresh(directory.path()).await, CodeSource::Compiled);
     assert_eq!(load_fresh(directory.path()).await, CodeSource::Cache);
@@ -162,16 +162,16 @@ async fn a_tampered_cache_is_rebuilt() {
     let middle = flipped.len() / 2;
     flipped[middle] ^= 0x40;
     for damaged in [flipped, original[..original.len() - 1].to_vec(), Vec::new(), foreign] {
-        // The file is for reading only.
+        // The file is read-only, so it is replaced.
         std::fs::remove_file(&path).and_then(|()| std::fs::write(&path, damaged)).expect("damaged");
         assert_eq!(load_fresh(directory.path()).await, CodeSource::Compiled);
         assert_eq!(load_fresh(directory.path()).await, CodeSource::Cache, "it was written again");
     }
 }
 
-// P9: another component's compiled code does not serve, even under this one's name.
+// P9: the compiled code of another component is not used, even if the file has the right name.
 #[tokio::test(flavor = "multi_thread")]
-async fn compiled_code_of_another_digest_is_ignored() {
+async fn p9_compiled_code_of_another_component_is_ignored() {
     let directory = tempfile::tempdir().expect("a directory");
     load_fresh(directory.path()).await;
     let first = cache_file(directory.path());
@@ -183,9 +183,9 @@ async fn compiled_code_of_another_digest_is_ignored() {
     assert_eq!(load_observed(&sandbox(directory.path()), other).await.1, CodeSource::Compiled);
 }
 
-// P10: a generation is named by digests, can be pinned and loaded again, and says what is missing.
+// P10: a generation is identified by digests, can be pinned and loaded again, and reports a missing component.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_generation_is_loaded_and_pinned() {
+async fn p10_generation_is_loaded_pinned_and_loaded_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let plugins = directory.path().join("plugins");
     std::fs::create_dir(&plugins).expect("made");
@@ -195,7 +195,7 @@ async fn a_generation_is_loaded_and_pinned() {
     write("b.wasm", &tool_component(TOOL, 2));
     write("c.wasm", &with_manifest(&tool_component(TOOL, 3), &manifest("one")).expect("a component"));
     write("d.wasm", &component("(module)"));
-    write("notes.txt", b"no plugin");
+    write("notes.txt", b"not a plugin");
     let first = sandbox(directory.path());
     let (generation, problems) = Generation::load(&first, &plugins, &|_| {}).await.expect("it loads");
     let names: Vec<_> = generation.plugins().map(|plugin| plugin.name()).collect();
@@ -214,7 +214,7 @@ async fn a_generation_is_loaded_and_pinned() {
     assert!(matches!(error, GenerationError::Gone { reason: PluginStoreError::Missing { .. }, .. }), "{error}");
 }
 
-/// Loads the component in a new sandbox and calls it, so that the code is proven to be right.
+/// Loads the component in a new sandbox and calls it, to check that the code works.
 async fn load_fresh(directory: &Path) -> CodeSource {
     let sandbox = sandbox(directory);
     let (plugin, code) = load_observed(&sandbox, tool_component(TOOL, 1)).await;

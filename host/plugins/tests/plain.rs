@@ -1,4 +1,5 @@
-//! Components of any world (P3), written as text: what is offered, what is not and why, and what hostile ones achieve.
+//! Components of any world (P3), written as text: which exports become tools, which do not and why, and how the host handles hostile
+//! components.
 
 mod common;
 
@@ -12,7 +13,8 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 
-/// Core code with what lifting needs. Lists and strings begin at 65536; `list` gives one of so many items.
+/// Core code with the memory and `realloc` that lifting needs. Lists and strings start at address 65536. `list` returns a list with
+/// the given number of items.
 const CODE: &str = r#"
   (core module $code
     (memory (export "memory") 2)
@@ -76,9 +78,9 @@ fn structured(report: &CallReport<Result<ToolOutcome, ToolError>>) -> &Value {
     }
 }
 
-/// P3: 200 parameters, of which the last one arrives. Row 9: a trap is the call's, and the next call is none the worse.
+/// P3: a function may have 200 parameters, and the last one arrives. Row 9: a trap fails only its own call; the next call works.
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_many_parameters_and_a_trap() {
+async fn p3_row_9_many_parameters_and_a_trap() {
     let directory = tempfile::tempdir().unwrap();
     let sandbox = sandbox(directory.path());
     let parameters: String = (0..200).fold(String::new(), |mut text, number| {
@@ -88,7 +90,10 @@ async fn p3_many_parameters_and_a_trap() {
     let many = lifted("many", &format!("{parameters} (result u32)"), "last");
     let text = format!("{many} {}", lifted("trap", "(result u32)", "trap"));
     let plugin = load(&sandbox, "many", component(&text)).await;
-    assert_eq!((tools(&plugin), plugin.kinds(), plugin.sorts()), (vec!["many", "trap"], &[][..], vec!["functions"]));
+    assert_eq!(
+        (tools(&plugin), plugin.kinds(), plugin.kind_labels()),
+        (vec!["many", "trap"], &[][..], vec!["functions"])
+    );
     assert!(plugin.tools()[0].traits.read_only, "without imports it cannot change anything");
     let mut arguments: Value = (0..200).map(|number| (format!("p{number}"), json!(number))).collect();
     assert_eq!(structured(&run(&sandbox, &plugin, "many", &arguments).await), &json!(199));
@@ -104,9 +109,9 @@ async fn p3_many_parameters_and_a_trap() {
     assert_eq!(violations[0].pointer, "/p199");
 }
 
-/// P3: types that no model could read are left out with the reason, and the rest is offered.
+/// P3: functions with types that are too large for a model are skipped with the reason, and the others are offered.
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_types_are_bounded() {
+async fn p3_functions_with_too_large_types_are_skipped() {
     let directory = tempfile::tempdir().unwrap();
     let sandbox = sandbox(directory.path());
     let mut text = String::from("(type $l0 (list u32)) (type $w0 (tuple u32 u32))");
@@ -127,17 +132,17 @@ async fn p3_types_are_bounded() {
     text += &lifted("fine", "(param \"a\" (list u32)) (result u32)", "length");
     let plugin = load(&sandbox, "bounded", component(&text)).await;
     assert_eq!(tools(&plugin), ["fine"]);
-    let left_out: Vec<_> = plugin.left_out().iter().map(ToString::to_string).collect();
+    let skipped: Vec<_> = plugin.skipped_exports().iter().map(ToString::to_string).collect();
     let expected = [("deep", "more than 24 levels"), ("wide", "more than 1024 parts"), ("cases-of", "1024 parts")];
-    for ((name, reason), said) in expected.iter().zip(&left_out) {
-        assert!(said.contains(name) && said.contains(reason) && said.contains("`a`"), "{said}");
+    for ((name, reason), message) in expected.iter().zip(&skipped) {
+        assert!(message.contains(name) && message.contains(reason) && message.contains("`a`"), "{message}");
     }
-    assert_eq!(left_out.len(), expected.len());
+    assert_eq!(skipped.len(), expected.len());
 }
 
-/// Row 6: a list of 200 MB is refused before the host holds it; so are arguments beyond their limit. What fits arrives.
+/// Row 6: a list of 200 MB is refused before the host allocates it, and so are arguments beyond their limit. Smaller lists arrive.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_6_giant_lists() {
+async fn row_6_giant_lists_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let sandbox = sandbox(directory.path());
     let text = lifted("list", "(param \"items\" u32) (result (list u8))", "list")
@@ -145,7 +150,7 @@ async fn row_6_giant_lists() {
         + &lifted("length", "(param \"a\" (list u8)) (result u32)", "length");
     let plugin = load(&sandbox, "giant", component(&text)).await;
     let report = run(&sandbox, &plugin, "list", &json!({"items": 200_000_000})).await;
-    assert!(report.result.is_err(), "more than the guest has: {report:?}");
+    assert!(report.result.is_err(), "more than the guest's memory: {report:?}");
     let report = run(&sandbox, &plugin, "list", &json!({"items": 20_000_000})).await;
     let Err(CallFailure::Limit { limit: Limit::LiftedBytes(_), .. }) = report.result else { panic!("{report:?}") };
     let report = run(&sandbox, &plugin, "numbers", &json!({"items": 600_000})).await;
@@ -169,9 +174,9 @@ const HANDLES: &str = r#"
   (type $many (stream u8))
 "#;
 
-/// P3: what takes or gives handles, and what is asynchronous, is not offered and it is said why.
+/// P3: functions that take or return handles, and asynchronous functions, are not offered, and the reason is reported.
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_what_cannot_be_offered_says_why() {
+async fn p3_functions_that_cannot_be_offered_are_skipped_with_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     let sandbox = sandbox(directory.path());
     let text = HANDLES.to_owned()
@@ -182,7 +187,7 @@ async fn p3_what_cannot_be_offered_says_why() {
     let plugin = load(&sandbox, "mixed", component(&text)).await;
     assert_eq!(tools(&plugin), ["one"]);
     assert_eq!(structured(&run(&sandbox, &plugin, "one", &json!({})).await), &json!(1));
-    let left_out: Vec<_> = plugin.left_out().iter().map(ToString::to_string).collect();
+    let skipped: Vec<_> = plugin.skipped_exports().iter().map(ToString::to_string).collect();
     let expected = [
         ("give", "its result is a handle"),
         ("take", "its parameter `it` is a handle"),
@@ -190,21 +195,24 @@ async fn p3_what_cannot_be_offered_says_why() {
         ("many", "a future or a stream"),
         ("slow", "asynchronous"),
     ];
-    assert_eq!(left_out.len(), expected.len(), "{left_out:?}");
-    for ((name, reason), said) in expected.iter().zip(&left_out) {
-        assert!(said.contains(&format!("`{name}`")) && said.contains(reason), "{said}");
+    assert_eq!(skipped.len(), expected.len(), "{skipped:?}");
+    for ((name, reason), message) in expected.iter().zip(&skipped) {
+        assert!(message.contains(&format!("`{name}`")) && message.contains(reason), "{message}");
     }
     let nothing = sandbox.load_bytes("nothing", component(HANDLES)).await.expect_err("there is nothing to call");
     assert!(matches!(nothing, LoadError::NothingOffered { .. }));
-    let said = nothing.to_string();
-    assert!(said.contains("none of the four plugin kinds") && said.contains("`give` is not offered"), "{said}");
+    let message = nothing.to_string();
+    assert!(
+        message.contains("none of the four plugin kinds") && message.contains("`give` is not offered"),
+        "{message}"
+    );
     assert!(!plugin.has(agent_plugins::Kind::Tool) && run(&sandbox, &plugin, "two", &json!({})).await.result.is_err());
 }
 
-/// P3, P9: names that would be the same get longer, the contract's own tools keep theirs, and all of it is the same when
-/// the compiled code comes from the cache.
+/// P3, P9: tool names that would be equal get longer, the contract's own tools keep their names, and all names are the same when the
+/// compiled code comes from the cache.
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_names_are_unique_and_stable() {
+async fn p3_p9_tool_names_are_unique_and_stable() {
     let directory = tempfile::tempdir().unwrap();
     let one = |name: &str| {
         format!(
@@ -226,31 +234,31 @@ async fn p3_names_are_unique_and_stable() {
     );
     let own = tool_text("agent-host:plugin/tool@0.1.0", 1);
     let both = wat::parse_str(own.replacen("(component", &format!("(component {CODE} {text}"), 1)).unwrap();
-    let mut seen = Vec::new();
+    let mut loaded = Vec::new();
     for _ in 0..2 {
         let sandbox = sandbox(directory.path());
         let code = Mutex::new(None);
-        let told = |event| {
+        let progress = |event| {
             if let LoadEvent::Loaded { code: from, .. } = event {
                 *code.lock().unwrap() = Some(from);
             }
         };
-        let plugin = sandbox.load_bytes_with("both", both.clone(), &told).await.unwrap();
+        let plugin = sandbox.load_bytes_with("both", both.clone(), &progress).await.unwrap();
         let report = run(&sandbox, &plugin, "calc.ops.noop", &json!({})).await;
         assert_eq!(structured(&report), &json!(1));
-        assert_eq!(plugin.sorts(), ["tool", "functions"]);
+        assert_eq!(plugin.kind_labels(), ["tool", "functions"]);
         let names: Vec<_> = plugin.tools().iter().map(|tool| tool.name.clone()).collect();
-        seen.push((names, code.into_inner().unwrap()));
+        loaded.push((names, code.into_inner().unwrap()));
     }
     let expected =
         ["noop", "spin", "trap", "text.ops.noop", "ops.upper", "calc.ops.noop", "ops.add", "noop-2"].map(str::to_owned);
-    assert_eq!(seen[0], (expected.to_vec(), Some(CodeSource::Compiled)));
-    assert_eq!(seen[1], (expected.to_vec(), Some(CodeSource::Cache)));
+    assert_eq!(loaded[0], (expected.to_vec(), Some(CodeSource::Compiled)));
+    assert_eq!(loaded[1], (expected.to_vec(), Some(CodeSource::Cache)));
 }
 
-/// P5: any 0.2.x of WASI links, whatever its patch version; what is unknown is refused by name, also here.
+/// P5: every patch version of WASI 0.2 links, and an unknown import is refused by name.
 #[tokio::test(flavor = "multi_thread")]
-async fn p5_wasi_of_any_patch_links() {
+async fn p5_every_patch_version_of_wasi_links() {
     let directory = tempfile::tempdir().unwrap();
     let sandbox = sandbox(directory.path());
     for patch in ["0.2.0", "0.2.1", "0.2.6", "0.2.12", "0.2.99"] {

@@ -1,18 +1,18 @@
-//! From `401` to an `Authorization`: basic, and the bearer tokens of registries.
+//! Authentication after `401`: Basic credentials, and the bearer tokens of registries.
 
-use crate::error::{ShareError, shown};
-use crate::http::{Http, Request, Route, body, explained, may_lead, route};
+use crate::error::{RegistryError, display_text};
+use crate::http::{Http, Request, Route, body, check_redirect_target, error_text, route};
+use crate::network_scope::{NetworkScope, scope_of_server};
 use crate::origin::{OriginCredential, OriginLogin, TokenServers};
-use crate::reach::{Reach, of_server};
 use reqwest::header::WWW_AUTHENTICATE;
 use reqwest::{Method, Response, StatusCode};
 use serde::Deserialize;
 use url::Url;
 
-/// Largest answer of a token server.
+/// Maximum size of a token server's answer, in bytes.
 const TOKEN_BYTES: u64 = 1024 * 1024;
 
-/// What a registry asks for.
+/// The authentication that a registry asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
     Basic,
@@ -25,18 +25,18 @@ struct Token {
     access_token: Option<String>,
 }
 
-/// What the registry asks for in this answer. An answer that a redirect through another origin has led to asks for nothing: it
-/// is not the registry that speaks there (row 42).
-pub(crate) fn challenge_of(response: &Response) -> Option<Challenge> {
+/// Reads the challenge of the registry's answer. An answer from another origin, or reached through one, has no challenge: it does
+/// not come from the registry (row 42).
+pub(crate) fn read_challenge(response: &Response) -> Option<Challenge> {
     if route(response) != Route::SameOrigin {
         return None;
     }
     let challenges = response.headers().get_all(WWW_AUTHENTICATE);
-    challenges.iter().filter_map(|value| challenge(value.to_str().ok()?)).next()
+    challenges.iter().filter_map(|value| parse_challenge(value.to_str().ok()?)).next()
 }
 
-/// Reads `WWW-Authenticate`; nothing where it asks for something that is not known here.
-pub(crate) fn challenge(header: &str) -> Option<Challenge> {
+/// Parses `WWW-Authenticate`. Returns `None` for unknown schemes.
+pub(crate) fn parse_challenge(header: &str) -> Option<Challenge> {
     let (scheme, rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
     if scheme.eq_ignore_ascii_case("basic") {
         return Some(Challenge::Basic);
@@ -52,7 +52,7 @@ pub(crate) fn challenge(header: &str) -> Option<Challenge> {
     Some(Challenge::Bearer { realm: value("realm")?, service: value("service"), scope: value("scope") })
 }
 
-/// `name="value", name=value`; a comma inside of quotes is part of the value.
+/// Parses `name="value", name=value`. A comma inside quotes is part of the value.
 fn parameters(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut rest = text.trim();
@@ -69,69 +69,69 @@ fn parameters(text: &str) -> Vec<(String, String)> {
     found
 }
 
-/// A registry that wants to know who asks.
-pub(crate) struct Asker<'a> {
+/// A request to a registry that requires authentication.
+pub(crate) struct AuthContext<'a> {
     pub(crate) http: &'a Http,
-    /// The URL that it was asked for; its origin is the registry's.
+    /// The requested URL; its origin is the registry's.
     pub(crate) url: &'a Url,
-    /// What is to be done there.
+    /// The scope of the token to ask for.
     pub(crate) scope: &'a str,
-    /// For messages.
+    /// The requested reference, for messages.
     pub(crate) place: &'a str,
-    /// Token servers that a person has named.
+    /// Token servers that the user allowed.
     pub(crate) token_servers: &'a TokenServers,
 }
 
-/// What answers a challenge: a credential for the registry's origin. None: there is nothing to answer it with.
+/// Answers a challenge with a credential for the registry's origin. `None` if there is nothing to answer with.
 pub(crate) async fn answer(
-    asker: &Asker<'_>,
+    context: &AuthContext<'_>,
     challenge: &Challenge,
     login: Option<&OriginLogin>,
-) -> Result<Option<OriginCredential>, ShareError> {
+) -> Result<Option<OriginCredential>, RegistryError> {
     let Challenge::Bearer { realm, service, scope } = challenge else {
         return Ok(login.and_then(OriginLogin::basic));
     };
-    let server = |said: String| ShareError::Server { place: asker.place.to_owned(), said };
-    let reach = of_server(asker.url).await;
-    let url = tokens_at((asker.url, reach), realm).map_err(server)?;
-    asker.http.check(&url, asker.place)?;
-    let login = login.map(|login| for_token_server(asker, login, &url)).transpose()?;
-    let scope = scope.as_deref().unwrap_or(asker.scope);
-    let request = Request { led_by: Some(reach), ..token_request(url, (service.as_deref(), scope), login.as_ref()) };
-    let response = asker.http.send(request, asker.place).await?;
-    // A login was not sent along, and a token of somebody else is none of the registry's.
+    let server = |message: String| RegistryError::Server { place: context.place.to_owned(), message };
+    let network_scope = scope_of_server(context.url).await;
+    let url = token_server_url((context.url, network_scope), realm).map_err(server)?;
+    context.http.check(&url, context.place)?;
+    let login = login.map(|login| for_token_server(context, login, &url)).transpose()?;
+    let scope = scope.as_deref().unwrap_or(context.scope);
+    let request =
+        Request { named_by: Some(network_scope), ..token_request(url, (service.as_deref(), scope), login.as_ref()) };
+    let response = context.http.send(request, context.place).await?;
+    // The redirect target did not get the login, and a token from another server is not the registry's.
     if route(&response) == Route::OtherOrigin {
-        return Err(server("its token server redirects to another server, which is not followed".to_owned()));
+        return Err(server("its token server redirects to another server; the redirect was not followed".to_owned()));
     }
     match response.status() {
         StatusCode::OK => {}
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return Ok(None),
         _ => {
-            return Err(server(format!(
-                "its token server answers otherwise than it should: {}",
-                explained(response).await
-            )));
+            return Err(server(format!("the request for a token failed: {}", error_text(response).await)));
         }
     }
-    let bytes = body(response, TOKEN_BYTES, asker.place).await?;
+    let bytes = body(response, TOKEN_BYTES, context.place).await?;
     let token: Option<Token> = serde_json::from_slice(&bytes).ok();
     let token = token.and_then(|token| token.token.or(token.access_token));
-    Ok(token.map(|token| OriginCredential::bearer(&token, asker.url)))
+    Ok(token.map(|token| OriginCredential::bearer(&token, context.url)))
 }
 
-/// The registry's login for the token server that it has named, if it may go there.
-fn for_token_server(asker: &Asker<'_>, login: &OriginLogin, realm: &Url) -> Result<OriginLogin, ShareError> {
-    login.for_token_server(asker.url, realm, asker.token_servers).ok_or_else(|| {
-        let (registry, server) = (asker.url.origin().ascii_serialization(), realm.origin().ascii_serialization());
-        ShareError::Unauthorised {
-            place: asker.place.to_owned(),
-            said: format!("{registry} wants its login to be sent to {server}, which is another server"),
-            advice: format!("nothing was sent; if {server} is where {registry} checks its logins, say so with `--token-server {server}`"),
+/// Returns the registry's login for the token server that the registry names, if the login may be sent there.
+fn for_token_server(context: &AuthContext<'_>, login: &OriginLogin, realm: &Url) -> Result<OriginLogin, RegistryError> {
+    login.for_token_server(context.url, realm, context.token_servers).ok_or_else(|| {
+        let (registry, server) = (context.url.origin().ascii_serialization(), realm.origin().ascii_serialization());
+        RegistryError::Unauthorised {
+            place: context.place.to_owned(),
+            message: format!("{registry} asks to send its login to {server}, which is another server"),
+            advice: format!(
+                "nothing was sent; if {server} checks the logins of {registry}, allow it with `--token-server {server}`"
+            ),
         }
     })
 }
 
-/// Asks for a token: with a refresh token in a form, with a password, or as nobody.
+/// Builds the request for a token: with a refresh token in a form, with a password, or anonymously.
 fn token_request(mut url: Url, (service, scope): (Option<&str>, &str), login: Option<&OriginLogin>) -> Request {
     if let Some(token) = login.and_then(|login| login.refresh_token_for(&url)) {
         let mut form = url::form_urlencoded::Serializer::new(String::new());
@@ -151,11 +151,12 @@ fn token_request(mut url: Url, (service, scope): (Option<&str>, &str), login: Op
     Request { credential: login.and_then(OriginLogin::basic), ..Request::get(url) }
 }
 
-/// Where a registry has its tokens given out.
-pub(crate) fn tokens_at(asker: (&Url, Reach), realm: &str) -> Result<Url, String> {
-    let url = Url::parse(realm).map_err(|_| "it names no address for its tokens".to_owned())?;
-    let host = shown(url.host_str().unwrap_or_default());
-    may_lead(asker, &url).map_err(|why| format!("it wants a login to be sent to `{host}`, {why}; it is not"))?;
+/// Checks the URL of the token server that a registry names.
+pub(crate) fn token_server_url(context: (&Url, NetworkScope), realm: &str) -> Result<Url, String> {
+    let url = Url::parse(realm).map_err(|_| "it names no valid address of a token server".to_owned())?;
+    let host = display_text(url.host_str().unwrap_or_default());
+    check_redirect_target(context, &url)
+        .map_err(|why| format!("it asks to send a login to `{host}`, {why}; nothing was sent"))?;
     Ok(url)
 }
 
@@ -163,10 +164,10 @@ pub(crate) fn tokens_at(asker: (&Url, Reach), realm: &str) -> Result<Url, String
 mod tests {
     use super::*;
 
-    // P11: what registries write into `WWW-Authenticate`.
+    // P11: the forms of `WWW-Authenticate` that registries send.
     #[test]
-    fn challenges_are_read_also_with_commas_in_them() {
-        let read = challenge(
+    fn challenges_with_commas_are_parsed() {
+        let read = parse_challenge(
             r#"Bearer realm="https://auth.example/token",service="registry.example",scope="repository:a/b:pull,push""#,
         );
         let expected = Challenge::Bearer {
@@ -175,28 +176,34 @@ mod tests {
             scope: Some("repository:a/b:pull,push".to_owned()),
         };
         assert_eq!(read, Some(expected));
-        assert_eq!(challenge(r#"Basic realm="Registry""#), Some(Challenge::Basic));
-        assert_eq!(challenge("basic"), Some(Challenge::Basic));
-        let bare = challenge("bearer realm=https://a.example/t, service=s");
+        assert_eq!(parse_challenge(r#"Basic realm="Registry""#), Some(Challenge::Basic));
+        assert_eq!(parse_challenge("basic"), Some(Challenge::Basic));
+        let bare = parse_challenge("bearer realm=https://a.example/t, service=s");
         assert!(matches!(bare, Some(Challenge::Bearer { service: Some(service), .. }) if service == "s"));
         for nothing in ["", "Negotiate", "Bearer", "Bearer service=\"s\"", "Bearer realm=\"\"", "Bearer realm"] {
-            assert_eq!(challenge(nothing), None, "{nothing}");
+            assert_eq!(parse_challenge(nothing), None, "{nothing}");
         }
     }
 
-    // Row 18, row 16: a login goes over TLS where the registry is asked over TLS, and not inside.
+    // Row 18, row 16: a login is not sent without TLS if the registry uses TLS, and not to private addresses.
     #[test]
-    fn logins_are_not_sent_inside() {
-        let at = |asker: &str, realm| {
-            let asker = Url::parse(asker).expect(asker);
-            tokens_at((&asker, crate::reach::written(&asker).unwrap_or(Reach::Public)), realm)
+    fn logins_are_not_sent_to_private_addresses() {
+        let at = |context: &str, realm| {
+            let context = Url::parse(context).expect(context);
+            token_server_url(
+                (&context, crate::network_scope::scope_in_url(&context).unwrap_or(NetworkScope::Public)),
+                realm,
+            )
         };
         assert!(at("https://registry.example/", "https://auth.example/token").is_ok());
         assert!(at("http://127.0.0.1:5000/", "http://127.0.0.1:5001/token").is_ok());
         for inside in
             ["http://auth.example/token", "https://127.0.0.1/token", "https://10.0.0.1/", "https://[::1]/", "file:///x"]
         {
-            assert!(at("https://registry.example/", inside).is_err_and(|said| said.contains("it is not")), "{inside}");
+            assert!(
+                at("https://registry.example/", inside).is_err_and(|message| message.contains("nothing was sent")),
+                "{inside}"
+            );
         }
         assert!(at("https://registry.example/", "token").is_err());
     }

@@ -1,6 +1,6 @@
-//! Credentials as `docker login` keeps them: `config.json`, and the programs that it names (credential helpers).
+//! Reads credentials that `docker login` stored: from `config.json`, and from the credential helpers that it names.
 
-use crate::error::{ShareError, shown};
+use crate::error::{RegistryError, display_text};
 use crate::reference::is_loopback;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,21 +12,21 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-/// Largest configuration, and largest answer of a helper.
-const MOST: u64 = 1024 * 1024;
-/// A helper may ask a person for the password of their keyring.
-const HELPER: Duration = Duration::from_secs(60);
-/// What a helper has for who holds a token instead of a password.
+/// Maximum size of the configuration, and of a helper's answer.
+const MAX_BYTES: u64 = 1024 * 1024;
+/// Timeout of a helper, which may ask a person for the password of a keyring.
+const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
+/// User name that a helper returns with a token instead of a password.
 const TOKEN_USER: &str = "<token>";
 
-/// Where credentials are found. Nothing is read before a registry asks for some.
+/// Where credentials are stored. Nothing is read before a registry asks for them.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
-    /// The `config.json` of Docker. None: nobody logs in.
+    /// Path of Docker's `config.json`. `None`: requests are anonymous.
     pub file: Option<PathBuf>,
 }
 
-/// How somebody logs in. Not to be shown.
+/// A stored login. It must not be shown.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Login {
     Password {
@@ -62,33 +62,35 @@ struct Entry {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Answer {
+struct HelperAnswer {
     username: String,
     secret: String,
 }
 
 impl Credentials {
-    /// Those for a registry, if there are some. What was stored for `https://…` is not used where the registry is asked without
-    /// TLS, unless it is on this machine.
-    pub(crate) async fn login(&self, host: &str, scheme: &str) -> Result<Option<Login>, ShareError> {
+    /// Returns the login for a registry, if there is one. A login that was stored for `https://…` is not used without TLS, unless
+    /// the registry is on this machine.
+    pub(crate) async fn login(&self, host: &str, scheme: &str) -> Result<Option<Login>, RegistryError> {
         let Some(file) = &self.file else { return Ok(None) };
-        let refused = |reason: String| ShareError::Credentials { host: host.to_owned(), reason };
+        let refused = |reason: String| RegistryError::Credentials { host: host.to_owned(), reason };
         let text = match tokio::fs::metadata(file).await {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Ok(metadata) if metadata.len() > MOST => return Err(refused(format!("{} is too large", file.display()))),
+            Ok(metadata) if metadata.len() > MAX_BYTES => {
+                return Err(refused(format!("{} is too large", file.display())));
+            }
             _ => tokio::fs::read(file).await.map_err(|error| refused(format!("{}: {error}", file.display())))?,
         };
-        // The error would show what stands there.
+        // The parser's message could show the content, so only its line is reported.
         let configuration: Configuration = serde_json::from_slice(&text).map_err(|error| {
             refused(format!(
-                "{}:{}: it is no configuration of Docker; log in again with `docker login`",
+                "{}:{}: it is not a valid Docker configuration; log in again with `docker login`",
                 file.display(),
                 error.line()
             ))
         })?;
         let helper = configuration.cred_helpers.get(host).or(configuration.creds_store.as_ref());
         if let Some(helper) = helper.filter(|helper| !helper.is_empty()) {
-            return ask(helper, host).await.map_err(refused);
+            return run_helper(helper, host).await.map_err(refused);
         }
         let is_downgraded = |key: &str| key.starts_with("https://") && scheme != "https" && !is_loopback(host);
         let mut of_host = configuration.auths.iter().filter(|(key, _)| host_of(key) == host && !is_downgraded(key));
@@ -97,7 +99,7 @@ impl Credentials {
     }
 }
 
-/// Keys are hosts, or addresses as older versions wrote them.
+/// Keys are hosts, or URLs in files of older versions.
 fn host_of(key: &str) -> &str {
     let rest = key.split_once("://").map_or(key, |(_, rest)| rest);
     rest.split('/').next().unwrap_or(rest)
@@ -113,18 +115,19 @@ fn login_of(entry: &Entry) -> Option<Login> {
     let decoded = STANDARD.decode(entry.auth.as_ref()?.trim()).ok()?;
     let text = String::from_utf8(decoded).ok()?;
     let (user, password) = text.split_once(':')?;
-    // Docker pads what it writes with zeros.
+    // Docker pads passwords with zero bytes.
     Some(Login::Password { user: user.to_owned(), password: password.trim_end_matches('\0').to_owned() })
 }
 
-/// Asks `docker-credential-NAME get`: the host on stdin, JSON on stdout.
-async fn ask(helper: &str, host: &str) -> Result<Option<Login>, String> {
+/// Runs `docker-credential-NAME get`, which reads the host from stdin and writes JSON to stdout.
+async fn run_helper(helper: &str, host: &str) -> Result<Option<Login>, String> {
     if helper.contains(std::path::is_separator) {
-        return Err(format!("`{}` is no name of a credential helper", shown(helper)));
+        return Err(format!("`{}` is not a valid name of a credential helper", display_text(helper)));
     }
     let program = format!("docker-credential-{helper}");
-    let failed =
-        |error: std::io::Error| format!("`{program}`, which the Docker configuration names, cannot be used: {error}");
+    let failed = |error: std::io::Error| {
+        format!("the credential helper `{program}`, which the Docker configuration names, failed: {error}")
+    };
     let mut child = Command::new(&program)
         .arg("get")
         .stdin(Stdio::piped())
@@ -135,7 +138,7 @@ async fn ask(helper: &str, host: &str) -> Result<Option<Login>, String> {
         .map_err(failed)?;
     let exchange = async {
         if let Some(mut stdin) = child.stdin.take() {
-            // A helper that answers before it has read is heard all the same.
+            // A helper may answer without reading its input.
             match stdin.write_all(host.as_bytes()).await {
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
                 written => written?,
@@ -143,22 +146,24 @@ async fn ask(helper: &str, host: &str) -> Result<Option<Login>, String> {
         }
         let mut answer = Vec::new();
         if let Some(stdout) = child.stdout.take() {
-            stdout.take(MOST).read_to_end(&mut answer).await?;
+            stdout.take(MAX_BYTES).read_to_end(&mut answer).await?;
         }
         Ok::<_, std::io::Error>((child.wait().await?, answer))
     };
-    let answered = tokio::time::timeout(HELPER, exchange).await.map_err(|_| format!("`{program}` does not answer"))?;
+    let answered = tokio::time::timeout(HELPER_TIMEOUT, exchange)
+        .await
+        .map_err(|_| format!("`{program}` does not answer in time"))?;
     let (status, answer) = answered.map_err(failed)?;
     if !status.success() {
-        // The protocol has these words for it, on stdout.
-        let said = String::from_utf8_lossy(&answer);
-        if said.contains("credentials not found") || said.trim().is_empty() {
+        // The protocol reports missing credentials with these words on stdout.
+        let message = String::from_utf8_lossy(&answer);
+        if message.contains("credentials not found") || message.trim().is_empty() {
             return Ok(None);
         }
-        return Err(format!("`{program}` says: {}", shown(&said)));
+        return Err(format!("`{program}` failed: {}", display_text(&message)));
     }
-    let answer: Answer =
-        serde_json::from_slice(&answer).map_err(|_| format!("`{program}` answers with other than credentials"))?;
+    let answer: HelperAnswer =
+        serde_json::from_slice(&answer).map_err(|_| format!("`{program}` did not return credentials"))?;
     Ok(Some(match answer.username.as_str() {
         TOKEN_USER => Login::Identity(answer.secret),
         _ => Login::Password { user: answer.username, password: answer.secret },
@@ -180,9 +185,9 @@ mod tests {
         Some(Login::Password { user: user.to_owned(), password: password.to_owned() })
     }
 
-    // P11: credentials come from the Docker configuration, in each of its forms.
+    // P11: credentials are read from the Docker configuration, in each of its forms.
     #[tokio::test]
-    async fn logins_are_found_for_their_host_alone() {
+    async fn logins_are_found_by_host() {
         let auths = r#"{"auths": {"registry.example": {"auth": "YW5uOnNlY3JldA=="},
             "https://old.example/v1/": {"username": "bob", "password": "b"}, "token.example": {"identitytoken": "t"},
             "empty.example": {}}}"#;
@@ -193,7 +198,7 @@ mod tests {
             assert_eq!(found(auths, host).await, Ok(None), "{host}");
         }
         assert_eq!(Credentials::default().login("a.example", "https").await.ok(), Some(None));
-        // Row 42: what was stored for TLS is not sent without it.
+        // Row 42: a login stored for TLS is not sent without it.
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("config.json");
         std::fs::write(&file, auths).expect("written");
@@ -204,14 +209,14 @@ mod tests {
         assert_eq!(absent.login("a.example", "https").await.ok(), Some(None));
     }
 
-    // Row 16: nothing of what stands there is shown.
+    // Row 16: an error never shows the content of the file.
     #[tokio::test]
-    async fn what_cannot_be_read_is_not_shown() {
+    async fn errors_do_not_show_credentials() {
         let broken = r#"{"auths": {"a.example": {"auth": "c2VjcmV0" "#;
         let error = found(broken, "a.example").await.expect_err("refused");
         assert!(error.contains("config.json:1") && !error.contains("c2VjcmV0"), "{error}");
         let error = found(r#"{"credHelpers": {"a.example": "../sh"}}"#, "a.example").await.expect_err("refused");
-        assert!(error.contains("no name of a credential helper"), "{error}");
+        assert!(error.contains("not a valid name of a credential helper"), "{error}");
         let error = found(r#"{"credsStore": "not-installed-here"}"#, "a.example").await.expect_err("refused");
         assert!(error.contains("docker-credential-not-installed-here"), "{error}");
         let login = password("ann", "secret").expect("a login");

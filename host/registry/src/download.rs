@@ -1,11 +1,11 @@
-//! Components that come from elsewhere: bounded, gone on with where they were cut, and verified before anybody sees them.
+//! Downloads of components: limited in size, resumed after an interruption, and verified before they are used.
 
-use crate::again::Tries;
-use crate::error::ShareError;
-use crate::http::{Request, begins_at, pieces};
+use crate::error::RegistryError;
+use crate::http::{Request, range_start, read_parts};
 use crate::oci::Descriptor;
 use crate::reference::Repository;
-use crate::registry::{Registry, succeeded};
+use crate::registry::{Registry, ensure_success};
+use crate::retry::{Attempts, delays};
 use agent_plugins::digest_of;
 use reqwest::StatusCode;
 use std::fs::{File, TryLockError};
@@ -14,48 +14,46 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use url::Url;
 
-/// Tries of one download, each going on where the one before was cut.
-const TRIES: u32 = 5;
-const FIRST_WAIT: Duration = Duration::from_millis(250);
+/// Maximum number of attempts of one download. Each attempt continues where the previous one was interrupted.
+const MAX_ATTEMPTS: u32 = 5;
+/// Delay before the second attempt; each further delay is twice as long.
+const FIRST_DELAY: Duration = Duration::from_millis(250);
 
-/// Where downloads are while they are not whole, and how large they may be.
+/// Where incomplete downloads are stored, and how large a component may be.
 #[derive(Clone, Debug)]
 pub struct Downloads {
-    /// A folder of this user alone.
+    /// A folder that only this user can access.
     pub directory: PathBuf,
-    /// Bytes of the largest component.
+    /// Maximum size of a component, in bytes.
     pub most: u64,
 }
 
-/// Is told how many bytes are there, of how many. Called often, so it should return soon.
+/// Is called with the number of bytes received and, if known, the total. It is called often, so it should return quickly.
 pub type Progress<'p> = dyn Fn(u64, Option<u64>) + Send + Sync + 'p;
 
 impl Registry {
-    /// The bytes of a descriptor, verified. What was there of them from before counts.
+    /// Downloads and verifies the bytes of a descriptor. It continues an earlier download.
     pub(crate) async fn download(
         &self,
         repository: &Repository,
         wanted: &Descriptor,
         downloads: &Downloads,
         progress: &Progress<'_>,
-    ) -> Result<Vec<u8>, ShareError> {
+    ) -> Result<Vec<u8>, RegistryError> {
         let place = format!("{repository}@{}", wanted.digest);
         if wanted.size > downloads.most {
-            return Err(ShareError::TooLarge { place, size: wanted.size, most: downloads.most });
+            return Err(RegistryError::TooLarge { place, size: wanted.size, most: downloads.most });
         }
         let mut partial = Partial::open(&downloads.directory, wanted)?;
         let mut resumed = partial.length;
-        let mut wait = FIRST_WAIT;
-        let mut tries = 0;
+        let mut delays = delays(FIRST_DELAY, 2.0, MAX_ATTEMPTS);
         loop {
-            tries += 1;
-            let got = self.go_on(repository, wanted, &mut partial, progress).await;
-            match got {
+            match self.continue_download(repository, wanted, &mut partial, progress).await {
                 Ok(()) => {}
-                Err(error) if error.is_offline() && tries < TRIES && partial.length > 0 => {
-                    tracing::info!(%place, bytes = partial.length, %error, "the download was cut; it goes on");
-                    tokio::time::sleep(wait).await;
-                    wait *= 2;
+                Err(error) if error.is_offline() && partial.length > 0 => {
+                    let Some(delay) = delays.next() else { return Err(error) };
+                    tracing::info!(%place, bytes = partial.length, %error, "the download was interrupted and continues");
+                    tokio::time::sleep(delay).await;
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -63,46 +61,47 @@ impl Registry {
             let bytes = partial.read()?;
             let found = digest_of(&bytes);
             if found == wanted.digest {
-                partial.forget();
+                partial.delete();
                 return Ok(bytes);
             }
             partial.restart()?;
-            // What was left from before may have been damaged meanwhile; what just came as a whole was not.
+            // An earlier part may have been damaged, so start again once. If a complete download is wrong, fail.
             if resumed == 0 {
-                partial.forget();
-                return Err(ShareError::tampered(place, &wanted.digest, &found));
+                partial.delete();
+                return Err(RegistryError::tampered(place, &wanted.digest, &found));
             }
             resumed = 0;
         }
     }
 
-    /// Asks for what is missing, until all is there or the connection is cut.
-    async fn go_on(
+    /// Requests the missing bytes and stores them until the download is complete or interrupted.
+    async fn continue_download(
         &self,
         repository: &Repository,
         wanted: &Descriptor,
         partial: &mut Partial,
         progress: &Progress<'_>,
-    ) -> Result<(), ShareError> {
+    ) -> Result<(), RegistryError> {
         let place = format!("{repository}@{}", wanted.digest);
         progress(partial.length, Some(wanted.size));
         if partial.length == wanted.size && wanted.size > 0 {
             return Ok(());
         }
         let mut response = self.open_blob(repository, &wanted.digest, partial.length).await?;
-        let goes_on = response.status() == StatusCode::PARTIAL_CONTENT && begins_at(&response) == Some(partial.length);
+        let goes_on =
+            response.status() == StatusCode::PARTIAL_CONTENT && range_start(&response) == Some(partial.length);
         if partial.length > 0 && !goes_on {
             partial.restart()?;
             if response.status() != StatusCode::OK {
                 response = self.open_blob(repository, &wanted.digest, 0).await?;
             }
         }
-        let response = succeeded(response, &place).await?;
-        pieces(response, &place, async |piece| {
+        let response = ensure_success(response, &place).await?;
+        read_parts(response, &place, async |piece| {
             if partial.length + piece.len() as u64 > wanted.size {
                 let found = format!("more than {} bytes", wanted.size);
                 partial.restart()?;
-                return Err(ShareError::Tampered {
+                return Err(RegistryError::Tampered {
                     place: place.clone(),
                     wanted: format!("{} bytes", wanted.size),
                     found,
@@ -115,46 +114,51 @@ impl Registry {
         .await?;
         match partial.length == wanted.size {
             true => Ok(()),
-            // The server says that this was all: what is cut is an error of the connection.
+            // The server ended the answer regularly; an interruption would be a connection error.
             false => {
                 let found = format!("{} bytes", partial.length);
                 partial.restart()?;
-                Err(ShareError::Tampered { place, wanted: format!("{} bytes", wanted.size), found })
+                Err(RegistryError::Tampered { place, wanted: format!("{} bytes", wanted.size), found })
             }
         }
     }
 
-    /// A file of the web, and nothing where it is not there. One that was cut begins anew.
+    /// Downloads a web file. Returns `None` if it does not exist. An interrupted download starts again.
     pub(crate) async fn page(
         &self,
         url: &Url,
         most: u64,
         progress: &Progress<'_>,
-    ) -> Result<Option<Vec<u8>>, ShareError> {
+    ) -> Result<Option<Vec<u8>>, RegistryError> {
         let place = url.to_string();
-        let mut tries = Tries::new(&self.http().listener, &place);
+        let mut attempts = Attempts::new(&self.http().listener, &place);
         loop {
-            match self.page_once(url, most, progress).await {
-                Err(ShareError::Cut { reason, .. }) if tries.wait(reason.clone(), None).await => {}
+            match self.download_page_once(url, most, progress).await {
+                Err(RegistryError::Interrupted { reason, .. }) if attempts.wait(reason.clone(), None).await => {}
                 page => return page,
             }
         }
     }
 
-    async fn page_once(&self, url: &Url, most: u64, progress: &Progress<'_>) -> Result<Option<Vec<u8>>, ShareError> {
+    async fn download_page_once(
+        &self,
+        url: &Url,
+        most: u64,
+        progress: &Progress<'_>,
+    ) -> Result<Option<Vec<u8>>, RegistryError> {
         let place = url.to_string();
         let response = self.http().send(Request::get(url.clone()), &place).await?;
         if matches!(response.status(), StatusCode::NOT_FOUND | StatusCode::GONE) {
             return Ok(None);
         }
-        let response = succeeded(response, &place).await?;
+        let response = ensure_success(response, &place).await?;
         let length = response.content_length();
-        let too_large = |size| ShareError::TooLarge { place: place.clone(), size, most };
+        let too_large = |size| RegistryError::TooLarge { place: place.clone(), size, most };
         if let Some(length) = length.filter(|length| *length > most) {
             return Err(too_large(length));
         }
         let mut bytes = Vec::new();
-        pieces(response, &place, async |piece| {
+        read_parts(response, &place, async |piece| {
             bytes.extend_from_slice(&piece);
             if bytes.len() as u64 > most {
                 return Err(too_large(bytes.len() as u64));
@@ -167,37 +171,37 @@ impl Registry {
     }
 }
 
-/// Whether a partial file can be gone on with another time.
+/// Whether an incomplete download can be continued later.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lasts {
-    /// It is the one that is looked for.
-    Kept,
-    /// Another process works on that one; this one has no name.
-    Nameless,
+enum PartialName {
+    /// The file has its regular name.
+    Regular,
+    /// Another process uses the file with the regular name, so this one is unnamed.
+    Unnamed,
 }
 
-/// A download that is not whole: `DIRECTORY/HEX.partial`, which one process at a time works on.
+/// An incomplete download in `DIRECTORY/HEX.partial`. Only one process at a time uses the file.
 struct Partial {
     path: PathBuf,
     file: File,
     length: u64,
-    lasts: Lasts,
+    name: PartialName,
 }
 
 impl Partial {
-    fn open(directory: &Path, wanted: &Descriptor) -> Result<Self, ShareError> {
+    fn open(directory: &Path, wanted: &Descriptor) -> Result<Self, RegistryError> {
         let path = directory.join(format!("{}.partial", wanted.digest.hex()));
-        let failed = |source| ShareError::file(path.clone(), "written", source);
+        let failed = |source| RegistryError::file(path.clone(), "written", source);
         std::fs::create_dir_all(directory).map_err(failed)?;
         let file = File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
         let mut partial = match file.try_lock() {
             Ok(()) => {
                 let length = file.metadata().map_err(failed)?.len();
-                Self { path: path.clone(), file, length, lasts: Lasts::Kept }
+                Self { path: path.clone(), file, length, name: PartialName::Regular }
             }
             Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {
                 let file = tempfile::tempfile_in(directory).map_err(failed)?;
-                Self { path: path.clone(), file, length: 0, lasts: Lasts::Nameless }
+                Self { path: path.clone(), file, length: 0, name: PartialName::Unnamed }
             }
         };
         if partial.length > wanted.size {
@@ -207,22 +211,22 @@ impl Partial {
         Ok(partial)
     }
 
-    fn add(&mut self, piece: &[u8]) -> Result<(), ShareError> {
-        (&self.file).write_all(piece).map_err(|source| ShareError::file(&self.path, "written", source))?;
+    fn add(&mut self, piece: &[u8]) -> Result<(), RegistryError> {
+        (&self.file).write_all(piece).map_err(|source| RegistryError::file(&self.path, "written", source))?;
         self.length += piece.len() as u64;
         Ok(())
     }
 
-    fn restart(&mut self) -> Result<(), ShareError> {
-        let failed = |source| ShareError::file(&self.path, "written", source);
+    fn restart(&mut self) -> Result<(), RegistryError> {
+        let failed = |source| RegistryError::file(&self.path, "written", source);
         self.file.set_len(0).map_err(failed)?;
         (&self.file).seek(SeekFrom::Start(0)).map_err(failed)?;
         self.length = 0;
         Ok(())
     }
 
-    fn read(&self) -> Result<Vec<u8>, ShareError> {
-        let failed = |source| ShareError::file(&self.path, "read", source);
+    fn read(&self) -> Result<Vec<u8>, RegistryError> {
+        let failed = |source| RegistryError::file(&self.path, "read", source);
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0)).map_err(failed)?;
         let mut bytes = Vec::with_capacity(usize::try_from(self.length).unwrap_or_default());
@@ -231,9 +235,9 @@ impl Partial {
         Ok(bytes)
     }
 
-    fn forget(&self) {
-        if self.lasts == Lasts::Kept {
-            // What stays costs room and nothing else.
+    fn delete(&self) {
+        if self.name == PartialName::Regular {
+            // If this fails, the file only wastes disk space.
             let _ = std::fs::remove_file(&self.path);
         }
     }

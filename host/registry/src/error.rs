@@ -1,115 +1,117 @@
-//! What can go wrong when plugins are shared, for people: what, where, and what to do.
+//! Errors of this crate, with messages for people: what happened, where, and what to do.
 
 use agent_core::message::Digest;
 use agent_core::visible::visible_name;
 use std::path::PathBuf;
 
-/// Why something could not be shared, taken or verified.
+/// Error of a registry operation, or of a lock file, key or signature.
 #[derive(Debug, thiserror::Error)]
-pub enum ShareError {
-    /// A text that names no place in a registry.
-    #[error("`{text}` is no reference: {reason}; write HOST/PATH[:TAG], such as registry.example/team/calc:1.0.0")]
+pub enum RegistryError {
+    /// The text is not a valid reference.
+    #[error(
+        "`{text}` is not a valid reference: {reason}; write HOST/PATH[:TAG], such as registry.example/team/calc:1.0.0"
+    )]
     Reference {
-        /// As it was written.
+        /// The text as it was written.
         text: String,
-        /// What is wrong with it.
+        /// What is wrong with the text.
         reason: &'static str,
     },
-    /// Nobody answers.
+    /// The server does not answer.
     #[error("{place} cannot be reached: {reason}")]
     Unreachable {
-        /// A reference or an address.
+        /// The requested reference or address.
         place: String,
-        /// Why.
+        /// Why the server cannot be reached.
         reason: String,
     },
-    /// Somebody answered, and then no more.
-    #[error("{place}: the connection was cut: {reason}")]
-    Cut {
-        /// A reference or an address.
+    /// The connection ended before the answer was complete.
+    #[error("{place}: the connection was interrupted: {reason}")]
+    Interrupted {
+        /// The requested reference or address.
         place: String,
-        /// Why.
+        /// Why the connection ended.
         reason: String,
     },
-    /// Secure connections cannot be made at all.
-    #[error("no secure connections can be made ({0}): install this system's root certificates (`ca-certificates`)")]
+    /// Secure connections are not possible on this system.
+    #[error("secure connections are not possible ({0}): install this system's root certificates (`ca-certificates`)")]
     Tls(String),
-    /// The registry wants to know who asks, or does not let them.
-    #[error("{place}: {said}; {advice}")]
+    /// The registry requires a login, or the login has no permission.
+    #[error("{place}: {message}; {advice}")]
     Unauthorised {
-        /// A reference or an address.
+        /// The requested reference or address.
         place: String,
-        /// What the server said.
-        said: String,
+        /// What the server answered.
+        message: String,
         /// What to do.
         advice: String,
     },
-    /// There is no such thing.
-    #[error("{place} is not there{advice}")]
+    /// The requested thing does not exist.
+    #[error("{place} was not found{advice}")]
     NotFound {
-        /// A reference or an address.
+        /// The requested reference, address or thing.
         place: String,
-        /// What is there instead, as the end of a sentence; may be empty.
+        /// What exists instead, as the end of the sentence. May be empty.
         advice: String,
     },
-    /// The server answers otherwise than it should.
-    #[error("{place}: {said}")]
+    /// The server returned an error or an invalid answer.
+    #[error("{place}: {message}")]
     Server {
-        /// A reference or an address.
+        /// The requested reference or address.
         place: String,
-        /// What it said.
-        said: String,
+        /// Description of the server's answer.
+        message: String,
     },
-    /// Credentials cannot be had.
-    #[error("the credentials for {host} cannot be had: {reason}")]
+    /// Stored credentials cannot be read.
+    #[error("the credentials for {host} cannot be read: {reason}")]
     Credentials {
-        /// For which registry.
+        /// Host of the registry.
         host: String,
-        /// Why, and what to do.
+        /// Why not, and what to do.
         reason: String,
     },
-    /// What is there is no plugin.
-    #[error("{place} is no plugin: {what}")]
+    /// The artifact does not contain a plugin.
+    #[error("{place} is not a plugin: {what}")]
     NotAPlugin {
-        /// A reference.
+        /// The requested reference.
         place: String,
-        /// What it is instead.
+        /// What the artifact contains instead.
         what: String,
     },
-    /// More bytes than are taken.
-    #[error("{place} has {size} bytes; at most {most} are taken")]
+    /// The content exceeds a size limit.
+    #[error("{place} has {size} bytes; the maximum is {most} bytes")]
     TooLarge {
-        /// What.
+        /// The reference, address or file.
         place: String,
-        /// Its bytes, as far as they are known.
+        /// Size in bytes, as far as it is known.
         size: u64,
-        /// The bound.
+        /// Maximum size in bytes.
         most: u64,
     },
-    /// Bytes that are not those they are named by.
+    /// The content does not have the expected digest or size.
     #[error(
-        "{place}: what came has {found}, not {wanted}; it was changed on the way or where it is kept, and is not used"
+        "{place}: the received data has {found}, not {wanted}; it was changed in transit or on the server, and is not used"
     )]
     Tampered {
-        /// What.
+        /// The requested reference or address.
         place: String,
-        /// What it is named by.
+        /// Expected digest or size, for people.
         wanted: String,
-        /// What it has.
+        /// Actual digest or size, for people.
         found: String,
     },
-    /// A signature or the want of one.
+    /// A signature is invalid, or a required signature is missing.
     #[error("{place}: {reason}")]
     Signature {
-        /// A reference, an address or a file.
+        /// The reference, address or file.
         place: String,
         /// What is wrong, and what to do.
         reason: String,
     },
-    /// A key that cannot be used.
+    /// A key cannot be used.
     #[error("{place}: {reason}")]
     Key {
-        /// Its file, or its text.
+        /// The key's file, or the start of its text.
         place: String,
         /// What is wrong, and what to do.
         reason: String,
@@ -117,37 +119,37 @@ pub enum ShareError {
     /// The lock file cannot be used.
     #[error("{}{}: {reason}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
     Lock {
-        /// The file.
+        /// Path of the lock file.
         path: PathBuf,
-        /// From 1, where it is known.
+        /// Line number, starting at 1, if it is known.
         line: Option<usize>,
         /// What is wrong, and what to do.
         reason: String,
     },
-    /// Another version has that place already.
+    /// A different version or file already exists there.
     #[error("{place}: {reason}")]
-    Taken {
-        /// What.
+    Conflict {
+        /// The reference or file.
         place: String,
-        /// By whom, and what to do.
+        /// What exists already, and what to do.
         reason: String,
     },
-    /// A file cannot be read or written.
+    /// A file operation failed.
     #[error("{} cannot be {action}: {source}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// `read`, `written` …
+        /// The failed operation as a participle, such as `read` or `written`.
         action: &'static str,
-        /// Why not.
+        /// Error of the operating system.
         source: std::io::Error,
     },
 }
 
-impl ShareError {
-    /// Whether there is no way to the server, so that what is here may do.
+impl RegistryError {
+    /// Returns whether the server could not be reached, so that local copies may be used instead.
     pub fn is_offline(&self) -> bool {
-        matches!(self, ShareError::Unreachable { .. } | ShareError::Cut { .. })
+        matches!(self, RegistryError::Unreachable { .. } | RegistryError::Interrupted { .. })
     }
 
     pub(crate) fn file(path: impl Into<PathBuf>, action: &'static str, source: std::io::Error) -> Self {
@@ -160,8 +162,8 @@ impl ShareError {
     }
 }
 
-/// Foreign text for one line of a message: with invisible characters made visible, and not long.
-pub(crate) fn shown(text: &str) -> String {
+/// Prepares text of others for one line of a message: makes invisible characters visible, and limits the length.
+pub(crate) fn display_text(text: &str) -> String {
     const LONGEST: usize = 300;
     let line: String = text
         .trim()

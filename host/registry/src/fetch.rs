@@ -1,7 +1,7 @@
-//! From a source to the bytes of a component, verified, with the signatures that stand beside it.
+//! Resolves a source and fetches the component from it: verified, and with its signatures.
 
 use crate::download::{Downloads, Progress};
-use crate::error::ShareError;
+use crate::error::RegistryError;
 use crate::files::read;
 use crate::keys::PublicKey;
 use crate::oci::Descriptor;
@@ -15,68 +15,68 @@ use agent_plugins::{PluginStore, digest_of};
 use semver::Version;
 use url::Url;
 
-/// What a source has at this moment.
+/// What a source refers to at this moment.
 #[derive(Clone, Debug)]
-pub struct Found {
-    /// Where.
+pub struct ResolvedPlugin {
+    /// The source that was resolved.
     pub source: Source,
-    /// The manifest in the registry; none for others.
+    /// Digest of the manifest in the registry. `None` for other sources.
     pub manifest: Option<Digest>,
-    /// Bytes of the manifest.
+    /// Size of the manifest in bytes.
     size: u64,
     component: Option<Descriptor>,
 }
 
-/// A component that came.
+/// A component that was fetched.
 #[derive(Debug)]
-pub struct Fetched {
-    /// From where.
+pub struct FetchedPlugin {
+    /// The source that it came from.
     pub source: Source,
-    /// The manifest in the registry; none for others.
+    /// Digest of the manifest in the registry. `None` for other sources.
     pub manifest: Option<Digest>,
-    /// Its bytes.
+    /// Bytes of the component.
     pub bytes: Vec<u8>,
-    /// Signatures that stand beside it, as they are: the one that fits alone, if there is one.
+    /// Signatures of the component, unverified. If a signature of a requested key is valid, only that one.
     pub signatures: Vec<String>,
-    /// Why not all signatures were read, for people; none where all were, or one fits.
+    /// Why not all signatures were read, for people. `None` if all were read or a valid one was found.
     pub search_stopped: Option<String>,
 }
 
-/// Which signatures are asked for.
+/// Which signatures to fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signatures<'k> {
-    /// Some of those that are there, whoever made them.
-    Wanted,
-    /// One of these keys, however many others there are.
-    Of(&'k [PublicKey]),
-    /// Nobody looks at them.
-    Ignored,
+pub enum SignatureRequest<'k> {
+    /// Some of the existing signatures, of any key.
+    Any,
+    /// A valid signature of one of these keys, however many other signatures exist.
+    FromKeys(&'k [PublicKey]),
+    /// No signatures.
+    Skip,
 }
 
-/// Where components come to, and how large they may be.
+/// Where fetched components are stored, and how large they may be.
 #[derive(Clone, Debug)]
-pub struct Shelf {
-    /// Components by digest: what is there is not asked for again.
+pub struct ComponentCache {
+    /// Stored components by digest. They are not downloaded again.
     pub store: PluginStore,
-    /// Those that are on their way.
+    /// Incomplete downloads.
     pub downloads: Downloads,
 }
 
 impl Registry {
-    /// What a source has now. Nothing large is asked for.
-    pub async fn find(&self, source: &Source) -> Result<Found, ShareError> {
+    /// Resolves what a source refers to now. This only reads small documents.
+    pub async fn resolve(&self, source: &Source) -> Result<ResolvedPlugin, RegistryError> {
         let Source::Registry(reference) = source else {
-            return Ok(Found { source: source.clone(), manifest: None, size: 0, component: None });
+            return Ok(ResolvedPlugin { source: source.clone(), manifest: None, size: 0, component: None });
         };
         let chosen = self.chosen(reference).await?;
         let (digest, size, manifest) = self.manifest(&chosen).await?;
-        let what = |what: String| ShareError::NotAPlugin { place: chosen.to_string(), what };
+        let what = |what: String| RegistryError::NotAPlugin { place: chosen.to_string(), what };
         let component = manifest.component().map_err(what)?.clone();
-        Ok(Found { source: source.clone(), manifest: Some(digest), size, component: Some(component) })
+        Ok(ResolvedPlugin { source: source.clone(), manifest: Some(digest), size, component: Some(component) })
     }
 
-    /// Without a tag and a digest: the newest version among the tags, else `latest`.
-    async fn chosen(&self, reference: &Reference) -> Result<Reference, ShareError> {
+    /// A reference without tag and digest means the newest version among the tags, or `latest` if no tag is a version.
+    async fn chosen(&self, reference: &Reference) -> Result<Reference, RegistryError> {
         if reference.tag().is_some() || reference.digest().is_some() {
             return Ok(reference.clone());
         }
@@ -84,61 +84,60 @@ impl Registry {
         Ok(reference.with_tag(newest(&tags).unwrap_or("latest")))
     }
 
-    /// The component that was found: from the shelf where it is there, else from its source.
+    /// Fetches the resolved component, from the cache if it is stored there.
     pub async fn fetch(
         &self,
-        found: &Found,
-        shelf: &Shelf,
-        signatures: Signatures<'_>,
+        resolved: &ResolvedPlugin,
+        cache: &ComponentCache,
+        signatures: SignatureRequest<'_>,
         progress: &Progress<'_>,
-    ) -> Result<Fetched, ShareError> {
-        let most = shelf.downloads.most;
-        let (bytes, signatures, search_stopped) = match &found.source {
+    ) -> Result<FetchedPlugin, RegistryError> {
+        let most = cache.downloads.most;
+        let (bytes, signatures, search_stopped) = match &resolved.source {
             Source::Registry(reference) => {
-                let (component, manifest) = found
-                    .component
-                    .as_ref()
-                    .zip(found.manifest.as_ref())
-                    .ok_or_else(|| ShareError::NotFound { place: reference.to_string(), advice: String::new() })?;
+                let (component, manifest) =
+                    resolved.component.as_ref().zip(resolved.manifest.as_ref()).ok_or_else(|| {
+                        RegistryError::NotFound { place: reference.to_string(), advice: String::new() }
+                    })?;
                 let repository = reference.repository();
-                let bytes = match shelf.store.get(&component.digest) {
+                let bytes = match cache.store.get(&component.digest) {
                     Ok(bytes) => bytes,
-                    Err(_) => self.download(repository, component, &shelf.downloads, progress).await?,
+                    Err(_) => self.download(repository, component, &cache.downloads, progress).await?,
                 };
                 let search = |keys| SignatureSearch { repository, subject: manifest, component: &bytes, keys };
                 let FoundSignatures { texts, stopped } = match signatures {
-                    Signatures::Wanted => self.find_signatures(search(&[])).await?,
-                    Signatures::Of(keys) => self.find_signatures(search(keys)).await?,
-                    Signatures::Ignored => FoundSignatures::default(),
+                    SignatureRequest::Any => self.find_signatures(search(&[])).await?,
+                    SignatureRequest::FromKeys(keys) => self.find_signatures(search(keys)).await?,
+                    SignatureRequest::Skip => FoundSignatures::default(),
                 };
                 (bytes, texts, stopped)
             }
             Source::Web(url) => {
                 let bytes = self.page(url, most, progress).await?;
                 let advice = String::new();
-                let bytes = bytes.ok_or_else(|| ShareError::NotFound { place: url.to_string(), advice })?;
-                (bytes, self.signature_beside(url, signatures).await?, None)
+                let bytes = bytes.ok_or_else(|| RegistryError::NotFound { place: url.to_string(), advice })?;
+                (bytes, self.web_signature(url, signatures).await?, None)
             }
             Source::File(path) => (read(path, most)?, Vec::new(), None),
         };
-        let (source, manifest) = (found.source.clone(), found.manifest.clone());
-        Ok(Fetched { source, manifest, bytes, signatures, search_stopped })
+        let (source, manifest) = (resolved.source.clone(), resolved.manifest.clone());
+        Ok(FetchedPlugin { source, manifest, bytes, signatures, search_stopped })
     }
 
-    /// `ADDRESS.minisig`, as minisign names it.
-    async fn signature_beside(&self, url: &Url, signatures: Signatures<'_>) -> Result<Vec<String>, ShareError> {
-        if signatures == Signatures::Ignored {
+    /// Fetches `URL.minisig`, the name that minisign uses for signatures.
+    async fn web_signature(&self, url: &Url, signatures: SignatureRequest<'_>) -> Result<Vec<String>, RegistryError> {
+        if signatures == SignatureRequest::Skip {
             return Ok(Vec::new());
         }
-        let mut beside = url.clone();
-        beside.set_path(&format!("{}.minisig", url.path()));
-        let bytes = self.page(&beside, SIGNATURE_BYTES, &|_, _| {}).await?;
+        let mut signature_url = url.clone();
+        signature_url.set_path(&format!("{}.minisig", url.path()));
+        let bytes = self.page(&signature_url, SIGNATURE_BYTES, &|_, _| {}).await?;
         Ok(bytes.and_then(|bytes| String::from_utf8(bytes).ok()).into_iter().collect())
     }
 }
 
-impl Found {
-    /// What can be signed of it; none where it is in no registry.
+impl ResolvedPlugin {
+    /// Returns what a signature of the component refers to. `None` if it is not in a registry.
     pub fn pushed(&self) -> Option<Pushed> {
         let Source::Registry(reference) = &self.source else { return None };
         Some(Pushed {
@@ -146,25 +145,25 @@ impl Found {
             manifest: self.manifest.clone()?,
             size: self.size,
             component: self.component()?.clone(),
-            instead_of: None,
-            was_there: true,
+            replaced: None,
+            already_present: true,
         })
     }
 
-    /// The component's digest, where it is known before it has come.
+    /// Digest of the component, if it is known before the component is fetched.
     pub fn component(&self) -> Option<&Digest> {
         self.component.as_ref().map(|component| &component.digest)
     }
 }
 
-impl Fetched {
-    /// SHA-256 of the bytes.
+impl FetchedPlugin {
+    /// Computes the SHA-256 digest of the bytes.
     pub fn digest(&self) -> Digest {
         digest_of(&self.bytes)
     }
 }
 
-/// The tag of the newest version; one that is a release before all that are not.
+/// Returns the tag of the newest version. Releases come before prereleases.
 fn newest(tags: &[String]) -> Option<&str> {
     let versions = tags.iter().filter_map(|tag| Some((version_of(tag)?, tag.as_str())));
     let newest =
@@ -172,7 +171,7 @@ fn newest(tags: &[String]) -> Option<&str> {
     newest.map(|(_, tag)| tag)
 }
 
-/// `1.2.3`, also with a `v` before it, and with `_` for `+`.
+/// Parses `1.2.3`, optionally with a leading `v`, and with `_` instead of `+`.
 fn version_of(tag: &str) -> Option<Version> {
     Version::parse(&tag.strip_prefix('v').unwrap_or(tag).replace('_', "+")).ok()
 }
@@ -181,9 +180,9 @@ fn version_of(tag: &str) -> Option<Version> {
 mod tests {
     use super::*;
 
-    // P11: without a tag it is the newest release.
+    // P11: a reference without a tag means the newest release.
     #[test]
-    fn the_newest_version_is_found_among_tags() {
+    fn newest_release_is_chosen_from_tags() {
         let of = |tags: &[&str]| {
             let tags: Vec<_> = tags.iter().map(|tag| (*tag).to_owned()).collect();
             newest(&tags).map(str::to_owned)

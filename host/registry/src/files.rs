@@ -1,26 +1,26 @@
-//! Files of folders that anybody may have filled: regular ones, of bounded size.
+//! Reads files that other people may have placed: only regular files of limited size.
 
-use crate::error::ShareError;
+use crate::error::RegistryError;
 use agent_plugins::{LoadError, read_component};
 use std::io;
 use std::path::Path;
 
-/// Larger files are no components of any host: `component_mib` goes no further.
-pub(crate) const LARGEST: u64 = 256 * 1024 * 1024;
+/// Maximum size of a component in bytes; the setting `component_mib` cannot exceed it.
+pub(crate) const MAX_COMPONENT_BYTES: u64 = 256 * 1024 * 1024;
 
-/// The bytes of a file. What is no regular file is not even opened: some would be waited for, others never end.
-pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, ShareError> {
+/// Reads a file. Files that are not regular are not opened, because reading some of them blocks or never ends.
+pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, RegistryError> {
     read_component(path, most).map_err(|error| match error {
-        LoadError::Read(source) => ShareError::file(path, "read", source),
-        LoadError::TooLarge { size, most } => ShareError::TooLarge { place: path.display().to_string(), size, most },
-        error => ShareError::file(path, "read", io::Error::other(error)),
+        LoadError::Read(source) => RegistryError::file(path, "read", source),
+        LoadError::TooLarge { size, most } => RegistryError::TooLarge { place: path.display().to_string(), size, most },
+        error => RegistryError::file(path, "read", io::Error::other(error)),
     })
 }
 
-/// The same; nothing where there is no file.
-pub(crate) fn read_if_there(path: &Path, most: u64) -> Result<Option<Vec<u8>>, ShareError> {
+/// Like [`read`], but returns `None` if the file does not exist.
+pub(crate) fn read_if_exists(path: &Path, most: u64) -> Result<Option<Vec<u8>>, RegistryError> {
     match read(path, most) {
-        Err(ShareError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(RegistryError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
         read => read.map(Some),
     }
 }

@@ -1,113 +1,120 @@
-//! A folder of plugins with its lock file: putting plugins there, taking them away, and seeing whether they are what they
-//! should be.
+//! A plugin folder with its lock file: adds and removes plugins, and checks that they are what the lock file says.
 
-use crate::error::ShareError;
-use crate::files::{LARGEST, read, read_if_there};
-use crate::local::{judge_local, unsigned_in_store};
-use crate::lock::{LockFile, LockedPlugin, place_of};
-use crate::trust::{LOCAL, Signer, Trust};
+use crate::error::RegistryError;
+use crate::files::{MAX_COMPONENT_BYTES, read, read_if_exists};
+use crate::local_signature::{unsigned_in_store, verify_local};
+use crate::lock::{LockFile, LockedPlugin, namespace_of};
+use crate::trust::{LOCAL_NAMESPACE, Signer, Trust};
 use agent_core::message::Digest;
-use agent_plugins::{PluginIdentity, ReadComponent, Vetting, digest_of, introduction, place_file};
+use agent_plugins::{ComponentVerifier, PluginIdentity, ReadComponent, digest_of, read_claims, write_file_atomically};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// A folder of plugins.
 #[derive(Clone, Debug)]
-pub struct Folder {
+pub struct PluginFolder {
     path: PathBuf,
 }
 
-/// What may stand in the way of a new file.
+/// Which existing files a new plugin may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replace {
-    /// Only what the lock file says is there.
-    Locked,
-    /// Whatever there is.
-    Anything,
+pub enum ReplacePolicy {
+    /// Only the file that the lock file describes.
+    LockedFile,
+    /// Any file.
+    AnyFile,
 }
 
-/// How a locked plugin is.
+/// State of a locked plugin.
 #[derive(Debug)]
-pub enum State {
-    /// It is what the lock says.
-    Right(Signer),
-    /// Its file is not there.
+pub enum PluginState {
+    /// The file is the locked one, and its signature is accepted.
+    Valid(Signer),
+    /// The file does not exist.
     Missing,
-    /// Its file is another one.
-    Differs(Digest),
-    /// Its signature does not count.
-    Untrusted(ShareError),
-    /// Its file cannot be read.
-    Unreadable(ShareError),
+    /// The file has this other digest.
+    Modified(Digest),
+    /// The file is the locked one, but its signature is not accepted.
+    Untrusted(RegistryError),
+    /// The file cannot be read.
+    Unreadable(RegistryError),
 }
 
-impl Folder {
-    /// One that is there.
+impl PluginFolder {
+    /// Makes a handle for a folder; it does not access the folder.
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it has locked.
-    pub fn lock_file(&self) -> Result<LockFile, ShareError> {
+    /// Reads the folder's lock file.
+    pub fn lock_file(&self) -> Result<LockFile, RegistryError> {
         LockFile::read(&self.path)
     }
 
-    /// The file of a plugin.
+    /// Path of a plugin's file.
     pub fn file(&self, plugin: &LockedPlugin) -> PathBuf {
         self.path.join(plugin.file_name())
     }
 
-    /// Refuses where a file is in the way that nobody has locked, or that somebody has changed.
-    pub fn make_way(&self, plugin: &LockedPlugin, replace: Replace) -> Result<(), ShareError> {
+    /// Returns an error if adding the plugin would replace a file that is not locked or was changed.
+    pub fn check_replaceable(&self, plugin: &LockedPlugin, replace: ReplacePolicy) -> Result<(), RegistryError> {
         let path = self.file(plugin);
-        self.refuse_taken_name(plugin)?;
-        let Some(there) = read_if_there(&path, LARGEST)?.map(|bytes| digest_of(&bytes)) else { return Ok(()) };
+        self.refuse_duplicate_name(plugin)?;
+        let Some(existing) = read_if_exists(&path, MAX_COMPONENT_BYTES)?.map(|bytes| digest_of(&bytes)) else {
+            return Ok(());
+        };
         let lock = self.lock_file()?;
         let locked = lock.plugin(&plugin.name).map(|locked| &locked.component);
-        if replace == Replace::Anything || there == plugin.component || locked == Some(&there) {
+        if replace == ReplacePolicy::AnyFile || existing == plugin.component || locked == Some(&existing) {
             return Ok(());
         }
         let reason = match locked {
-            None => "it is there and not locked: it was built or copied here; --replace puts the other in its place",
-            Some(_) => "it was changed since it was locked; --replace gives that up",
+            None => "this file exists and is not locked, so it was built or copied here; use --replace to replace it",
+            Some(_) => "it was changed since it was locked; use --replace to discard the changes",
         };
-        Err(ShareError::Taken { place: path.display().to_string(), reason: reason.to_owned() })
+        Err(RegistryError::Conflict { place: path.display().to_string(), reason: reason.to_owned() })
     }
 
-    /// Another file's plugin has its grants by its name, and two of one name are none.
-    fn refuse_taken_name(&self, plugin: &LockedPlugin) -> Result<(), ShareError> {
+    /// Refuses a plugin whose name another file already has: grants belong to names, so a name must be unique in a folder.
+    fn refuse_duplicate_name(&self, plugin: &LockedPlugin) -> Result<(), RegistryError> {
         let own = self.file(plugin);
-        let entries = std::fs::read_dir(&self.path).map_err(|source| ShareError::file(&self.path, "read", source))?;
+        let entries =
+            std::fs::read_dir(&self.path).map_err(|source| RegistryError::file(&self.path, "read", source))?;
         for path in entries.flatten().map(|entry| entry.path()) {
             let is_component = path.extension().is_some_and(|extension| extension == "wasm");
             if !is_component || path == own {
                 continue;
             }
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-            // What cannot be read serves nobody.
-            let Ok(bytes) = read(&path, LARGEST) else { continue };
-            if introduction(&stem, &bytes).is_ok_and(|other| other.identity.name == plugin.name) {
+            // A file that cannot be read cannot serve.
+            let Ok(bytes) = read(&path, MAX_COMPONENT_BYTES) else { continue };
+            if read_claims(&stem, &bytes).is_ok_and(|other| other.identity.name == plugin.name) {
                 let reason = format!(
-                    "it is the plugin `{}` already; move it away, and what its name is granted goes to the other",
+                    "this file already contains the plugin `{}`; move it away to let the new plugin use the grants of that name",
                     plugin.name
                 );
-                return Err(ShareError::Taken { place: path.display().to_string(), reason });
+                return Err(RegistryError::Conflict { place: path.display().to_string(), reason });
             }
         }
         Ok(())
     }
 
-    /// Locks a plugin and puts its file there, each whole or not at all. The lock goes first: a session that watches the
-    /// folder takes the new file only where it is what the lock says.
-    pub fn place(&self, plugin: LockedPlugin, component: &[u8], replace: Replace) -> Result<PathBuf, ShareError> {
-        std::fs::create_dir_all(&self.path).map_err(|source| ShareError::file(&self.path, "made", source))?;
-        let _alone = self.alone()?;
-        self.make_way(&plugin, replace)?;
+    /// Locks a plugin and writes its file, each atomically. The lock file is written first, because a running session loads
+    /// the new file only if the lock file describes it.
+    pub fn install(
+        &self,
+        plugin: LockedPlugin,
+        component: &[u8],
+        replace: ReplacePolicy,
+    ) -> Result<PathBuf, RegistryError> {
+        std::fs::create_dir_all(&self.path).map_err(|source| RegistryError::file(&self.path, "created", source))?;
+        let _lock = self.lock_folder()?;
+        self.check_replaceable(&plugin, replace)?;
         let path = self.file(&plugin);
         let mut lock = self.lock_file()?;
         lock.set(plugin);
@@ -116,28 +123,28 @@ impl Folder {
         Ok(path)
     }
 
-    /// Takes a plugin out of the lock, and its file away where it is still the one that was locked or may go all the same.
-    pub fn remove(&self, name: &str, file: Removed) -> Result<LockedPlugin, ShareError> {
-        let _alone = self.alone()?;
+    /// Removes a plugin from the lock file, and its file if requested. A file that was changed is not removed.
+    pub fn remove(&self, name: &str, file: RemoveMode) -> Result<LockedPlugin, RegistryError> {
+        let _lock = self.lock_folder()?;
         let mut lock = self.lock_file()?;
         let Some(plugin) = lock.take(name) else {
             let names: Vec<_> = lock.plugins().iter().map(|plugin| plugin.name.as_str()).collect();
             let advice = match names.as_slice() {
-                [] => format!(": {} locks no plugin", LockFile::path(&self.path).display()),
-                names => format!("; locked are: {}", names.join(", ")),
+                [] => format!(": {} locks no plugins", LockFile::path(&self.path).display()),
+                names => format!("; the locked plugins are: {}", names.join(", ")),
             };
-            return Err(ShareError::NotFound { place: format!("a locked plugin `{name}`"), advice });
+            return Err(RegistryError::NotFound { place: format!("the locked plugin `{name}`"), advice });
         };
         let path = self.file(&plugin);
-        if file == Removed::File {
-            let there = read_if_there(&path, LARGEST)?.map(|bytes| digest_of(&bytes));
-            if there.is_some_and(|there| there != plugin.component) {
-                let reason = "it was changed since it was locked; --keep-file takes it out of the lock alone, and then it is yours";
-                return Err(ShareError::Taken { place: path.display().to_string(), reason: reason.to_owned() });
+        if file == RemoveMode::EntryAndFile {
+            let existing = read_if_exists(&path, MAX_COMPONENT_BYTES)?.map(|bytes| digest_of(&bytes));
+            if existing.is_some_and(|existing| existing != plugin.component) {
+                let reason = "it was changed since it was locked; use --keep-file to remove only its lock entry and keep the file";
+                return Err(RegistryError::Conflict { place: path.display().to_string(), reason: reason.to_owned() });
             }
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(ShareError::file(path, "removed", error));
+                    return Err(RegistryError::file(path, "removed", error));
                 }
                 _ => {}
             }
@@ -146,91 +153,93 @@ impl Folder {
         Ok(plugin)
     }
 
-    /// How a locked plugin is, by what is here alone.
-    pub fn state(&self, plugin: &LockedPlugin, trust: &Trust) -> State {
+    /// Determines the state of a locked plugin from local files only.
+    pub fn state(&self, plugin: &LockedPlugin, trust: &Trust) -> PluginState {
         let path = self.file(plugin);
-        let bytes = match read_if_there(&path, LARGEST) {
-            Ok(None) => return State::Missing,
-            Err(error) => return State::Unreadable(error),
+        let bytes = match read_if_exists(&path, MAX_COMPONENT_BYTES) {
+            Ok(None) => return PluginState::Missing,
+            Err(error) => return PluginState::Unreadable(error),
             Ok(Some(bytes)) => bytes,
         };
         let found = digest_of(&bytes);
         if found != plugin.component {
-            return State::Differs(found);
+            return PluginState::Modified(found);
         }
-        match judge(plugin, &bytes, trust) {
-            Ok(signer) => State::Right(signer),
-            Err(error) => State::Untrusted(error),
+        match verify_locked(plugin, &bytes, trust) {
+            Ok(signer) => PluginState::Valid(signer),
+            Err(error) => PluginState::Untrusted(error),
         }
     }
 
-    /// Whether a file that is not locked may serve by this trust.
+    /// Checks whether a file that is not locked may serve. The error is the reason why not.
     pub fn unlocked_may_serve(&self, path: &Path, trust: &Trust) -> Result<(), String> {
-        if !trust.requires() {
+        if !trust.requires_signature() {
             return Ok(());
         }
-        let bytes = read(path, LARGEST).map_err(|error| error.to_string())?;
+        let bytes = read(path, MAX_COMPONENT_BYTES).map_err(|error| error.to_string())?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        let found = introduction(&stem, &bytes).map_err(|error| error.to_string())?;
-        judge_local(path, &found.identity, &bytes, trust).map(drop)
+        let found = read_claims(&stem, &bytes).map_err(|error| error.to_string())?;
+        verify_local(path, &found.identity, &bytes, trust).map(drop)
     }
 
-    /// Two commands on one folder wait for each other.
-    fn alone(&self) -> Result<Option<File>, ShareError> {
-        // Where folders cannot be opened like files there is no such lock, and the last one wins.
+    /// Locks the folder, so that two commands on it wait for each other.
+    fn lock_folder(&self) -> Result<Option<File>, RegistryError> {
+        // On systems that cannot open folders like files there is no lock, and the last command wins.
         let Ok(folder) = File::open(&self.path) else { return Ok(None) };
-        folder.lock().map_err(|source| ShareError::file(&self.path, "locked", source))?;
+        folder.lock().map_err(|source| RegistryError::file(&self.path, "locked", source))?;
         Ok(Some(folder))
     }
 }
 
-/// What goes when a plugin is removed.
+/// What to remove with a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removed {
-    /// Its entry and its file.
-    File,
-    /// Its entry alone.
-    EntryAlone,
+pub enum RemoveMode {
+    /// The entry in the lock file and the plugin's file.
+    EntryAndFile,
+    /// Only the entry in the lock file.
+    EntryOnly,
 }
 
-/// Judges a locked plugin by the signature in the lock.
-fn judge(plugin: &LockedPlugin, component: &[u8], trust: &Trust) -> Result<Signer, ShareError> {
+/// Checks a locked plugin by the signature in the lock file.
+fn verify_locked(plugin: &LockedPlugin, component: &[u8], trust: &Trust) -> Result<Signer, RegistryError> {
     let identity = PluginIdentity { name: plugin.name.clone(), digest: plugin.component.clone() };
-    let allowed = || Ok(Signer::Nobody { because: "it is listed in `unsigned` of [sharing]".to_owned() });
-    match place_of(&plugin.source()?) {
-        Some(_) if trust.requires() && trust.allows_digest(&plugin.component) => allowed(),
-        Some(place) => trust.judge(&place, component, &plugin.claims(), plugin.signature.as_slice()),
-        None if !trust.requires() => Ok(Signer::Nobody { because: "it is from a file of this machine".to_owned() }),
+    let allowed = || Ok(Signer::Untrusted { reason: "it is listed in `unsigned` of [sharing]".to_owned() });
+    match namespace_of(&plugin.source()?) {
+        Some(_) if trust.requires_signature() && trust.allows_digest(&plugin.component) => allowed(),
+        Some(place) => trust.verify(&place, component, &plugin.claims(), plugin.signature.as_slice()),
+        None if !trust.requires_signature() => {
+            Ok(Signer::Untrusted { reason: "it comes from a file on this machine".to_owned() })
+        }
         None if trust.allows_local(&identity) => allowed(),
-        None => trust.judge(LOCAL, component, &plugin.claims(), plugin.signature.as_slice()),
+        None => trust.verify(LOCAL_NAMESPACE, component, &plugin.claims(), plugin.signature.as_slice()),
     }
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), ShareError> {
-    place_file(path, bytes).map_err(|source| ShareError::file(path, "written", source))
+fn write(path: &Path, bytes: &[u8]) -> Result<(), RegistryError> {
+    write_file_atomically(path, bytes).map_err(|source| RegistryError::file(path, "written", source))
 }
 
-/// At load: a file whose plugin, or whose own name, is locked in its folder must be the one that is locked, signed as the
-/// policy wants it. What is not locked is somebody's own: it loads, unless signatures are required. Then it needs one of a key
-/// for local builds, or the explicit word of the agent's own file.
+/// Checks plugins when they are loaded. A file whose name or plugin name is locked must be the locked file, with a signature as
+/// the policy requires. A file that is not locked loads unless signatures are required; then it needs a signature of a key for
+/// local builds, or an exception in the agent's own configuration.
 #[derive(Clone, Debug, Default)]
-pub struct Locked {
-    /// Whose signatures count.
+pub struct LockFileVetting {
+    /// The signature policy and the trusted keys.
     pub trust: Trust,
 }
 
-impl Locked {
-    fn judge(&self, locked: &LockedPlugin, component: &ReadComponent<'_>) -> Result<(), String> {
-        if !self.trust.looks() {
+impl LockFileVetting {
+    fn verify(&self, locked: &LockedPlugin, component: &ReadComponent<'_>) -> Result<(), String> {
+        if !self.trust.checks_signatures() {
             return Ok(());
         }
         let component = component().map_err(|error| format!("it cannot be read: {error}"))?;
-        judge(locked, &component, &self.trust).map(drop).map_err(|error| error.to_string())
+        verify_locked(locked, &component, &self.trust).map(drop).map_err(|error| error.to_string())
     }
 }
 
-impl Vetting for Locked {
-    fn vet(
+impl ComponentVerifier for LockFileVetting {
+    fn verify_file(
         &self,
         file: &Path,
         plugin: &PluginIdentity,
@@ -243,8 +252,9 @@ impl Vetting for Locked {
         for locked in [plugin.name.as_str(), stem].iter().filter_map(|name| lock.plugin(name)) {
             if locked.component != plugin.digest {
                 return Err(format!(
-                    "it is not the locked file: {} locks `{}` to {} of {}, and this file has {}; `agent-host plugin add --replace --plugins {folder}` puts the \
-                     locked one back, `agent-host plugin remove {} --keep-file --plugins {folder}` lets this one serve",
+                    "it is not the locked file: {} locks `{}` to {} from {}, but this file has {}; `agent-host plugin add --replace \
+                     --plugins {folder}` restores the locked file, `agent-host plugin remove {} --keep-file --plugins {folder}` \
+                     accepts this one",
                     LockFile::path(folder).display(),
                     locked.name,
                     locked.component.short(),
@@ -254,45 +264,51 @@ impl Vetting for Locked {
                     folder = folder.display(),
                 ));
             }
-            self.judge(locked, component)?;
-            // A signature, and what `unsigned` allows, are about a name: another one would have other grants.
+            self.verify(locked, component)?;
+            // A signature or exception is valid for one name only, because another name would have other grants.
             if locked.name != plugin.name {
                 return Err(format!(
-                    "it is the plugin `{}`, and {} locks this file as `{}`: name the file `{}.wasm`, or take that entry out of the lock",
+                    "it contains the plugin `{}`, but {} locks this file as `{}`: rename the file to `{}.wasm`, or remove that entry \
+                     from the lock file",
                     plugin.name,
                     LockFile::path(folder).display(),
                     locked.name,
                     plugin.name
                 ));
             }
-            vouched = Some(locked.voucher());
+            vouched = Some(locked.origin_entry());
         }
-        if vouched.is_some() || !self.trust.requires() {
+        if vouched.is_some() || !self.trust.requires_signature() {
             return Ok(vouched);
         }
         let component = component().map_err(|error| format!("it cannot be read: {error}"))?;
-        let signed = judge_local(file, plugin, &component, &self.trust)?;
-        Ok(signed.map(|signed| signed.voucher()))
+        let signed = verify_local(file, plugin, &component, &self.trust)?;
+        Ok(signed.map(|signed| signed.origin_entry()))
     }
 
-    fn vet_kept(
+    fn verify_stored(
         &self,
         vouched: Option<&str>,
         plugin: &PluginIdentity,
         component: &ReadComponent<'_>,
     ) -> Result<(), String> {
-        let came_as =
-            vouched.map(LockFile::vouched).transpose().map_err(|error| error.to_string())?.unwrap_or_default();
+        let entries = vouched
+            .map(LockFile::parse_origin_entries)
+            .transpose()
+            .map_err(|error| error.to_string())?
+            .unwrap_or_default();
         let mut refused = None;
-        for locked in came_as.iter().filter(|locked| locked.component == plugin.digest) {
-            match self.judge(locked, component) {
+        for locked in entries.iter().filter(|locked| locked.component == plugin.digest) {
+            match self.verify(locked, component) {
                 Ok(()) => return Ok(()),
                 Err(reason) => refused = Some(reason),
             }
         }
         match refused {
             Some(reason) => Err(reason),
-            None if self.trust.requires() && !self.trust.allows_local(plugin) => Err(unsigned_in_store(plugin)),
+            None if self.trust.requires_signature() && !self.trust.allows_local(plugin) => {
+                Err(unsigned_in_store(plugin))
+            }
             None => Ok(()),
         }
     }
@@ -323,42 +339,52 @@ mod tests {
         PluginIdentity { name: name.to_owned(), digest: digest_of(component) }
     }
 
-    // P11: what is in the way is not overwritten unasked, and what is removed is what was locked.
+    // P11: files are not overwritten unless requested, and only locked files are removed.
     #[test]
-    fn files_that_are_somebodys_own_stay() {
+    fn local_files_are_not_replaced_or_removed() {
         let directory = tempfile::tempdir().expect("a directory");
-        let folder = Folder::new(directory.path());
+        let folder = PluginFolder::new(directory.path());
         let file = directory.path().join("calc.wasm");
         std::fs::write(&file, b"built here").expect("written");
-        let error = folder.place(plugin("calc", b"one"), b"one", Replace::Locked).expect_err("refused").to_string();
+        let error =
+            folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile).expect_err("refused").to_string();
         assert!(error.contains("not locked") && error.contains("--replace"), "{error}");
-        assert_eq!(std::fs::read(&file).expect("there"), b"built here");
-        assert_eq!(folder.lock_file().expect("none").plugins(), []);
+        assert_eq!(std::fs::read(&file).expect("it exists"), b"built here");
+        assert_eq!(folder.lock_file().expect("there is no lock file").plugins(), []);
 
-        folder.place(plugin("calc", b"one"), b"one", Replace::Anything).expect("placed");
-        folder.place(plugin("calc", b"two"), b"two", Replace::Locked).expect("what was locked is replaced");
-        assert_eq!(std::fs::read(&file).expect("there"), b"two");
+        folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::AnyFile).expect("installed");
+        folder.install(plugin("calc", b"two"), b"two", ReplacePolicy::LockedFile).expect("a locked file is replaced");
+        assert_eq!(std::fs::read(&file).expect("it exists"), b"two");
         std::fs::write(&file, b"changed").expect("written");
-        let error = folder.place(plugin("calc", b"three"), b"three", Replace::Locked).expect_err("refused").to_string();
+        let error = folder
+            .install(plugin("calc", b"three"), b"three", ReplacePolicy::LockedFile)
+            .expect_err("refused")
+            .to_string();
         assert!(error.contains("changed since it was locked"), "{error}");
-        assert!(folder.remove("calc", Removed::File).expect_err("refused").to_string().contains("--keep-file"));
-        folder.remove("calc", Removed::EntryAlone).expect("unlocked");
-        assert_eq!(std::fs::read(&file).expect("there"), b"changed");
-        assert!(folder.remove("calc", Removed::File).expect_err("gone").to_string().contains("locks no plugin"));
+        assert!(
+            folder.remove("calc", RemoveMode::EntryAndFile).expect_err("refused").to_string().contains("--keep-file")
+        );
+        folder.remove("calc", RemoveMode::EntryOnly).expect("unlocked");
+        assert_eq!(std::fs::read(&file).expect("it exists"), b"changed");
+        assert!(
+            folder.remove("calc", RemoveMode::EntryAndFile).expect_err("gone").to_string().contains("locks no plugin")
+        );
         let names: Vec<_> =
             std::fs::read_dir(directory.path()).expect("read").map(|entry| entry.expect("one").file_name()).collect();
-        assert_eq!(names.len(), 2, "nothing unfinished stays: {names:?}");
+        assert_eq!(names.len(), 2, "no temporary files remain: {names:?}");
     }
 
-    // Row 23: a file that is not what the lock says is refused at load, under whatever name it lies; what is not locked loads.
+    // Row 23: a file that differs from the lock file is refused at load, whatever its name; a file that is not locked loads.
     #[test]
-    fn a_locked_plugin_is_the_locked_one_or_none() {
+    fn modified_locked_plugin_is_refused() {
         let directory = tempfile::tempdir().expect("a directory");
-        let folder = Folder::new(directory.path());
-        folder.place(plugin("calc", b"one"), b"one", Replace::Locked).expect("placed");
+        let folder = PluginFolder::new(directory.path());
+        folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile).expect("installed");
         let vet = |file: &str, name: &str, component: &[u8]| {
             let read = || Ok(Arc::new(component.to_vec()));
-            Locked::default().vet(&directory.path().join(file), &identity(name, component), &read).map(drop)
+            LockFileVetting::default()
+                .verify_file(&directory.path().join(file), &identity(name, component), &read)
+                .map(drop)
         };
         assert_eq!(vet("calc.wasm", "calc", b"one"), Ok(()));
         assert_eq!(vet("mine.wasm", "mine", b"anything"), Ok(()));
@@ -368,46 +394,50 @@ mod tests {
         }
         std::fs::write(LockFile::path(directory.path()), "<<<<<<< ours\n").expect("written");
         assert!(
-            vet("mine.wasm", "mine", b"anything").expect_err("a lock that nobody can read").contains("plugins.lock:1")
+            vet("mine.wasm", "mine", b"anything").expect_err("the lock file is invalid").contains("plugins.lock:1")
         );
     }
 
-    // P11, P10: a component that came from elsewhere is judged by what it came with, also after the lock has gone on to another.
+    // P11, P10: a stored component is checked by the lock entry that it came with, even after the lock file has changed.
     #[test]
-    fn what_vouched_for_a_component_goes_with_it() {
+    fn stored_component_is_verified_by_its_origin_entry() {
         let directory = tempfile::tempdir().expect("a directory");
-        let folder = Folder::new(directory.path());
-        let file = folder.place(plugin("calc", b"one"), b"one", Replace::Locked).expect("placed");
+        let folder = PluginFolder::new(directory.path());
+        let file = folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile).expect("installed");
         let read = || Ok(Arc::new(b"one".to_vec()));
         let identity = identity("calc", b"one");
-        let vouched = Locked::default().vet(&file, &identity, &read).expect("it may serve").expect("it is locked");
+        let vouched = LockFileVetting::default()
+            .verify_file(&file, &identity, &read)
+            .expect("it may serve")
+            .expect("it is locked");
         assert_eq!(
-            Locked::default().vet(&directory.path().join("mine.wasm"), &super::tests::identity("mine", b"x"), &read),
+            LockFileVetting::default().verify_file(
+                &directory.path().join("mine.wasm"),
+                &super::tests::identity("mine", b"x"),
+                &read
+            ),
             Ok(None)
         );
-        assert_eq!(Locked::default().vet_kept(Some(&vouched), &identity, &read), Ok(()));
-        let strict = Locked { trust: Trust { policy: crate::SignaturePolicy::Required, ..Trust::default() } };
-        let refused = strict.vet_kept(Some(&vouched), &identity, &read).expect_err("refused");
+        assert_eq!(LockFileVetting::default().verify_stored(Some(&vouched), &identity, &read), Ok(()));
+        let strict = LockFileVetting { trust: Trust { policy: crate::SignaturePolicy::Required, ..Trust::default() } };
+        let refused = strict.verify_stored(Some(&vouched), &identity, &read).expect_err("refused");
         assert!(refused.contains("registry.example/team/calc: it is not signed"), "{refused}");
-        assert!(
-            strict.vet_kept(Some("[[plugin"), &identity, &read).is_err(),
-            "what cannot be read vouches for nothing"
-        );
+        assert!(strict.verify_stored(Some("[[plugin"), &identity, &read).is_err(), "an unreadable entry is an error");
     }
 
     #[test]
-    fn the_state_of_a_plugin_is_told() {
+    fn state_of_a_locked_plugin_is_determined() {
         let directory = tempfile::tempdir().expect("a directory");
-        let folder = Folder::new(directory.path());
+        let folder = PluginFolder::new(directory.path());
         let locked = plugin("calc", b"one");
-        assert!(matches!(folder.state(&locked, &Trust::default()), State::Missing));
-        let file = folder.place(locked.clone(), b"one", Replace::Locked).expect("placed");
-        assert!(matches!(folder.state(&locked, &Trust::default()), State::Right(Signer::Nobody { .. })));
+        assert!(matches!(folder.state(&locked, &Trust::default()), PluginState::Missing));
+        let file = folder.install(locked.clone(), b"one", ReplacePolicy::LockedFile).expect("installed");
+        assert!(matches!(folder.state(&locked, &Trust::default()), PluginState::Valid(Signer::Untrusted { .. })));
         let strict = Trust { policy: crate::SignaturePolicy::Required, ..Trust::default() };
-        assert!(matches!(folder.state(&locked, &strict), State::Untrusted(_)));
+        assert!(matches!(folder.state(&locked, &strict), PluginState::Untrusted(_)));
         std::fs::write(file, b"onf").expect("flipped");
         assert!(
-            matches!(folder.state(&locked, &Trust::default()), State::Differs(found) if found == digest_of(b"onf"))
+            matches!(folder.state(&locked, &Trust::default()), PluginState::Modified(found) if found == digest_of(b"onf"))
         );
     }
 }

@@ -1,28 +1,28 @@
-//! What the fuzz targets in `tests/fuzz` call; it is not part of any other build.
+//! Entry points for the fuzz targets in `tests/fuzz`. Only fuzzing builds contain this module.
 
-use crate::auth::{Challenge, challenge, tokens_at};
+use crate::auth::{Challenge, parse_challenge, token_server_url};
 use crate::credentials::Login;
-use crate::http::may_lead;
+use crate::http::check_redirect_target;
+use crate::network_scope::NetworkScope;
 use crate::origin::{OriginLogin, TokenServers};
-use crate::reach::Reach;
 use url::Url;
 
-/// Where a public registry's `Location` leads, if the redirect is followed.
+/// Returns the target of a public registry's redirect, if it would be followed.
 pub fn redirect(registry: &Url, location: &str) -> Option<Url> {
     let url = registry.join(location).ok()?;
-    may_lead((registry, Reach::Public), &url).is_ok().then_some(url)
+    check_redirect_target((registry, NetworkScope::Public), &url).is_ok().then_some(url)
 }
 
-/// Whether a request to the URL carries the registry's credential.
+/// Returns whether a request to the URL would carry the registry's credential.
 pub fn is_credential_sent(registry: &Url, url: &Url) -> bool {
     let credential = login(registry).basic();
     credential.is_some_and(|credential| credential.authorization_for(url).is_some())
 }
 
-/// The token server that a public registry's challenge names, and whether the registry's login is sent there.
+/// Returns the token server that a public registry's challenge names, and whether the registry's login would be sent there.
 pub fn token_server(registry: &Url, header: &str) -> Option<(Url, bool)> {
-    let Challenge::Bearer { realm, .. } = challenge(header)? else { return None };
-    let url = tokens_at((registry, Reach::Public), &realm).ok()?;
+    let Challenge::Bearer { realm, .. } = parse_challenge(header)? else { return None };
+    let url = token_server_url((registry, NetworkScope::Public), &realm).ok()?;
     let login = login(registry).for_token_server(registry, &url, &TokenServers::default());
     Some((url, login.is_some()))
 }

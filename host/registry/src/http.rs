@@ -1,10 +1,10 @@
-//! Requests that are bounded in size and time, and follow redirects only where those may lead.
+//! HTTP requests with limits on size and time, which follow only safe redirects.
 
-use crate::again::{Listener, Repeat, Tries, asked_for, told};
-use crate::error::{ShareError, shown};
+use crate::error::{RegistryError, display_text};
+use crate::network_scope::{NetworkScope, ScopedResolver, scope_in_url, scope_of_server};
 use crate::origin::OriginCredential;
-use crate::reach::{Reach, Within, of_server, written};
 use crate::reference::is_loopback;
+use crate::retry::{Attempts, Listener, RetryPolicy, retry_after, status_reason};
 use agent_core::redaction::Redaction;
 use bytes::Bytes;
 use futures::StreamExt;
@@ -14,79 +14,79 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use url::Url;
 
-const CONNECT: Duration = Duration::from_secs(10);
-/// Between two pieces of an answer.
-const STALL: Duration = Duration::from_secs(30);
-/// One small answer as a whole.
-const SMALL: Duration = Duration::from_secs(60);
-/// One component as a whole.
-const LARGE: Duration = Duration::from_secs(30 * 60);
-const REDIRECTS: usize = 5;
-/// Of an error that a server explains.
-const EXPLANATION: u64 = 64 * 1024;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time between two parts of an answer.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum time for a small answer.
+const SMALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum time for a component.
+const LARGE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const MAX_REDIRECTS: usize = 5;
+/// Maximum size of an error answer that is read.
+const MAX_ERROR_BYTES: u64 = 64 * 1024;
 
-/// Whether requests may go without TLS to other machines than this one.
+/// Whether requests without TLS may go to other machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlainHttp {
-    /// To none.
+    /// No; only to this machine.
     #[default]
     LoopbackOnly,
-    /// Somebody asked for it.
+    /// Yes, because the user allowed it.
     Allowed,
 }
 
-/// The client. Cheap to clone.
+/// The HTTP client. It is cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     client: Client,
-    /// For this machine's own servers, which are asked without a proxy.
+    /// For servers on this machine, without a proxy.
     near: Client,
-    /// For redirects of servers that everybody can reach, and of those in a private network: each resolves names to what such a
-    /// server could reach itself. They are made when they are first needed.
+    /// For redirects by public servers, and by servers in a private network. Each resolves names only to addresses that such a
+    /// server could reach itself. They are built when they are first needed.
     redirected: Arc<[OnceLock<Client>; 2]>,
     plain: PlainHttp,
     pub(crate) listener: Listener,
 }
 
-/// How an answer was reached.
+/// Through which origins an answer was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// It is of the origin that was asked, and no redirect has led through another one.
+    /// The answer comes from the requested origin, and no redirect led to another one.
     SameOrigin,
-    /// A redirect has led to another origin, also where a further one led back.
+    /// A redirect led to another origin, even if a further redirect led back.
     OtherOrigin,
 }
 
-/// One request.
+/// One HTTP request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) url: Url,
-    /// What is sent with it, and its media type.
+    /// Body and media type.
     pub(crate) body: Option<(Bytes, String)>,
     pub(crate) accept: String,
-    /// Where the answer shall begin.
+    /// Offset at which the answer should start.
     pub(crate) from: u64,
     pub(crate) credential: Option<OriginCredential>,
-    /// What else of it is secret, beside the credential.
+    /// A secret in the request apart from the credential.
     pub(crate) secret: Option<String>,
-    /// What the server could reach itself that has named this URL. None: a person has named it.
-    pub(crate) led_by: Option<Reach>,
-    pub(crate) repeat: Repeat,
+    /// Network scope of the server that named this URL. `None` if a person named it.
+    pub(crate) named_by: Option<NetworkScope>,
+    pub(crate) retry_policy: RetryPolicy,
 }
 
-/// What was sent and must not be shown, also where the server sends it back.
+/// Secrets that were sent and must not be shown, even if the server returns them.
 #[derive(Clone)]
 struct Secrets(Vec<String>);
 
-/// Characters of the shortest password or token that is taken out of a registry's words.
-const SHORTEST_LOGIN: usize = 3;
+/// Shortest secret that is removed from a server's messages. Shorter ones would match ordinary words.
+const SHORTEST_SECRET: usize = 3;
 
 impl Request {
     pub(crate) fn new(method: Method, url: Url) -> Self {
-        let repeat = if method == Method::POST { Repeat::IfRefused } else { Repeat::Always };
+        let retry_policy = if method == Method::POST { RetryPolicy::IfNotProcessed } else { RetryPolicy::Always };
         let accept = "*/*".to_owned();
-        Self { method, url, body: None, accept, from: 0, credential: None, secret: None, led_by: None, repeat }
+        Self { method, url, body: None, accept, from: 0, credential: None, secret: None, named_by: None, retry_policy }
     }
 
     fn secrets(&self) -> Secrets {
@@ -108,35 +108,35 @@ impl Request {
 }
 
 impl Http {
-    pub(crate) fn new(plain: PlainHttp) -> Result<Self, ShareError> {
-        // An error means that the process has one already, which is as good.
+    pub(crate) fn new(plain: PlainHttp) -> Result<Self, RegistryError> {
+        // An error means that the process already has a provider, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let tls = |error: reqwest::Error| ShareError::Tls(error.to_string());
-        // Nothing is verified without TLS, and there may be no certificates to load: containers often have none.
+        let tls = |error: reqwest::Error| RegistryError::Tls(error.to_string());
+        // Plain HTTP verifies no certificates, and many containers have none that could be loaded.
         let near = builder().no_proxy().tls_certs_only([]).build().map_err(tls)?;
-        // Without certificates the near ones still work; what needs them says so.
+        // Without certificates, servers on this machine still work; other requests report the problem.
         let client = builder().build().map_err(tls).unwrap_or_else(|_| near.clone());
         Ok(Self { client, near, redirected: Arc::default(), plain, listener: Listener::default() })
     }
 
-    /// `http` for this machine, and where it was asked for; else `https`.
+    /// `http` for this machine or if the user allowed it, otherwise `https`.
     pub(crate) fn scheme(&self, host: &str) -> &'static str {
         if is_loopback(host) || self.plain == PlainHttp::Allowed { "http" } else { "https" }
     }
 
-    /// Asks, and asks again where that may help (see [`crate::again`]).
-    pub(crate) async fn send(&self, request: Request, place: &str) -> Result<Response, ShareError> {
-        let mut tries = Tries::new(&self.listener, place);
+    /// Sends a request, and retries it if that may help (see [`crate::retry`]).
+    pub(crate) async fn send(&self, request: Request, place: &str) -> Result<Response, RegistryError> {
+        let mut attempts = Attempts::new(&self.listener, place);
         loop {
             match self.follow(request.clone(), place).await {
-                Ok(response) if request.repeat.after(response.status()) => {
-                    if !tries.wait(told(&response), asked_for(response.headers())).await {
+                Ok(response) if request.retry_policy.allows(response.status()) => {
+                    if !attempts.wait(status_reason(&response), retry_after(response.headers())).await {
                         return Ok(response);
                     }
                 }
-                Err(ShareError::Cut { reason, .. }) if request.repeat == Repeat::Always => {
-                    if !tries.wait(reason.clone(), None).await {
-                        return Err(ShareError::Cut { place: place.to_owned(), reason });
+                Err(RegistryError::Interrupted { reason, .. }) if request.retry_policy == RetryPolicy::Always => {
+                    if !attempts.wait(reason.clone(), None).await {
+                        return Err(RegistryError::Interrupted { place: place.to_owned(), reason });
                     }
                 }
                 other => return other,
@@ -144,28 +144,29 @@ impl Http {
         }
     }
 
-    /// Asks, and follows redirects: never from TLS to none, never to what the redirecting server could not reach itself, and
-    /// never with a credential once another origin was involved (row 42). The answer carries its [`Route`].
-    async fn follow(&self, mut request: Request, place: &str) -> Result<Response, ShareError> {
+    /// Sends a request and follows redirects: never from TLS to plain HTTP, never to an address that the redirecting server
+    /// could not reach itself, and never with a credential once another origin was involved (row 42). The answer carries its
+    /// [`Route`].
+    async fn follow(&self, mut request: Request, place: &str) -> Result<Response, RegistryError> {
         let secrets = request.secrets();
         let (first, mut route) = (request.url.origin(), Route::SameOrigin);
-        for _ in 0..=REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             self.check(&request.url, place)?;
-            // What is sent takes its time; an answer begins soon.
-            let patience = if request.body.is_some() { LARGE } else { STALL };
-            let sent = tokio::time::timeout(patience, self.once(&request)).await;
-            let sent = sent.map_err(|_| ShareError::Unreachable {
+            // Sending a body takes time; an answer must start soon.
+            let timeout = if request.body.is_some() { LARGE_TIMEOUT } else { STALL_TIMEOUT };
+            let sent = tokio::time::timeout(timeout, self.once(&request)).await;
+            let sent = sent.map_err(|_| RegistryError::Unreachable {
                 place: place.to_owned(),
-                reason: "it does not answer in time".to_owned(),
+                reason: "the server does not answer in time".to_owned(),
             })?;
-            let mut response = sent.map_err(|error| unsent(&error, place))?;
+            let mut response = sent.map_err(|error| send_error(&error, place))?;
             let status = response.status();
             if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
                 response.extensions_mut().insert(secrets);
                 response.extensions_mut().insert(route);
                 return Ok(response);
             }
-            request = redirected(request, &response, place).await?;
+            request = follow_redirect(request, &response, place).await?;
             if request.url.origin() != first {
                 route = Route::OtherOrigin;
             }
@@ -173,22 +174,23 @@ impl Http {
                 request.credential = None;
             }
         }
-        Err(ShareError::Server { place: place.to_owned(), said: format!("it redirects more than {REDIRECTS} times") })
+        let message = format!("the server redirects more than {MAX_REDIRECTS} times");
+        Err(RegistryError::Server { place: place.to_owned(), message })
     }
 
-    /// The client for a request: a name that a server has led to is resolved within what that server could reach.
+    /// Chooses the client: names in a URL that a server named are resolved only within that server's network scope.
     fn client(&self, request: &Request) -> Result<&Client, reqwest::Error> {
         let host = request.url.host_str().unwrap_or_default();
-        let (slot, most) = match request.led_by {
+        let (slot, most) = match request.named_by {
             _ if request.url.scheme() == "http" && is_loopback(host) => return Ok(&self.near),
-            None | Some(Reach::ThisMachine) => return Ok(&self.client),
-            Some(Reach::Public) => (&self.redirected[0], Reach::Public),
-            Some(Reach::PrivateNetwork) => (&self.redirected[1], Reach::PrivateNetwork),
+            None | Some(NetworkScope::ThisMachine) => return Ok(&self.client),
+            Some(NetworkScope::Public) => (&self.redirected[0], NetworkScope::Public),
+            Some(NetworkScope::PrivateNetwork) => (&self.redirected[1], NetworkScope::PrivateNetwork),
         };
         match slot.get() {
             Some(client) => Ok(client),
             None => {
-                let client = builder().dns_resolver(Arc::new(Within(most))).build()?;
+                let client = builder().dns_resolver(Arc::new(ScopedResolver(most))).build()?;
                 Ok(slot.get_or_init(|| client))
             }
         }
@@ -222,17 +224,17 @@ impl Http {
         building.send().await
     }
 
-    /// Whether a request may go to this URL: with TLS, or to this machine, or because a person has asked for it.
-    pub(crate) fn check(&self, url: &Url, place: &str) -> Result<(), ShareError> {
+    /// Checks that a request may go to this URL: with TLS, or to this machine, or because the user allowed plain HTTP.
+    pub(crate) fn check(&self, url: &Url, place: &str) -> Result<(), RegistryError> {
         let host = url.host_str().unwrap_or_default();
-        let said = |said: String| Err(ShareError::Server { place: place.to_owned(), said });
+        let message = |message: String| Err(RegistryError::Server { place: place.to_owned(), message });
         match url.scheme() {
             "https" => Ok(()),
             "http" if is_loopback(host) || self.plain == PlainHttp::Allowed => Ok(()),
-            "http" => said(format!(
-                "`http://{host}` has no TLS, so that anybody on the way could change what comes; --plain-http allows that"
+            "http" => message(format!(
+                "`http://{host}` does not use TLS, so anybody on the network could change the data; --plain-http allows it"
             )),
-            scheme => said(format!("`{}:` is no address of the web, and has no TLS", shown(scheme))),
+            scheme => message(format!("`{}:` is not a web address and does not use TLS", display_text(scheme))),
         }
     }
 }
@@ -242,139 +244,149 @@ fn builder() -> reqwest::ClientBuilder {
         .user_agent(concat!("agent-host/", env!("CARGO_PKG_VERSION")))
         .redirect(redirect::Policy::none())
         .referer(false)
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
 }
 
-async fn redirected(request: Request, response: &Response, place: &str) -> Result<Request, ShareError> {
-    let said = |said: String| ShareError::Server { place: place.to_owned(), said };
+async fn follow_redirect(request: Request, response: &Response, place: &str) -> Result<Request, RegistryError> {
+    let message = |message: String| RegistryError::Server { place: place.to_owned(), message };
     let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
     let url = location.and_then(|location| request.url.join(location).ok());
-    let url = url.ok_or_else(|| said(format!("it redirects ({}) to nowhere", response.status())))?;
-    let led_by = of_server(&request.url).await;
-    may_lead((&request.url, led_by), &url)
-        .map_err(|why| said(format!("it redirects to `{}`, {why}; it is not followed", host_of(&url))))?;
+    let url =
+        url.ok_or_else(|| message(format!("the server redirects ({}) without a valid address", response.status())))?;
+    let named_by = scope_of_server(&request.url).await;
+    check_redirect_target((&request.url, named_by), &url).map_err(|why| {
+        message(format!("the server redirects to `{}`, {why}; the redirect was not followed", host_of(&url)))
+    })?;
     if !matches!(request.method, Method::GET | Method::HEAD) {
-        return Err(said(format!("it redirects what is sent to `{}`; it is not followed", host_of(&url))));
+        let problem = format!("the server redirects an upload to `{}`; the redirect was not followed", host_of(&url));
+        return Err(message(problem));
     }
-    // A chain of redirects reaches no further than its first server.
-    let led_by = request.led_by.map_or(led_by, |first| first.min(led_by));
-    Ok(Request { url, led_by: Some(led_by), ..request })
+    // A chain of redirects cannot leave the network scope of its first server.
+    let named_by = request.named_by.map_or(named_by, |first| first.min(named_by));
+    Ok(Request { url, named_by: Some(named_by), ..request })
 }
 
-/// How an answer was reached. Where nothing is known, nothing is allowed.
+/// Returns the route of an answer. If it is unknown, the strictest one.
 pub(crate) fn route(response: &Response) -> Route {
     response.extensions().get().copied().unwrap_or(Route::OtherOrigin)
 }
 
-/// Whether a server, which has this reach, may send us from one address to another: never from TLS to none, and never to what it
-/// could not reach itself. A name is checked again when it is resolved.
-pub(crate) fn may_lead((from, reach): (&Url, Reach), to: &Url) -> Result<(), &'static str> {
+/// Checks whether a server in this network scope may send requests from one URL to another: never from TLS to plain HTTP, and
+/// never to an address that it could not reach itself. Names are checked again when they are resolved.
+pub(crate) fn check_redirect_target((from, network_scope): (&Url, NetworkScope), to: &Url) -> Result<(), &'static str> {
     if !matches!(to.scheme(), "http" | "https") {
-        return Err("which is no address of the web, and has no TLS");
+        return Err("which is not a web address and does not use TLS");
     }
     if from.scheme() == "https" && to.scheme() != "https" {
-        return Err("which has no TLS");
+        return Err("which does not use TLS");
     }
     if !to.username().is_empty() || to.password().is_some() {
-        return Err("which has a user or a password in it");
+        return Err("which contains a user name or a password");
     }
-    match written(to) {
-        Some(Reach::ThisMachine) if reach < Reach::ThisMachine => Err("which only this machine can reach"),
-        Some(Reach::PrivateNetwork) if reach < Reach::PrivateNetwork => Err("which only an inner network can reach"),
+    match scope_in_url(to) {
+        Some(NetworkScope::ThisMachine) if network_scope < NetworkScope::ThisMachine => {
+            Err("which only this machine can reach")
+        }
+        Some(NetworkScope::PrivateNetwork) if network_scope < NetworkScope::PrivateNetwork => {
+            Err("which only a private network can reach")
+        }
         _ => Ok(()),
     }
 }
 
-/// Nobody is there, or somebody was and is no more: only that is worth another try.
-fn unsent(error: &reqwest::Error, place: &str) -> ShareError {
+/// Distinguishes servers that cannot be reached from interrupted connections; only the latter are retried.
+fn send_error(error: &reqwest::Error, place: &str) -> RegistryError {
     let (place, reason) = (place.to_owned(), reason(error));
     match error.is_connect() || error.is_timeout() || error.is_builder() {
-        true => ShareError::Unreachable { place, reason },
-        false => ShareError::Cut { place, reason },
+        true => RegistryError::Unreachable { place, reason },
+        false => RegistryError::Interrupted { place, reason },
     }
 }
 
 fn host_of(url: &Url) -> String {
-    shown(&format!("{}://{}", url.scheme(), url.host_str().unwrap_or_default()))
+    display_text(&format!("{}://{}", url.scheme(), url.host_str().unwrap_or_default()))
 }
 
-/// Why it could not be sent, from the innermost reason.
+/// The innermost reason of an error.
 fn reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
-        return "it does not answer in time".to_owned();
+        return "the server does not answer in time".to_owned();
     }
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {
         innermost = source;
     }
-    shown(&innermost.to_string())
+    display_text(&innermost.to_string())
 }
 
-/// The whole body, if it is not larger than it may be.
-pub(crate) async fn body(response: Response, most: u64, place: &str) -> Result<Bytes, ShareError> {
-    let too_large = |size| ShareError::TooLarge { place: place.to_owned(), size, most };
+/// Reads the whole body, up to a maximum size.
+pub(crate) async fn body(response: Response, most: u64, place: &str) -> Result<Bytes, RegistryError> {
+    let too_large = |size| RegistryError::TooLarge { place: place.to_owned(), size, most };
     if let Some(length) = response.content_length().filter(|length| *length > most) {
         return Err(too_large(length));
     }
     let mut bytes = Vec::new();
-    let read = pieces(response, place, async |piece| {
+    let read = read_parts(response, place, async |piece| {
         bytes.extend_from_slice(&piece);
         if bytes.len() as u64 > most { Err(too_large(bytes.len() as u64)) } else { Ok(()) }
     });
-    let late = || ShareError::Unreachable { place: place.to_owned(), reason: "its answer takes too long".to_owned() };
-    tokio::time::timeout(SMALL, read).await.map_err(|_| late())??;
+    let too_late =
+        || RegistryError::Unreachable { place: place.to_owned(), reason: "the answer takes too long".to_owned() };
+    tokio::time::timeout(SMALL_TIMEOUT, read).await.map_err(|_| too_late())??;
     Ok(Bytes::from(bytes))
 }
 
-/// The pieces of a body, one after the other, for who counts them.
-pub(crate) async fn pieces(
+/// Passes the parts of a body to `take` as they arrive.
+pub(crate) async fn read_parts(
     response: Response,
     place: &str,
-    mut take: impl AsyncFnMut(Bytes) -> Result<(), ShareError>,
-) -> Result<(), ShareError> {
-    let unreachable = |reason: String| ShareError::Unreachable { place: place.to_owned(), reason };
+    mut take: impl AsyncFnMut(Bytes) -> Result<(), RegistryError>,
+) -> Result<(), RegistryError> {
+    let unreachable = |reason: String| RegistryError::Unreachable { place: place.to_owned(), reason };
     let read = async {
         let mut pieces = response.bytes_stream();
         loop {
-            let next = tokio::time::timeout(STALL, pieces.next()).await;
-            match next.map_err(|_| unreachable("it has stopped answering".to_owned()))? {
+            let next = tokio::time::timeout(STALL_TIMEOUT, pieces.next()).await;
+            match next.map_err(|_| unreachable("the server stopped sending".to_owned()))? {
                 None => return Ok(()),
-                Some(piece) => take(piece.map_err(|error| unsent(&error, place))?).await?,
+                Some(piece) => take(piece.map_err(|error| send_error(&error, place))?).await?,
             }
         }
     };
-    tokio::time::timeout(LARGE, read).await.map_err(|_| unreachable("it takes more than 30 minutes".to_owned()))?
+    let too_late = |_| unreachable("the transfer takes more than 30 minutes".to_owned());
+    tokio::time::timeout(LARGE_TIMEOUT, read).await.map_err(too_late)?
 }
 
-/// Where the answer begins, as `Content-Range` says.
-pub(crate) fn begins_at(response: &Response) -> Option<u64> {
+/// Returns the offset at which the answer starts, from `Content-Range`.
+pub(crate) fn range_start(response: &Response) -> Option<u64> {
     let range = response.headers().get(CONTENT_RANGE)?.to_str().ok()?;
     range.strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()
 }
 
-/// What a server says of an error, in one line: the registry's own words where there are some, and nothing of what was sent
-/// to it in confidence.
-pub(crate) async fn explained(response: Response) -> String {
+/// Describes an error answer in one line: the status, the registry's own words, and when to retry. Secrets that were sent are
+/// removed from it.
+pub(crate) async fn error_text(response: Response) -> String {
     let status = response.status();
-    let later = asked_for(response.headers()).filter(|_| Repeat::IfRefused.after(status));
-    let later = later.map(|wait| format!("; it wants to be asked again in {} s", wait.as_secs())).unwrap_or_default();
+    let later = retry_after(response.headers()).filter(|_| RetryPolicy::IfNotProcessed.allows(status));
+    let later = later.map(|wait| format!("; it asks to retry after {} s", wait.as_secs())).unwrap_or_default();
     let secrets = response.extensions().get::<Secrets>().cloned().map(|Secrets(secrets)| secrets).unwrap_or_default();
     let redaction = Redaction::new(secrets.iter().map(String::as_str));
-    let text = body(response, EXPLANATION, "").await.unwrap_or_default();
+    let text = body(response, MAX_ERROR_BYTES, "").await.unwrap_or_default();
     let json: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
     let error = &json["errors"][0];
     let words = [&error["code"], &error["message"], &json["details"], &json["error"]];
     let words = words.iter().filter_map(|word| word.as_str());
-    let words: Vec<_> = words.map(|word| shown(&redaction.text(without_short(&secrets, word)))).collect();
+    let words: Vec<_> =
+        words.map(|word| display_text(&redaction.text(without_short_secrets(&secrets, word)))).collect();
     let words = if words.is_empty() { String::new() } else { format!(": {}", words.join(", ")) };
-    format!("it answers {status}{words}{later}")
+    format!("the server answered {status}{words}{later}")
 }
 
-/// The text without those secrets that [`Redaction`] takes for words because they are short.
-fn without_short(secrets: &[String], text: &str) -> String {
+/// Removes short secrets, which [`Redaction`] leaves because they could be ordinary words.
+fn without_short_secrets(secrets: &[String], text: &str) -> String {
     let values = secrets.iter().map(|secret| secret.rsplit(' ').next().unwrap_or_default());
     values
-        .filter(|value| value.len() >= SHORTEST_LOGIN)
+        .filter(|value| value.len() >= SHORTEST_SECRET)
         .fold(text.to_owned(), |text, value| text.replace(value, "(secret)"))
 }
 
@@ -382,18 +394,21 @@ fn without_short(secrets: &[String], text: &str) -> String {
 mod tests {
     use super::*;
 
-    // Rows 18 and 42: nobody is sent through us to what only we can reach.
+    // Rows 18 and 42: a server cannot redirect requests to addresses that it could not reach itself.
     #[test]
-    fn servers_do_not_lead_inside() {
-        let leads = |from: &str, to: &str| {
+    fn redirects_do_not_lead_to_private_addresses() {
+        let is_allowed = |from: &str, to: &str| {
             let (from, to) = (Url::parse(from).expect(from), Url::parse(to).expect(to));
-            may_lead((&from, written(&from).unwrap_or(Reach::Public)), &to).is_ok()
+            check_redirect_target((&from, scope_in_url(&from).unwrap_or(NetworkScope::Public)), &to).is_ok()
         };
         for to in ["https://b.example/x", "https://1.1.1.1/x", "https://a.example:8443/"] {
-            assert!(leads("https://a.example/", to), "{to}");
+            assert!(is_allowed("https://a.example/", to), "{to}");
         }
-        assert!(leads("http://127.0.0.1:5000/", "http://localhost:5001/"));
-        assert!(leads("http://10.0.0.1/", "https://a.example/") && leads("https://10.0.0.1/", "https://10.0.0.2/"));
+        assert!(is_allowed("http://127.0.0.1:5000/", "http://localhost:5001/"));
+        assert!(
+            is_allowed("http://10.0.0.1/", "https://a.example/")
+                && is_allowed("https://10.0.0.1/", "https://10.0.0.2/")
+        );
         for to in [
             "http://b.example/",
             "file:///etc/passwd",
@@ -413,8 +428,8 @@ mod tests {
             "https://169.254.169.254/latest",
             "https://[fe80::1]/",
         ] {
-            assert!(!leads("https://a.example/", to), "{to}");
+            assert!(!is_allowed("https://a.example/", to), "{to}");
         }
-        assert!(!leads("http://10.0.0.1/", "http://127.0.0.1:9200/"), "also without TLS");
+        assert!(!is_allowed("http://10.0.0.1/", "http://127.0.0.1:9200/"), "plain HTTP has the same limits");
     }
 }

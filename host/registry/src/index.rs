@@ -1,14 +1,14 @@
-//! A team's index: a repository with one small artifact for each version of a plugin, each under a tag of its own. Registries
-//! cannot change one list for two writers at once; two tags they can.
+//! A team's plugin index: a repository with one small artifact, under its own tag, for each version of a plugin. Two clients can
+//! add tags to a registry at the same time, but they could not update one shared list.
 
-use crate::error::{ShareError, shown};
+use crate::error::{RegistryError, display_text};
 use crate::oci::{DESCRIPTION, Descriptor, EMPTY, EMPTY_TYPE, KINDS, MANIFEST_TYPE, Manifest, TITLE, VERSION};
 use crate::push::{Overwrite, PluginFacts, Pushed};
 use crate::reference::Reference;
 use crate::registry::{Access, Registry};
-use crate::version::{Age, age};
+use crate::version::{VersionOrder, compare_versions};
 use agent_core::message::Digest;
-use agent_core::nearest::Index as Nearest;
+use agent_core::nearest::Index as WordIndex;
 use agent_plugins::digest_of;
 use bytes::Bytes;
 use futures::StreamExt;
@@ -20,51 +20,51 @@ const PREFIX: &str = "plugin-";
 const REFERENCE: &str = "host.agent.plugin.reference";
 const MANIFEST: &str = "host.agent.plugin.manifest";
 const SIGNER: &str = "host.agent.plugin.signer";
-/// Entries that are read.
-const MOST_ENTRIES: usize = 5_000;
-/// All of them together.
-const WHOLE: Duration = Duration::from_secs(5 * 60);
-/// Entries that are asked for at once.
-const AT_ONCE: usize = 8;
+/// Maximum number of entries that are read.
+const MAX_ENTRIES: usize = 5_000;
+/// Maximum time to read all entries.
+const TIMEOUT: Duration = Duration::from_secs(5 * 60);
+/// Number of entries that are requested at a time.
+const CONCURRENCY: usize = 8;
 
-/// A version of a plugin, as an index has it.
+/// A version of a plugin in an index.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct IndexEntry {
-    /// The plugin's name.
+    /// Name of the plugin.
     pub name: String,
-    /// Its version.
+    /// Version of the plugin.
     pub version: String,
-    /// For people.
+    /// Description, for people.
     pub description: String,
-    /// What it is.
+    /// Kinds of the plugin, such as `tool`.
     pub kinds: Vec<String>,
-    /// Where it is, with its tag.
+    /// Reference of the plugin, with its tag.
     pub reference: String,
-    /// Which manifest that was.
+    /// Digest of the plugin's manifest when the entry was written.
     pub manifest: Option<Digest>,
-    /// The key that signed it, as who pushed it says.
+    /// Key that signed the plugin, as claimed by whoever pushed the entry.
     pub signer: Option<String>,
 }
 
-/// A plugin with its versions.
+/// A plugin in an index, with all of its versions.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct IndexedPlugin {
-    /// Its newest version.
+    /// Entry of the newest version.
     pub newest: IndexEntry,
-    /// All versions, the newest first.
+    /// All versions, newest first.
     pub versions: Vec<String>,
 }
 
 impl Registry {
-    /// Adds a version to an index. Another manifest under the same version is refused: who has it would have two things of
-    /// one name.
+    /// Adds a version to an index. If the index has another manifest for the same version, this is an error unless overwriting
+    /// is requested, because one version must have one content.
     pub async fn add_to_index(
         &self,
         index: &Reference,
         (facts, pushed): (&PluginFacts, &Pushed),
         signer: Option<&str>,
         overwrite: Overwrite,
-    ) -> Result<(), ShareError> {
+    ) -> Result<(), RegistryError> {
         let repository = index.repository();
         let tag = entry_tag(&pushed.reference.repository().to_string(), facts);
         let mut manifest = Manifest::new(Descriptor::of(EMPTY_TYPE, EMPTY), vec![Descriptor::of(EMPTY_TYPE, EMPTY)]);
@@ -80,26 +80,31 @@ impl Registry {
             (MANIFEST, &digest),
             (SIGNER, signer.unwrap_or_default()),
         ];
-        let said = annotations.into_iter().filter(|(_, value)| !value.is_empty());
-        manifest.annotations = said.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let present = annotations.into_iter().filter(|(_, value)| !value.is_empty());
+        manifest.annotations = present.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         let before = self.stored((repository, Access::Push), &tag).await?.and_then(|stored| entry(&stored.bytes));
         let is_other = before.is_some_and(|before| before.manifest.as_ref() != Some(&pushed.manifest));
         if is_other && overwrite == Overwrite::Never {
-            return Err(ShareError::Taken {
+            return Err(RegistryError::Conflict {
                 place: format!("{repository}: {} {}", facts.name, facts.version),
                 reason:
-                    "the index has this version with another content; raise `version` in plugin.toml, or --overwrite it"
+                    "the index already has this version with other content; raise `version` in plugin.toml, or use --overwrite"
                         .to_owned(),
             });
         }
-        let bytes = serde_json::to_vec(&manifest).expect("texts are JSON");
+        let bytes = serde_json::to_vec(&manifest).expect("the value serialises to JSON");
         self.put_blob(repository, &Bytes::from_static(EMPTY)).await?;
         self.put(repository, &tag, (&bytes, MANIFEST_TYPE)).await?;
         Ok(())
     }
 
-    /// The plugins of an index that are nearest to some words, the nearest first; all, by name, where there are no words.
-    pub async fn search(&self, index: &Reference, words: &str, most: usize) -> Result<Vec<IndexedPlugin>, ShareError> {
+    /// Searches an index for plugins, best match first. Without words, returns all plugins ordered by name.
+    pub async fn search(
+        &self,
+        index: &Reference,
+        words: &str,
+        most: usize,
+    ) -> Result<Vec<IndexedPlugin>, RegistryError> {
         let plugins = self.indexed(index).await?;
         if words.trim().is_empty() {
             return Ok(plugins.into_iter().take(most).collect());
@@ -108,23 +113,23 @@ impl Registry {
             let entry = &plugin.newest;
             format!("{} {} {}", entry.description, entry.kinds.join(" "), entry.reference)
         };
-        let nearest = Nearest::new(plugins.iter().map(|plugin| (plugin.newest.name.clone(), text(plugin))));
+        let nearest = WordIndex::new(plugins.iter().map(|plugin| (plugin.newest.name.clone(), text(plugin))));
         Ok(nearest.nearest(words, most).into_iter().map(|(at, _)| plugins[at].clone()).collect())
     }
 
-    async fn indexed(&self, index: &Reference) -> Result<Vec<IndexedPlugin>, ShareError> {
+    async fn indexed(&self, index: &Reference) -> Result<Vec<IndexedPlugin>, RegistryError> {
         let repository = index.repository();
         let tags = self.tags(repository).await?;
         if tags.is_empty() {
-            let advice = ": the first `plugin push --index` makes it".to_owned();
-            return Err(ShareError::NotFound { place: format!("an index {repository}"), advice });
+            let advice = ": the first `plugin push --index` creates it".to_owned();
+            return Err(RegistryError::NotFound { place: format!("the index {repository}"), advice });
         }
-        let tags = tags.into_iter().filter(|tag| tag.starts_with(PREFIX)).take(MOST_ENTRIES);
+        let tags = tags.into_iter().filter(|tag| tag.starts_with(PREFIX)).take(MAX_ENTRIES);
         let entries =
             futures::stream::iter(tags).map(|tag| async move { self.stored((repository, Access::Pull), &tag).await });
-        let all = tokio::time::timeout(WHOLE, entries.buffered(AT_ONCE).collect::<Vec<_>>()).await;
-        let reason = "all of it takes too long".to_owned();
-        let stored = all.map_err(|_| ShareError::Unreachable { place: repository.to_string(), reason })?;
+        let all = tokio::time::timeout(TIMEOUT, entries.buffered(CONCURRENCY).collect::<Vec<_>>()).await;
+        let reason = "reading the whole index takes too long".to_owned();
+        let stored = all.map_err(|_| RegistryError::Unreachable { place: repository.to_string(), reason })?;
         let mut plugins: BTreeMap<(String, String), Vec<IndexEntry>> = BTreeMap::new();
         for stored in stored {
             let Some(entry) = stored?.and_then(|stored| entry(&stored.bytes)) else { continue };
@@ -132,10 +137,10 @@ impl Registry {
             plugins.entry((entry.name.clone(), reference.repository().to_string())).or_default().push(entry);
         }
         let newest_first = |mut entries: Vec<IndexEntry>| {
-            entries.sort_by(|left, right| match age(&left.version, &right.version) {
-                Age::Newer => std::cmp::Ordering::Less,
-                Age::Older => std::cmp::Ordering::Greater,
-                Age::Same | Age::Unknown => right.version.cmp(&left.version),
+            entries.sort_by(|left, right| match compare_versions(&left.version, &right.version) {
+                VersionOrder::Newer => std::cmp::Ordering::Less,
+                VersionOrder::Older => std::cmp::Ordering::Greater,
+                VersionOrder::Same | VersionOrder::Unknown => right.version.cmp(&left.version),
             });
             let versions = entries.iter().map(|entry| entry.version.clone()).collect();
             entries.into_iter().next().map(|newest| IndexedPlugin { newest, versions })
@@ -144,25 +149,25 @@ impl Registry {
     }
 }
 
-/// What stands under a tag, if it is an entry.
+/// Parses the artifact under a tag. `None` if it is not an index entry.
 fn entry(bytes: &[u8]) -> Option<IndexEntry> {
     let manifest: Manifest = serde_json::from_slice(bytes).ok()?;
     if manifest.artifact_type.as_deref() != Some(ENTRY_TYPE) {
         return None;
     }
-    let said = |key: &str| manifest.annotations.get(key).map(|text| shown(text)).unwrap_or_default();
+    let annotation = |key: &str| manifest.annotations.get(key).map(|text| display_text(text)).unwrap_or_default();
     Some(IndexEntry {
-        name: Some(said(TITLE)).filter(|name| !name.is_empty())?,
-        version: said(VERSION),
-        description: said(DESCRIPTION),
-        kinds: said(KINDS).split(',').filter(|kind| !kind.is_empty()).map(str::to_owned).collect(),
-        reference: Some(said(REFERENCE)).filter(|reference| !reference.is_empty())?,
-        manifest: Digest::parse(&said(MANIFEST)).ok(),
-        signer: Some(said(SIGNER)).filter(|signer| !signer.is_empty()),
+        name: Some(annotation(TITLE)).filter(|name| !name.is_empty())?,
+        version: annotation(VERSION),
+        description: annotation(DESCRIPTION),
+        kinds: annotation(KINDS).split(',').filter(|kind| !kind.is_empty()).map(str::to_owned).collect(),
+        reference: Some(annotation(REFERENCE)).filter(|reference| !reference.is_empty())?,
+        manifest: Digest::parse(&annotation(MANIFEST)).ok(),
+        signer: Some(annotation(SIGNER)).filter(|signer| !signer.is_empty()),
     })
 }
 
-/// One tag for each version of each plugin of each repository: what can be read of it, and what makes it unlike any other.
+/// The tag of an entry: readable, and with a digest that makes it unique for a repository, plugin and version.
 fn entry_tag(repository: &str, facts: &PluginFacts) -> String {
     let readable = |text: &str| -> String {
         let allowed =
@@ -177,9 +182,9 @@ fn entry_tag(repository: &str, facts: &PluginFacts) -> String {
 mod tests {
     use super::*;
 
-    // P11: no two entries share a tag, whatever their names and versions are made of.
+    // P11: no two entries share a tag, whatever their names and versions contain.
     #[test]
-    fn each_version_has_a_tag_of_its_own() {
+    fn each_version_has_its_own_tag() {
         let tag = |repository: &str, name: &str, version: &str| {
             let facts = PluginFacts { name: name.to_owned(), version: version.to_owned(), ..PluginFacts::default() };
             entry_tag(repository, &facts)

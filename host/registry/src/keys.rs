@@ -1,6 +1,6 @@
-//! Ed25519 keys in minisign's files: made, kept for their owner only, and read.
+//! Ed25519 keys in minisign's file format: creating them, readable by their owner only, and reading them.
 
-use crate::error::ShareError;
+use crate::error::RegistryError;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use minisign::{KeyPair, SecretKeyBox};
@@ -8,14 +8,14 @@ use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Largest file of a key.
+/// Maximum size of a key file, in bytes.
 const KEY_BYTES: u64 = 4096;
-/// Of a key that signs, with all that says how it is kept.
+/// Size of a secret key with its parameters, in bytes.
 const SECRET_BYTES: usize = 158;
-/// First bytes of keys whose secret half is kept without a password.
+/// Bytes that mark a secret key without a password.
 const UNENCRYPTED: [u8; 2] = [0, 0];
 
-/// A key with which signatures are checked: the second line of minisign's `.pub` files.
+/// A key that verifies signatures: the second line of a minisign `.pub` file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     text: String,
@@ -23,31 +23,31 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// Reads the base64 text, which begins with `RW`.
-    pub fn parse(text: &str) -> Result<Self, ShareError> {
+    /// Parses the base64 text, which starts with `RW`.
+    pub fn parse(text: &str) -> Result<Self, RegistryError> {
         let text = text.trim();
-        let refused = |reason: &str| ShareError::Key { place: shown_key(text), reason: reason.to_owned() };
+        let refused = |reason: &str| RegistryError::Key { place: shown_key(text), reason: reason.to_owned() };
         if text.contains(char::is_whitespace) || text.len() > 64 {
             return Err(refused(
-                "it is no public key: write the second line of its `.pub` file, which begins with `RW`",
+                "it is not a public key: use the second line of its `.pub` file, which starts with `RW`",
             ));
         }
         let key = minisign_verify::PublicKey::from_base64(text);
         let key =
-            key.map_err(|_| refused("it is no public key of minisign: those have 56 characters and begin with `RW`"))?;
+            key.map_err(|_| refused("it is not a minisign public key: those have 56 characters and start with `RW`"))?;
         Ok(Self { text: text.to_owned(), key })
     }
 
-    /// Reads a `.pub` file, or the text itself.
-    pub fn read(path: &Path) -> Result<Self, ShareError> {
+    /// Reads a `.pub` file.
+    pub fn read(path: &Path) -> Result<Self, RegistryError> {
         let text = read(path)?;
-        Self::parse(text.lines().nth(1).unwrap_or_default()).map_err(|_| ShareError::Key {
+        Self::parse(text.lines().nth(1).unwrap_or_default()).map_err(|_| RegistryError::Key {
             place: path.display().to_string(),
-            reason: "it is no `.pub` file of minisign".to_owned(),
+            reason: "it is not a minisign `.pub` file".to_owned(),
         })
     }
 
-    /// The base64 text.
+    /// Returns the base64 text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -56,7 +56,7 @@ impl PublicKey {
         &self.key
     }
 
-    /// As minisign shows it.
+    /// The key's number, as in its signatures.
     pub(crate) fn id(&self) -> Option<[u8; 8]> {
         let bytes = STANDARD.decode(&self.text).ok()?;
         bytes.get(2..10)?.try_into().ok()
@@ -75,10 +75,10 @@ impl fmt::Display for PublicKey {
     }
 }
 
-/// A key that signs. It is never shown.
+/// A key that makes signatures. Its secret half is never shown.
 pub struct SigningKey {
     pub(crate) pair: KeyPair,
-    /// Its public half.
+    /// The public half of the key.
     pub public: PublicKey,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// The file of a key that signs, before it is known whether it needs a password.
+/// A file with a signing key, before its password is known.
 pub struct KeyFile {
     path: PathBuf,
     text: String,
@@ -96,41 +96,42 @@ pub struct KeyFile {
 }
 
 impl KeyFile {
-    /// Reads it.
-    pub fn read(path: &Path) -> Result<Self, ShareError> {
+    /// Reads the file of a signing key.
+    pub fn read(path: &Path) -> Result<Self, RegistryError> {
         let text = read(path)?;
         let bytes = decoded(&text);
         if bytes.len() != SECRET_BYTES {
-            let reason = "it is no key that signs, as `agent-host key new` and minisign make them; a `.pub` file is only its public half";
-            return Err(ShareError::Key { place: path.display().to_string(), reason: reason.to_owned() });
+            let reason =
+                "it is not a signing key of `agent-host key new` or minisign; a `.pub` file is only its public half";
+            return Err(RegistryError::Key { place: path.display().to_string(), reason: reason.to_owned() });
         }
         Ok(Self { path: path.to_owned(), text, is_encrypted: bytes[2..4] != UNENCRYPTED })
     }
 
-    /// Whether [`KeyFile::open`] needs a password.
+    /// Returns whether [`KeyFile::open`] needs a password.
     pub fn needs_password(&self) -> bool {
         self.is_encrypted
     }
 
-    /// The key. Deriving it from a password takes a second and some memory: not for the threads of other work.
-    pub fn open(&self, password: Option<String>) -> Result<SigningKey, ShareError> {
-        let refused = |reason: String| ShareError::Key { place: self.path.display().to_string(), reason };
+    /// Decrypts the key. With a password this takes about a second and much memory, so do not call it on an async thread.
+    pub fn open(&self, password: Option<String>) -> Result<SigningKey, RegistryError> {
+        let refused = |reason: String| RegistryError::Key { place: self.path.display().to_string(), reason };
         let secret = match (self.is_encrypted, password) {
-            // Read as it is: minisign itself writes no checksum where there is no password. A damaged one signs nothing that
-            // its public half takes, and that is checked with every signature.
+            // The key is not checked: minisign writes no checksum if there is no password. Signatures of a damaged key do
+            // not verify with its public half, and every signature is verified.
             (false, _) => minisign::SecretKey::from_bytes(&decoded(&self.text)),
             (true, Some(password)) => {
-                SecretKeyBox::from_string(&self.text).and_then(|kept| kept.into_secret_key(Some(password)))
+                SecretKeyBox::from_string(&self.text).and_then(|secret_box| secret_box.into_secret_key(Some(password)))
             }
-            (true, None) => return Err(refused("it needs its password".to_owned())),
+            (true, None) => return Err(refused("the key needs its password".to_owned())),
         };
         let secret = secret.map_err(|error| {
             let wrong = error.to_string();
             let is_password = wrong.contains("Wrong password");
             refused(if is_password {
-                "that is not its password".to_owned()
+                "the password is wrong".to_owned()
             } else {
-                format!("it is no key of minisign that signs ({wrong})")
+                format!("it is not a minisign signing key ({wrong})")
             })
         })?;
         let public = minisign::PublicKey::from_secret_key(&secret).map_err(|error| refused(error.to_string()))?;
@@ -139,20 +140,22 @@ impl KeyFile {
     }
 }
 
-/// How the secret half is kept.
+/// How a secret key is protected in its file.
 pub enum Protection {
-    /// Readable by whoever can read the file.
+    /// Not at all: whoever can read the file can use the key.
     None,
-    /// Only with this.
+    /// Encrypted with this password.
     Password(String),
 }
 
-/// Makes a key pair: `PATH` for its owner only, and `PATH` with the ending `.pub` for all. Nothing is replaced.
-pub fn create(path: &Path, protection: Protection) -> Result<PublicKey, ShareError> {
-    let refused = |reason: String| ShareError::Key { place: path.display().to_string(), reason };
-    let beside = public_path(path);
-    if beside == path {
-        let reason = "`.pub` is what the public half is named by: name the key itself, and the other stands beside it";
+/// Creates a key pair: the secret key in `path`, for its owner only, and the public key next to it with the extension `.pub`.
+/// Existing files are not replaced.
+pub fn create(path: &Path, protection: Protection) -> Result<PublicKey, RegistryError> {
+    let refused = |reason: String| RegistryError::Key { place: path.display().to_string(), reason };
+    let public_file = public_path(path);
+    if public_file == path {
+        let reason =
+            "`.pub` is the extension of the public half, which is created too: choose another name for the key";
         return Err(refused(reason.to_owned()));
     }
     let pair = match protection {
@@ -160,24 +163,24 @@ pub fn create(path: &Path, protection: Protection) -> Result<PublicKey, ShareErr
         Protection::Password(password) => KeyPair::generate_encrypted_keypair(Some(password)),
     };
     let pair = pair.map_err(|error| refused(error.to_string()))?;
-    let kept = pair.sk.to_box(Some("agent-host: keep this secret, it signs plugins"));
-    let kept = kept.map_err(|error| refused(error.to_string()))?.into_string();
+    let secret = pair.sk.to_box(Some("agent-host: keep this secret, it signs plugins"));
+    let secret = secret.map_err(|error| refused(error.to_string()))?.into_string();
     let public = PublicKey::parse(&pair.pk.to_base64())?;
-    write_new(&beside, &format!("untrusted comment: agent-host public key\n{public}\n"), 0o644)?;
-    if let Err(error) = write_new(path, &kept, 0o600) {
-        // Half a pair would be in the way of the next one. It was made here, and has signed nothing.
-        let _ = std::fs::remove_file(&beside);
+    write_new(&public_file, &format!("untrusted comment: agent-host public key\n{public}\n"), 0o644)?;
+    if let Err(error) = write_new(path, &secret, 0o600) {
+        // A single half would block the next attempt. It was created here and has signed nothing.
+        let _ = std::fs::remove_file(&public_file);
         return Err(error);
     }
     Ok(public)
 }
 
-/// Where the public half of a key stands.
+/// Path of the public key that belongs to a secret key.
 pub fn public_path(path: &Path) -> PathBuf {
     path.with_extension("pub")
 }
 
-fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), ShareError> {
+fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), RegistryError> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -185,28 +188,28 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), ShareError> {
     let written =
         options.open(path).and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
     written.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => ShareError::Key {
+        std::io::ErrorKind::AlreadyExists => RegistryError::Key {
             place: path.display().to_string(),
-            reason: "there is a file of that name; a key is not replaced, since what it signed could not be checked any more"
+            reason: "a file with this name already exists; keys are not replaced, because their signatures could no longer be verified"
                 .to_owned(),
         },
-        _ => ShareError::file(path, "written", error),
+        _ => RegistryError::file(path, "written", error),
     })
 }
 
-/// The second line.
+/// Decodes the second line.
 fn decoded(text: &str) -> Vec<u8> {
     STANDARD.decode(text.lines().nth(1).unwrap_or_default().trim()).unwrap_or_default()
 }
 
-fn read(path: &Path) -> Result<String, ShareError> {
+fn read(path: &Path) -> Result<String, RegistryError> {
     use std::io::Read;
     let mut text = String::new();
     let read = std::fs::File::open(path).and_then(|file| file.take(KEY_BYTES).read_to_string(&mut text));
-    read.map(|_| text).map_err(|source| ShareError::file(path, "read", source))
+    read.map(|_| text).map_err(|source| RegistryError::file(path, "read", source))
 }
 
-/// A text that should be a key may be a secret: only its beginning is shown.
+/// The text may be a secret key by mistake, so only its start is shown.
 fn shown_key(text: &str) -> String {
     let begin: String = text.chars().take(8).filter(|character| !character.is_control()).collect();
     format!("`{begin}…`")
@@ -216,59 +219,59 @@ fn shown_key(text: &str) -> String {
 mod tests {
     use super::*;
 
-    // P11: a key pair in minisign's format, for its owner only, never replaced.
+    // P11: a key pair is written in minisign's format, readable by its owner only, and never replaced.
     #[test]
-    fn keys_are_made_once_and_read_again() {
+    fn keys_are_created_once_and_read_back() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("team.key");
-        let public = create(&path, Protection::None).expect("made");
+        let public = create(&path, Protection::None).expect("created");
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            assert_eq!(path.metadata().expect("there").permissions().mode() & 0o777, 0o600);
+            assert_eq!(path.metadata().expect("it exists").permissions().mode() & 0o777, 0o600);
         }
         assert_eq!(PublicKey::read(&directory.path().join("team.pub")).expect("read"), public);
         let file = KeyFile::read(&path).expect("read");
         assert!(!file.needs_password());
         assert_eq!(file.open(None).expect("opened").public, public);
-        let before = std::fs::read(&path).expect("there");
+        let before = std::fs::read(&path).expect("it exists");
         assert!(create(&path, Protection::None).expect_err("refused").to_string().contains("not replaced"));
         std::fs::remove_file(directory.path().join("team.pub")).expect("removed");
         assert!(create(&path, Protection::None).expect_err("refused").to_string().contains("not replaced"));
-        assert_eq!(std::fs::read(&path).expect("there"), before);
+        assert_eq!(std::fs::read(&path).expect("it exists"), before);
     }
 
     #[test]
-    fn a_password_is_needed_where_one_was_given() {
+    fn encrypted_key_needs_its_password() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("team.key");
-        let public = create(&path, Protection::Password("correct horse".to_owned())).expect("made");
+        let public = create(&path, Protection::Password("correct horse".to_owned())).expect("created");
         let file = KeyFile::read(&path).expect("read");
         assert!(file.needs_password());
         assert!(file.open(None).expect_err("refused").to_string().contains("needs its password"));
-        assert!(file.open(Some("wrong".to_owned())).expect_err("refused").to_string().contains("not its password"));
+        assert!(file.open(Some("wrong".to_owned())).expect_err("refused").to_string().contains("password is wrong"));
         assert_eq!(file.open(Some("correct horse".to_owned())).expect("opened").public, public);
     }
 
-    // P11: what is named like a public key never holds a secret one, and half a pair is not left behind.
+    // P11: a file named like a public key never contains a secret one, and no single half is left behind.
     #[test]
-    fn a_pair_is_whole_or_not_there() {
+    fn no_single_half_of_a_key_pair_remains() {
         let directory = tempfile::tempdir().expect("a directory");
         let error = create(&directory.path().join("team.pub"), Protection::None).expect_err("refused").to_string();
         assert!(error.contains("public half"), "{error}");
-        std::fs::create_dir(directory.path().join("team.key")).expect("made");
+        std::fs::create_dir(directory.path().join("team.key")).expect("created");
         create(&directory.path().join("team.key"), Protection::None).expect_err("a folder is there");
         assert!(!directory.path().join("team.pub").exists());
-        assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 1);
+        assert_eq!(std::fs::read_dir(directory.path()).expect("it exists").count(), 1);
     }
 
-    // Row 16: what should be a public key may be a secret one.
+    // Row 16: a text that should be a public key may be a secret one.
     #[test]
-    fn what_is_no_key_is_not_shown() {
+    fn errors_do_not_show_secret_keys() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("team.key");
-        create(&path, Protection::None).expect("made");
-        let secret = std::fs::read_to_string(&path).expect("there");
+        create(&path, Protection::None).expect("created");
+        let secret = std::fs::read_to_string(&path).expect("it exists");
         let line = secret.lines().nth(1).expect("the key");
         let error = PublicKey::parse(line).expect_err("refused").to_string();
         assert!(!error.contains(&line[..12]), "{error}");

@@ -1,9 +1,38 @@
-//! Sharing plugins: registries of the OCI, signatures, the lock file of a folder of plugins, and a team's index (P11).
+//! Sharing plugins: OCI registries, signatures, the lock file of a plugin folder, and a team's index (P11).
 //!
-//! A [`Registry`] finds, fetches and pushes; [`Trust`] says whose signatures count; a [`Folder`] holds what was taken, locked.
-//! What comes from elsewhere is bounded, verified by its digest, and put in place whole or not at all.
+//! A [`Registry`] resolves, fetches and pushes plugins; [`Trust`] decides whose signatures are accepted; a [`PluginFolder`] contains the
+//! installed plugins and their lock file. Content from elsewhere is limited in size, verified by its digest, and installed
+//! atomically.
+//!
+//! ```
+//! use agent_registry::{LockFile, LockedPlugin, Reference};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let reference = Reference::parse("registry.example/team/calc:1.0.0")?;
+//! assert_eq!(reference.repository().name(), "calc");
+//! assert_eq!(reference.tag(), Some("1.0.0"));
+//!
+//! let component = b"the bytes of calc.wasm";
+//! let folder = tempfile::tempdir()?;
+//! let mut lock_file = LockFile::read(folder.path())?; // empty: there is no lock file yet
+//! lock_file.set(LockedPlugin {
+//!     name: "calc".to_owned(),
+//!     version: "1.0.0".to_owned(),
+//!     reference: reference.to_string(),
+//!     manifest: Some(agent_plugins::digest_of(b"the manifest")),
+//!     component: agent_plugins::digest_of(component),
+//!     signer: None,
+//!     signature: None,
+//! });
+//! std::fs::write(LockFile::path(folder.path()), lock_file.to_text())?;
+//!
+//! let locked = LockFile::read(folder.path())?;
+//! let plugin = locked.plugin("calc").expect("the plugin is locked");
+//! assert_eq!(plugin.component, agent_plugins::digest_of(component));
+//! # Ok(())
+//! # }
+//! ```
 
-mod again;
 mod auth;
 mod credentials;
 mod download;
@@ -16,36 +45,37 @@ pub mod fuzzing;
 mod http;
 mod index;
 mod keys;
-mod local;
+mod local_signature;
 mod lock;
+mod network_scope;
 mod oci;
 mod origin;
 mod push;
-mod reach;
 mod reference;
 mod registry;
+mod retry;
 mod signature;
 mod signature_search;
 mod signatures;
-mod succession;
 mod trust;
+mod update_check;
 mod version;
 
-pub use again::{Again, AskedAgain};
 pub use credentials::Credentials;
 pub use download::{Downloads, Progress};
-pub use error::ShareError;
-pub use fetch::{Fetched, Found, Shelf, Signatures};
-pub use folder::{Folder, Locked, Removed, Replace, State};
+pub use error::RegistryError;
+pub use fetch::{ComponentCache, FetchedPlugin, ResolvedPlugin, SignatureRequest};
+pub use folder::{LockFileVetting, PluginFolder, PluginState, RemoveMode, ReplacePolicy};
 pub use http::PlainHttp;
 pub use index::{IndexEntry, IndexedPlugin};
 pub use keys::{KeyFile, Protection, PublicKey, SigningKey, create as create_key, public_path};
-pub use local::{local_claims, local_signatures, place_local_signature, sidecar};
-pub use lock::{LOCK_FILE, LockFile, LockedPlugin, place_of};
-pub use push::{NO_MOMENT, Overwrite, PluginFacts, Pushed};
+pub use local_signature::{local_claims, local_signatures, place_local_signature, signature_path};
+pub use lock::{LOCK_FILE, LockFile, LockedPlugin, namespace_of};
+pub use push::{NO_TIMESTAMP, Overwrite, PluginFacts, Pushed};
 pub use reference::{Reference, Repository, Source};
 pub use registry::Registry;
+pub use retry::{RetryListener, RetryNotice};
 pub use signature::{Claims, is_signature, sign};
-pub use succession::{Downgrade, check_succession};
-pub use trust::{LOCAL, SignaturePolicy, Signer, Trust};
-pub use version::{Age, age};
+pub use trust::{LOCAL_NAMESPACE, SignaturePolicy, Signer, Trust};
+pub use update_check::{Downgrade, check_update};
+pub use version::{VersionOrder, compare_versions};

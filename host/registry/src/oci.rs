@@ -1,4 +1,4 @@
-//! Documents of the OCI image specification, as far as plugins need them, in the layout of the CNCF's wasm OCI artifact.
+//! The documents of the OCI image specification that plugins need, in the layout of the CNCF's wasm OCI artifact.
 
 use agent_core::message::Digest;
 use serde::{Deserialize, Serialize};
@@ -9,17 +9,17 @@ pub(crate) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 pub(crate) const CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
 pub(crate) const WASM_TYPE: &str = "application/wasm";
 pub(crate) const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
-/// Contents of what has none.
+/// Content of an empty blob.
 pub(crate) const EMPTY: &[u8] = b"{}";
 
-/// Types of layers that hold a component: today's, and those of older tools.
+/// Media types of layers that contain a component: the current one, and those of older tools.
 const WASM_TYPES: &[&str] = &[
     WASM_TYPE,
     "application/vnd.wasm.content.layer.v1+wasm",
     "application/vnd.module.wasm.content.layer.v1+wasm",
     "application/vnd.bytecodealliance.wasm.component.layer.v0+wasm",
 ];
-/// Types of what describes them.
+/// Media types of the config of a component.
 const CONFIG_TYPES: &[&str] = &[
     CONFIG_TYPE,
     EMPTY_TYPE,
@@ -30,10 +30,10 @@ const CONFIG_TYPES: &[&str] = &[
 pub(crate) const TITLE: &str = "org.opencontainers.image.title";
 pub(crate) const VERSION: &str = "org.opencontainers.image.version";
 pub(crate) const DESCRIPTION: &str = "org.opencontainers.image.description";
-/// What the component is, in the words of `plugin list`, separated by commas.
+/// Kinds of the component as in `plugin list`, separated by commas.
 pub(crate) const KINDS: &str = "host.agent.plugin.kinds";
 
-/// Names some bytes.
+/// Reference to content by digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Descriptor {
@@ -58,7 +58,7 @@ impl Descriptor {
     }
 }
 
-/// An artifact: what describes it, and what it is.
+/// A manifest: its config and its layers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Manifest {
@@ -89,22 +89,22 @@ impl Manifest {
         }
     }
 
-    /// The layer with the component, or what the artifact is instead.
+    /// Returns the layer with the component, or a description of what the artifact contains instead.
     pub(crate) fn component(&self) -> Result<&Descriptor, String> {
         let is_wasm = |layer: &&Descriptor| WASM_TYPES.contains(&layer.media_type.as_str());
         let components: Vec<_> = self.layers.iter().filter(is_wasm).collect();
         let config = self.config.media_type.as_str();
         if config == "application/vnd.oci.image.config.v1+json" || config.starts_with("application/vnd.docker.") {
             return Err(
-                "it is an image for containers; a plugin is a component, which `plugin push` puts there".to_owned()
+                "it is a container image; a plugin is a WebAssembly component, which `plugin push` uploads".to_owned()
             );
         }
         match components.as_slice() {
             [component] if self.layers.len() == 1 => {
                 if !CONFIG_TYPES.contains(&config) {
-                    let config = crate::error::shown(config);
+                    let config = crate::error::display_text(config);
                     return Err(format!(
-                        "its config has the media type `{config}`, and that of a component is `{CONFIG_TYPE}`; push it with \
+                        "its config has the media type `{config}`, but that of a component is `{CONFIG_TYPE}`; push it with \
                          `plugin push` or another tool that writes wasm artifacts"
                     ));
                 }
@@ -112,11 +112,11 @@ impl Manifest {
             }
             [] => {
                 let types: Vec<_> =
-                    self.layers.iter().map(|layer| crate::error::shown(&layer.media_type)).take(4).collect();
-                let types = if types.is_empty() { "no content at all".to_owned() } else { types.join(", ") };
-                Err(format!("it holds {types}, and a component has the media type `{WASM_TYPE}`"))
+                    self.layers.iter().map(|layer| crate::error::display_text(&layer.media_type)).take(4).collect();
+                let types = if types.is_empty() { "no content".to_owned() } else { types.join(", ") };
+                Err(format!("it contains {types}, but a component has the media type `{WASM_TYPE}`"))
             }
-            _ => Err(format!("it holds {} layers, and a plugin is one component", self.layers.len())),
+            _ => Err(format!("it has {} layers, but a plugin is one component", self.layers.len())),
         }
     }
 }
@@ -141,7 +141,7 @@ impl Index {
     }
 }
 
-/// What the wasm artifact's config says of a component; the fields in the order in which `oci-wasm` writes them.
+/// The config of a wasm artifact. The fields are in the order in which `oci-wasm` writes them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WasmConfig {
@@ -153,7 +153,7 @@ pub(crate) struct WasmConfig {
     pub(crate) component: Option<WasmInterfaces>,
 }
 
-/// Names of interfaces.
+/// Names of a component's interfaces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WasmInterfaces {
     pub(crate) exports: Vec<String>,
@@ -170,28 +170,28 @@ mod tests {
         Manifest::new(Descriptor::of(config, EMPTY), layers)
     }
 
-    // P11: artifacts of other tools load; what is none says what it is.
+    // P11: artifacts of other tools load; the error for any other artifact says what it contains.
     #[test]
-    fn what_holds_no_component_says_what_it_is() {
+    fn error_says_what_an_artifact_contains_instead() {
         for config in CONFIG_TYPES {
             for layer in WASM_TYPES {
                 assert!(manifest(config, &[layer]).component().is_ok(), "{config} {layer}");
             }
         }
-        for (config, layers, said) in [
+        for (config, layers, message) in [
             (
                 "application/vnd.oci.image.config.v1+json",
                 &["application/vnd.oci.image.layer.v1.tar+gzip"][..],
-                "for containers",
+                "a container image",
             ),
-            ("application/vnd.docker.container.image.v1+json", &[WASM_TYPE], "for containers"),
+            ("application/vnd.docker.container.image.v1+json", &[WASM_TYPE], "a container image"),
             ("application/vnd.unknown.config.v1+json", &[WASM_TYPE], "`application/vnd.unknown.config.v1+json`"),
-            (CONFIG_TYPE, &["text/plain"], "it holds text/plain"),
-            (CONFIG_TYPE, &[], "no content at all"),
+            (CONFIG_TYPE, &["text/plain"], "it contains text/plain"),
+            (CONFIG_TYPE, &[], "no content"),
             (CONFIG_TYPE, &[WASM_TYPE, WASM_TYPE], "2 layers"),
         ] {
-            let error = manifest(config, layers).component().expect_err(said);
-            assert!(error.contains(said), "{error}");
+            let error = manifest(config, layers).component().expect_err(message);
+            assert!(error.contains(message), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Credentials that are bound to one origin (scheme, host and port). They are handed out for a URL of that origin and for no other.
+//! Credentials that are bound to one origin (scheme, host and port) and only available for URLs of that origin.
 
 use crate::credentials::Login;
 use crate::reference::is_loopback;
@@ -7,36 +7,36 @@ use base64::engine::general_purpose::STANDARD;
 use std::fmt;
 use url::{Origin, Url};
 
-/// The value of an `Authorization` header together with the only origin that may see it.
+/// The value of an `Authorization` header and the only origin that may receive it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct OriginCredential {
     origin: Origin,
     authorization: String,
 }
 
-/// A login together with the only origin that may see it.
+/// A login and the only origin that may receive it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct OriginLogin {
     origin: Origin,
     login: Login,
 }
 
-/// Token servers that may receive the login of a registry although they have another origin, because a person has said so.
+/// Token servers of another origin that may receive a registry's login, because the user allowed them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TokenServers(Vec<Origin>);
 
 impl OriginCredential {
-    /// A bearer token for the origin of this URL.
+    /// Makes a bearer token for the origin of this URL.
     pub(crate) fn bearer(token: &str, url: &Url) -> Self {
         Self { origin: url.origin(), authorization: format!("Bearer {token}") }
     }
 
-    /// The header's value, if the URL is of the credential's origin.
+    /// Returns the header's value if the URL has the credential's origin.
     pub(crate) fn authorization_for(&self, url: &Url) -> Option<&str> {
         (url.origin() == self.origin).then_some(self.authorization.as_str())
     }
 
-    /// Every text that must not be shown: the header, and the parts of a Basic login.
+    /// Returns all texts that must not be shown: the header, and the parts of a Basic login.
     pub(crate) fn secrets(&self) -> Vec<String> {
         let mut secrets = vec![self.authorization.clone()];
         secrets.extend(self.authorization.split_once(' ').map(|(_, value)| value.to_owned()));
@@ -55,14 +55,14 @@ impl OriginLogin {
         Self { origin: registry.origin(), login }
     }
 
-    /// The credential of Basic authentication. None: the login is a refresh token, which only a token server understands.
+    /// Returns the credential for Basic authentication. `None` for a refresh token, which only token servers accept.
     pub(crate) fn basic(&self) -> Option<OriginCredential> {
         let Login::Password { user, password } = &self.login else { return None };
         let authorization = format!("Basic {}", STANDARD.encode(format!("{user}:{password}")));
         Some(OriginCredential { origin: self.origin.clone(), authorization })
     }
 
-    /// The refresh token, if the URL is of the login's origin and the login is one.
+    /// Returns the refresh token if the login is one and the URL has the login's origin.
     pub(crate) fn refresh_token_for(&self, url: &Url) -> Option<&str> {
         match &self.login {
             Login::Identity(token) if url.origin() == self.origin => Some(token),
@@ -70,8 +70,8 @@ impl OriginLogin {
         }
     }
 
-    /// The same login for the token server that the registry itself has named. This is the only way by which a login gets
-    /// another origin, and [`TokenServers::admit`] decides about it.
+    /// Returns the login for the token server that the registry itself has named. This is the only way to move a login to
+    /// another origin, and [`TokenServers::admit`] decides whether it is allowed.
     pub(crate) fn for_token_server(&self, registry: &Url, realm: &Url, servers: &TokenServers) -> Option<Self> {
         let admitted = registry.origin() == self.origin && servers.admit(registry, realm);
         admitted.then(|| Self { origin: realm.origin(), login: self.login.clone() })
@@ -83,9 +83,9 @@ impl TokenServers {
         Self(urls.iter().map(Url::origin).collect())
     }
 
-    /// Whether a registry's login may go to this token server: it is the registry's own origin, a person has named it, or both
-    /// use https and belong to one registrable domain, as `registry-1.docker.io` and `auth.docker.io` do. The domain says that
-    /// they have one owner; another port of a host does not say that, so the token server must have the standard port.
+    /// Whether a registry's login may be sent to this token server. It may if the server has the registry's origin, or the user
+    /// allowed it, or both use HTTPS and share a registrable domain, as `registry-1.docker.io` and `auth.docker.io` do. A
+    /// shared domain means one owner, but another port may belong to somebody else, so the server must use the standard port.
     fn admit(&self, registry: &Url, realm: &Url) -> bool {
         if realm.origin() == registry.origin() || self.0.contains(&realm.origin()) {
             return true;
@@ -98,8 +98,8 @@ impl TokenServers {
     }
 }
 
-/// The registrable domain of a host, by the public suffix list: `docker.io` of `auth.docker.io`. None where the list does not
-/// know the suffix, as for names of a local network.
+/// The registrable domain of a host by the public suffix list, such as `docker.io` for `auth.docker.io`. `None` if the list does
+/// not contain the suffix, as for names in a local network.
 fn registrable(host: &str) -> Option<&str> {
     let host = host.strip_suffix('.').unwrap_or(host);
     let domain = psl::domain(host.as_bytes())?;
@@ -130,9 +130,9 @@ mod tests {
         Login::Password { user: "ann".to_owned(), password: "very secret".to_owned() }
     }
 
-    // Row 42: scheme, host and port must all be the credential's.
+    // Row 42: a credential is only available if scheme, host and port match.
     #[test]
-    fn a_credential_is_handed_out_for_its_origin_only() {
+    fn credential_is_available_for_its_origin_only() {
         let registry = url("https://registry.example:5000/v2/");
         let basic = OriginLogin::new(login(), &registry).basic().expect("a password");
         let bearer = OriginCredential::bearer("token", &registry);
@@ -157,9 +157,9 @@ mod tests {
         assert!(!format!("{basic:?} {token:?} {bearer:?}").contains("secret"), "row 16");
     }
 
-    // Row 42, P11: token servers of real registries, and others.
+    // Row 42, P11: token servers of existing registries are accepted, and others are not.
     #[test]
-    fn a_login_goes_to_token_servers_of_the_same_owner() {
+    fn login_is_sent_to_token_servers_of_the_same_owner() {
         let admits = |registry: &str, realm: &str| {
             let registry = url(registry);
             let login = OriginLogin::new(login(), &registry);
@@ -195,6 +195,9 @@ mod tests {
         let of = |realm: &str| OriginLogin::new(login(), &registry).for_token_server(&registry, &url(realm), &named);
         assert!(of("http://127.0.0.1:5001/token").is_some() && of("http://127.0.0.1:5002/token").is_none());
         let other = OriginLogin::new(login(), &url("https://other.example/"));
-        assert!(other.for_token_server(&registry, &registry, &named).is_none(), "a login of another registry");
+        assert!(
+            other.for_token_server(&registry, &registry, &named).is_none(),
+            "the login belongs to another registry"
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! From a component to an artifact of a registry, in the layout of the CNCF's wasm OCI artifact.
+//! Pushes a component to a registry, in the layout of the CNCF's wasm OCI artifact.
 
-use crate::error::ShareError;
+use crate::error::RegistryError;
 use crate::oci::{
     CONFIG_TYPE, DESCRIPTION, Descriptor, KINDS, MANIFEST_TYPE, Manifest, TITLE, VERSION, WASM_TYPE, WasmConfig,
     WasmInterfaces,
@@ -11,54 +11,54 @@ use crate::signature::Claims;
 use agent_core::message::Digest;
 use bytes::Bytes;
 
-/// What is said of a plugin where it is shared.
+/// Metadata of a plugin, stored with it in a registry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginFacts {
-    /// Its name.
+    /// Name of the plugin.
     pub name: String,
-    /// Its version; empty where it has none.
+    /// Version of the plugin. Empty if it has none.
     pub version: String,
-    /// For people, one line.
+    /// Description in one line, for people.
     pub description: String,
-    /// What it is, in the words of `plugin list`.
+    /// Kinds of the plugin, as in `plugin list`.
     pub kinds: Vec<String>,
-    /// Names of its imports.
+    /// Names of the component's imports.
     pub imports: Vec<String>,
-    /// Names of its exports.
+    /// Names of the component's exports.
     pub exports: Vec<String>,
 }
 
-/// When a component was made: no moment unless somebody says one, so that the same bytes make the same manifest.
-pub const NO_MOMENT: &str = "1970-01-01T00:00:00Z";
+/// Default creation time of an artifact. It is constant, so that equal components have equal manifests.
+pub const NO_TIMESTAMP: &str = "1970-01-01T00:00:00Z";
 
-/// Whether a version that is there may become another one.
+/// Whether pushing may replace the content of an existing version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overwrite {
-    /// It may not.
+    /// No; pushing different content is an error.
     Never,
-    /// Somebody asked for it.
-    Asked,
+    /// Yes, because the user requested it.
+    Allowed,
 }
 
-/// What was pushed.
+/// A component that was pushed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
-    /// Where, with its tag.
+    /// Reference of the component, with its tag.
     pub reference: Reference,
-    /// Of the manifest.
+    /// Digest of the manifest.
     pub manifest: Digest,
-    /// Bytes of the manifest.
+    /// Size of the manifest in bytes.
     pub(crate) size: u64,
-    /// Of the component.
+    /// Digest of the component.
     pub component: Digest,
-    /// What was behind the tag before, if that was something else.
-    pub instead_of: Option<Digest>,
-    /// Whether exactly this was there already.
-    pub was_there: bool,
+    /// Digest of the manifest that the tag referred to before, if it was a different one.
+    pub replaced: Option<Digest>,
+    /// Whether the registry already had exactly this component under the tag.
+    pub already_present: bool,
 }
 
 impl Pushed {
-    /// What its signature says.
+    /// Returns the claims that a signature of the component must contain.
     pub fn claims(&self, facts: &PluginFacts) -> Claims {
         Claims {
             name: facts.name.clone(),
@@ -70,7 +70,7 @@ impl Pushed {
 }
 
 impl Registry {
-    /// Pushes a component. Without a tag it goes under its version.
+    /// Pushes a component. If the reference has no tag, the plugin's version becomes the tag.
     pub async fn push(
         &self,
         reference: &Reference,
@@ -78,38 +78,38 @@ impl Registry {
         component: &[u8],
         created: &str,
         overwrite: Overwrite,
-    ) -> Result<Pushed, ShareError> {
-        let refused = |reason| ShareError::Reference { text: reference.to_string(), reason };
+    ) -> Result<Pushed, RegistryError> {
+        let refused = |reason| RegistryError::Reference { text: reference.to_string(), reason };
         if reference.digest().is_some() {
-            return Err(refused("a digest is what comes of pushing"));
+            return Err(refused("the target of a push cannot have a digest"));
         }
         let version_tag = tag_of_version(&facts.version);
         let tag = reference.tag().map(str::to_owned).or_else(|| version_tag.clone());
-        let tag = tag.ok_or_else(|| refused("it has no tag, and the plugin has no version that could be one"))?;
+        let tag = tag.ok_or_else(|| refused("it has no tag, and the plugin has no version that can be used as one"))?;
         let reference = reference.with_tag(&tag);
         let repository = reference.repository();
-        let config = serde_json::to_vec(&config(facts, component, created)).expect("texts are JSON");
-        let manifest = serde_json::to_vec(&manifest(facts, &config, component)).expect("texts are JSON");
+        let config = serde_json::to_vec(&config(facts, component, created)).expect("the value serialises to JSON");
+        let manifest = serde_json::to_vec(&manifest(facts, &config, component)).expect("the value serialises to JSON");
         let digest = agent_plugins::digest_of(&manifest);
         let before = self.stored((repository, Access::Push), &tag).await?.map(|stored| stored.digest);
         let pushed = Pushed {
             reference: reference.clone(),
             size: manifest.len() as u64,
             component: agent_plugins::digest_of(component),
-            was_there: before.as_ref() == Some(&digest),
-            instead_of: before.filter(|before| *before != digest),
+            already_present: before.as_ref() == Some(&digest),
+            replaced: before.filter(|before| *before != digest),
             manifest: digest,
         };
-        if pushed.was_there {
+        if pushed.already_present {
             return Ok(pushed);
         }
-        if let Some(other) = pushed.instead_of.as_ref().filter(|_| version_tag.as_ref() == Some(&tag)) {
+        if let Some(other) = pushed.replaced.as_ref().filter(|_| version_tag.as_ref() == Some(&tag)) {
             let reason = format!(
-                "this version is there already, as {}; raise `version` in plugin.toml, or replace it for all who have it: --overwrite",
+                "this version already exists with other content, {}; raise `version` in plugin.toml, or use --overwrite to replace it for everybody",
                 other.short()
             );
             if overwrite == Overwrite::Never {
-                return Err(ShareError::Taken { place: reference.to_string(), reason });
+                return Err(RegistryError::Conflict { place: reference.to_string(), reason });
             }
         }
         self.put_blob(repository, &Bytes::copy_from_slice(component)).await?;
@@ -136,7 +136,7 @@ fn config(facts: &PluginFacts, component: &[u8], created: &str) -> WasmConfig {
 
 fn manifest(facts: &PluginFacts, config: &[u8], component: &[u8]) -> Manifest {
     let mut layer = Descriptor::of(WASM_TYPE, component);
-    // Under this name `oras pull` writes it.
+    // `oras pull` writes the file under this name.
     layer.annotations.insert(TITLE.to_owned(), format!("{}.wasm", facts.name));
     let mut manifest = Manifest::new(Descriptor::of(CONFIG_TYPE, config), vec![layer]);
     let kinds = facts.kinds.join(",");
@@ -155,9 +155,9 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// What `oci-wasm` 0.6.0 wrote of a component with these interfaces, into Debian's docker-registry 2.8 on 2026-11-22: read
-    /// back key by key, the digests put in. Its own client took what is written here, byte for byte, of 27 components of five
-    /// toolchains, and their configs differed in `created` alone.
+    /// The documents that `oci-wasm` 0.6.0 wrote for a component with these interfaces, read back from Debian's docker-registry 2.8
+    /// on 2026-11-22, with placeholders for the digests. `oci-wasm` read 27 components of five toolchains that this crate pushed,
+    /// byte for byte; its own configs for them differed in `created` only.
     fn theirs(component: &Digest, size: usize, config: (&Digest, usize)) -> (Value, Value) {
         let manifest = json!({
             "annotations": {"org.opencontainers.image.version": "0.1.0"},
@@ -181,9 +181,9 @@ mod tests {
         (manifest, config)
     }
 
-    // P11: the layout is that of the CNCF's artifact as others write it; beyond it stand annotations, and no moment.
+    // P11: the layout is the one that other tools write, plus annotations, and without a creation time.
     #[test]
-    fn the_layout_is_that_of_others() {
+    fn layout_matches_other_tools() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let facts = PluginFacts {
             name: "calc".to_owned(),
@@ -197,7 +197,7 @@ mod tests {
         let digests = [agent_plugins::digest_of(bytes), agent_plugins::digest_of(&ours)];
         let (their_manifest, their_config) = theirs(&digests[0], bytes.len(), (&digests[1], ours.len()));
         assert_eq!(serde_json::from_slice::<Value>(&ours).expect("JSON"), their_config);
-        // The config is compared as text, too: its digest is what the artifact is known by.
+        // The config is also compared as text, because its digest identifies the artifact.
         assert!(String::from_utf8_lossy(&ours).starts_with(r#"{"created":"2026-11-22T14:18:13.028954521Z","author":null,"architecture":"wasm","os":"wasip2","layerDigests":["#));
         let mut manifest = serde_json::to_value(manifest(&facts, &ours, bytes)).expect("JSON");
         let named = json!({"org.opencontainers.image.title": "calc.wasm"});

@@ -1,18 +1,18 @@
-//! Names of places: `HOST/PATH[:TAG][@DIGEST]` in a registry, an address of the web, a file.
+//! References of plugins: `HOST/PATH[:TAG][@DIGEST]` in a registry, a web address, or a file.
 
-use crate::error::ShareError;
+use crate::error::RegistryError;
 use agent_core::message::Digest;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use url::Url;
 
-/// Longest name of a repository, by the OCI distribution specification.
-const LONGEST_PATH: usize = 255;
-/// Longest tag.
-const LONGEST_TAG: usize = 128;
+/// Maximum length of a repository's path, by the OCI distribution specification.
+const MAX_PATH_LENGTH: usize = 255;
+/// Maximum length of a tag.
+const MAX_TAG_LENGTH: usize = 128;
 
-/// A place in a registry.
+/// A reference to an artifact in a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     repository: Repository,
@@ -20,53 +20,60 @@ pub struct Reference {
     digest: Option<Digest>,
 }
 
-/// A repository of a registry: all versions of one plugin.
+/// A repository of a registry, which contains all versions of one plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Repository {
     host: String,
     path: String,
 }
 
-/// From where a plugin is taken.
+/// Where a plugin comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A registry.
     Registry(Reference),
     /// A web server.
     Web(Url),
-    /// This machine.
+    /// A file on this machine.
     File(PathBuf),
 }
 
 impl Source {
-    /// What is written as a path is one, what can be a reference is one, and only what is neither is looked for among the files:
-    /// what somebody has laid into the current folder under a reference's name is not what was asked for.
-    pub fn parse(text: &str) -> Result<Self, ShareError> {
+    /// Parses a source from the command line. A text that is written as a path is a file, and a text that is a valid reference
+    /// is one. Only other texts may be names of existing files, so that a file cannot take the place of a reference.
+    pub fn parse(text: &str) -> Result<Self, RegistryError> {
         let looks_like_a_path = text.starts_with(['/', '.', '~']) || (text.ends_with(".wasm") && !text.contains("://"));
         if looks_like_a_path {
             return Ok(Self::File(PathBuf::from(text)));
         }
-        match Self::not_a_path(text) {
+        match Self::parse_reference_or_url(text) {
             Err(_) if Path::new(text).exists() => Ok(Self::File(PathBuf::from(text))),
             source => source,
         }
     }
 
-    /// As it was written down: a file by its whole path. Where it is read changes nothing.
-    pub fn parse_written(text: &str) -> Result<Self, ShareError> {
-        if Path::new(text).is_absolute() { Ok(Self::File(PathBuf::from(text))) } else { Self::not_a_path(text) }
+    /// Parses a source from a lock file, where files have absolute paths. The result does not depend on the current folder.
+    pub fn parse_written(text: &str) -> Result<Self, RegistryError> {
+        if Path::new(text).is_absolute() {
+            Ok(Self::File(PathBuf::from(text)))
+        } else {
+            Self::parse_reference_or_url(text)
+        }
     }
 
-    fn not_a_path(text: &str) -> Result<Self, ShareError> {
+    fn parse_reference_or_url(text: &str) -> Result<Self, RegistryError> {
         if text.starts_with("https://") || text.starts_with("http://") {
-            let refused = |text: &str, reason| ShareError::Reference { text: text.to_owned(), reason };
-            let mut url = Url::parse(text).map_err(|_| refused("the address", "it is no address of the web"))?;
+            let refused = |text: &str, reason| RegistryError::Reference { text: text.to_owned(), reason };
+            let mut url = Url::parse(text).map_err(|_| refused("the address", "it is not a valid web address"))?;
             if url.username().is_empty() && url.password().is_none() {
                 return Ok(Self::Web(url));
             }
-            // What is refused is shown without the password.
+            // Show the refused address without the password.
             let _ = url.set_username("").and_then(|()| url.set_password(None));
-            return Err(refused(url.as_str(), "it had a user or a password in it, which would be stored and shown"));
+            return Err(refused(
+                url.as_str(),
+                "it contained a user name or a password, which would be stored and shown",
+            ));
         }
         Reference::parse(text).map(Self::Registry)
     }
@@ -83,56 +90,58 @@ impl fmt::Display for Source {
 }
 
 impl Reference {
-    /// Reads `[oci://]HOST[:PORT]/PATH[:TAG][@sha256:…]`. There is no registry that is meant when none is named.
-    pub fn parse(text: &str) -> Result<Self, ShareError> {
-        let refused = |reason| ShareError::Reference { text: text.chars().take(300).collect(), reason };
+    /// Parses `[oci://]HOST[:PORT]/PATH[:TAG][@sha256:…]`. There is no default registry.
+    pub fn parse(text: &str) -> Result<Self, RegistryError> {
+        let refused = |reason| RegistryError::Reference { text: text.chars().take(300).collect(), reason };
         let rest = text.strip_prefix("oci://").unwrap_or(text);
         let (rest, digest) = match rest.split_once('@') {
             None => (rest, None),
             Some((rest, digest)) => {
                 let digest = Digest::parse(digest);
-                (rest, Some(digest.map_err(|_| refused("behind the `@` stands no digest (`sha256:` and 64 digits)"))?))
+                (rest, Some(digest.map_err(|_| refused("expected a digest (`sha256:` and 64 hex digits) after `@`"))?))
             }
         };
-        let (host, rest) = rest.split_once('/').ok_or_else(|| refused("it names no registry"))?;
+        let (host, rest) = rest.split_once('/').ok_or_else(|| refused("it does not name a registry"))?;
         let (path, tag) = match rest.rsplit_once(':') {
             None => (rest, None),
             Some((path, tag)) => (path, Some(tag.to_owned())),
         };
         if !(host.contains(['.', ':']) || host == "localhost") || !is_host(host) {
-            return Err(refused("it does not begin with the host of a registry"));
+            return Err(refused("it does not start with the host of a registry"));
         }
-        if path.len() > LONGEST_PATH || !path.split('/').all(is_step) {
-            return Err(refused("its path has other than lower-case letters, digits, and `.`, `_`, `-` between them"));
+        if path.len() > MAX_PATH_LENGTH || !path.split('/').all(is_path_segment) {
+            return Err(refused(
+                "its path may only contain lower-case letters and digits, separated by `/`, `.`, `_` or `-`",
+            ));
         }
         if tag.as_deref().is_some_and(|tag| !is_tag(tag)) {
-            return Err(refused("its tag has other than letters, digits, `_`, `.` and `-`, or is too long"));
+            return Err(refused("its tag may only contain letters, digits, `_`, `.` and `-`, at most 128 of them"));
         }
         let repository = Repository { host: host.to_ascii_lowercase(), path: path.to_owned() };
         Ok(Self { repository, tag, digest })
     }
 
-    /// Where it is.
+    /// Returns the repository.
     pub fn repository(&self) -> &Repository {
         &self.repository
     }
 
-    /// Its tag, where one was written.
+    /// Returns the tag, if the reference has one.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
 
-    /// Its digest, where one was written: then the tag says nothing.
+    /// Returns the digest, if the reference has one. The digest then decides, and not the tag.
     pub fn digest(&self) -> Option<&Digest> {
         self.digest.as_ref()
     }
 
-    /// The same place under this tag.
+    /// Returns a reference to the same repository with this tag and without a digest.
     pub fn with_tag(&self, tag: &str) -> Self {
         Self { tag: Some(tag.to_owned()), digest: None, ..self.clone() }
     }
 
-    /// Exactly this content of the same place.
+    /// Returns this reference with a digest.
     pub fn with_digest(&self, digest: &Digest) -> Self {
         Self { digest: Some(digest.clone()), ..self.clone() }
     }
@@ -152,17 +161,17 @@ impl fmt::Display for Reference {
 }
 
 impl Repository {
-    /// The registry's host, with its port where it has one.
+    /// Returns the registry's host, with the port if there is one.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Its path in the registry.
+    /// Returns the path within the registry.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The last step of its path.
+    /// Returns the last segment of the path.
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
@@ -183,7 +192,7 @@ pub(crate) fn is_loopback(host: &str) -> bool {
     name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// A version as a tag: `+` is none of its characters.
+/// Converts a version to a tag. Tags cannot contain `+`, so it becomes `_`.
 pub(crate) fn tag_of_version(version: &str) -> Option<String> {
     let tag = version.replace('+', "_");
     is_tag(&tag).then_some(tag)
@@ -197,7 +206,7 @@ fn is_host(host: &str) -> bool {
         && Url::parse(&format!("https://{host}/")).is_ok_and(|url| url.host().is_some())
 }
 
-fn is_step(step: &str) -> bool {
+fn is_path_segment(step: &str) -> bool {
     let inner = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit();
     step.starts_with(inner)
         && step.ends_with(inner)
@@ -206,7 +215,7 @@ fn is_step(step: &str) -> bool {
 
 pub(crate) fn is_tag(tag: &str) -> bool {
     let first = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    tag.len() <= LONGEST_TAG
+    tag.len() <= MAX_TAG_LENGTH
         && tag.starts_with(first)
         && tag.chars().all(|character| first(character) || ".-".contains(character))
 }
@@ -215,9 +224,9 @@ pub(crate) fn is_tag(tag: &str) -> bool {
 mod tests {
     use super::*;
 
-    // P11: a reference is read and written as it is, and nothing is guessed.
+    // P11: a reference is formatted as it was parsed, and nothing is guessed.
     #[test]
-    fn references_are_read_and_written() {
+    fn references_are_parsed_and_formatted() {
         let digest = format!("sha256:{}", "a".repeat(64));
         for text in [
             "registry.example/team/calc",
@@ -235,35 +244,35 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reference_says_why() {
-        for (text, said) in [
-            ("calc", "names no registry"),
-            ("team/calc:1", "does not begin with the host"),
+    fn errors_of_references_say_why() {
+        for (text, message) in [
+            ("calc", "does not name a registry"),
+            ("team/calc:1", "does not start with the host"),
             ("registry.example/Team/calc", "lower-case"),
             ("registry.example/../calc", "lower-case"),
             ("registry.example//calc", "lower-case"),
             ("registry.example/calc:", "its tag"),
             ("registry.example/calc:-a", "its tag"),
-            ("registry.example/calc@sha256:12", "no digest"),
-            ("user@registry.example/calc", "no digest"),
-            ("a b.example/calc", "does not begin with the host"),
-            ("./calc", "does not begin with the host"),
-            ("../calc", "does not begin with the host"),
+            ("registry.example/calc@sha256:12", "expected a digest"),
+            ("user@registry.example/calc", "expected a digest"),
+            ("a b.example/calc", "does not start with the host"),
+            ("./calc", "does not start with the host"),
+            ("../calc", "does not start with the host"),
         ] {
             let error = Reference::parse(text).expect_err(text).to_string();
-            assert!(error.contains(said), "{text}: {error}");
+            assert!(error.contains(message), "{text}: {error}");
         }
     }
 
     #[test]
-    fn sources_are_told_apart() {
+    fn sources_are_distinguished() {
         assert!(matches!(Source::parse("https://example.com/calc.wasm"), Ok(Source::Web(_))));
         assert!(matches!(Source::parse("./calc"), Ok(Source::File(_))));
         assert!(matches!(Source::parse("out/calc.wasm"), Ok(Source::File(_))));
         assert!(matches!(Source::parse("registry.example/calc:1"), Ok(Source::Registry(_))));
         let error = Source::parse("https://user:secret@example.com/calc.wasm").expect_err("refused").to_string();
         assert!(error.contains("`https://example.com/calc.wasm`") && !error.contains("secret"), "row 16: {error}");
-        // Row 18: as it stands in a lock it is the same wherever it is read, whatever lies there.
+        // Row 18: a source in a lock file means the same in every folder, whatever files exist there.
         assert!(matches!(Source::parse_written("registry.example/team/calc.wasm"), Ok(Source::Registry(_))));
         assert!(matches!(Source::parse_written("/home/ann/calc.wasm"), Ok(Source::File(_))));
         for text in ["calc.wasm", "./calc", "../calc.wasm"] {
@@ -272,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_known_by_its_addresses() {
+    fn loopback_hosts_are_recognised() {
         assert!(
             ["localhost", "localhost:5000", "127.0.0.1:5000", "127.9.9.9", "[::1]:5000"]
                 .map(is_loopback)
@@ -288,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_become_tags() {
+    fn versions_are_converted_to_tags() {
         assert_eq!(tag_of_version("1.0.0-rc.1+build"), Some("1.0.0-rc.1_build".to_owned()));
         assert_eq!([tag_of_version(""), tag_of_version("a b")], [None, None]);
     }

@@ -1,43 +1,44 @@
-//! Signatures: minisign's, over the component, with a trusted comment that says of which plugin, version, place and manifest.
+//! Signatures in minisign's format over a component. The trusted comment names the plugin, version, repository and manifest that the
+//! signature is for.
 
-use crate::error::{ShareError, shown};
+use crate::error::{RegistryError, display_text};
 use crate::keys::{PublicKey, SigningKey};
 use agent_core::message::Digest;
 use base64::Engine;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Largest signature with its comments.
+/// Maximum size of a signature with its comments, in bytes.
 pub(crate) const SIGNATURE_BYTES: u64 = 16 * 1024;
 
-/// What a signature says beside the bytes that it covers.
+/// What a signature claims about the bytes that it covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// The plugin's name.
+    /// Name of the plugin.
     pub name: String,
-    /// Its version; empty where it has none.
+    /// Version of the plugin. Empty if it has none.
     pub version: String,
-    /// The repository that it was pushed to, `HOST/PATH`; empty for files.
+    /// Repository that the plugin was pushed to, `HOST/PATH`. Empty for files.
     pub repository: String,
-    /// The manifest under which it stands there.
+    /// Digest of the plugin's manifest in the repository. `None` for files.
     pub manifest: Option<Digest>,
 }
 
-/// Why a signature does not count.
+/// Why a signature is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Broken {
-    /// It is none.
+pub(crate) enum SignatureProblem {
+    /// The text is not a signature.
     Unreadable,
-    /// Its key is another one.
+    /// It was made with another key.
     OtherKey(String),
-    /// It does not fit the bytes, or its comment.
-    Forged,
-    /// It is right, and was made for something else.
-    For(String),
+    /// It does not match the bytes or its own comment.
+    Invalid,
+    /// It is valid, but for something else, which the text describes.
+    OtherClaims(String),
 }
 
 /// Signs a component.
-pub fn sign(key: &SigningKey, component: &[u8], claims: &Claims) -> Result<String, ShareError> {
-    let refused = |reason: String| ShareError::Signature { place: claims.name.clone(), reason };
+pub fn sign(key: &SigningKey, component: &[u8], claims: &Claims) -> Result<String, RegistryError> {
+    let refused = |reason: String| RegistryError::Signature { place: claims.name.clone(), reason };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map(|time| time.as_secs()).unwrap_or_default();
     let mut comment = format!("timestamp:{now}\tname:{}\tversion:{}", claims.name, claims.version);
     if let Some(manifest) = &claims.manifest {
@@ -46,31 +47,31 @@ pub fn sign(key: &SigningKey, component: &[u8], claims: &Claims) -> Result<Strin
     let fields = [&claims.name, &claims.version, &claims.repository];
     if fields.iter().any(|field| field.contains(char::is_control)) {
         return Err(refused(
-            "its name or version has a control character in it, which no signature can carry".to_owned(),
+            "its name or version contains a control character, which a signature cannot contain".to_owned(),
         ));
     }
     let signed = minisign::sign(Some(&key.pair.pk), &key.pair.sk, component, Some(&comment), Some("agent-host plugin"));
     signed.map(|signature| signature.into_string()).map_err(|error| refused(error.to_string()))
 }
 
-/// Checks a signature of this key over these bytes, and for what it was made.
-pub(crate) fn verify(key: &PublicKey, component: &[u8], text: &str, wanted: &Claims) -> Result<(), Broken> {
+/// Verifies that this key signed these bytes with these claims.
+pub(crate) fn verify(key: &PublicKey, component: &[u8], text: &str, wanted: &Claims) -> Result<(), SignatureProblem> {
     check(&verified(key, component, text)?, wanted)
 }
 
-/// What a signature of this key over these bytes says.
-fn verified(key: &PublicKey, component: &[u8], text: &str) -> Result<Claims, Broken> {
-    let signature = minisign_verify::Signature::decode(text).map_err(|_| Broken::Unreadable)?;
-    let id = key_id(text).ok_or(Broken::Unreadable)?;
+/// Verifies that this key signed these bytes, and returns the signed claims.
+fn verified(key: &PublicKey, component: &[u8], text: &str) -> Result<Claims, SignatureProblem> {
+    let signature = minisign_verify::Signature::decode(text).map_err(|_| SignatureProblem::Unreadable)?;
+    let id = key_id(text).ok_or(SignatureProblem::Unreadable)?;
     if key.id() != Some(id) {
-        return Err(Broken::OtherKey(shown_id(id)));
+        return Err(SignatureProblem::OtherKey(shown_id(id)));
     }
-    key.verifier().verify(component, &signature, false).map_err(|_| Broken::Forged)?;
+    key.verifier().verify(component, &signature, false).map_err(|_| SignatureProblem::Invalid)?;
     Ok(claims(signature.trusted_comment()))
 }
 
-/// Whether one of the keys has signed these bytes for this place and manifest. Name and version are in the bytes, and are
-/// checked when the component has been read.
+/// Whether one of the keys signed these bytes for this repository and manifest. Name and version are in the bytes and are
+/// checked after the component was read.
 pub(crate) fn is_signed_for(
     keys: &[PublicKey],
     component: &[u8],
@@ -81,23 +82,23 @@ pub(crate) fn is_signed_for(
     keys.iter().any(|key| verified(key, component, text).is_ok_and(is_for))
 }
 
-/// The number of a key, as [`key_of`] shows that of a signature.
+/// The number of a key, in the form in which [`key_of`] returns that of a signature.
 pub(crate) fn number_of(key: &PublicKey) -> Option<String> {
     key.id().map(shown_id)
 }
 
-/// When a signature says that it was made, in seconds since 1970. It is part of what is signed.
+/// The time at which a signature claims to be made, in seconds since 1970. It is part of the signed comment.
 pub(crate) fn signed_at(text: &str) -> Option<u64> {
     let comment = text.lines().nth(2)?.strip_prefix("trusted comment: ")?;
     comment.split('\t').find_map(|field| field.strip_prefix("timestamp:"))?.trim().parse().ok()
 }
 
-/// Whether a text has the form of a signature. Whose it is, and of what, is not looked at.
+/// Returns whether a text has the form of a signature. This does not verify it.
 pub fn is_signature(text: &str) -> bool {
     minisign_verify::Signature::decode(text).is_ok()
 }
 
-/// The key that a signature says it was made with, as minisign shows it.
+/// The number of the key that a signature claims to be made with, in minisign's form.
 pub(crate) fn key_of(text: &str) -> Option<String> {
     key_id(text).map(shown_id)
 }
@@ -112,7 +113,7 @@ fn shown_id(id: [u8; 8]) -> String {
     format!("{:016X}", u64::from_le_bytes(id))
 }
 
-/// `key:value`, separated by tabs, as minisign's own comments are.
+/// Parses `key:value` fields separated by tabs, as in minisign's own comments.
 fn claims(comment: &str) -> Claims {
     let value = |name: &str| {
         let mut fields = comment.split('\t').filter_map(|field| field.split_once(':'));
@@ -126,10 +127,10 @@ fn claims(comment: &str) -> Claims {
     }
 }
 
-fn check(signed: &Claims, wanted: &Claims) -> Result<(), Broken> {
+fn check(signed: &Claims, wanted: &Claims) -> Result<(), SignatureProblem> {
     let differs = |what: &str, signed: &str, wanted: &str| {
-        let signed = if signed.is_empty() { "none".to_owned() } else { format!("`{}`", shown(signed)) };
-        Broken::For(format!("it was made for the {what} {signed}, not `{}`", shown(wanted)))
+        let signed = if signed.is_empty() { "none".to_owned() } else { format!("`{}`", display_text(signed)) };
+        SignatureProblem::OtherClaims(format!("it was made for the {what} {signed}, not `{}`", display_text(wanted)))
     };
     if signed.name != wanted.name {
         return Err(differs("plugin", &signed.name, &wanted.name));
@@ -139,7 +140,7 @@ fn check(signed: &Claims, wanted: &Claims) -> Result<(), Broken> {
     }
     let Some(manifest) = &wanted.manifest else { return Ok(()) };
     if signed.repository != wanted.repository {
-        return Err(differs("place", &signed.repository, &wanted.repository));
+        return Err(differs("repository", &signed.repository, &wanted.repository));
     }
     match &signed.manifest {
         Some(signed) if signed == manifest => Ok(()),
@@ -155,7 +156,7 @@ mod tests {
     fn key() -> SigningKey {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("a.key");
-        create(&path, Protection::None).expect("made");
+        create(&path, Protection::None).expect("created");
         KeyFile::read(&path).expect("read").open(None).expect("opened")
     }
 
@@ -168,37 +169,37 @@ mod tests {
         }
     }
 
-    // Row 23: a signature counts for these bytes, this plugin, this version, this place and this manifest alone.
+    // Row 23: a signature is accepted only for its bytes, plugin, version, repository and manifest.
     #[test]
-    fn a_signature_counts_for_one_thing_alone() {
+    fn signature_is_valid_for_its_claims_only() {
         let key = key();
         let text = sign(&key, b"component", &wanted()).expect("signed");
         assert_eq!(verify(&key.public, b"component", &text, &wanted()), Ok(()));
-        assert_eq!(verify(&key.public, b"Component", &text, &wanted()), Err(Broken::Forged));
+        assert_eq!(verify(&key.public, b"Component", &text, &wanted()), Err(SignatureProblem::Invalid));
         let other = |change: fn(&mut Claims)| {
             let mut claims = wanted();
             change(&mut claims);
             match verify(&key.public, b"component", &text, &claims) {
-                Err(Broken::For(said)) => said,
+                Err(SignatureProblem::OtherClaims(message)) => message,
                 other => panic!("{other:?}"),
             }
         };
         assert!(other(|claims| claims.name = "calculator".to_owned()).contains("the plugin `calc`, not `calculator`"));
         assert!(other(|claims| claims.version = "1.0.1".to_owned()).contains("the version `1.0.0`"));
-        assert!(other(|claims| claims.repository = "registry.example/evil/calc".to_owned()).contains("the place"));
+        assert!(other(|claims| claims.repository = "registry.example/evil/calc".to_owned()).contains("the repository"));
         assert!(other(|claims| claims.manifest = Some(agent_plugins::digest_of(b"other"))).contains("the manifest"));
     }
 
     #[test]
-    fn forged_foreign_and_broken_signatures_are_told_apart() {
+    fn invalid_signatures_are_distinguished() {
         let (mine, other) = (key(), key());
         let text = sign(&mine, b"component", &wanted()).expect("signed");
         let foreign = verify(&other.public, b"component", &text, &wanted());
-        assert_eq!(foreign, Err(Broken::OtherKey(key_of(&text).expect("a key"))));
-        // The comment is part of what is signed.
+        assert_eq!(foreign, Err(SignatureProblem::OtherKey(key_of(&text).expect("a key"))));
+        // The comment is signed too.
         let forged = text.replace("version:1.0.0", "version:2.0.0");
         let claims = Claims { version: "2.0.0".to_owned(), ..wanted() };
-        assert_eq!(verify(&mine.public, b"component", &forged, &claims), Err(Broken::Forged));
+        assert_eq!(verify(&mine.public, b"component", &forged, &claims), Err(SignatureProblem::Invalid));
         for cut in 0..text.len() {
             assert!(
                 verify(&mine.public, b"component", &text[..cut], &wanted()).is_err() || text[cut..].trim().is_empty(),
@@ -206,9 +207,9 @@ mod tests {
             );
         }
         for nonsense in ["", "\n\n\n\n", "untrusted comment: a\nRUQ=\ntrusted comment: b\nAA==\n"] {
-            assert_eq!(verify(&mine.public, b"component", nonsense, &wanted()), Err(Broken::Unreadable));
+            assert_eq!(verify(&mine.public, b"component", nonsense, &wanted()), Err(SignatureProblem::Unreadable));
         }
         let tabs = Claims { version: "1\tname:evil".to_owned(), ..wanted() };
-        assert!(sign(&mine, b"component", &tabs).is_err(), "a version that would write other claims");
+        assert!(sign(&mine, b"component", &tabs).is_err(), "this version would add other claims");
     }
 }

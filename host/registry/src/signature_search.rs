@@ -1,7 +1,7 @@
-//! Finds the signature of a trusted key among all that stand beside an artifact, within bounds (row 54). Anybody who may push
-//! can put signatures there, so the search neither trusts their order nor reads without end, and it says where it stopped.
+//! Searches the signatures of an artifact for one by a trusted key, within limits (row 54). Anybody who may push can add signatures,
+//! so the search does not rely on their order, does not read without end, and reports if it stopped early.
 
-use crate::error::ShareError;
+use crate::error::RegistryError;
 use crate::keys::PublicKey;
 use crate::oci::{Descriptor, Index, Manifest};
 use crate::reference::Repository;
@@ -14,52 +14,53 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Signatures of one artifact that are read.
-const MOST_READ: usize = 20_000;
-/// Bytes of all of them.
-const MOST_BYTES: u64 = 64 * 1024 * 1024;
-/// Time for all of them.
-const LONGEST: Duration = Duration::from_secs(90);
-/// Signatures that are asked for at once.
-const AT_ONCE: usize = 16;
-/// Signatures that don't fit and are kept, to say whose they are; also all that are read where no key is trusted.
-const KEPT: usize = 32;
-/// Largest manifest of a signature.
+/// Maximum number of signatures that are read for one artifact.
+const MAX_READ: usize = 20_000;
+/// Maximum size of all signatures that are read, in bytes.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// Maximum time to read the signatures.
+const TIMEOUT: Duration = Duration::from_secs(90);
+/// Number of signatures that are requested at a time.
+const CONCURRENCY: usize = 16;
+/// Maximum number of signatures that are kept although they are not valid, to report their keys. Without trusted keys, only this
+/// many are read.
+const MAX_KEPT: usize = 32;
+/// Maximum size of the manifest of a signature, in bytes.
 const ENTRY_BYTES: u64 = 64 * 1024;
 
-/// What is looked for.
+/// What to search for.
 #[derive(Clone, Copy)]
 pub(crate) struct SignatureSearch<'s> {
     pub(crate) repository: &'s Repository,
-    /// The manifest that was signed.
+    /// Digest of the signed manifest.
     pub(crate) subject: &'s Digest,
     pub(crate) component: &'s [u8],
-    /// Whose signature ends the search.
+    /// The trusted keys. A valid signature of any of them ends the search.
     pub(crate) keys: &'s [PublicKey],
 }
 
-/// What was found.
+/// Result of a search.
 #[derive(Debug, Default)]
 pub(crate) struct FoundSignatures {
-    /// The one that fits alone, else some of those that don't.
+    /// The valid signature, or else some of the others.
     pub(crate) texts: Vec<String>,
-    /// Why not all were read, for people.
+    /// Why not all signatures were read, for people.
     pub(crate) stopped: Option<String>,
 }
 
-/// A signature that stands in a list, by the digest of its manifest, or has a tag of its own.
+/// A signature that may be read, by the digest of its manifest or by its own tag.
 struct Candidate {
     name: String,
-    /// The number of its key, as its list says.
+    /// Number of its key, as the list claims.
     key: Option<String>,
 }
 
-/// Everything that is listed.
+/// All signatures that were listed.
 #[derive(Default)]
 struct Candidates {
     all: Vec<Candidate>,
     digests: BTreeSet<Digest>,
-    /// A list goes on where it was not read any further.
+    /// Whether a list has more entries than were read.
     are_more: bool,
 }
 
@@ -76,11 +77,11 @@ impl Candidates {
 }
 
 impl Registry {
-    /// The signature that fits, else what there is instead.
-    pub(crate) async fn find_signatures(&self, search: SignatureSearch<'_>) -> Result<FoundSignatures, ShareError> {
-        let deadline = Instant::now() + LONGEST;
+    /// Searches for a valid signature, and returns some others if there is none.
+    pub(crate) async fn find_signatures(&self, search: SignatureSearch<'_>) -> Result<FoundSignatures, RegistryError> {
+        let deadline = Instant::now() + TIMEOUT;
         let Candidates { all: mut candidates, mut are_more, .. } = self.candidates(search).await?;
-        // Those that say that they are of a trusted key come first; the others follow, since a list can say what it likes.
+        // Read signatures first that claim to be of a trusted key. Read the others too, because a list can claim anything.
         let numbers: Vec<_> = search.keys.iter().filter_map(number_of).collect();
         candidates.sort_by_key(|candidate| match &candidate.key {
             Some(key) if numbers.contains(key) => 0,
@@ -88,15 +89,15 @@ impl Registry {
             Some(_) => 2,
         });
         let listed = candidates.len();
-        let most = if search.keys.is_empty() { KEPT } else { MOST_READ };
+        let most = if search.keys.is_empty() { MAX_KEPT } else { MAX_READ };
         are_more |= listed > most && !search.keys.is_empty();
         candidates.truncate(most);
         let reads = candidates.into_iter().map(|candidate| self.read_signature(search, candidate));
-        let mut reads = std::pin::pin!(futures::stream::iter(reads).buffered(AT_ONCE));
+        let mut reads = std::pin::pin!(futures::stream::iter(reads).buffered(CONCURRENCY));
         let (mut found, mut count, mut bytes) = (FoundSignatures::default(), 0_usize, 0);
         loop {
             let why = match tokio::time::timeout_at(deadline, reads.next()).await {
-                Ok(None) if are_more => "there are more than are read of one plugin".to_owned(),
+                Ok(None) if are_more => "there are more than the host reads for one plugin".to_owned(),
                 Ok(None) => return Ok(found),
                 Ok(Some(read)) => {
                     let (text, size) = read?;
@@ -110,26 +111,26 @@ impl Registry {
                         ) {
                             return Ok(FoundSignatures { texts: vec![text], stopped: None });
                         }
-                        if found.texts.len() < KEPT {
+                        if found.texts.len() < MAX_KEPT {
                             found.texts.push(text);
                         }
                     }
-                    if bytes <= MOST_BYTES {
+                    if bytes <= MAX_BYTES {
                         continue;
                     }
-                    format!("they have more than {} MiB", MOST_BYTES / 1024 / 1024)
+                    format!("their total size is more than {} MiB", MAX_BYTES / 1024 / 1024)
                 }
-                Err(_) => format!("it took more than {} s", LONGEST.as_secs()),
+                Err(_) => format!("it took more than {} s", TIMEOUT.as_secs()),
             };
             found.stopped = Some(format!(
-                "the search for a signature stopped after {count} of {listed} that stand beside it: {why}"
+                "the search for a signature stopped after {count} of {listed} attached signatures: {why}"
             ));
             return Ok(found);
         }
     }
 
-    /// All signatures that are listed beside an artifact, or have tags of their own.
-    async fn candidates(&self, search: SignatureSearch<'_>) -> Result<Candidates, ShareError> {
+    /// Lists all signatures of an artifact, from the registry's lists and from their own tags.
+    async fn candidates(&self, search: SignatureSearch<'_>) -> Result<Candidates, RegistryError> {
         let SignatureSearch { repository, subject, .. } = search;
         let mut candidates = Candidates::default();
         let referrers = self.referrers((repository, subject), SIGNATURE_TYPE).await?;
@@ -144,7 +145,7 @@ impl Registry {
             }
             Err(error) if error.is_offline() => return Err(error),
             Err(error) => {
-                tracing::warn!(%error, "the list of signatures cannot be read");
+                tracing::warn!(%error, "could not read the list of signatures");
                 candidates.are_more = true;
             }
         }
@@ -153,29 +154,29 @@ impl Registry {
         }
         let known: BTreeSet<_> = candidates.digests.iter().map(|digest| own_tag(subject, digest)).collect();
         let begin = format!("{tag}.");
-        match self.tag_list(repository).await {
+        match self.tags_with_completeness(repository).await {
             Ok((tags, completeness)) => {
                 candidates.are_more |= completeness == Completeness::Cut;
                 let own = tags.into_iter().filter(|tag| tag.starts_with(&begin) && !known.contains(tag));
                 candidates.all.extend(own.map(|name| Candidate { name, key: None }));
             }
             Err(error) if error.is_offline() => return Err(error),
-            // Some registries list tags for nobody; then the index has to do.
-            Err(error) => tracing::warn!(%error, "the tags of signatures cannot be listed"),
+            // Some registries do not list tags; the index must then be enough.
+            Err(error) => tracing::warn!(%error, "could not list the tags of signatures"),
         }
         Ok(candidates)
     }
 
-    /// The text of a signature, and how many bytes were read for it. What cannot be read is none.
+    /// Reads a signature. Returns its text, or `None` if it is invalid, and the number of bytes that were read.
     async fn read_signature(
         &self,
         SignatureSearch { repository, subject, .. }: SignatureSearch<'_>,
         candidate: Candidate,
-    ) -> Result<(Option<String>, u64), ShareError> {
-        let unreadable = |error: ShareError| match error.is_offline() {
+    ) -> Result<(Option<String>, u64), RegistryError> {
+        let unreadable = |error: RegistryError| match error.is_offline() {
             true => Err(error),
             false => {
-                tracing::debug!(%error, "a signature cannot be read");
+                tracing::debug!(%error, "could not read a signature");
                 Ok((None, ENTRY_BYTES))
             }
         };

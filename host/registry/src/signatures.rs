@@ -1,35 +1,36 @@
-//! Signatures beside what they sign, in registries with and without a list of referrers.
+//! Attaches signatures to artifacts, in registries with and without a list of referrers.
 //!
-//! Where there is no such list, the distribution specification has one in an index under the tag `sha256-HEX`, which its writers
-//! keep. No registry compares and sets, so of two who write it at once one is lost. So each signature has a tag of its own, too,
-//! which nobody else writes: by those none is lost, and whoever signs next puts what is missing back into the index.
+//! Without such a list, the distribution specification stores one in an index under the tag `sha256-HEX`, which clients update.
+//! Registries have no compare-and-swap, so if two clients write the index at once, one entry is lost. Each signature therefore also
+//! has its own tag, which no other client writes. The search reads these tags, and the next client that signs adds missing entries
+//! to the index.
 
-use crate::error::ShareError;
+use crate::error::RegistryError;
 use crate::oci::{Descriptor, EMPTY, EMPTY_TYPE, INDEX_TYPE, Index, MANIFEST_TYPE, Manifest};
 use crate::push::Pushed;
 use crate::reference::Repository;
-use crate::registry::{Access, Registry, Stored};
+use crate::registry::{Access, Registry, StoredManifest};
 use crate::signature::key_of;
 use agent_core::message::Digest;
 use bytes::Bytes;
 use std::time::Duration;
 
-/// What a signature is, in the registry.
+/// Artifact type of a signature.
 pub(crate) const SIGNATURE_TYPE: &str = "application/vnd.agent-host.plugin.signature.v1";
-/// The signature itself: minisign's four lines.
+/// Media type of the signature itself: minisign's four lines.
 const MINISIG_TYPE: &str = "application/vnd.minisign.signature.v1";
-/// The number of the key that made it, as an annotation. Anybody can write it: it says where to look first, and nothing else.
+/// Annotation with the number of the signature's key. Anybody can write it, so it only says which signatures to read first.
 pub(crate) const KEY: &str = "host.agent.plugin.signature.key";
-/// Signatures that are put back into a list at once.
-const MOST: usize = 32;
-/// Tries to get an entry into an index that others write, too.
-const TRIES: u32 = 6;
-const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+/// Maximum number of missing signatures that are added to an index at once.
+const MAX_RESTORED: usize = 32;
+/// Maximum number of attempts to add an entry to an index that other clients write too.
+const MAX_ATTEMPTS: u32 = 6;
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 impl Registry {
-    /// Puts a signature beside what it signs: as an artifact that refers to it, and, where the registry keeps no list of
-    /// those, under a tag of its own and in the index under `sha256-…`.
-    pub async fn attach_signature(&self, pushed: &Pushed, signature: &str) -> Result<(), ShareError> {
+    /// Attaches a signature to a pushed component, as an artifact that refers to it. If the registry does not list such
+    /// artifacts, the signature also gets its own tag and an entry in the index under `sha256-…`.
+    pub async fn attach_signature(&self, pushed: &Pushed, signature: &str) -> Result<(), RegistryError> {
         let repository = pushed.reference.repository();
         let subject =
             Descriptor { digest: pushed.manifest.clone(), size: pushed.size, ..Descriptor::of(MANIFEST_TYPE, b"") };
@@ -38,7 +39,7 @@ impl Registry {
         manifest.artifact_type = Some(SIGNATURE_TYPE.to_owned());
         manifest.subject = Some(subject);
         manifest.annotations.extend(key_of(signature).map(|key| (KEY.to_owned(), key)));
-        let bytes = serde_json::to_vec(&manifest).expect("texts are JSON");
+        let bytes = serde_json::to_vec(&manifest).expect("the value serialises to JSON");
         let entry = entry(&bytes);
         self.put_blob(repository, &Bytes::from_static(EMPTY)).await?;
         self.put_blob(repository, &Bytes::copy_from_slice(signature.as_bytes())).await?;
@@ -51,74 +52,74 @@ impl Registry {
         self.list(repository, &pushed.manifest, entry).await
     }
 
-    /// Adds to the index, which anybody else may write at the same moment: it is read again until the entry stands in it.
-    async fn list(&self, repository: &Repository, subject: &Digest, entry: Descriptor) -> Result<(), ShareError> {
+    /// Adds an entry to the index. Other clients may write it at the same time, so it is read again until it has the entry.
+    async fn list(&self, repository: &Repository, subject: &Digest, entry: Descriptor) -> Result<(), RegistryError> {
         let tag = fallback_tag(subject);
-        for number in 0..TRIES {
+        for number in 0..MAX_ATTEMPTS {
             let mut index =
                 self.fallback((repository, Access::Push), &tag).await?.unwrap_or_else(|| Index::of(Vec::new()));
             let mut missing = self.tagged((repository, Access::Push), subject, &index).await?;
             missing.retain(|(other, _)| other.digest != entry.digest);
-            let is_in = holds(&index, &entry.digest);
+            let is_in = contains_entry(&index, &entry.digest);
             if is_in && missing.is_empty() {
                 return Ok(());
             }
             index.manifests.extend(missing.into_iter().map(|(entry, _)| entry));
             index.manifests.extend((!is_in).then(|| entry.clone()));
-            let bytes = serde_json::to_vec(&index).expect("texts are JSON");
+            let bytes = serde_json::to_vec(&index).expect("the value serialises to JSON");
             self.put(repository, &tag, (&bytes, INDEX_TYPE)).await?;
-            tokio::time::sleep(BETWEEN_TRIES * (number + 1)).await;
+            tokio::time::sleep(RETRY_DELAY * (number + 1)).await;
         }
-        // Who looks for it by its own tag finds it all the same.
-        tracing::warn!(%repository, %tag, "others write this list of signatures all the time; it does not hold this one");
+        // The search finds the signature by its own tag.
+        tracing::warn!(%repository, %tag, "other clients keep writing this list of signatures; it lacks the new signature");
         Ok(())
     }
 
-    /// The index under the fallback tag.
+    /// Reads the index under the fallback tag.
     async fn fallback(
         &self,
         (repository, access): (&Repository, Access),
         tag: &str,
-    ) -> Result<Option<Index>, ShareError> {
+    ) -> Result<Option<Index>, RegistryError> {
         let Some(stored) = self.stored((repository, access), tag).await? else { return Ok(None) };
         let index: Option<Index> = serde_json::from_slice(&stored.bytes).ok();
-        index.map(Some).ok_or_else(|| ShareError::Server {
+        index.map(Some).ok_or_else(|| RegistryError::Server {
             place: format!("{repository}:{tag}"),
-            said: "what stands there is no list of artifacts".to_owned(),
+            message: "the content under this tag is not a list of artifacts".to_owned(),
         })
     }
 
-    /// The signatures that have tags of their own and stand in no list.
+    /// Reads the signatures that have their own tags and are not in the index.
     async fn tagged(
         &self,
         (repository, access): (&Repository, Access),
         subject: &Digest,
         listed: &Index,
-    ) -> Result<Vec<(Descriptor, Stored)>, ShareError> {
+    ) -> Result<Vec<(Descriptor, StoredManifest)>, RegistryError> {
         let known: Vec<_> = listed.manifests.iter().map(|entry| own_tag(subject, &entry.digest)).collect();
         let begin = format!("{}.", fallback_tag(subject));
         let tags = match self.tags(repository).await {
             Err(error) if error.is_offline() => return Err(error),
-            // Some registries list tags for nobody; then the index has to do.
+            // Some registries do not list tags; the index must then be enough.
             Err(error) => {
-                tracing::warn!(%error, "the tags of signatures cannot be listed");
+                tracing::warn!(%error, "could not list the tags of signatures");
                 Vec::new()
             }
             Ok(tags) => tags,
         };
         let mut found = Vec::new();
-        for tag in tags.iter().filter(|tag| tag.starts_with(&begin) && !known.contains(tag)).take(MOST) {
+        for tag in tags.iter().filter(|tag| tag.starts_with(&begin) && !known.contains(tag)).take(MAX_RESTORED) {
             match self.stored((repository, access), tag).await {
                 Ok(stored) => found.extend(stored.map(|stored| (entry(&stored.bytes), stored))),
                 Err(error) if error.is_offline() => return Err(error),
-                Err(error) => tracing::warn!(%error, "a signature cannot be read"),
+                Err(error) => tracing::warn!(%error, "could not read a signature"),
             }
         }
         Ok(found)
     }
 }
 
-/// A signature's manifest in a list, with its annotations, as registries list them.
+/// The entry of a signature in an index. It has the annotations of the manifest, as in a registry's own list.
 fn entry(manifest: &[u8]) -> Descriptor {
     let annotations = serde_json::from_slice::<Manifest>(manifest).map(|manifest| manifest.annotations);
     Descriptor {
@@ -128,16 +129,16 @@ fn entry(manifest: &[u8]) -> Descriptor {
     }
 }
 
-fn holds(index: &Index, digest: &Digest) -> bool {
+fn contains_entry(index: &Index, digest: &Digest) -> bool {
     index.manifests.iter().any(|entry| entry.digest == *digest)
 }
 
-/// `sha256-…`, as the distribution specification names the list of what refers to a digest.
+/// The tag `sha256-…` that the distribution specification uses for the list of referrers of a digest.
 pub(crate) fn fallback_tag(subject: &Digest) -> String {
     format!("sha256-{}", subject.hex())
 }
 
-/// Of one signature alone.
+/// The tag of a single signature.
 pub(crate) fn own_tag(subject: &Digest, signature: &Digest) -> String {
     format!("{}.{}", fallback_tag(subject), signature.short())
 }

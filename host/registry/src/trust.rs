@@ -1,25 +1,25 @@
-//! Whose signatures count: the policy, and the trusted keys of each name space.
+//! Decides whose signatures are accepted: the policy, and the trusted keys of each namespace.
 
-use crate::error::ShareError;
+use crate::error::RegistryError;
 use crate::keys::PublicKey;
-use crate::signature::{Broken, Claims, key_of, verify};
+use crate::signature::{Claims, SignatureProblem, key_of, verify};
 use agent_core::message::Digest;
 use agent_plugins::PluginIdentity;
 
-/// What follows where a plugin from elsewhere has no signature of a trusted key.
+/// What happens to a plugin from elsewhere without a signature of a trusted key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SignaturePolicy {
-    /// It is refused.
+    /// The plugin is refused.
     Required,
-    /// It is said.
+    /// The plugin is accepted with a warning.
     #[default]
     Warn,
-    /// Nobody looks.
+    /// Signatures are not checked.
     Off,
 }
 
 impl SignaturePolicy {
-    /// As it is written in configurations.
+    /// Returns the value that is used in configuration files.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Required => "required",
@@ -29,59 +29,60 @@ impl SignaturePolicy {
     }
 }
 
-/// The policy with its keys.
+/// The signature policy and the trusted keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
-    /// What follows.
+    /// What happens to plugins without a trusted signature.
     pub policy: SignaturePolicy,
-    /// Beginnings of references, each with the keys that sign there; and [`LOCAL`] with those that sign what is built here.
+    /// Namespaces, each with its trusted keys. A namespace is the start of a reference, or [`LOCAL_NAMESPACE`] for components that were
+    /// built on this machine.
     pub keys: Vec<(String, Vec<PublicKey>)>,
-    /// Names and digests of plugins that serve without a signature where one is required.
+    /// Names and digests of plugins that may serve without a signature although signatures are required.
     pub unsigned: Vec<String>,
 }
 
-/// The name space of what was built on this machine, for its trusted keys.
-pub const LOCAL: &str = "local";
+/// The namespace of components that were built on this machine.
+pub const LOCAL_NAMESPACE: &str = "local";
 
-/// What is known of who signed.
+/// Result of checking a plugin's signatures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signer {
-    /// A trusted key, with its signature.
+    /// A trusted key signed the plugin.
     Trusted {
-        /// Which.
+        /// The trusted key.
         key: PublicKey,
-        /// Its signature.
+        /// The signature of the key.
         signature: String,
     },
-    /// Nobody whose word counts here, and why that is so; the policy lets it pass.
-    Nobody {
-        /// For people; empty where nobody looked.
-        because: String,
+    /// No trusted key signed the plugin, but the policy accepts it.
+    Untrusted {
+        /// Why there is no trusted signature, for people. Empty if signatures were not checked.
+        reason: String,
     },
 }
 
 impl Trust {
-    /// Whether signatures are looked at.
-    pub fn looks(&self) -> bool {
+    /// Returns whether signatures are checked.
+    pub fn checks_signatures(&self) -> bool {
         self.policy != SignaturePolicy::Off
     }
 
-    /// Whether nothing may serve without a trusted signature.
-    pub fn requires(&self) -> bool {
+    /// Returns whether every plugin needs a trusted signature.
+    pub fn requires_signature(&self) -> bool {
         self.policy == SignaturePolicy::Required
     }
 
-    /// Whether the agent's own file lets exactly these bytes serve without a signature.
+    /// Whether the agent's own configuration lets exactly these bytes serve without a signature.
     pub(crate) fn allows_digest(&self, digest: &Digest) -> bool {
         self.unsigned.iter().any(|allowed| allowed == digest.as_str())
     }
 
-    /// Whether the agent's own file lets a plugin that was built here serve without a signature.
+    /// Whether the agent's own configuration lets a plugin that was built here serve without a signature.
     pub(crate) fn allows_local(&self, plugin: &PluginIdentity) -> bool {
         self.allows_digest(&plugin.digest) || self.unsigned.contains(&plugin.name)
     }
 
-    /// The keys for a place, `HOST/PATH`: those of the longest name space that it is in.
+    /// Returns the trusted keys for `place`, `HOST/PATH`: those of the longest namespace that contains it.
     pub fn keys_for(&self, place: &str) -> &[PublicKey] {
         let is_in = |space: &str| {
             let space = space.trim_end_matches('/');
@@ -94,69 +95,69 @@ impl Trust {
             .unwrap_or_default()
     }
 
-    /// Judges a component from `place` (`HOST/PATH`) by its signatures. A signature of a trusted key that does not fit is
-    /// refused unless nobody looks: somebody has changed something.
-    pub fn judge(
+    /// Checks the signatures of a component from `place` (`HOST/PATH`). An invalid signature of a trusted key is always an error
+    /// unless signatures are not checked, because somebody has changed something.
+    pub fn verify(
         &self,
         place: &str,
         component: &[u8],
         wanted: &Claims,
         signatures: &[String],
-    ) -> Result<Signer, ShareError> {
-        if !self.looks() {
-            return Ok(Signer::Nobody { because: String::new() });
+    ) -> Result<Signer, RegistryError> {
+        if !self.checks_signatures() {
+            return Ok(Signer::Untrusted { reason: String::new() });
         }
         let keys = self.keys_for(place);
-        let mut broken = None;
-        let mut strangers = Vec::new();
+        let mut invalid = None;
+        let mut untrusted_keys = Vec::new();
         for signature in signatures {
             let mut is_known = false;
             for key in keys {
                 match verify(key, component, signature, wanted) {
                     Ok(()) => return Ok(Signer::Trusted { key: key.clone(), signature: signature.clone() }),
-                    Err(Broken::OtherKey(_)) => {}
-                    Err(Broken::Unreadable) => {}
-                    Err(Broken::Forged) => {
+                    Err(SignatureProblem::OtherKey(_)) => {}
+                    Err(SignatureProblem::Unreadable) => {}
+                    Err(SignatureProblem::Invalid) => {
                         is_known = true;
-                        broken = Some(format!(
-                            "the signature of the key {key} does not fit what came: one of them was changed"
+                        invalid = Some(format!(
+                            "the signature of the key {key} does not match the component: one of them was changed"
                         ));
                     }
-                    Err(Broken::For(what)) => {
+                    Err(SignatureProblem::OtherClaims(what)) => {
                         is_known = true;
-                        broken = Some(format!("the signature of the key {key} does not fit: {what}"));
+                        invalid = Some(format!("the signature of the key {key} does not apply: {what}"));
                     }
                 }
             }
             if !is_known {
-                let stranger = key_of(signature).unwrap_or_else(|| "(unreadable)".to_owned());
-                if !strangers.contains(&stranger) {
-                    strangers.push(stranger);
+                let untrusted_key = key_of(signature).unwrap_or_else(|| "(unreadable)".to_owned());
+                if !untrusted_keys.contains(&untrusted_key) {
+                    untrusted_keys.push(untrusted_key);
                 }
             }
         }
-        let refused = |reason: String| ShareError::Signature { place: place.to_owned(), reason };
-        if let Some(broken) = broken {
-            return Err(refused(format!("{broken}; it is not used")));
+        let refused = |reason: String| RegistryError::Signature { place: place.to_owned(), reason };
+        if let Some(invalid) = invalid {
+            return Err(refused(format!("{invalid}; the plugin is not used")));
         }
-        let because = self.because(place, keys, &strangers);
+        let reason = self.describe_missing_signature(place, keys, &untrusted_keys);
         match self.policy {
             SignaturePolicy::Required => {
-                Err(refused(format!("{because}, and `signatures = \"required\"` in [sharing]")))
+                Err(refused(format!("{reason}, but [sharing] has `signatures = \"required\"`")))
             }
-            _ => Ok(Signer::Nobody { because }),
+            _ => Ok(Signer::Untrusted { reason }),
         }
     }
 
-    fn because(&self, place: &str, keys: &[PublicKey], strangers: &[String]) -> String {
-        match (strangers, keys) {
+    fn describe_missing_signature(&self, place: &str, keys: &[PublicKey], untrusted_keys: &[String]) -> String {
+        match (untrusted_keys, keys) {
             ([], _) => "it is not signed".to_owned(),
-            (strangers, []) => format!(
-                "it is signed by the key {}, and no key is trusted for {place} ([sharing.trusted_keys] in agent.toml)",
-                strangers.join(" and ")
+            (untrusted_keys, []) => format!(
+                "it is signed by the key {}, but no key is trusted for {place} ([sharing.trusted_keys] in agent.toml)",
+                untrusted_keys.join(" and ")
             ),
-            (strangers, _) => {
-                format!("it is signed by the key {}, which is not trusted for {place}", strangers.join(" and "))
+            (untrusted_keys, _) => {
+                format!("it is signed by the key {}, which is not trusted for {place}", untrusted_keys.join(" and "))
             }
         }
     }
@@ -173,7 +174,7 @@ mod tests {
     fn key() -> SigningKey {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("a.key");
-        create(&path, Protection::None).expect("made");
+        create(&path, Protection::None).expect("created");
         KeyFile::read(&path).expect("read").open(None).expect("opened")
     }
 
@@ -187,13 +188,13 @@ mod tests {
         Trust { policy, keys: keys.collect(), ..Trust::default() }
     }
 
-    // Row 23: unsigned or wrongly signed.
+    // Row 23: plugins without a trusted signature are handled by the policy.
     #[test]
-    fn the_policy_decides_about_what_nobody_trusted_signed() {
-        let (team, stranger) = (key(), key());
+    fn policy_decides_about_untrusted_plugins() {
+        let (team, untrusted_key) = (key(), key());
         let by = |key: &SigningKey| vec![sign(key, b"component", &claims()).expect("signed")];
         let judged = |policy, signatures: &[String]| {
-            trust(policy, &[("registry.example/team", &team)]).judge(PLACE, b"component", &claims(), signatures)
+            trust(policy, &[("registry.example/team", &team)]).verify(PLACE, b"component", &claims(), signatures)
         };
         use SignaturePolicy::{Off, Required, Warn};
         for policy in [Required, Warn] {
@@ -201,36 +202,36 @@ mod tests {
             assert!(matches!(signer, Signer::Trusted { key, .. } if key == team.public));
         }
         let refused = |signatures: &[String]| judged(Required, signatures).expect_err("refused").to_string();
-        assert!(refused(&[]).contains("it is not signed, and `signatures = \"required\"`"));
-        assert!(refused(&by(&stranger)).contains("not trusted for registry.example/team/calc"));
+        assert!(refused(&[]).contains("it is not signed, but [sharing] has `signatures = \"required\"`"));
+        assert!(refused(&by(&untrusted_key)).contains("not trusted for registry.example/team/calc"));
         let passed = |signatures: &[String]| match judged(Warn, signatures) {
-            Ok(Signer::Nobody { because }) => because,
+            Ok(Signer::Untrusted { reason }) => reason,
             other => panic!("{other:?}"),
         };
         assert_eq!(passed(&[]), "it is not signed");
-        assert!(passed(&by(&stranger)).contains("which is not trusted"));
-        assert_eq!(judged(Off, &[]).ok(), Some(Signer::Nobody { because: String::new() }));
-        // One good signature among others is enough; those of strangers don't count against it.
-        let both = [by(&stranger), by(&team), vec!["nonsense".to_owned()]].concat();
+        assert!(passed(&by(&untrusted_key)).contains("which is not trusted"));
+        assert_eq!(judged(Off, &[]).ok(), Some(Signer::Untrusted { reason: String::new() }));
+        // One valid signature is enough; signatures of other keys do not matter.
+        let both = [by(&untrusted_key), by(&team), vec!["nonsense".to_owned()]].concat();
         assert!(matches!(judged(Required, &both), Ok(Signer::Trusted { .. })));
     }
 
-    // Row 23: what a trusted key signed and somebody changed is refused, also where unsigned plugins pass.
+    // Row 23: a changed component or claim of a trusted key is refused even if unsigned plugins are accepted.
     #[test]
-    fn what_was_changed_is_refused_under_warn_too() {
+    fn changed_plugin_is_refused_by_policy_warn_too() {
         let team = key();
         let trust = trust(SignaturePolicy::Warn, &[("registry.example", &team)]);
         let signature = [sign(&team, b"component", &claims()).expect("signed")];
-        let judge = |component: &[u8], claims: &Claims| trust.judge(PLACE, component, claims, &signature);
+        let judge = |component: &[u8], claims: &Claims| trust.verify(PLACE, component, claims, &signature);
         assert!(judge(b"component", &claims()).is_ok());
         assert!(judge(b"Component", &claims()).expect_err("refused").to_string().contains("was changed"));
         let other = Claims { name: "clac".to_owned(), ..claims() };
         assert!(judge(b"component", &other).expect_err("refused").to_string().contains("the plugin `calc`"));
     }
 
-    // Row 23: a key counts for its name space alone, and the longest name space decides.
+    // Row 23: a key is trusted in its own namespace only, and the longest namespace decides.
     #[test]
-    fn keys_count_for_their_name_space() {
+    fn keys_are_trusted_in_their_namespace() {
         let (all, team) = (key(), key());
         let trust = trust(SignaturePolicy::Required, &[("registry.example", &all), ("registry.example/team/", &team)]);
         let of = |place: &str| trust.keys_for(place).to_vec();
@@ -240,7 +241,7 @@ mod tests {
         assert_eq!(of("registry.example:5000/calc"), []);
         assert_eq!(of("registry.example.evil/calc"), []);
         let signature = [sign(&all, b"component", &claims()).expect("signed")];
-        let error = trust.judge(PLACE, b"component", &claims(), &signature).expect_err("refused");
+        let error = trust.verify(PLACE, b"component", &claims(), &signature).expect_err("refused");
         assert!(error.to_string().contains("not trusted for registry.example/team/calc"), "{error}");
     }
 }

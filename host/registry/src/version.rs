@@ -1,44 +1,47 @@
-//! Which of two versions is newer, also where they are not written as semantic versions are.
+//! Compares versions, including those that are not semantic versions.
 
 use semver::Version;
 use std::cmp::Ordering;
 
-/// How a version relates to another one.
+/// How a version compares to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Age {
+pub enum VersionOrder {
     /// It is newer.
     Newer,
-    /// It is the same.
+    /// It is equal.
     Same,
     /// It is older.
     Older,
-    /// They cannot be compared.
+    /// The versions cannot be compared.
     Unknown,
 }
 
-/// How `version` relates to `other`. `1.10` is newer than `1.9`, and `v1.2` is `1.2.0`: whatever consists of numbers has an order.
-pub fn age(version: &str, other: &str) -> Age {
+/// Compares `version` with `other`. Versions that consist of numbers can always be compared: `1.10` is newer than `1.9`, and `v1.2`
+/// equals `1.2.0`.
+pub fn compare_versions(version: &str, other: &str) -> VersionOrder {
     let ordering = match (Version::parse(version), Version::parse(other)) {
         (Ok(version), Ok(other)) => Some(version.cmp_precedence(&other)),
         _ if version == other => Some(Ordering::Equal),
-        _ => Numbered::read(version).zip(Numbered::read(other)).and_then(|(version, other)| version.compared(&other)),
+        _ => NumericVersion::read(version)
+            .zip(NumericVersion::read(other))
+            .and_then(|(version, other)| version.compare(&other)),
     };
     match ordering {
-        Some(Ordering::Greater) => Age::Newer,
-        Some(Ordering::Equal) => Age::Same,
-        Some(Ordering::Less) => Age::Older,
-        None => Age::Unknown,
+        Some(Ordering::Greater) => VersionOrder::Newer,
+        Some(Ordering::Equal) => VersionOrder::Same,
+        Some(Ordering::Less) => VersionOrder::Older,
+        None => VersionOrder::Unknown,
     }
 }
 
-/// Numbers with dots between them, and what stands behind a `-`.
-struct Numbered<'v> {
-    /// Without leading zeros, so that the longer one is the larger one.
+/// Numbers separated by dots, and the prerelease after a `-`.
+struct NumericVersion<'v> {
+    /// Without leading zeros, so that the longer number is the larger one.
     numbers: Vec<&'v str>,
     prerelease: &'v str,
 }
 
-impl<'v> Numbered<'v> {
+impl<'v> NumericVersion<'v> {
     fn read(version: &'v str) -> Option<Self> {
         let version = version.trim();
         let version = version.strip_prefix(['v', 'V']).unwrap_or(version);
@@ -50,8 +53,8 @@ impl<'v> Numbered<'v> {
         Some(Self { numbers: numbers?.collect(), prerelease })
     }
 
-    /// Missing numbers are zeros. Prereleases of the same numbers are compared as semantic versions are, if they can be.
-    fn compared(&self, other: &Self) -> Option<Ordering> {
+    /// Missing numbers count as zero. Prereleases of equal numbers are compared as in semantic versions, if possible.
+    fn compare(&self, other: &Self) -> Option<Ordering> {
         let longest = self.numbers.len().max(other.numbers.len());
         let number = |numbers: &[&'v str], at: usize| numbers.get(at).map_or((0, ""), |number| (number.len(), *number));
         let ordering = (0..longest)
@@ -79,31 +82,31 @@ impl<'v> Numbered<'v> {
 mod tests {
     use super::*;
 
-    // Rows 23 and 53: what is older is known as older, however it is written.
+    // Rows 23 and 53: an older version is recognised in any notation.
     #[test]
     fn versions_are_compared() {
         for (version, other, expected) in [
-            ("1.10.0", "1.9.0", Age::Newer),
-            ("1.0.0-rc.1", "1.0.0", Age::Older),
-            ("1.0.0+a", "1.0.0+b", Age::Same),
-            ("today", "today", Age::Same),
-            ("1.10", "1.9", Age::Newer),
-            ("1.9", "1.10", Age::Older),
-            ("v1.9", "1.10.0", Age::Older),
-            ("2", "1.99.99", Age::Newer),
-            ("1.2", "1.2.0", Age::Same),
-            ("1.2.0.1", "1.2", Age::Newer),
-            ("01.010", "1.9", Age::Newer),
-            ("1.99999999999999999999999999", "1.100000000000000000000000000", Age::Older),
-            ("1.10-rc.2", "1.10-rc.10", Age::Older),
-            ("1.10-rc.2", "1.10", Age::Older),
-            ("2026.11.22", "2026.9.1", Age::Newer),
-            ("today", "1.0.0", Age::Unknown),
-            ("", "1.0.0", Age::Unknown),
-            ("1..2", "1.0", Age::Unknown),
-            ("1.x", "1.0", Age::Unknown),
+            ("1.10.0", "1.9.0", VersionOrder::Newer),
+            ("1.0.0-rc.1", "1.0.0", VersionOrder::Older),
+            ("1.0.0+a", "1.0.0+b", VersionOrder::Same),
+            ("today", "today", VersionOrder::Same),
+            ("1.10", "1.9", VersionOrder::Newer),
+            ("1.9", "1.10", VersionOrder::Older),
+            ("v1.9", "1.10.0", VersionOrder::Older),
+            ("2", "1.99.99", VersionOrder::Newer),
+            ("1.2", "1.2.0", VersionOrder::Same),
+            ("1.2.0.1", "1.2", VersionOrder::Newer),
+            ("01.010", "1.9", VersionOrder::Newer),
+            ("1.99999999999999999999999999", "1.100000000000000000000000000", VersionOrder::Older),
+            ("1.10-rc.2", "1.10-rc.10", VersionOrder::Older),
+            ("1.10-rc.2", "1.10", VersionOrder::Older),
+            ("2026.11.22", "2026.9.1", VersionOrder::Newer),
+            ("today", "1.0.0", VersionOrder::Unknown),
+            ("", "1.0.0", VersionOrder::Unknown),
+            ("1..2", "1.0", VersionOrder::Unknown),
+            ("1.x", "1.0", VersionOrder::Unknown),
         ] {
-            assert_eq!(age(version, other), expected, "{version} {other}");
+            assert_eq!(compare_versions(version, other), expected, "{version} {other}");
         }
     }
 }

@@ -1,18 +1,26 @@
-//! An agent: a configuration, a model, and one generation of plugins with the registry of their tools.
+//! An agent: a configuration, its models, and one generation of plugins with the registry of their tools.
 
 mod config;
+mod delegate;
+mod live;
+pub mod models;
+pub(crate) mod pinned;
+mod service;
+mod user;
 
 pub use self::config::{
-    AgentConfig, Answered, Asking, DEFAULT_OFFERED_TOOLS, DEFAULT_REPLY_TOKENS, PluginAllowance, RuleBinding,
+    AgentConfig, AnsweredGrants, AskPolicy, DEFAULT_OFFERED_TOOLS, DEFAULT_REPLY_TOKENS, MemoryUse, OutboxConfig,
+    PluginAllowance, RuleBinding, SummaryWriter,
 };
+pub use delegate::Delegate;
+pub use live::{LiveAgent, PluginVersions, VersionTrial};
+pub use models::{Models, PlanningModels};
+pub use service::{ANY_TYPE, ServiceConfig};
+pub use user::{UserName, UserNameError};
 
 use self::config::Configured;
-use crate::approvals;
-use crate::live::Standing;
-use crate::models::Models;
-use crate::offering::ToolVectors;
-use crate::pinned::{self, PinnedTools};
-use crate::registry::{Availability, Registry, RegistryError};
+use crate::tools::registry::{Availability, Registry, RegistryError};
+use crate::tools::{ToolVectors, rules};
 use agent_core::plugin::OutputData;
 use agent_core::redaction::Redaction;
 use agent_core::run::{LoopConfig, PinnedPlugin};
@@ -21,129 +29,133 @@ use agent_core::tool::{ToolSource, Violation};
 use agent_mcp::{Catalogue, McpConfigError, McpError, McpServers, McpTool};
 use agent_plugins::{Generation, Grants, Kind, KnownSecrets, PluginSetup};
 use agent_store::digest_of;
+use pinned::PinnedTools;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A configuration that does not fit the plugins that are there.
+/// The reason why an agent cannot be built from its configuration and the loaded plugins.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// Tools that cannot stand beside each other.
+    /// Two tools have the same name, or a tool's schema cannot be used.
     #[error(transparent)]
     Registry(#[from] RegistryError),
     /// A key of the configuration names a plugin that is not loaded.
-    #[error("`{key}` names the plugin `{plugin}`, which is not loaded; loaded are: {loaded}")]
+    #[error("`{key}` names the plugin `{plugin}`, which is not loaded; the loaded plugins are: {loaded}")]
     NoPlugin {
-        /// The key.
+        /// Key of the configuration.
         key: &'static str,
-        /// The name.
+        /// Name of the missing plugin.
         plugin: String,
-        /// Those that are.
+        /// Names of the loaded plugins, separated by commas.
         loaded: String,
     },
-    /// It names a plugin of another kind.
-    #[error("`{key}` names the plugin {plugin}, which exports no {kind}")]
+    /// A key of the configuration names a plugin that does not have the required kind.
+    #[error("`{key}` names the plugin {plugin}, which does not export {kind}")]
     WrongKind {
-        /// The key.
+        /// Key of the configuration.
         key: &'static str,
-        /// `name@digest`.
+        /// The plugin as `name@digest`.
         plugin: String,
-        /// What it would have to export.
+        /// The kind that the key requires.
         kind: Kind,
     },
     /// The output schema cannot be used.
     #[error("`output_schema`: {0}")]
     OutputSchema(#[from] SchemaError),
-    /// What a service says of its answers cannot be used.
+    /// A schema of a service's answers cannot be used.
     #[error("`services.{name}`: `emits` for `{event_type}`: {error}")]
     Service {
-        /// Of the tool.
+        /// Name of the service's tool.
         name: String,
-        /// Of the answer.
+        /// Event type of the answer.
         event_type: String,
-        /// What is wrong.
+        /// The reason why the schema cannot be used.
         error: SchemaError,
     },
-    /// The fixed text is no output that the schema takes.
-    #[error("`fallback_text` must be JSON that `output_schema` takes: {0}")]
+    /// The fallback text is not JSON, or does not satisfy the output schema.
+    #[error("`fallback_text` must be JSON that satisfies `output_schema`: {0}")]
     FallbackText(String),
-    /// An MCP server that cannot be reached as it is configured.
+    /// The configuration of an MCP server cannot be used.
     #[error(transparent)]
     Mcp(#[from] McpConfigError),
 }
 
-/// An agent, ready to take sessions.
+/// An agent that is ready to run sessions. It is an immutable snapshot.
 pub struct Agent {
     configured: Arc<Configured>,
     models: Models,
     generation: Generation,
-    standing: Arc<Standing>,
+    versions: Arc<PluginVersions>,
     setups: BTreeMap<String, PluginSetup>,
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
     registry: Arc<Registry>,
-    /// MCP servers whose tools are left out, since one of them has a name that exists already; each with the two tools.
-    crowded_out: BTreeMap<String, RegistryError>,
-    /// Of a turn that began before this process: the tools that it began with.
-    began_with: Option<Arc<PinnedTools>>,
+    /// MCP servers whose tools are left out because one of their tools has a name that is already taken, each with the
+    /// conflict.
+    servers_left_out: BTreeMap<String, RegistryError>,
+    /// For a turn that began in an earlier process: the tools that it began with.
+    pinned_tools: Option<Arc<PinnedTools>>,
     tool_vectors: ToolVectors,
-    /// What nobody else is to see: of its plugins, its MCP servers and its models.
+    /// Secrets of the plugins, MCP servers and models, which must not be disclosed.
     secrets: Arc<KnownSecrets>,
 }
 
-/// What an agent is made of beside its configuration and models.
+/// The parts of an agent apart from its configuration and models.
 struct Parts {
     generation: Generation,
-    standing: Arc<Standing>,
+    versions: Arc<PluginVersions>,
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
-    began_with: Option<Arc<PinnedTools>>,
-    /// The registry that this one comes after, if any.
+    pinned_tools: Option<Arc<PinnedTools>>,
+    /// The previous registry, if any. Unchanged parts of it are reused.
     known: Option<Arc<Registry>>,
-    /// What was secret before: whoever was told it may still say it.
+    /// Earlier secrets: a plugin or server that received them may still disclose them.
     secrets: Arc<KnownSecrets>,
 }
 
 impl Agent {
-    /// Checks the configuration against the plugins and builds the registry of tools. The tools of MCP servers come into
-    /// it when a turn begins: no server is asked before.
+    /// Checks the configuration against the plugins and builds the registry of tools. The tools of MCP servers are
+    /// added when a turn begins; no server is contacted before that.
     pub fn new(config: AgentConfig, models: impl Into<Models>, generation: Generation) -> Result<Self, AgentError> {
         let servers = McpServers::new(config.mcp.iter().cloned())?;
-        let (standing, catalogue, began_with, known) = (Arc::default(), None, None, None);
+        let (versions, catalogue, pinned_tools, known) = (Arc::default(), None, None, None);
         let secrets = Arc::default();
-        let parts = Parts { generation, standing, servers, catalogue, began_with, known, secrets };
+        let parts = Parts { generation, versions, servers, catalogue, pinned_tools, known, secrets };
         Self::build(Configured::new(config)?, models.into(), parts)
     }
 
     fn build(configured: Arc<Configured>, models: Models, parts: Parts) -> Result<Self, AgentError> {
-        let Parts { generation, standing, servers, catalogue, began_with, known, secrets } = parts;
+        let Parts { generation, versions, servers, catalogue, pinned_tools, known, secrets } = parts;
         let secrets = Arc::new(
             models.secrets().into_iter().fold(secrets.and(&configured.secrets), |known, (redaction, given_to)| {
                 known.with(&redaction, &given_to)
             }),
         );
-        let absent = catalogue.iter().flat_map(|catalogue| catalogue.problems()).filter_map(McpError::absent);
+        let absent =
+            catalogue.iter().flat_map(|catalogue| catalogue.problems()).filter_map(McpError::unavailable_server);
         let absent = absent.map(|(server, reason)| (server.to_owned(), reason));
-        let found = Found { generation: &generation, catalogue: catalogue.as_deref(), earlier: known.as_deref() };
-        let (registry, crowded_out) = registry_without_newcomers(&configured, &found)?;
-        let registry = registry.without(absent);
-        let registry = match &began_with {
-            // Before the servers have said what they have now, nothing of theirs is gone.
+        let sources =
+            ToolSources { generation: &generation, catalogue: catalogue.as_deref(), earlier: known.as_deref() };
+        let (registry, servers_left_out) = registry_without_conflicting_servers(&configured, &sources)?;
+        let registry = registry.with_absent_servers(absent);
+        let registry = match &pinned_tools {
+            // As long as the servers have not been asked, none of their tools counts as missing.
             Some(tools) if catalogue.is_none() && !configured.config.mcp.is_empty() => {
-                registry.withholding(|tool| pinned::availability(tool, tools))
+                registry.with_availability(|tool| pinned::pinned_availability(tool, tools))
             }
-            Some(tools) => {
-                registry.withholding(|tool| pinned::availability(tool, tools)).without_gone(tools.of_servers())
-            }
+            Some(tools) => registry
+                .with_availability(|tool| pinned::pinned_availability(tool, tools))
+                .with_missing_tools(tools.of_servers()),
             None => registry,
         };
         let setups = generation.plugins().map(|plugin| {
             let PluginAllowance { grants, limits, .. } = configured.config.allowance(plugin.name());
-            let on_trial = standing.trials.get(plugin.name()).filter(|on_trial| on_trial.digest == *plugin.digest());
-            let trial = on_trial.map(|on_trial| on_trial.trial.clone());
+            let trial = versions.trials.get(plugin.name()).filter(|trial| trial.digest == *plugin.digest());
+            let trial = trial.map(|trial| trial.calls.clone());
             (
                 plugin.name().to_owned(),
-                PluginSetup::new(plugin.clone(), grants, limits).on_trial(trial).knowing(&secrets),
+                PluginSetup::new(plugin.clone(), grants, limits).on_trial(trial).with_secrets(&secrets),
             )
         });
         let setups = setups.collect();
@@ -153,13 +165,13 @@ impl Agent {
             configured,
             models,
             generation,
-            standing,
+            versions,
             setups,
             servers,
             catalogue,
             registry,
-            crowded_out,
-            began_with,
+            servers_left_out,
+            pinned_tools,
             tool_vectors,
             secrets,
         };
@@ -168,24 +180,24 @@ impl Agent {
         Ok(agent)
     }
 
-    /// The same agent with other plugins: those that a turn is pinned to.
+    /// The same agent with other plugins, such as those that a turn is pinned to.
     pub fn with_generation(&self, generation: Generation) -> Result<Self, AgentError> {
-        self.with_plugins(generation, Standing::default())
+        self.with_plugins(generation, PluginVersions::default())
     }
 
-    /// The same agent with other plugins, and with how their versions stand.
-    pub fn with_plugins(&self, generation: Generation, standing: Standing) -> Result<Self, AgentError> {
-        let parts = Parts { generation, standing: Arc::new(standing), ..self.parts() };
+    /// The same agent with other plugins, and with their rollbacks and trials.
+    pub fn with_plugins(&self, generation: Generation, versions: PluginVersions) -> Result<Self, AgentError> {
+        let parts = Parts { generation, versions: Arc::new(versions), ..self.parts() };
         Self::build(self.configured.clone(), self.models.clone(), parts)
     }
 
-    /// The same agent with another configuration. Its MCP servers stay those that it was made with.
+    /// The same agent with another configuration. It keeps its MCP servers.
     pub fn with_config(&self, config: AgentConfig) -> Result<Self, AgentError> {
         Self::build(Configured::new(config)?, self.models.clone(), self.parts())
     }
 
-    /// The same agent as it is configured now, with what persons have answered meanwhile. Its MCP servers and the agents
-    /// that it may delegate to stay those that it was made with.
+    /// The same agent with a changed configuration, plus the grants that people have given in the meantime. It keeps
+    /// its MCP servers and delegates.
     pub fn reconfigured(&self, config: AgentConfig, models: Models) -> Result<Self, AgentError> {
         let (mcp, delegates) = (self.config().mcp.clone(), self.config().delegates.clone());
         let mut config = AgentConfig { mcp, delegates, ..config };
@@ -197,25 +209,26 @@ impl Agent {
         Self::build(Configured::new(config)?, models, self.parts())
     }
 
-    /// The same agent with what a person has granted a plugin (P6).
-    pub(crate) fn with_answer(&self, plugin: &str, answered: &Answered) -> Result<Self, AgentError> {
+    /// The same agent with the grants that a person has given to a plugin (P6).
+    pub(crate) fn with_answer(&self, plugin: &str, answered: &AnsweredGrants) -> Result<Self, AgentError> {
         let mut config = self.config().clone();
         let allowance = config.allowance_mut(plugin);
-        let Answered { for_this_run, for_good } = std::mem::take(&mut allowance.answered);
+        let AnsweredGrants { for_this_run, for_good } = std::mem::take(&mut allowance.answered);
         let for_this_run = for_this_run.and(&answered.for_this_run);
         let for_good = for_good.and(&answered.for_good);
         allowance.grants = std::mem::take(&mut allowance.grants).and(&answered.for_this_run).and(&answered.for_good);
-        allowance.answered = Answered { for_this_run, for_good };
+        allowance.answered = AnsweredGrants { for_this_run, for_good };
         self.with_config(config)
     }
 
-    /// The same agent with the tools that its MCP servers have now.
+    /// The same agent with the MCP tools in this catalogue.
     pub fn with_catalogue(&self, catalogue: Arc<Catalogue>) -> Result<Self, AgentError> {
         let parts = Parts { catalogue: Some(catalogue), ..self.parts() };
         Self::build(self.configured.clone(), self.models.clone(), parts)
     }
 
-    /// The same agent with the tools that its MCP servers have now; those that run for a turn only are closed again.
+    /// The same agent with the current tools of its MCP servers. Servers that run only during turns are started for
+    /// this and closed again.
     pub async fn with_servers(&self) -> Result<Self, AgentError> {
         let held = self.servers.acquire().await;
         let agent = self.with_catalogue(held.catalogue().clone());
@@ -223,67 +236,68 @@ impl Agent {
         agent
     }
 
-    /// The same processes and connections, whatever else differs.
+    /// The parts of this agent, to build a changed agent that shares its servers.
     fn parts(&self) -> Parts {
         Parts {
             generation: self.generation.clone(),
-            standing: self.standing.clone(),
+            versions: self.versions.clone(),
             servers: self.servers.clone(),
             catalogue: self.catalogue.clone(),
-            began_with: self.began_with.clone(),
+            pinned_tools: self.pinned_tools.clone(),
             known: Some(self.registry.clone()),
             secrets: self.secrets.clone(),
         }
     }
 
-    /// The same agent as a turn has it that began before this process did.
+    /// The same agent for a turn that began in an earlier process, with the plugins and tools of that turn.
     pub(crate) fn resumed(
         &self,
         config: AgentConfig,
         generation: Generation,
         tools: PinnedTools,
     ) -> Result<Self, AgentError> {
-        let (standing, began_with) = (Arc::default(), Some(Arc::new(tools)));
+        let (versions, pinned_tools) = (Arc::default(), Some(Arc::new(tools)));
         Self::build(
             Configured::new(config)?,
             self.models.clone(),
-            Parts { generation, standing, began_with, ..self.parts() },
+            Parts { generation, versions, pinned_tools, ..self.parts() },
         )
     }
 
-    /// Its MCP servers. All agents that were made of one another share them.
+    /// The agent's MCP servers. All agents that were derived from one another share them.
     pub fn servers(&self) -> &McpServers {
         &self.servers
     }
 
-    /// The tools of its MCP servers; none before they were asked.
+    /// The tools of the MCP servers. `None` if the servers have not been asked yet.
     pub fn catalogue(&self) -> Option<&Arc<Catalogue>> {
         self.catalogue.as_ref()
     }
 
-    /// MCP servers whose tools are left out, since one of them has a name that exists already (row 55).
-    pub(crate) fn crowded_out(&self) -> &BTreeMap<String, RegistryError> {
-        &self.crowded_out
+    /// MCP servers whose tools are left out because one of their tools has a name that is already taken (row 55).
+    pub(crate) fn servers_left_out(&self) -> &BTreeMap<String, RegistryError> {
+        &self.servers_left_out
     }
 
-    /// The tool of an MCP server, by the name under which it is offered.
+    /// The tool of an MCP server, by its name in the registry.
     pub(crate) fn mcp_tool(&self, name: &str) -> Option<&McpTool> {
         self.catalogue.as_ref()?.tool(name)
     }
 
-    /// What each of its MCP servers says of its tools, as a digest: a part of its generation (P10).
-    pub(crate) fn server_digests(&self) -> BTreeMap<&str, String> {
-        let mut said: BTreeMap<&str, String> = BTreeMap::new();
+    /// Digest of each MCP server's tool definitions, by server. They are part of the agent's generation (P10).
+    pub(crate) fn server_digests(&self) -> BTreeMap<String, String> {
+        let mut definitions: BTreeMap<&str, String> = BTreeMap::new();
         for tool in self.registry.tools() {
             if let ToolSource::Mcp { server, .. } = &tool.source {
-                let said = said.entry(server).or_default();
-                said.push_str(&format!("{} {}\n", tool.definition.name, tool.digest));
+                let of_server = definitions.entry(server).or_default();
+                of_server.push_str(&format!("{} {}\n", tool.definition.name, tool.digest));
             }
         }
-        said.into_iter().map(|(server, said)| (server, digest_of(said.as_bytes()).to_string())).collect()
+        let digest = |(server, text): (&str, String)| (server.to_owned(), digest_of(text.as_bytes()).to_string());
+        definitions.into_iter().map(digest).collect()
     }
 
-    /// What is configured.
+    /// The agent's configuration.
     pub fn config(&self) -> &AgentConfig {
         &self.configured.config
     }
@@ -293,7 +307,7 @@ impl Agent {
         Self::build(self.configured.clone(), models.into(), self.parts())
     }
 
-    /// The same agent, working for that user: itself where it does already.
+    /// The same agent working for this user. Returns the agent itself if it already does.
     pub(crate) fn for_user(self: &Arc<Self>, user: Option<&str>) -> Result<Arc<Self>, AgentError> {
         if self.config().user.as_deref() == user {
             return Ok(self.clone());
@@ -302,19 +316,19 @@ impl Agent {
         Self::build(Configured::new(config)?, self.models.clone(), self.parts()).map(Arc::new)
     }
 
-    /// Who answers.
+    /// The agent's models.
     pub fn models(&self) -> &Models {
         &self.models
     }
 
-    /// The bounds of a turn, with what ends it when no model answers.
+    /// The bounds of a turn, including the fallback output for the case that no model answers.
     pub(crate) fn bounds(&self) -> LoopConfig {
         let (user, announced) = (self.config().user.clone(), self.config().outbox.announced);
         let fallback = self.fallback().unwrap_or_default();
         LoopConfig { user, fallback, announced, ..self.config().bounds.clone() }
     }
 
-    /// The fixed text as an output: with an output schema, data that satisfies it.
+    /// The fallback text as an output. With an output schema, it is JSON that satisfies the schema.
     fn fallback(&self) -> Result<Option<OutputData>, AgentError> {
         let Some(text) = &self.models.fallback_text else { return Ok(None) };
         let Some(schema) = &self.configured.output_schema else { return Ok(Some(OutputData::Text(text.clone()))) };
@@ -327,17 +341,17 @@ impl Agent {
         Ok(Some(OutputData::Json(json)))
     }
 
-    /// Takes out of texts what nobody else is to see.
+    /// Removes the agent's secrets from texts.
     pub fn redaction(&self) -> &Redaction {
         self.secrets.redaction()
     }
 
-    /// Its plugins.
+    /// The agent's plugins.
     pub fn generation(&self) -> &Generation {
         &self.generation
     }
 
-    /// Its tools.
+    /// The agent's tools.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -346,7 +360,7 @@ impl Agent {
         &self.tool_vectors
     }
 
-    /// Digest of the configuration, for the step records (D1).
+    /// Digest of the configuration, as it is stored in step records (D1).
     pub fn fingerprint(&self) -> &str {
         &self.configured.fingerprint
     }
@@ -355,38 +369,38 @@ impl Agent {
         self.configured.output_schema.as_ref()
     }
 
-    /// The plugins as a turn is pinned to them (P10).
+    /// The plugin versions that a turn is pinned to when it begins (P10).
     pub fn pins(&self) -> Vec<PinnedPlugin> {
         let identities = self.generation.plugins().map(|plugin| plugin.identity());
         let pins = identities.map(|id| PinnedPlugin {
             name: id.name.clone(),
             digest: id.digest.clone(),
-            instead_of: self.standing.rolled_back.get(&id.name).cloned(),
+            instead_of: self.versions.rolled_back.get(&id.name).cloned(),
         });
         pins.collect()
     }
 
-    /// How the versions of its plugins stand.
-    pub fn standing(&self) -> &Standing {
-        &self.standing
+    /// Plugin versions that were rolled back, are on trial, or were refused.
+    pub fn versions(&self) -> &PluginVersions {
+        &self.versions
     }
 
-    /// What the configuration grants a plugin, whatever it asks for.
+    /// The grants of a plugin in the configuration, whether or not the plugin asks for them.
     pub(crate) fn grants_of(&self, plugin: &str) -> Option<&Grants> {
         self.config().plugins.get(plugin).map(|allowance| &allowance.grants)
     }
 
-    /// What persons have granted a plugin by their answers.
-    pub(crate) fn answered_about(&self, plugin: &str) -> Option<&Answered> {
+    /// The grants that people have given to a plugin at its first use.
+    pub(crate) fn answered_grants(&self, plugin: &str) -> Option<&AnsweredGrants> {
         self.config().plugins.get(plugin).map(|allowance| &allowance.answered)
     }
 
-    /// Whether somebody may be asked for what a plugin lacks.
-    pub(crate) fn asking_about(&self, plugin: &str) -> Asking {
+    /// Whether a person may be asked for a plugin's missing grants.
+    pub(crate) fn ask_policy(&self, plugin: &str) -> AskPolicy {
         self.config().plugins.get(plugin).map(|allowance| allowance.asking).unwrap_or_default()
     }
 
-    /// Its plugins with what it allows them, by name.
+    /// The agent's plugins with their grants and limits, by name.
     pub fn setups(&self) -> &BTreeMap<String, PluginSetup> {
         &self.setups
     }
@@ -422,35 +436,37 @@ impl Agent {
     }
 }
 
-/// Where the tools of an agent are found, beside its configuration.
-struct Found<'f> {
+/// The sources of an agent's tools apart from its configuration.
+struct ToolSources<'f> {
     generation: &'f Generation,
     catalogue: Option<&'f Catalogue>,
-    /// The registry that served before.
+    /// The previous registry.
     earlier: Option<&'f Registry>,
 }
 
-/// The registry, without the MCP servers that offer a name that exists already, and those servers with the reason. A server
-/// that served a name before keeps it: then it is the other tool that cannot stand beside it (row 55).
-fn registry_without_newcomers(
+/// Builds the registry without MCP servers that offer a name which is already taken, and returns those servers with the
+/// conflict. A server keeps a name that it already had in the previous registry; then the conflict is an error (row
+/// 55).
+fn registry_without_conflicting_servers(
     configured: &Configured,
-    found: &Found<'_>,
+    sources: &ToolSources<'_>,
 ) -> Result<(Registry, BTreeMap<String, RegistryError>), RegistryError> {
     let mut left_out = BTreeMap::new();
     loop {
-        let error = match registry(configured, found, &left_out) {
+        let error = match registry(configured, sources, &left_out) {
             Ok(registry) => return Ok((registry, left_out)),
             Err(error) => error,
         };
-        match newcomer(&error, found.earlier) {
+        match conflicting_server(&error, sources.earlier) {
             Some(server) => left_out.insert(server, error),
             None => return Err(error),
         };
     }
 }
 
-/// The MCP server that offers a name which exists already; none where it is not a server's tool, or it served this name before.
-fn newcomer(error: &RegistryError, earlier: Option<&Registry>) -> Option<String> {
+/// The MCP server that must be left out to resolve a name conflict. `None` if the second tool is not from a server, or
+/// if its server already had this name in the previous registry.
+fn conflicting_server(error: &RegistryError, earlier: Option<&Registry>) -> Option<String> {
     let RegistryError::Duplicate { name, second, .. } = error else { return None };
     let ToolSource::Mcp { server, .. } = &**second else { return None };
     let before = earlier.and_then(|earlier| earlier.source_of(name));
@@ -461,7 +477,7 @@ fn newcomer(error: &RegistryError, earlier: Option<&Registry>) -> Option<String>
 /// One name space for the host's own tools, those of plugins, and those of MCP servers (L7).
 fn registry(
     configured: &Configured,
-    Found { generation, catalogue, earlier }: &Found<'_>,
+    ToolSources { generation, catalogue, earlier }: &ToolSources<'_>,
     left_out: &BTreeMap<String, RegistryError>,
 ) -> Result<Registry, RegistryError> {
     let of_plugins = generation.plugins().flat_map(|plugin| {
@@ -472,12 +488,12 @@ fn registry(
     let of_servers = catalogue.iter().flat_map(|catalogue| catalogue.tools());
     let of_servers = of_servers.filter(|tool| !left_out.contains_key(&tool.server));
     let of_servers = of_servers.map(|tool| (&tool.definition, ToolSource::of_server(&tool.server)));
-    let found = of_plugins.chain(of_servers).map(|(tool, source)| {
-        let rules = &configured.config.approvals;
-        let availability = approvals::availability(rules, (tool, &source), Availability::Offered);
+    let external = of_plugins.chain(of_servers).map(|(tool, source)| {
+        let approvals = &configured.config.approvals;
+        let availability = rules::availability(approvals, (tool, &source), Availability::Offered);
         (tool, source, availability)
     });
     let own = configured.tools.iter().map(|(tool, source, availability)| (tool, source.clone(), availability.clone()));
-    let all = own.chain(found);
-    Registry::after(*earlier, all.map(|(tool, source, availability)| (Cow::Borrowed(tool), source, availability)))
+    let all = own.chain(external);
+    Registry::build(*earlier, all.map(|(tool, source, availability)| (Cow::Borrowed(tool), source, availability)))
 }

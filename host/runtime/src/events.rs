@@ -1,4 +1,5 @@
-//! Who watches a session gets its events: durable ones once they are committed, streamed ones as they come (L30).
+//! Delivers a session's events to its watchers: durable events once they are committed, and streamed events as they
+//! arrive (L30).
 
 use agent_core::event::{Event, EventKind};
 use agent_core::model::Delta;
@@ -7,71 +8,73 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast::{self, error::SendError};
 use tokio::sync::mpsc::Receiver;
 
-/// Events that a slow watcher may be behind; past that it is told that it has missed some, and reads the store.
-const RING: usize = 1024;
+/// Number of events that a slow watcher may lag behind. After that its receiver reports a lag, and it must read the
+/// store.
+const CAPACITY: usize = 1024;
 
-/// Watches a session from anywhere, also while a turn runs. Cheap to clone; it holds no session open.
+/// A handle for watching a session from anywhere, also while a turn runs. It is cheap to clone and does not keep the
+/// session open.
 #[derive(Clone)]
-pub struct Watch(Arc<Watchers>);
+pub struct SessionWatch(Arc<Watchers>);
 
-/// What a reader begins with, and what comes behind it without a gap.
-pub struct Watched {
-    /// Of the reply that is being written, if one is.
-    pub so_far: SoFar,
-    /// From now on, and before them the last durable ones that nobody has watched.
+/// The state that a reader starts with, and the events that follow it without a gap.
+pub struct Subscription {
+    /// The part of the current reply that the reader has missed.
+    pub missed: MissedReply,
+    /// All events from now on, preceded by the latest durable events if nobody was watching when they were published.
     pub events: broadcast::Receiver<Event>,
 }
 
-/// What a reader has missed of the reply that is being written. Durable events it reads from the store.
+/// The part of the current reply that a reader has missed. The reader gets missed durable events from the store.
 #[derive(Clone, Debug, PartialEq)]
-pub enum SoFar {
-    /// Nothing: no reply is being written, or all of it is known.
+pub enum MissedReply {
+    /// No reply is being written, or the reader knows all of it.
     Nothing,
-    /// These, in order.
+    /// The missed events, in order.
     Events(Vec<Event>),
-    /// More than is kept, or all of it: in their place.
+    /// The whole reply so far, because the missed events are not all available or the reader knows none of them.
     Reply(PartialReply),
 }
 
-/// What a model has written of its reply so far.
+/// The part of a reply that a model has written so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartialReply {
-    /// The session's subject.
+    /// Subject of the session.
     pub session: String,
-    /// From 1.
+    /// Number of the turn, from 1.
     pub turn: u32,
-    /// Up to and with this event.
+    /// Place of the last event that is included.
     pub place: EventPlace,
-    /// For the user, without what was void.
+    /// Text for the user, without discarded parts.
     pub text: String,
-    /// Thoughts are parted by an empty line.
+    /// The model's thinking, with an empty line between blocks.
     pub thinking: String,
 }
 
 /// The place of an event in its session, `sequence.n`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventPlace {
-    /// Of the durable event, from 1.
+    /// Sequence number of the durable event, from 1.
     pub sequence: u64,
-    /// Of the provisional event behind it, from 1; 0: the durable one itself.
+    /// Number of the provisional event after the durable one, from 1. 0 means the durable event itself.
     pub provisional: u32,
 }
 
 impl EventPlace {
-    /// That of an event.
+    /// The place of an event.
     pub fn of(event: &Event) -> Self {
         Self { sequence: event.sequence, provisional: event.provisional.unwrap_or(0) }
     }
 }
 
-impl Watch {
-    /// For a reader that knows nothing of the reply that is being written.
-    pub fn subscribe(&self) -> Watched {
+impl SessionWatch {
+    /// Subscribes a reader that knows nothing of the current reply.
+    pub fn subscribe(&self) -> Subscription {
         self.0.watch(EventPlace::default())
     }
 
-    /// For one that comes back, and has seen everything up to that place.
-    pub fn subscribe_behind(&self, place: EventPlace) -> Watched {
+    /// Subscribes a reader that has already seen everything up to this place, for example after a reconnect.
+    pub fn subscribe_after(&self, place: EventPlace) -> Subscription {
         self.0.watch(place)
     }
 }
@@ -79,58 +82,59 @@ impl Watch {
 /// The watchers of one session.
 pub(crate) struct Watchers {
     sender: broadcast::Sender<Event>,
-    /// Held while an event is sent, so that whoever comes gets each once.
-    kept: Mutex<Kept>,
-    /// Those of the session that a person asked, where this one works for it: they get the durable events, too (L16).
-    above: Option<WatchersAbove>,
+    /// Locked while an event is sent, so that a new watcher gets each event exactly once.
+    recent: Mutex<RecentEvents>,
+    /// For a delegated session: the watchers of the root session, which also get this session's durable events (L16).
+    root: Option<ParentWatchers>,
 }
 
-/// What whoever comes later is given.
+/// Recent events for watchers that subscribe later.
 #[derive(Default)]
-struct Kept {
-    /// What happened while nobody watched, for the next one who does: opening a session may change it already.
+struct RecentEvents {
+    /// Durable events that were published without a watcher, for the next watcher. Opening a session can already
+    /// publish events.
     unseen: VecDeque<Event>,
-    /// The last provisional events behind the last durable one.
+    /// The latest provisional events after the last durable event.
     streamed: VecDeque<Event>,
-    /// What they and those before them amount to. It is as long as the reply, which its provider bounds.
+    /// The reply that all provisional events since the last durable event add up to. The provider bounds its length.
     reply: Option<PartialReply>,
 }
 
-/// Where the durable events of sessions go, too, that work for a watched one.
-pub(crate) type WatchersAbove = broadcast::Sender<Event>;
+/// Sender for the durable events of delegated sessions to the watchers of the root session.
+pub(crate) type ParentWatchers = broadcast::Sender<Event>;
 
 impl Watchers {
     pub(crate) fn new() -> Self {
-        Self { sender: broadcast::Sender::new(RING), kept: Mutex::default(), above: None }
+        Self { sender: broadcast::Sender::new(CAPACITY), recent: Mutex::default(), root: None }
     }
 
-    /// Of a session that works for another one.
-    pub(crate) fn below(above: WatchersAbove) -> Self {
-        Self { above: Some(above), ..Self::new() }
+    /// The watchers of a delegated session.
+    pub(crate) fn for_child(root: ParentWatchers) -> Self {
+        Self { root: Some(root), ..Self::new() }
     }
 
-    /// Who watches sessions that work for this one: those of the session that a person asked.
-    pub(crate) fn above(&self) -> WatchersAbove {
-        self.above.clone().unwrap_or_else(|| self.sender.clone())
+    /// The sender for sessions that this one delegates to: always the sender of the root session.
+    pub(crate) fn for_children(&self) -> ParentWatchers {
+        self.root.clone().unwrap_or_else(|| self.sender.clone())
     }
 
-    pub(crate) fn handle(self: &Arc<Self>) -> Watch {
-        Watch(self.clone())
+    pub(crate) fn handle(self: &Arc<Self>) -> SessionWatch {
+        SessionWatch(self.clone())
     }
 
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
-        self.receiver(&mut self.kept())
+        self.receiver(&mut self.recent())
     }
 
-    fn watch(&self, known: EventPlace) -> Watched {
-        let mut kept = self.kept();
-        let so_far = kept.behind(known);
-        Watched { so_far, events: self.receiver(&mut kept) }
+    fn watch(&self, known: EventPlace) -> Subscription {
+        let mut recent = self.recent();
+        let missed = recent.missed_since(known);
+        Subscription { missed, events: self.receiver(&mut recent) }
     }
 
-    fn receiver(&self, kept: &mut Kept) -> broadcast::Receiver<Event> {
+    fn receiver(&self, recent: &mut RecentEvents) -> broadcast::Receiver<Event> {
         let receiver = self.sender.subscribe();
-        for event in kept.unseen.drain(..) {
+        for event in recent.unseen.drain(..) {
             // There is a receiver now, so this cannot fail.
             let _ = self.sender.send(event);
         }
@@ -138,23 +142,23 @@ impl Watchers {
     }
 
     pub(crate) fn publish(&self, events: impl IntoIterator<Item = Event>) {
-        let mut kept = self.kept();
+        let mut recent = self.recent();
         for event in events {
-            if let (Some(above), None) = (&self.above, event.provisional) {
-                // Nobody may watch there.
-                let _ = above.send(event.clone());
+            if let (Some(root), None) = (&self.root, event.provisional) {
+                // This fails if the root session has no watchers.
+                let _ = root.send(event.clone());
             }
-            kept.take_note(&event);
+            recent.record(&event);
             if let Err(SendError(event)) = self.sender.send(event)
                 && event.provisional.is_none()
-                && self.above.is_none()
+                && self.root.is_none()
             {
-                push(&mut kept.unseen, event);
+                push_bounded(&mut recent.unseen, event);
             }
         }
     }
 
-    /// Turns the pieces of a reply into provisional events behind the durable event `after`, until the reply ends.
+    /// Publishes the pieces of a reply as provisional events after the durable event `after`, until the reply ends.
     pub(crate) async fn stream(&self, after: &Event, mut deltas: Receiver<Delta>) {
         let mut number = 0;
         while let Some(delta) = deltas.recv().await {
@@ -170,14 +174,14 @@ impl Watchers {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn recent(&self) -> MutexGuard<'_, RecentEvents> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
-    /// A durable event stands for all that was streamed before it, whether it holds or is void.
-    fn take_note(&mut self, event: &Event) {
+impl RecentEvents {
+    /// Updates the recent events. A durable event replaces everything that was streamed before it.
+    fn record(&mut self, event: &Event) {
         if event.provisional.is_none() {
             self.streamed.clear();
             self.reply = None;
@@ -202,24 +206,24 @@ impl Kept {
             }
             _ => {}
         }
-        push(&mut self.streamed, event.clone());
+        push_bounded(&mut self.streamed, event.clone());
     }
 
-    fn behind(&self, known: EventPlace) -> SoFar {
-        let Some(reply) = self.reply.as_ref().filter(|reply| reply.place > known) else { return SoFar::Nothing };
+    fn missed_since(&self, known: EventPlace) -> MissedReply {
+        let Some(reply) = self.reply.as_ref().filter(|reply| reply.place > known) else { return MissedReply::Nothing };
         let next = EventPlace { provisional: known.provisional.saturating_add(1), ..known };
         if !self.streamed.iter().any(|event| EventPlace::of(event) == next) {
-            return SoFar::Reply(reply.clone());
+            return MissedReply::Reply(reply.clone());
         }
-        SoFar::Events(self.streamed.iter().filter(|event| EventPlace::of(event) > known).cloned().collect())
+        MissedReply::Events(self.streamed.iter().filter(|event| EventPlace::of(event) > known).cloned().collect())
     }
 }
 
-fn push(ring: &mut VecDeque<Event>, event: Event) {
-    if ring.len() == RING {
-        ring.pop_front();
+fn push_bounded(events: &mut VecDeque<Event>, event: Event) {
+    if events.len() == CAPACITY {
+        events.pop_front();
     }
-    ring.push_back(event);
+    events.push_back(event);
 }
 
 #[cfg(test)]
@@ -245,12 +249,12 @@ mod tests {
         EventPlace { sequence, provisional }
     }
 
-    /// L30: what is written so far, without what is void, and behind it nothing twice and nothing missing.
+    /// L30: a later reader gets the reply so far without discarded parts, and then each event exactly once.
     #[tokio::test]
     async fn l30_a_later_reader_gets_what_is_written_so_far() {
         let watchers = Arc::new(Watchers::new());
         watchers.publish([durable(7)]);
-        assert_eq!(watchers.handle().subscribe().so_far, SoFar::Nothing);
+        assert_eq!(watchers.handle().subscribe().missed, MissedReply::Nothing);
         let text = |text: &str| Delta::Text(text.to_owned());
         let first = vec![text("void"), Delta::Clear, Delta::ThinkingStart, Delta::Thinking("Hm".into())];
         let second =
@@ -264,27 +268,35 @@ mod tests {
             text: "The end".to_owned(),
             thinking: "Hm\n\nso".to_owned(),
         };
-        assert_eq!(later.so_far, SoFar::Reply(reply));
+        assert_eq!(later.missed, MissedReply::Reply(reply));
         watchers.publish([durable(8)]);
         assert_eq!(later.events.recv().await.unwrap(), durable(8), "what was streamed before is not sent again");
-        assert_eq!(watchers.handle().subscribe().so_far, SoFar::Nothing, "a durable event stands for all before it");
+        assert_eq!(
+            watchers.handle().subscribe().missed,
+            MissedReply::Nothing,
+            "a durable event replaces everything that was streamed before it"
+        );
     }
 
-    /// L30: who comes back gets the pieces that it has not seen; where they are not all kept, the whole.
+    /// L30: a reader that reconnects gets the pieces that it has missed, or the whole reply if they are not all
+    /// available.
     #[tokio::test]
     async fn l30_a_reader_that_reconnects_gets_what_it_missed() {
         let watchers = Arc::new(Watchers::new());
-        streamed(&watchers, (0..RING + 10).map(|number| Delta::Text(format!("{number} "))).collect()).await;
-        let last = RING as u32 + 10;
-        let behind = |known| watchers.handle().subscribe_behind(known).so_far;
-        let SoFar::Events(missed) = behind(place(7, last - 2)) else { panic!("two are kept") };
+        streamed(&watchers, (0..CAPACITY + 10).map(|number| Delta::Text(format!("{number} "))).collect()).await;
+        let last = CAPACITY as u32 + 10;
+        let behind = |known| watchers.handle().subscribe_after(known).missed;
+        let MissedReply::Events(missed) = behind(place(7, last - 2)) else { panic!("two are recent") };
         let places: Vec<_> = missed.iter().map(EventPlace::of).collect();
         assert_eq!(places, [place(7, last - 1), place(7, last)]);
-        assert_eq!(behind(place(7, last)), SoFar::Nothing);
-        assert!(matches!(behind(place(7, 10)), SoFar::Events(all) if all.len() == RING), "all that is kept");
+        assert_eq!(behind(place(7, last)), MissedReply::Nothing);
+        assert!(
+            matches!(behind(place(7, 10)), MissedReply::Events(all) if all.len() == CAPACITY),
+            "all that is recent"
+        );
         for unknown in [place(7, 9), place(6, 3), place(7, 0)] {
-            let SoFar::Reply(reply) = behind(unknown) else { panic!("{unknown:?}") };
-            assert_eq!(reply.text.split(' ').count(), RING + 11, "{unknown:?}");
+            let MissedReply::Reply(reply) = behind(unknown) else { panic!("{unknown:?}") };
+            assert_eq!(reply.text.split(' ').count(), CAPACITY + 11, "{unknown:?}");
         }
     }
 }

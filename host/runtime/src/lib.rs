@@ -1,62 +1,40 @@
-//! Drives the loop of `agent-core` with plugins, models and memory: the only place where an action becomes a deed.
+//! Runs agent sessions: drives the loop of `agent-core` with plugins, models, MCP servers and the store. The loop's actions are
+//! performed only here.
+//!
+//! Each module imports only modules that come before it in this list: `records`, `tools`, `media`, `events`, `agent`, `host`,
+//! `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`, `swap`, `transfer`, `replay`.
 
 pub mod agent;
 pub mod approvals;
-pub mod builtins;
-mod calls;
-pub mod checkpoint;
-mod children;
-mod context;
-mod delegation;
-mod dialect;
-mod drive;
 mod events;
-mod first_use;
 mod history;
-pub mod host_model;
-mod key_values;
-mod live;
+mod host;
 pub mod media;
-mod model_step;
-pub mod models;
-mod offering;
 pub mod outbox;
-mod output;
-mod pinned;
-mod places;
-mod plan_step;
-mod policy;
-pub mod portable;
-mod questions;
-pub mod registry;
-mod remember;
+mod records;
 pub mod replay;
-mod respond;
-pub mod services;
 pub mod session;
-pub mod summary;
 pub mod swap;
-mod trace;
-mod user;
+mod tools;
+pub mod transfer;
+mod turn;
+mod waiting;
 
-pub use agent::{Agent, AgentConfig, AgentError, Answered, Asking, PluginAllowance, RuleBinding};
-pub use agent_core::run::{Announced, Emission};
+pub use agent::models;
+pub use agent::{
+    Agent, AgentConfig, AgentError, AnsweredGrants, AskPolicy, Delegate, LiveAgent, MemoryUse, Models, OutboxConfig,
+    PlanningModels, PluginAllowance, PluginVersions, RuleBinding, ServiceConfig, SummaryWriter, UserName,
+    UserNameError, VersionTrial,
+};
+pub use agent_core::run::{AnnouncedEvents, Emission};
 pub use approvals::{ApprovalDecision, ApprovalError, Verdict};
-pub use checkpoint::{Checkpoint, CheckpointObserver};
-pub use delegation::Delegate;
-pub use events::{EventPlace, PartialReply, SoFar, Watch, Watched};
-pub use first_use::{FirstUse, FirstUses};
-pub use key_values::StoredValues;
-pub use live::{LiveAgent, OnTrial, Standing};
+pub use events::{EventPlace, MissedReply, PartialReply, SessionWatch, Subscription};
+pub use host::{Checkpoint, CheckpointObserver, FirstUse, FirstUses, Host, StoredValues};
 pub use media::Downscaler;
-pub use models::{Models, PlanningModels};
-pub use outbox::{OutboxConfig, OutboxError};
-pub use questions::question;
-pub use registry::{Registry, RegistryError};
-pub use remember::MemoryUse;
-pub use respond::{RespondError, Responded};
-pub use services::ServiceConfig;
-pub use session::{Host, OpenSession, Session, SessionError, TurnResult};
-pub use summary::SummaryWriter;
-pub use swap::{Notice, PluginKeeper};
-pub use user::{UserName, UserNameError};
+pub use outbox::OutboxError;
+pub use session::{OpenSession, Session, SessionError, TurnResult};
+pub use swap::{Notice, PluginWatcher};
+pub use tools::registry::{Registry, RegistryError};
+pub use tools::{builtins, registry};
+pub use turn::summary;
+pub use waiting::{RespondError, ResponseOutcome, question};

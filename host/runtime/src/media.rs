@@ -1,4 +1,4 @@
-//! Media of a session: what plugins reach of them, and how new ones are described.
+//! Media of a session: access for plugins, reading them for providers, and the description of new media.
 
 mod cache;
 mod label;
@@ -10,16 +10,15 @@ pub(crate) use label::{about, with_labels};
 pub use scale::Downscaler;
 pub(crate) use scale::ScaleError;
 
-use crate::session::{Session, Shared};
 use agent_core::message::{Digest, Dimensions, Media};
 use agent_core::model::Downscaled;
 use agent_models::{MediaBytes, MediaSource};
 use agent_plugins::{MediaPort, MediaRange, MediumToStore, PortError};
-use agent_store::{Blobs, MAX_READ_BYTES, MediaDescription, Store, StoreError, digest_of};
+use agent_store::{MAX_READ_BYTES, MediaDescription, Store, StoreError, digest_of};
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// The blob store as plugins reach it: each session sees its own media.
+/// The blob store as the media port of plugins. Each session sees only its own media.
 pub(crate) struct StoredMedia(pub(crate) Arc<dyn Store>);
 
 #[async_trait]
@@ -39,7 +38,7 @@ impl MediaPort for StoredMedia {
     }
 }
 
-/// A medium as it would be stored, which it is not.
+/// The description that a medium would have if it were stored. Nothing is stored.
 pub(crate) fn described(medium: MediumToStore) -> Result<Media, PortError> {
     let MediumToStore { bytes, mime_type, name } = medium;
     let MediaDescription { mime_type, dimensions, name } =
@@ -47,36 +46,35 @@ pub(crate) fn described(medium: MediumToStore) -> Result<Media, PortError> {
     Ok(Media { digest: digest_of(&bytes), mime_type, size: bytes.len() as u64, dimensions, name })
 }
 
-/// Bytes of one medium that are sent to a provider, or made smaller for it. They stand in memory as a whole.
+/// Maximum number of bytes of one medium that are sent to a provider or scaled down for it. The whole medium is held in
+/// memory.
 pub const MAX_SENT_BYTES: u64 = 64 << 20;
 
-/// The bytes of one request's media, as the provider sends them: the policy may want some of them smaller.
+/// The source of the media bytes of one model request. The media policy may require scaled-down versions.
 pub(crate) struct OutgoingMedia<'m> {
-    shared: &'m Shared,
-    downscaled: &'m [Downscaled],
-}
-
-impl<'m> OutgoingMedia<'m> {
-    pub(crate) fn new(shared: &'m Shared, downscaled: &'m [Downscaled]) -> Self {
-        Self { shared, downscaled }
-    }
+    pub(crate) store: &'m dyn Store,
+    /// Subject of the session that has the media.
+    pub(crate) session: &'m str,
+    pub(crate) downscaler: &'m Downscaler,
+    pub(crate) downscaled: &'m [Downscaled],
 }
 
 #[async_trait]
 impl MediaSource for OutgoingMedia<'_> {
     async fn read(&self, media: &Media) -> Result<MediaBytes, String> {
-        let original = async { read_whole(&*self.shared.store, &self.shared.subject, media).await };
+        let original = async { read_whole(self.store, self.session, media).await };
         let smaller = match self.downscaled.iter().find(|downscaled| downscaled.media.digest == media.digest) {
             None => None,
             Some(Downscaled { to, .. }) => {
-                let scaled = self.shared.downscaler.scaled(media, *to, original).await;
-                scaled.map_err(|error| format!("{} is to be sent smaller, and {error}", media.digest))?
+                let scaled = self.downscaler.scaled(media, *to, original).await;
+                scaled
+                    .map_err(|error| format!("{} must be scaled down before it is sent, but {error}", media.digest))?
             }
         };
         match smaller {
             Some(smaller) => Ok(smaller),
             None => {
-                let bytes = read_whole(&*self.shared.store, &self.shared.subject, media).await;
+                let bytes = read_whole(self.store, self.session, media).await;
                 let bytes = bytes.map_err(|error| format!("{}: {error}", media.digest))?;
                 Ok(MediaBytes { mime_type: media.mime_type.clone(), bytes: bytes.into() })
             }
@@ -84,21 +82,21 @@ impl MediaSource for OutgoingMedia<'_> {
     }
 }
 
-/// A medium whose bytes are not read.
+/// The reason why a medium's bytes cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
-    /// There are too many.
+    /// The medium has more than [`MAX_SENT_BYTES`].
     #[error("it has {size} bytes; at most {MAX_SENT_BYTES} are sent")]
     TooLarge {
-        /// Bytes.
+        /// Size of the medium in bytes.
         size: u64,
     },
-    /// The store does not give them.
+    /// The store failed or does not have the medium.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// All bytes of a medium. The store gives them in pieces.
+/// Reads all bytes of a medium, piece by piece.
 pub(crate) async fn read_whole(store: &dyn Store, session: &str, media: &Media) -> Result<Vec<u8>, ReadError> {
     if media.size > MAX_SENT_BYTES {
         return Err(ReadError::TooLarge { size: media.size });
@@ -116,10 +114,10 @@ pub(crate) async fn read_whole(store: &dyn Store, session: &str, media: &Media) 
     }
 }
 
-/// A medium that a session does not take.
+/// The reason why a medium cannot be attached to a session.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// The bytes are not what they are said to be.
+    /// The media type is invalid, or the bytes do not match it. The text says which.
     #[error("{0}")]
     Refused(String),
     /// The store failed.
@@ -127,24 +125,11 @@ pub enum AttachError {
     Store(#[from] StoreError),
 }
 
-impl Session {
-    /// Stores a medium in this session, for an input that holds it: [`TurnInput::Message`] with a [`Part::Media`].
-    /// Equal bytes are stored once.
-    ///
-    /// [`TurnInput::Message`]: agent_core::message::TurnInput::Message
-    /// [`Part::Media`]: agent_core::message::Part::Media
-    pub async fn attach(&self, medium: MediumToStore) -> Result<Media, AttachError> {
-        let MediumToStore { bytes, mime_type, name } = medium;
-        let about = describe(&bytes, &mime_type, name).map_err(AttachError::Refused)?;
-        Ok(Blobs::put(&*self.shared.store, self.subject(), bytes, about).await?)
-    }
-}
-
 fn port_error(error: StoreError) -> PortError {
     PortError::Failed(error.to_string())
 }
 
-/// First bytes of the types that can be told by them.
+/// The first bytes of media types that can be recognised by them.
 const SIGNATURES: &[(&str, &[u8])] = &[
     ("image/png", b"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", b"\xff\xd8\xff"),
@@ -152,7 +137,7 @@ const SIGNATURES: &[(&str, &[u8])] = &[
     ("application/pdf", b"%PDF-"),
 ];
 
-/// Describes new bytes; refuses those that are something else than they are said to be.
+/// Describes a new medium. The error text says why the media type is invalid or does not match the bytes.
 pub fn describe(bytes: &[u8], mime_type: &str, name: Option<String>) -> Result<MediaDescription, String> {
     let mime_type = mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let valid = mime_type.split_once('/').is_some_and(|(kind, subtype)| {
@@ -162,10 +147,10 @@ pub fn describe(bytes: &[u8], mime_type: &str, name: Option<String>) -> Result<M
     if !valid {
         return Err(format!("`{mime_type}` is not a media type such as `image/png`"));
     }
-    if let Some(found) = told_by_bytes(bytes).filter(|found| *found != mime_type) {
+    if let Some(found) = media_type_from_bytes(bytes).filter(|found| *found != mime_type) {
         return Err(format!("the bytes are {found}, not {mime_type}"));
     }
-    if told_by_bytes(bytes).is_none() && is_known(&mime_type) {
+    if media_type_from_bytes(bytes).is_none() && is_known(&mime_type) {
         return Err(format!("the bytes are not {mime_type}"));
     }
     let dimensions = mime_type.starts_with("image/").then(|| imagesize::blob_size(bytes).ok()).flatten();
@@ -176,8 +161,8 @@ pub fn describe(bytes: &[u8], mime_type: &str, name: Option<String>) -> Result<M
     Ok(MediaDescription { mime_type, dimensions, name })
 }
 
-/// The media type that the first bytes tell, where they do: PNG, JPEG, GIF, WebP, PDF.
-pub fn told_by_bytes(bytes: &[u8]) -> Option<&'static str> {
+/// The media type that the first bytes indicate: PNG, JPEG, GIF, WebP or PDF. `None` if they match none of these.
+pub fn media_type_from_bytes(bytes: &[u8]) -> Option<&'static str> {
     if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
         return Some("image/webp");
     }
@@ -193,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p2_a_medium_is_what_its_first_bytes_say() {
+    fn p2_the_media_type_must_match_the_first_bytes() {
         let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
         png.extend([0, 0, 7, 128, 0, 0, 4, 56, 8, 2, 0, 0, 0]);
         let about = describe(&png, "Image/PNG; q=1", None).unwrap();

@@ -1,18 +1,18 @@
-//! What plugins did in a stored session, to be done again (S6): each call, verdict and decision with what it was asked then.
-//! Nothing is written, and nothing outside is reached but what was recorded or is granted for it.
+//! Replays what plugins did in a stored session with their recorded inputs (S6): tool calls, context building, verdicts and media
+//! decisions. Nothing is written, and plugins get only what was recorded or what is granted for the replay.
 
-mod answers;
-mod model;
-mod record;
+mod recorded_host;
+mod recorded_model;
+mod turns;
 
-use self::answers::{Otherwise, RecordedHost, allowed, then};
-use self::model::RecordedModel;
-use self::record::RecordedTurns;
+use self::recorded_host::{Differences, RecordedHost, recorded_environment, recorded_grants};
+use self::recorded_model::RecordedModel;
+use self::turns::TurnReader;
 use crate::agent::{Agent, AgentConfig, AgentError, PluginAllowance};
-use crate::calls::{denials_in, result_of};
-use crate::media::StoredMedia;
-use crate::portable::fork::Origins;
-use crate::trace;
+use crate::host::trace;
+use crate::media::{StoredMedia, described};
+use crate::tools::results::{denials_in, result_of};
+use crate::transfer::Origins;
 use agent_core::change::{CallRecord, CallResult, Denial};
 use agent_core::message::{Digest, Media};
 use agent_core::model::MediaDecision;
@@ -21,8 +21,8 @@ use agent_core::tool::{ServiceRequest, ToolError, ToolOutcome};
 use agent_core::view::result_text;
 use agent_models::Providers;
 use agent_plugins::{
-    CallReport, Generation, Grants, HostAnswers, LoadedPlugin, MEDIA_THING, MediaPort, MediaRange, MediumToStore,
-    NotLaidOut, PluginSetup, PortError, Ports, RecordedTrees, Sandbox, ToolCallContext, ToolCallRequest,
+    CallReport, Generation, Grants, HostCallLog, LoadedPlugin, MEDIA_THING, MediaPort, MediaRange, MediumToStore,
+    PluginSetup, PortError, Ports, ReplayTreeError, ReplayTrees, Sandbox, ToolCallContext, ToolCallRequest,
 };
 use agent_store::{SessionSummary, Store, StoreError};
 use async_trait::async_trait;
@@ -32,338 +32,365 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Wall time of any call; the plugin's own limit is shorter.
-const LONGEST_CALL: Duration = Duration::from_secs(120);
-/// Tokens that a plugin may ask for where its answers are recorded.
-const RECORDED_TOKENS: u64 = 1_000_000;
+/// Wall-time limit of any call. The plugin's own limit is shorter.
+const CALL_TIME_LIMIT: Duration = Duration::from_secs(120);
+/// Model tokens granted to a plugin whose model calls are recorded.
+const REPLAY_MODEL_TOKENS: u64 = 1_000_000;
 
-/// Something that a plugin did.
+/// An action of a plugin in a recorded turn.
 #[derive(Clone, Debug)]
-pub struct Deed {
-    /// From 1.
+pub struct PluginAction {
+    /// Number of the turn, from 1.
     pub turn: u32,
-    /// Model call of the turn, from 1.
+    /// Number of the turn's model call, from 1.
     pub step: u32,
-    /// The plugin's name.
+    /// Name of the plugin.
     pub plugin: String,
-    /// The version that did it, or the beginning of its digest.
+    /// Digest of the version that performed the action, or the start of the digest.
     pub digest: String,
-    /// What.
-    pub kind: DeedKind,
+    /// What the plugin did.
+    pub kind: PluginActionKind,
 }
 
-/// What a plugin did.
+/// What a plugin did, with its input and output.
 #[derive(Clone, Debug)]
-pub enum DeedKind {
-    /// It ran a call to its end.
+pub enum PluginActionKind {
+    /// It ran a tool call that ended with a result.
     Call(Box<CallRecord>),
-    /// Its call asked for a service.
-    Request(Box<(CallRecord, AskedFor)>),
-    /// It judged an output.
+    /// It ran a tool call that asked for a service.
+    Request(Box<(CallRecord, RecordedRequest)>),
+    /// As an output validator, it judged an output.
     Verdict(Box<(ValidatorRequest, Verdict)>),
-    /// It decided on media.
+    /// As a media policy, it decided about media.
     Decision(Box<(PolicyRequest, Vec<MediaDecision>)>),
-    /// It built what a turn begins with.
-    Context(Box<Built<BuilderRequest>>),
-    /// It added to a step.
-    Step(Box<Built<StepRequest>>),
-    /// Something that cannot be done again: what, and why not.
-    Unrepeatable(&'static str, &'static str),
+    /// As a context builder, it built the context of a turn.
+    Context(Box<RecordedBuilderCall<BuilderRequest>>),
+    /// As a context builder, it added sections to a step.
+    Step(Box<RecordedBuilderCall<StepRequest>>),
+    /// An action that cannot be replayed: what it is, and why not.
+    NotReplayable(&'static str, &'static str),
 }
 
-/// What a call has asked of a service, as far as it is recorded.
+/// The service request of a call, as far as it is recorded.
 #[derive(Clone, Debug)]
-pub enum AskedFor {
-    /// All of it.
+pub enum RecordedRequest {
+    /// The complete request.
     Whole(ServiceRequest),
-    /// The event's type: an older host has recorded no more.
+    /// Only the event's type, because an older host recorded the session.
     Type(String),
 }
 
-/// What a context builder was asked and answered.
+/// A recorded call to a context builder.
 #[derive(Clone, Debug)]
-pub struct Built<Q> {
-    /// What it was asked.
+pub struct RecordedBuilderCall<Q> {
+    /// Input of the plugin.
     pub request: Q,
-    /// Its answer, as JSON.
+    /// Output of the plugin as JSON.
     pub answer: Value,
-    /// What the host answered it.
-    pub host: HostAnswers,
-    /// What it was refused.
+    /// The host's answers to the plugin's host calls.
+    pub host: HostCallLog,
+    /// What the plugin was denied.
     pub denials: Vec<Denial>,
 }
 
-/// How a deed came out this time.
+/// Outcome of a replayed action.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Came {
-    /// A result.
+pub enum ReplayedOutcome {
+    /// The result of a tool call.
     Result(Box<CallResult>),
-    /// A request to a service.
+    /// A service request of a tool call.
     Request(Box<ServiceRequest>),
-    /// A verdict.
+    /// A verdict on an output.
     Verdict(Verdict),
-    /// Decisions.
+    /// Decisions about media.
     Decision(Vec<MediaDecision>),
-    /// A part of a prompt, as JSON.
+    /// A part of a prompt as JSON.
     Built(Value),
-    /// The plugin failed.
+    /// The failure of the plugin, as text for people.
     Failed(String),
 }
 
-/// What came of doing it again.
+/// Outcome and side effects of a replayed action.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Again {
-    /// What the plugin answered.
-    pub came: Came,
-    /// What it wanted that nobody recorded: it was refused.
+pub struct Replayed {
+    /// What the plugin returned.
+    pub outcome: ReplayedOutcome,
+    /// What the plugin asked for although it is not recorded. It was denied.
     pub unrecorded: Vec<Denial>,
-    /// What it changes otherwise than then, whatever it answers.
+    /// How its side effects differ from the recorded ones, whatever it returned.
     pub effects: Vec<String>,
 }
 
-/// Something that cannot be done again.
+/// An action cannot be replayed.
 #[derive(Debug, thiserror::Error)]
-pub enum PastError {
-    /// A plugin is no agent's.
+pub enum ReplayError {
+    /// The plugin cannot be used by an agent.
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// The files that it met have no room.
+    /// The recorded files cannot be recreated on disk.
     #[error(transparent)]
-    Files(#[from] NotLaidOut),
+    Files(#[from] ReplayTreeError),
 }
 
-/// A session that is looked at, turn by turn.
-pub struct Past {
+/// A stored session that is read turn by turn.
+pub struct RecordedSession {
     store: Arc<dyn Store>,
     sandbox: Sandbox,
     session: SessionSummary,
     origins: Origins,
-    records: RecordedTurns,
+    records: TurnReader,
 }
 
-/// What plugins did in a turn, and what they were answered.
-pub struct PastTurn {
-    /// In the order in which it was done.
-    pub deeds: Vec<Deed>,
+/// The actions of plugins in a turn, and the recorded answers to them.
+pub struct RecordedTurn {
+    /// The actions in the order in which they were performed.
+    pub actions: Vec<PluginAction>,
     model: Arc<RecordedModel>,
-    /// What calls were answered, by their ids.
-    host: BTreeMap<String, HostAnswers>,
+    /// The host's answers, by the id of the call.
+    host: BTreeMap<String, HostCallLog>,
 }
 
-impl Past {
-    /// Begins to read what is recorded of the session; it stays as it is.
+impl RecordedSession {
+    /// Starts to read a stored session, which is not changed.
     pub async fn read(store: Arc<dyn Store>, sandbox: Sandbox, session: SessionSummary) -> Result<Self, StoreError> {
         let origins = Origins::read(&*store, &session.subject).await?;
-        Ok(Self { store, sandbox, session, origins, records: RecordedTurns::default() })
+        Ok(Self { store, sandbox, session, origins, records: TurnReader::default() })
     }
 
-    /// Reads the next turn, the first at first; none behind the last one.
-    pub async fn next_turn(&mut self) -> Result<Option<PastTurn>, StoreError> {
-        let Some(found) = self.records.next(&*self.store, &self.session).await? else { return Ok(None) };
-        let model = Arc::new(RecordedModel::new(found.model));
-        Ok(Some(PastTurn { deeds: found.deeds, model, host: found.host }))
+    /// Reads the next turn. Returns `None` after the last turn.
+    pub async fn next_turn(&mut self) -> Result<Option<RecordedTurn>, StoreError> {
+        let Some(records) = self.records.next(&*self.store, &self.session).await? else { return Ok(None) };
+        let model = Arc::new(RecordedModel::new(records.model));
+        Ok(Some(RecordedTurn { actions: records.actions, model, host: records.host }))
     }
 
-    /// Its agent's name, and of which session.
+    /// Returns the summary of the session, including the name of its agent.
     pub fn session(&self) -> &SessionSummary {
         &self.session
     }
 
-    /// Has a plugin do it again, within these limits, and with these grants beside what was recorded of the turn.
-    pub async fn again(
+    /// Replays an action with a version of its plugin, within these limits, and with these grants in addition to what was
+    /// recorded in the turn. Returns `None` for an action that cannot be replayed.
+    pub async fn replay(
         &self,
-        turn: &PastTurn,
+        turn: &RecordedTurn,
         plugin: &Arc<LoadedPlugin>,
-        deed: &Deed,
+        action: &PluginAction,
         allowance: &PluginAllowance,
-    ) -> Result<Option<Again>, PastError> {
+    ) -> Result<Option<Replayed>, ReplayError> {
         let setup = PluginSetup::new(plugin.clone(), allowance.grants.clone(), allowance.limits);
-        Ok(Some(match &deed.kind {
-            DeedKind::Call(record) => {
-                self.call((turn, plugin), (record, deed.turn), &as_then(allowance, media_then(record), None)).await?
+        Ok(Some(match &action.kind {
+            PluginActionKind::Call(record) => {
+                self.call(
+                    (turn, plugin),
+                    (record, action.turn),
+                    &with_recorded_grants(allowance, media_of_call(record), None),
+                )
+                .await?
             }
-            DeedKind::Request(asked) => {
-                let allowance = as_then(allowance, media_then(&asked.0), Some(&asked.1));
-                self.call((turn, plugin), (&asked.0, deed.turn), &allowance).await?
+            PluginActionKind::Request(request) => {
+                let allowance = with_recorded_grants(allowance, media_of_call(&request.0), Some(&request.1));
+                self.call((turn, plugin), (&request.0, action.turn), &allowance).await?
             }
-            DeedKind::Verdict(verdict) => of_plugin(self.sandbox.validate(&setup, &verdict.0).await, Came::Verdict),
-            DeedKind::Decision(decision) => of_plugin(self.sandbox.decide(&setup, &decision.0).await, Came::Decision),
-            DeedKind::Context(built) => {
-                let allowance = as_then(allowance, media_of(&built.denials), None);
-                let circumstances = self.circumstances((turn, &built.host), &built.request.scope, &allowance).await?;
-                let setup = circumstances.setup(plugin);
-                let report = self.sandbox.build_context(&setup, &built.request, &circumstances.ports).await;
-                self.judged(of_plugin(report, |answer| Came::Built(json!(answer))), &circumstances, &built.denials)
+            PluginActionKind::Verdict(verdict) => {
+                replayed(self.sandbox.validate(&setup, &verdict.0).await, ReplayedOutcome::Verdict)
             }
-            DeedKind::Step(built) => {
-                let allowance = as_then(allowance, media_of(&built.denials), None);
-                let circumstances = self.circumstances((turn, &built.host), &built.request.scope, &allowance).await?;
-                let setup = circumstances.setup(plugin);
-                let report = self.sandbox.build_step(&setup, &built.request, &circumstances.ports).await;
-                self.judged(of_plugin(report, |answer| Came::Built(json!(answer))), &circumstances, &built.denials)
+            PluginActionKind::Decision(decision) => {
+                replayed(self.sandbox.decide(&setup, &decision.0).await, ReplayedOutcome::Decision)
             }
-            DeedKind::Unrepeatable(..) => return Ok(None),
+            PluginActionKind::Context(built) => {
+                let allowance = with_recorded_grants(allowance, media_of(&built.denials), None);
+                let surroundings = self.surroundings((turn, &built.host), &built.request.scope, &allowance).await?;
+                let setup = surroundings.setup(plugin);
+                let report = self.sandbox.build_context(&setup, &built.request, &surroundings.ports).await;
+                self.with_differences(
+                    replayed(report, |answer| ReplayedOutcome::Built(json!(answer))),
+                    &surroundings,
+                    &built.denials,
+                )
+            }
+            PluginActionKind::Step(built) => {
+                let allowance = with_recorded_grants(allowance, media_of(&built.denials), None);
+                let surroundings = self.surroundings((turn, &built.host), &built.request.scope, &allowance).await?;
+                let setup = surroundings.setup(plugin);
+                let report = self.sandbox.build_step(&setup, &built.request, &surroundings.ports).await;
+                self.with_differences(
+                    replayed(report, |answer| ReplayedOutcome::Built(json!(answer))),
+                    &surroundings,
+                    &built.denials,
+                )
+            }
+            PluginActionKind::NotReplayable(..) => return Ok(None),
         }))
     }
 
-    /// Has the host answer what it answered then.
-    async fn circumstances(
+    /// Prepares the recorded answers for a context builder.
+    async fn surroundings(
         &self,
-        (turn, recorded): (&PastTurn, &HostAnswers),
+        (turn, recorded): (&RecordedTurn, &HostCallLog),
         scope: &Scope,
         allowance: &PluginAllowance,
-    ) -> Result<Circumstances, PastError> {
+    ) -> Result<Surroundings, ReplayError> {
         let asker = format!("turn {}", scope.turn);
-        self.circumstances_of(&asker, (turn, recorded), allowance).await
+        self.surroundings_of(&asker, (turn, recorded), allowance).await
     }
 
-    async fn circumstances_of(
+    async fn surroundings_of(
         &self,
         call: &str,
-        (turn, recorded): (&PastTurn, &HostAnswers),
+        (turn, recorded): (&RecordedTurn, &HostCallLog),
         allowance: &PluginAllowance,
-    ) -> Result<Circumstances, PastError> {
+    ) -> Result<Surroundings, ReplayError> {
         let (files, granted, sandbox) = (recorded.clone(), allowance.grants.trees.clone(), self.sandbox.clone());
-        let trees = tokio::task::spawn_blocking(move || RecordedTrees::lay_out(&files, &granted, &sandbox)).await;
-        // It fails only when the process ends.
-        let trees =
-            trees.map_err(|error| PastError::Files(NotLaidOut::from(std::io::Error::other(error))))??.map(Arc::new);
+        let trees = tokio::task::spawn_blocking(move || ReplayTrees::create(&files, &granted, &sandbox)).await;
+        // The task fails only if the process shuts down.
+        let trees = trees
+            .map_err(|error| ReplayError::Files(ReplayTreeError::from(std::io::Error::other(error))))??
+            .map(Arc::new);
         let host = Arc::new(RecordedHost::new(recorded));
-        let model_tokens = turn.model.has(call).then_some(RECORDED_TOKENS);
-        let grants = Grants { model_tokens, ..allowed(recorded, trees.as_deref(), &allowance.grants) };
+        let model_tokens = turn.model.has(call).then_some(REPLAY_MODEL_TOKENS);
+        let grants = Grants { model_tokens, ..recorded_grants(recorded, trees.as_deref(), &allowance.grants) };
         let ports = Ports {
-            media: Some(Arc::new(PastMedia {
+            media: Some(Arc::new(RecordedMedia {
                 stored: StoredMedia(self.store.clone()),
                 session: self.session.subject.clone(),
             })),
             model: Some(turn.model.clone()),
             key_value: Some(host.clone()),
             http: Some(host.clone()),
-            then: Some(Arc::new(then(recorded, trees))),
+            replay: Some(Arc::new(recorded_environment(recorded, trees))),
             grants: None,
             stopped: None,
         };
         let allowance = PluginAllowance { grants, limits: allowance.limits, ..PluginAllowance::default() };
-        Ok(Circumstances { host, model: turn.model.clone(), allowance, ports })
+        Ok(Surroundings { host, model: turn.model.clone(), allowance, ports })
     }
 
-    /// With what the plugin wanted otherwise than then.
-    fn judged(&self, mut again: Again, circumstances: &Circumstances, then: &[Denial]) -> Again {
-        again.unrecorded.retain(|denial| !then.iter().any(|before| before.thing == denial.thing));
-        let asked_otherwise =
-            (circumstances.model.missed() > 0).then(|| "asking the model something else than it did then".to_owned());
-        let Otherwise { unrecorded, effects } = circumstances.host.otherwise();
-        let missed = unrecorded.into_iter().chain(asked_otherwise);
+    /// Adds to the outcome how the plugin's requests and effects differ from the recorded ones. `then` is what was denied when
+    /// the session was recorded.
+    fn with_differences(&self, mut replayed: Replayed, surroundings: &Surroundings, then: &[Denial]) -> Replayed {
+        replayed.unrecorded.retain(|denial| !then.iter().any(|before| before.thing == denial.thing));
+        let other_question =
+            (surroundings.model.missed() > 0).then(|| "asking the model a different question".to_owned());
+        let Differences { unrecorded, effects } = surroundings.host.differences();
+        let missed = unrecorded.into_iter().chain(other_question);
         let missed = missed.map(|thing| Denial { plugin: String::new(), thing, grant: String::new() });
-        again.unrecorded.extend(missed);
-        again.effects.extend(effects);
-        again
+        replayed.unrecorded.extend(missed);
+        replayed.effects.extend(effects);
+        replayed
     }
 
     async fn call(
         &self,
-        (past, plugin): (&PastTurn, &Arc<LoadedPlugin>),
+        (recorded_turn, plugin): (&RecordedTurn, &Arc<LoadedPlugin>),
         (record, turn): (&CallRecord, u32),
         allowance: &PluginAllowance,
-    ) -> Result<Again, PastError> {
-        let nothing = HostAnswers::default();
-        let recorded = past.host.get(&record.id.0).unwrap_or(&nothing);
-        let circumstances = self.circumstances_of(&record.id.0, (past, recorded), allowance).await?;
+    ) -> Result<Replayed, ReplayError> {
+        let nothing = HostCallLog::default();
+        let recorded = recorded_turn.host.get(&record.id.0).unwrap_or(&nothing);
+        let surroundings = self.surroundings_of(&record.id.0, (recorded_turn, recorded), allowance).await?;
         let mut config = AgentConfig::new(&self.session.agent);
-        config.plugins.insert(plugin.name().to_owned(), circumstances.allowance.clone());
-        // It is asked nothing: the agent is there for its registry of tools.
-        let nobody = Providers::new(Vec::new()).model("offline", Path::new("")).expect("it is built in");
-        let agent = Agent::new(config, nobody, Generation::new([plugin.clone()]))?;
+        config.plugins.insert(plugin.name().to_owned(), surroundings.allowance.clone());
+        // The agent is only needed for its tool registry; its model is never called.
+        let offline_model =
+            Providers::new(Vec::new()).model("offline", Path::new("")).expect("the offline model is built in");
+        let agent = Agent::new(config, offline_model, Generation::new([plugin.clone()]))?;
         let refused = |error: ToolError| {
-            let came = Came::Result(Box::new(result_of(Err(error))));
-            Again { came, unrecorded: Vec::new(), effects: Vec::new() }
+            let outcome = ReplayedOutcome::Result(Box::new(result_of(Err(error))));
+            Replayed { outcome, unrecorded: Vec::new(), effects: Vec::new() }
         };
         let Some(tool) = agent.registry().get(&record.name) else {
-            let message = format!("there is no tool `{}` any more", record.name);
+            let message = format!("the tool `{}` no longer exists", record.name);
             return Ok(refused(ToolError::NotFound { message }));
         };
         if let Err(violations) = tool.check_arguments(record.effective_arguments()) {
             return Ok(refused(ToolError::InvalidArguments { violations }));
         }
         let Some(setup) = agent.setups().get(plugin.name()) else {
-            return Ok(refused(ToolError::NotFound { message: format!("`{}` is not loaded", plugin.name()) }));
+            return Ok(refused(ToolError::NotFound {
+                message: format!("the plugin `{}` is not loaded", plugin.name()),
+            }));
         };
-        let then = self.origins.of(&record.id, record.turn).unwrap_or(&self.session.subject);
-        let arguments = tool.outgoing(record.effective_arguments(), then).to_string();
+        let session = self.origins.of(&record.id, record.turn).unwrap_or(&self.session.subject);
+        let arguments = tool.outgoing(record.effective_arguments(), session).to_string();
         let context = ToolCallContext {
             id: record.id.clone(),
             attempt: record.attempt.max(1),
-            time_limit: LONGEST_CALL,
-            scope: Scope { session: then.to_owned(), ..scope(&self.session, turn) },
+            time_limit: CALL_TIME_LIMIT,
+            scope: Scope { session: session.to_owned(), ..scope(&self.session, turn) },
         };
         let request = ToolCallRequest { name: &record.name, args: arguments, context };
-        let report = self.sandbox.call_tool(setup, request, &circumstances.ports).await;
+        let report = self.sandbox.call_tool(setup, request, &surroundings.ports).await;
         let (unrecorded, effects) = (denials_in(&report.denials), report.effects);
-        let came = match report.result {
-            Ok(Ok(ToolOutcome::Pending(request))) => Came::Request(Box::new(request)),
+        let outcome = match report.result {
+            Ok(Ok(ToolOutcome::Pending(request))) => ReplayedOutcome::Request(Box::new(request)),
             Ok(Ok(ToolOutcome::Done(done))) => {
                 let outcome = tool.check_structured(done.structured.as_ref()).map(|()| done);
-                Came::Result(Box::new(result_of(outcome)))
+                ReplayedOutcome::Result(Box::new(result_of(outcome)))
             }
-            Ok(Err(error)) => Came::Result(Box::new(result_of(Err(error)))),
-            Err(failure) => Came::Result(Box::new(result_of(Err(failure.for_model())))),
+            Ok(Err(error)) => ReplayedOutcome::Result(Box::new(result_of(Err(error)))),
+            Err(failure) => ReplayedOutcome::Result(Box::new(result_of(Err(failure.for_model())))),
         };
-        Ok(self.judged(Again { came, unrecorded, effects }, &circumstances, of_result(record)))
+        Ok(self.with_differences(Replayed { outcome, unrecorded, effects }, &surroundings, denials_of(record)))
     }
 }
 
-fn of_result(record: &CallRecord) -> &[Denial] {
+fn denials_of(record: &CallRecord) -> &[Denial] {
     record.result.as_ref().map_or(&[], |result| &result.denials)
 }
 
-/// Whether a plugin could read the media of the conversation when it did this first.
+/// Whether the plugin could read the media of the session when the action was recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum MediaThen {
-    /// As far as the record tells.
+enum MediaAccess {
+    /// The record does not show that media access was missing.
     Readable,
-    /// The record says that they were not granted.
+    /// The record shows that media access was not granted.
     NotGranted,
 }
 
-fn media_of(denials: &[Denial]) -> MediaThen {
+fn media_of(denials: &[Denial]) -> MediaAccess {
     match denials.iter().any(|denial| denial.thing == MEDIA_THING) {
-        true => MediaThen::NotGranted,
-        false => MediaThen::Readable,
+        true => MediaAccess::NotGranted,
+        false => MediaAccess::Readable,
     }
 }
 
-/// The error of a call also names grants that were missing and may not have been tried.
-fn media_then(record: &CallRecord) -> MediaThen {
-    let Some(result) = &record.result else { return MediaThen::Readable };
+/// The error of a call also names missing grants that the plugin may not have tried to use.
+fn media_of_call(record: &CallRecord) -> MediaAccess {
+    let Some(result) = &record.result else { return MediaAccess::Readable };
     match result.is_error && result_text(&result.content).contains(MEDIA_THING) {
-        true => MediaThen::NotGranted,
+        true => MediaAccess::NotGranted,
         false => media_of(&result.denials),
     }
 }
 
-/// The same with what the plugin was granted then, as far as that changes nothing: to read the session's media, and to ask
-/// for the event that it asked for.
-fn as_then(allowance: &PluginAllowance, media: MediaThen, asked: Option<&AskedFor>) -> PluginAllowance {
+/// Adds what the plugin was granted when it was recorded, as far as it has no side effects: access to the session's media, and
+/// the event type of the recorded service request.
+fn with_recorded_grants(
+    allowance: &PluginAllowance,
+    media: MediaAccess,
+    request: Option<&RecordedRequest>,
+) -> PluginAllowance {
     let mut allowance = allowance.clone();
-    allowance.grants.media |= media == MediaThen::Readable;
-    let event_type = match asked {
-        Some(AskedFor::Whole(request)) => Some(request.event_type.clone()),
-        Some(AskedFor::Type(event_type)) => event_type.parse().ok(),
+    allowance.grants.media |= media == MediaAccess::Readable;
+    let event_type = match request {
+        Some(RecordedRequest::Whole(request)) => Some(request.event_type.clone()),
+        Some(RecordedRequest::Type(event_type)) => event_type.parse().ok(),
         None => None,
     };
     allowance.grants.events.extend(event_type);
     allowance
 }
 
-/// What a plugin meets that does something again.
-struct Circumstances {
+/// The recorded answers and grants with which a plugin is replayed.
+struct Surroundings {
     host: Arc<RecordedHost>,
     model: Arc<RecordedModel>,
     allowance: PluginAllowance,
     ports: Ports,
 }
 
-impl Circumstances {
+impl Surroundings {
     fn setup(&self, plugin: &Arc<LoadedPlugin>) -> PluginSetup {
         PluginSetup::new(plugin.clone(), self.allowance.grants.clone(), self.allowance.limits)
     }
@@ -374,24 +401,24 @@ fn scope(session: &SessionSummary, turn: u32) -> Scope {
     Scope { agent, session: subject, delegated_by, user, turn, trace: trace::root() }
 }
 
-fn of_plugin<T>(report: CallReport<Result<T, PluginFailure>>, came: impl Fn(T) -> Came) -> Again {
-    let came = match report.result {
-        Ok(Ok(answer)) => came(answer),
-        Ok(Err(failure)) => Came::Failed(failure.to_string()),
-        Err(failure) => Came::Failed(failure.to_string()),
+fn replayed<T>(report: CallReport<Result<T, PluginFailure>>, outcome: impl Fn(T) -> ReplayedOutcome) -> Replayed {
+    let outcome = match report.result {
+        Ok(Ok(answer)) => outcome(answer),
+        Ok(Err(failure)) => ReplayedOutcome::Failed(failure.to_string()),
+        Err(failure) => ReplayedOutcome::Failed(failure.to_string()),
     };
-    Again { came, unrecorded: denials_in(&report.denials), effects: report.effects }
+    Replayed { outcome, unrecorded: denials_in(&report.denials), effects: report.effects }
 }
 
-/// The session's media, to be read. What a plugin makes is described as it would be, and kept nowhere.
-struct PastMedia {
+/// The session's media, read-only. Media that a plugin creates are described but not stored.
+struct RecordedMedia {
     stored: StoredMedia,
-    /// Whose they are now.
+    /// The session that contains the media.
     session: String,
 }
 
 #[async_trait]
-impl MediaPort for PastMedia {
+impl MediaPort for RecordedMedia {
     async fn describe(&self, _: &str, digest: &Digest) -> Result<Option<Media>, PortError> {
         self.stored.describe(&self.session, digest).await
     }
@@ -401,6 +428,6 @@ impl MediaPort for PastMedia {
     }
 
     async fn put(&self, _: &str, medium: MediumToStore) -> Result<Media, PortError> {
-        crate::media::described(medium)
+        described(medium)
     }
 }

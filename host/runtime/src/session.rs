@@ -1,428 +1,360 @@
-//! A session that is open here: its lease, its run, and the one way to change it.
+//! An open session: its lease, its state, and `apply`, the only method that changes the state. The driver in `turn` runs the
+//! session's turns.
 
-mod kept;
 mod opening;
 mod secrets;
 mod servers;
-mod shared;
 
-pub(crate) use kept::result_part;
 pub use opening::OpenSession;
 pub(crate) use opening::{new_id_ending, new_subject};
-pub use shared::Host;
-pub(crate) use shared::Shared;
 
-use crate::agent::{Agent, AgentError};
-use crate::approvals::ApprovalError;
-use crate::checkpoint::Checkpoint;
-use crate::events::{Watch, Watchers};
-use crate::host_model::{RECORD_KIND, Settlement};
-use crate::live::LiveAgent;
-use crate::outbox::Owing;
-use crate::pinned;
-use crate::remember::Results;
-use crate::trace;
-use crate::user::UserName;
-use agent_core::change::{CallRecord, Change, Denial};
-use agent_core::event::{Event, Suspension};
-use agent_core::message::{CallId, Digest, MessageId, StoredMessage, TurnInput};
-use agent_core::plugin::TraceContext;
-use agent_core::run::{
-    Action, HeldRequest, Input, KeptPrompt, LoopConfig, Output, Refused, RestoreError, Run, TurnEnd, TurnError,
+use crate::agent::{Agent, AgentError, LiveAgent};
+use crate::approvals::{
+    ApprovalContext, ApprovalError, HeldRequests, add_edit_note, add_event_details, announce_approvals,
 };
-use agent_core::tool::ServiceRequest;
-use agent_mcp::Held;
-use agent_plugins::{GenerationError, HostAnswers};
-use agent_store::{Commit, Lease, Status, StepRecord, StoreError, StoredView, ViewPiece, digest_of};
-use serde_json::json;
-use std::collections::{HashMap, HashSet};
+use crate::events::{SessionWatch, Watchers};
+use crate::history::LoadedHistory;
+use crate::host::{Checkpoint, FinishedQuestion, SessionServices, trace};
+use crate::media::{AttachError, describe};
+use crate::outbox::{self, DeferredDelivery, ResultOrigin, now_ms};
+use crate::records::{CommitNotes, HostAnswersRecord, ServiceRequestRecord, StepRecordBody};
+use agent_core::change::{Change, Denial};
+use agent_core::event::{Event, Suspension};
+use agent_core::message::{CallId, Digest, Media, TurnInput};
+use agent_core::plugin::TraceContext;
+use agent_core::run::{Action, Input, InputError, Output, QueuedPrompt, RestoreError, Run, TurnEnd, TurnError};
+use agent_mcp::AcquiredServers;
+use agent_plugins::{GenerationError, MediumToStore};
+use agent_store::{Blobs, Commit, Lease, Status, StoreError, StoredView, ViewPiece, digest_of};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::broadcast;
-use tokio_util::sync::CancellationToken;
 
-/// What the step records call that.
-pub(crate) const ANSWERS_KIND: &str = "host_answers";
-/// Of the step record with what a call's plugin asked of a service.
-pub(crate) const REQUEST_KIND: &str = "service_request";
-/// Characters of the first input that make a session's title.
+/// Maximum length, in characters, of the session title, which is taken from the first input.
 pub(crate) const TITLE_CHARACTERS: usize = 80;
 
-/// A session that cannot be worked on.
+/// Why a session cannot be opened or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The store refused or failed.
+    /// The store rejected the operation or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The stored state cannot be read (L1's `no_context` among others).
+    /// The stored state cannot be restored, for example because there is none (`no_context`, L1).
     #[error("session `{session}`: {error}")]
     Restore {
-        /// Its subject.
+        /// Subject of the session.
         session: String,
-        /// What is wrong.
+        /// Why the state cannot be restored.
         error: RestoreError,
     },
-    /// The state does not take this now.
+    /// The session does not accept this input in its current state.
     #[error(transparent)]
-    Refused(#[from] Refused),
-    /// What was decided about a call cannot be done.
+    Input(#[from] InputError),
+    /// A decision about a tool call cannot be carried out.
     #[error(transparent)]
     Approval(#[from] ApprovalError),
-    /// The plugins that the turn is pinned to cannot be loaded now.
-    #[error("the plugins that the open turn began with cannot be loaded now: {0}; try again")]
+    /// The plugins that the open turn is pinned to cannot be loaded now. A later attempt may succeed.
+    #[error("the plugins that the open turn started with cannot be loaded now: {0}; try again")]
     Generation(#[from] GenerationError),
-    /// The tools that MCP servers have now cannot stand beside the others.
+    /// The tools that the MCP servers offer now conflict with the agent's other tools.
     #[error(transparent)]
     Agent(#[from] AgentError),
 }
 
-/// How far a turn has come.
+/// State of a turn when [`Session::run`] returns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TurnResult {
-    /// It has its output.
+    /// The turn finished with this output.
     Finished(Output),
-    /// It ended with a typed error.
+    /// The turn ended with this error.
     Failed(TurnError),
-    /// It was stopped.
+    /// The turn was cancelled.
     Cancelled,
-    /// The process is to end, and left it in the middle: it goes on when the session is opened again.
+    /// The process is shutting down and left the turn open. The turn continues when the session is opened again.
     Interrupted,
-    /// It waits.
+    /// The turn waits for answers, approvals or decisions.
     Suspended(Suspension),
-    /// There was nothing to do.
+    /// No turn was open and there was no input.
     Idle,
 }
 
-/// Which bounds a turn has.
-pub(crate) enum Bounds {
-    /// Its agent's.
-    Own,
-    /// Narrower ones, of the turn that it works for.
-    Given(LoopConfig),
-}
-
-/// What is stored beside a change (D1).
+/// When the current model call was first attempted, and when it may be attempted again.
 #[derive(Default)]
-pub(crate) struct Notes {
-    pub(crate) records: Vec<StepRecord>,
-    pub(crate) texts: Vec<String>,
-    /// What was refused meanwhile beside a call's own outcome: told before the change.
-    pub(crate) denials: Vec<(Option<CallId>, Denial)>,
-    /// What the host answered the plugin of a call that has come to its end.
-    pub(crate) answers: Option<(CallId, Box<HostAnswers>)>,
-    /// What the plugin of such a call asks of a service.
-    pub(crate) request: Option<(CallId, ServiceRequest)>,
+pub(crate) struct ModelRetry {
+    pub(crate) first_try: Option<Instant>,
+    pub(crate) next_try: Option<Instant>,
 }
 
 /// A session that is open in this process.
 pub struct Session {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) services: Arc<SessionServices>,
     pub(crate) run: Run,
+    pub(crate) history: LoadedHistory,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) last_event: Option<Event>,
-    /// When the first try of the model call that is being made began.
-    pub(crate) asking_since: Option<Instant>,
-    /// When the next try may begin.
-    pub(crate) retry_at: Option<Instant>,
-    /// A failed commit or a caller that went away has stopped the turn in the middle: what was running then is gone.
-    pub(crate) was_left: bool,
-    /// What is committed to be remembered, and is not written yet.
-    pub(crate) owing: Owing,
-    /// Refused to plugins that no call has asked, and not told yet.
+    pub(crate) model_retry: ModelRetry,
+    /// A failed commit or a dropped caller stopped the turn in the middle. Work that was running at that moment is lost.
+    pub(crate) was_interrupted: bool,
+    /// Memories that are committed but not yet written.
+    pub(crate) deferred: DeferredDelivery,
+    /// Denials that are not part of a call's result and are not yet committed.
     pub(crate) denied: Vec<(Option<CallId>, Denial)>,
+    /// Service requests of plugins that need an approval first. Contains only requests made in this process.
+    pub(crate) held_requests: HeldRequests,
+    /// Calls that were restored from the stored state. Their arguments are checked again before the calls run.
+    pub(crate) unverified: HashSet<CallId>,
+    /// Connections to the MCP servers that a decision was checked against. They stay open until the turn continues and
+    /// acquires its own.
+    pub(crate) held_servers: Option<AcquiredServers>,
     opened_at: u64,
-    /// Of whoever brings the next input.
+    /// Trace of the event that carries the next input.
     incoming_trace: Option<TraceContext>,
-    /// The open turn could not go on when the session was opened, or what it waited for had expired.
+    /// Opening the session ended its turn: the turn could not continue, or what it waited for had expired.
     ended_at_opening: bool,
-    /// What plugins ask of services and somebody must allow first, as far as it was asked in this process.
-    pub(crate) held_requests: HashMap<CallId, (HeldRequest, ServiceRequest)>,
-    /// MCP servers that a decision was checked against, until the turn that goes on holds them itself.
-    held: Option<Held>,
     lease: Lease,
     revision: u64,
-    /// The store has the view of `run` in pieces.
+    /// Whether the store already contains the view of `run` in pieces.
     view_is_stored: bool,
-    messages: HashMap<MessageId, Arc<StoredMessage>>,
-    calls: HashMap<CallId, CallRecord>,
     stored_texts: HashSet<Digest>,
-    /// Calls that the stored state brought along: their arguments are checked again before they run.
-    pub(crate) unverified: HashSet<CallId>,
 }
 
 impl Session {
-    /// The session's subject.
+    /// Returns the session's subject, the id that names it in the store and in events.
     pub fn subject(&self) -> &str {
-        &self.shared.subject
+        &self.services.subject
     }
 
-    /// The session's state.
+    /// Returns the session's current state.
     pub fn state(&self) -> &Run {
         &self.run
     }
 
-    /// Number of the last durable event before the session was opened here.
+    /// Returns the number of the last durable event before the session was opened in this process.
     pub fn opened_at(&self) -> u64 {
         self.opened_at
     }
 
-    /// Whether opening it has ended its turn: the question that it waited for had expired, or its plugins are gone.
-    /// [`Session::run`] without an input gives the result.
+    /// Whether opening the session ended its turn, because the question that it waited for had expired or its plugins are
+    /// gone. [`Session::run`] without an input returns the turn's result.
     pub fn has_ended_at_opening(&self) -> bool {
         self.ended_at_opening
     }
 
-    /// Its events from now on, and before them the last durable ones that nobody has watched.
+    /// Subscribes to the session's events from now on. The receiver first gets the latest durable events that nobody has
+    /// received yet.
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.watchers.subscribe()
     }
 
-    /// For other readers, who may come and go at any time, also while [`Session::run`] runs (L30).
-    pub fn watch(&self) -> Watch {
+    /// Returns a handle for further readers. They may subscribe and leave at any time, also while [`Session::run`] runs (L30).
+    pub fn watch(&self) -> SessionWatch {
         self.watchers.handle()
     }
 
-    /// Begins a turn with the input, or without one goes on with the open turn, until it ends or waits. Cancelling stops
-    /// it within 100 ms and leaves a session that can go on (L29). Where the process is to end ([`Host::leaving`]), the turn
-    /// stops as soon and stays open. MCP servers are connected meanwhile, and let go of when
-    /// the turn ends, fails or waits (I5).
-    pub async fn run(
-        &mut self,
-        input: Option<TurnInput>,
-        cancel: CancellationToken,
-    ) -> Result<TurnResult, SessionError> {
-        if let Some(input) = input {
-            let trace = self.next_trace(&input);
-            return self.begin((input, None), Bounds::Own, trace, cancel).await;
-        }
-        self.has_context()?;
-        // Let go of when the turn has ended or waits, and where an error or the caller stops it.
-        let _held = match self.run.is_open() {
-            true => self.connect(self.shared.agent.clone(), &cancel).await?,
-            false => None,
-        };
-        self.held = None;
-        if self.was_left {
-            self.recover().await?;
-        }
-        self.shared.ledger.begin(&self.run);
-        self.prepare(&cancel).await;
-        let result = self.drive(&cancel).await;
-        self.let_go();
-        result
-    }
-
-    /// Begins a turn for a user who is not the agent's own: who it is stays with the turn, wherever it goes on (D4).
-    pub async fn run_for(
-        &mut self,
-        user: UserName,
-        input: TurnInput,
-        cancel: CancellationToken,
-    ) -> Result<TurnResult, SessionError> {
-        let trace = self.next_trace(&input);
-        self.begin((input, Some(user)), Bounds::Own, trace, cancel).await
-    }
-
-    /// The next turn belongs to this trace: that of the event which brings its input (I6). One that the W3C recommendation does not
-    /// allow is passed over, and the turn has a trace of its own.
+    /// Makes the next turn part of this trace, which is the trace of the event that carries its input (I6). A value that the
+    /// W3C Trace Context recommendation does not allow is ignored, and the turn starts a new trace.
     pub fn continue_trace(&mut self, trace: TraceContext) {
         self.incoming_trace = Some(trace).filter(trace::is_trace);
     }
 
-    /// Keeps a prompt that comes while a turn is open, with the trace of the event that brings it. [`Session::next_kept`] gives it
-    /// when the turn has ended.
-    pub async fn keep(&mut self, input: TurnInput) -> Result<(), SessionError> {
-        let prompt = KeptPrompt { input, trace: self.incoming_trace.take() };
-        self.apply(Input::Keep { prompt }, Notes::default()).await
+    /// Queues a prompt that arrives while a turn is open, with the trace of the event that carries it.
+    /// [`Session::next_queued_prompt`] returns the prompt when the turn has ended.
+    pub async fn queue_prompt(&mut self, input: TurnInput) -> Result<(), SessionError> {
+        let prompt = QueuedPrompt { input, trace: self.incoming_trace.take() };
+        self.apply(Input::QueuePrompt { prompt }, CommitNotes::default()).await
     }
 
-    /// The first prompt that is kept, if no turn is open. It is kept until a turn begins with it, so it is neither lost nor asked
-    /// twice, whenever the process ends.
-    pub fn next_kept(&self) -> Option<TurnInput> {
-        let kept = self.run.kept.first().filter(|_| !self.run.is_open())?;
-        Some(kept.input.clone())
+    /// Returns the first queued prompt, or `None` while a turn is open or if the queue is empty. The prompt stays in the queue
+    /// until a turn starts with it, so it is neither lost nor run twice if the process ends.
+    pub fn next_queued_prompt(&self) -> Option<TurnInput> {
+        let queued = self.run.queued_prompts.first().filter(|_| !self.run.is_open())?;
+        Some(queued.input.clone())
     }
 
-    fn next_trace(&mut self, input: &TurnInput) -> TraceContext {
-        let incoming = match self.run.kept.first().filter(|kept| kept.input == *input) {
-            Some(kept) => kept.trace.clone(),
+    pub(crate) fn next_trace(&mut self, input: &TurnInput) -> TraceContext {
+        let incoming = match self.run.queued_prompts.first().filter(|queued| queued.input == *input) {
+            Some(queued) => queued.trace.clone(),
             None => self.incoming_trace.take(),
         };
         incoming.map_or_else(trace::root, |incoming| trace::child(&incoming))
     }
 
-    /// Begins a turn within these bounds and in this trace.
-    pub(crate) async fn begin(
-        &mut self,
-        (input, user): (TurnInput, Option<UserName>),
-        bounds: Bounds,
-        trace: TraceContext,
-        cancel: CancellationToken,
-    ) -> Result<TurnResult, SessionError> {
-        if self.run.is_open() {
-            return Err(Refused::TurnOpen(self.run.turns).into());
-        }
-        // Taken once: the turn never sees a part of another generation.
-        let _held = self.connect(self.shared.live.current(), &cancel).await?;
-        if let Some(user) = user {
-            self.use_agent(self.shared.agent.for_user(Some(user.as_str()))?);
-        }
-        let (plugins, pinned) = (self.shared.agent.pins(), Some(pinned::pins_of(&self.shared.agent)));
-        let components = plugins.iter().map(|pin| (pin.name.clone(), pin.digest.clone())).collect();
-        // Before the turn's own record, which only counts together with this one (row 38).
-        self.shared.store.note_begun(&self.shared.agent.config().record_name(), components).await?;
-        self.bind_rules().await?;
-        let config = match bounds {
-            Bounds::Own => self.shared.agent.bounds(),
-            Bounds::Given(config) => LoopConfig { user: self.shared.agent.config().user.clone(), ..config },
-        };
-        self.apply(Input::Start { input, config, plugins, pinned, trace }, Notes::default()).await?;
-        self.shared.ledger.begin(&self.run);
-        self.prepare(&cancel).await;
-        let result = self.drive(&cancel).await;
-        self.let_go();
-        result
-    }
-
-    /// What some plugins' limits need is compiled before their calls' time begins. A call that goes without says why.
-    async fn prepare(&self, cancel: &CancellationToken) {
-        for setup in self.shared.agent.setups().values() {
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => return,
-                prepared = self.shared.sandbox.prepare(setup) => {
-                    if let Err(problem) = prepared {
-                        tracing::warn!("{problem}");
-                    }
-                }
-            }
-        }
-    }
-
-    /// A turn that is over holds no generation back.
-    fn let_go(&mut self) {
-        if !self.run.is_open() {
-            self.held_requests.clear();
-            self.use_agent(self.shared.live.current());
-        }
-    }
-
-    /// Nothing is resumed where nothing is stored (L1): no turn of the session has ever been begun.
-    #[expect(clippy::result_large_err, reason = "the error of all that a session does; nobody moves it often")]
-    pub(crate) fn has_context(&self) -> Result<(), SessionError> {
+    /// Returns an error if nothing is stored, which means that no turn of the session was ever started (L1).
+    #[expect(clippy::result_large_err, reason = "this is the error of every session operation, and it is rarely moved")]
+    pub(crate) fn require_stored_state(&self) -> Result<(), SessionError> {
         if self.revision > 0 {
             return Ok(());
         }
-        let session = self.shared.subject.clone();
+        let session = self.services.subject.clone();
         Err(SessionError::Restore { session, error: RestoreError::NoContext })
     }
 
-    /// Takes the last turn out of the view; it stays stored, and is not remembered any more (D4, D5).
+    /// Removes the last turn from the view. The turn stays stored, but its memories are forgotten (D4, D5).
     pub async fn undo(&mut self) -> Result<(), SessionError> {
-        self.apply(Input::Undo, Notes::default()).await
+        self.apply(Input::Undo, CommitNotes::default()).await
     }
 
-    /// The agent of the turns that begin from now on.
+    /// Returns the agent for turns that start from now on.
     pub fn agent(&self) -> Arc<Agent> {
-        self.shared.live.current()
+        self.services.live.current()
     }
 
-    /// What the agent is now, to be changed: turns that begin from then on have it. An open turn keeps what it began with.
+    /// Returns the handle with which the agent can be changed. Turns that start after a change use the changed agent; an
+    /// open turn keeps the agent that it started with.
     pub fn live(&self) -> &LiveAgent {
-        &self.shared.live
+        &self.services.live
     }
 
-    /// The right to write to it.
+    /// Returns the lease, which is the right to write to the session.
     pub(crate) fn lease(&self) -> Lease {
         self.lease.clone()
     }
 
-    /// How often it was changed.
+    /// Returns the revision, which grows by one with each commit.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Lets other processes have the session, which cannot be changed here from now on: it is to be opened again.
-    pub async fn lend(&self) -> Result<(), SessionError> {
-        Ok(self.shared.store.release(self.lease.clone()).await?)
+    /// Releases the lease so that other processes can use the session. This value can no longer change the session; open it
+    /// again to do so.
+    pub async fn release_lease(&self) -> Result<(), SessionError> {
+        Ok(self.services.store.release(self.lease.clone()).await?)
     }
 
-    /// Gives the lease back.
+    /// Closes the session and releases its lease.
     pub async fn close(self) -> Result<(), SessionError> {
-        Ok(self.shared.store.release(self.lease).await?)
+        Ok(self.services.store.release(self.lease).await?)
     }
 
-    /// The only way to change the session. What plugins have asked of the model, and what was refused meanwhile (O3), come
-    /// before what follows from it.
-    pub(crate) async fn apply(&mut self, input: Input, mut notes: Notes) -> Result<(), SessionError> {
-        while let Some(Settlement { input, body, texts }) = self.shared.ledger.next() {
+    /// Returns a read-only view of what decisions about approvals need.
+    pub(crate) fn approvals(&self) -> ApprovalContext<'_> {
+        let Self { services, run, held_requests, unverified, .. } = self;
+        ApprovalContext { services, run, held_requests, unverified }
+    }
+
+    /// Returns the same context together with the session's history.
+    pub(crate) fn approvals_and_history(&mut self) -> (ApprovalContext<'_>, &mut LoadedHistory) {
+        let Self { services, run, held_requests, unverified, history, .. } = self;
+        (ApprovalContext { services: &*services, run: &*run, held_requests, unverified }, history)
+    }
+
+    /// Stores media in this session for an input that refers to it: [`TurnInput::Message`] with a [`Part::Media`].
+    /// Equal bytes are stored once.
+    ///
+    /// [`Part::Media`]: agent_core::message::Part::Media
+    pub async fn attach(&self, medium: MediumToStore) -> Result<Media, AttachError> {
+        let MediumToStore { bytes, mime_type, name } = medium;
+        let about = describe(&bytes, &mime_type, name).map_err(AttachError::Refused)?;
+        Ok(Blobs::put(&*self.services.store, self.subject(), bytes, about).await?)
+    }
+
+    /// Uses another agent from now on.
+    pub(crate) fn use_agent(&mut self, agent: Arc<Agent>) {
+        if !Arc::ptr_eq(&agent, &self.services.agent) {
+            self.services = Arc::new(self.services.with_agent(agent));
+        }
+    }
+
+    /// Expires every call whose answer is overdue.
+    pub(crate) async fn expire_overdue_calls(&mut self) -> Result<(), SessionError> {
+        while let Some(call) = self.overdue_call() {
+            self.apply(Input::Expire { call }, CommitNotes::default()).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the first call whose answer is overdue.
+    pub(crate) fn overdue_call(&self) -> Option<CallId> {
+        let now = now_ms();
+        let waits = self.run.waits().into_iter();
+        waits.filter(|wait| wait.cause.expires_at().is_some_and(|time| time <= now)).map(|wait| wait.call).next()
+    }
+
+    /// Applies an input; no other method changes the session's state. Finished model calls of plugins and denials that
+    /// occurred in the meantime (O3) are committed first, because the input may depend on them.
+    pub(crate) async fn apply(&mut self, input: Input, mut notes: CommitNotes) -> Result<(), SessionError> {
+        while let Some(FinishedQuestion { input, record, texts }) = self.services.ledger.next() {
             if self.run.is_open() {
-                let step = self.run.turn.as_ref().map_or(0, |turn| turn.interactions);
-                let mut notes = Notes { texts, ..Notes::default() };
-                self.note(&mut notes, step, RECORD_KIND, body);
+                let mut notes = CommitNotes { texts, ..CommitNotes::default() };
+                notes.add_now(&self.run, StepRecordBody::PluginModel(Box::new(record)));
                 self.apply_one(input, notes).await?;
             }
         }
-        if let Some((call, answers)) = notes.answers.take() {
-            let step = self.run.turn.as_ref().map_or(0, |turn| turn.interactions);
-            self.note(&mut notes, step, ANSWERS_KIND, json!({"call": call, "host": answers}));
+        if let Some((call, host)) = notes.host_answers.take() {
+            let record = HostAnswersRecord { call, host };
+            notes.add_now(&self.run, StepRecordBody::HostCallLog(Box::new(record)));
         }
-        if let Some((call, request)) = notes.request.take() {
-            let step = self.run.turn.as_ref().map_or(0, |turn| turn.interactions);
-            self.note(&mut notes, step, REQUEST_KIND, json!({"call": call, "request": request}));
+        if let Some((call, request)) = notes.service_request.take() {
+            let record = ServiceRequestRecord { call, request };
+            notes.add_now(&self.run, StepRecordBody::ServiceRequest(Box::new(record)));
         }
         self.note_denials_of_stopped_calls();
         let mut denials = std::mem::take(&mut notes.denials);
         if self.run.is_open() && !(self.denied.is_empty() && denials.is_empty()) {
             denials.splice(0..0, self.denied.drain(..));
-            self.apply_one(Input::Denied { denials }, Notes::default()).await?;
+            self.apply_one(Input::Denied { denials }, CommitNotes::default()).await?;
         }
         self.apply_one(input, notes).await
     }
 
-    /// The next state is computed, committed, and only then taken and told (D6).
-    async fn apply_one(&mut self, input: Input, notes: Notes) -> Result<(), SessionError> {
-        let name = name_of(&input);
-        let input = self.with_edit_told(input).await?;
-        let cleaned = secrets::without_secrets(self.shared.agent.redaction(), input, notes);
+    /// Computes the next state, commits it, and only then adopts and publishes it (D6).
+    async fn apply_one(&mut self, input: Input, notes: CommitNotes) -> Result<(), SessionError> {
+        let name = input_name(&input);
+        let input = add_edit_note(&mut self.history, input).await?;
+        let cleaned = secrets::without_secrets(self.services.agent.redaction(), input, notes);
         let (input, notes) = cleaned.map_err(|error| *error)?;
-        let results = Results::of(&input);
+        let results = ResultOrigin::of(&input);
         let mut run = self.run.clone();
         let mut change = run.apply(input)?;
-        self.announce_end(&run, &mut change).await?;
-        self.note_memories(&run, results, &mut change).await;
-        self.explain(&mut change).await?;
-        self.announce_approvals(&run, &mut change);
+        let states = (&self.run, &run);
+        outbox::announce_end(&self.services, &mut self.history, states, &mut change).await?;
+        outbox::add_memories(&self.services, &mut self.history, states, results, &mut change).await;
+        let (approvals, history) = self.approvals_and_history();
+        add_event_details(approvals, history, &mut change).await?;
+        announce_approvals(&self.services, (&self.run, &run), &mut change);
         let commit = self.commit_of(&run, change, notes);
         let (change, texts) = (commit.change.clone(), commit.texts.iter().map(|text| digest_of(text.as_bytes())));
         let texts: Vec<Digest> = texts.collect();
-        self.shared.pass(Checkpoint::BeforeCommit(name));
-        self.revision = self.shared.store.commit(&self.lease, self.revision, commit).await?;
-        self.shared.pass(Checkpoint::AfterCommit(name));
+        self.services.reach_checkpoint(Checkpoint::BeforeCommit(name));
+        self.revision = self.services.store.commit(&self.lease, self.revision, commit).await?;
+        self.services.reach_checkpoint(Checkpoint::AfterCommit(name));
         self.run = run;
         self.view_is_stored = true;
         self.stored_texts.extend(texts);
-        self.remember(&change);
+        self.history.record_change(&self.run, &change);
         self.last_event = change.events.last().cloned().or(self.last_event.take());
         self.watchers.publish(change.events);
-        self.follow(&change.outbox).await;
+        let deferred = std::mem::replace(&mut self.deferred, DeferredDelivery::Nothing);
+        self.deferred = outbox::deliver_after_commit(&self.services, &self.run, &change.outbox, deferred).await;
         Ok(())
     }
 
-    fn commit_of(&self, run: &Run, change: Change, notes: Notes) -> Commit {
+    /// Collects the denials of calls that were stopped before they could report them.
+    fn note_denials_of_stopped_calls(&mut self) {
+        let denials = self.services.ports.stopped.as_ref().map(|stopped| stopped.take()).unwrap_or_default();
+        for (call, denial) in denials {
+            // Validators and context builders run under names that are not ids of tool calls.
+            let call = CallId(call);
+            let is_call = self.run.claimed_calls().any(|(open, ..)| *open == call);
+            self.denied.push((is_call.then_some(call), denial));
+        }
+    }
+
+    fn commit_of(&self, run: &Run, change: Change, notes: CommitNotes) -> Commit {
         let title = run.turn.as_ref().filter(|turn| turn.number == 1).map(|turn| title_of(&turn.input));
-        let status = status(run, title);
+        let status = status_of_run(run, title);
         let new = |text: &String| !self.stored_texts.contains(&digest_of(text.as_bytes()));
         let texts = notes.texts.into_iter().filter(new).collect();
         let view = match self.view_is_stored {
-            true => StoredView::Changed(pieces(run, Some(&self.run))),
-            false => StoredView::Whole(pieces(run, None)),
+            true => StoredView::Changed(view_pieces(run, Some(&self.run))),
+            false => StoredView::Whole(view_pieces(run, None)),
         };
         Commit { snapshot: run.snapshot_without_view(), view, change, records: notes.records, texts, status }
     }
 
-    /// How the last turn ended.
-    pub(crate) fn ended(&self) -> TurnResult {
+    /// Returns how the last turn ended.
+    pub(crate) fn last_result(&self) -> TurnResult {
         match self.run.turn.as_ref().and_then(|turn| turn.end()) {
             Some(TurnEnd::Finished(output)) => TurnResult::Finished(output.clone()),
             Some(TurnEnd::Failed(error)) => TurnResult::Failed(error.clone()),
@@ -432,18 +364,18 @@ impl Session {
     }
 }
 
-/// The pieces of the view that a commit of the run writes.
-pub(crate) fn pieces(run: &Run, since: Option<&Run>) -> Vec<ViewPiece> {
+/// Returns the pieces of the view that a commit of this run writes.
+pub(crate) fn view_pieces(run: &Run, since: Option<&Run>) -> Vec<ViewPiece> {
     run.view_pieces(since).into_iter().map(|(number, items)| ViewPiece { number, items }).collect()
 }
 
-/// What lists show of a session with this snapshot; none where this host cannot read it.
+/// Returns what session lists show about a session with this snapshot, or `None` if this host cannot read the snapshot.
 pub fn status_of(snapshot: &[u8]) -> Option<Status> {
-    Run::restore(Some(snapshot)).ok().map(|run| status(&run, None))
+    Run::restore(Some(snapshot)).ok().map(|run| status_of_run(&run, None))
 }
 
-/// What lists show of a session in this state.
-pub(crate) fn status(run: &Run, title: Option<String>) -> Status {
+/// Returns what session lists show about a session in this state.
+pub(crate) fn status_of_run(run: &Run, title: Option<String>) -> Status {
     let state = match run.action() {
         Action::Suspended(_) => "suspended",
         _ if run.is_open() => "running",
@@ -462,16 +394,16 @@ fn title_of(input: &TurnInput) -> String {
     line.trim().chars().take(TITLE_CHARACTERS).collect()
 }
 
-fn name_of(input: &Input) -> &'static str {
+fn input_name(input: &Input) -> &'static str {
     match input {
         Input::Start { .. } => "start",
         Input::Context { .. } => "context",
         Input::Summarised(_) => "summarised",
         Input::Reply(_) => "reply",
         Input::ModelFailed(_) => "model_failed",
-        Input::Keep { .. } => "keep",
+        Input::QueuePrompt { .. } => "keep",
         Input::Undo => "undo",
-        Input::Asked { .. } => "asked",
+        Input::PluginUsedModel { .. } => "asked",
         Input::Dispatched { .. } => "dispatched",
         Input::Outcome { .. } => "outcome",
         Input::Verdict(_) => "verdict",
@@ -479,11 +411,11 @@ fn name_of(input: &Input) -> &'static str {
         Input::Cancel => "cancel",
         Input::Recover => "recover",
         Input::Pending { .. } => "pending",
-        Input::Held { .. } => "held",
+        Input::ServiceNeedsApproval { .. } => "held",
         Input::Respond { .. } => "respond",
         Input::Expire { .. } => "expire",
         Input::Approval { .. } => "approval",
-        Input::AskAgain { .. } => "ask_again",
+        Input::RequestReapproval { .. } => "ask_again",
         Input::Forbidden { .. } => "forbidden",
         Input::Denied { .. } => "denied",
         Input::Resolve { .. } => "resolve",

@@ -1,17 +1,16 @@
-//! Hot swap: a directory of plugins is watched, and what becomes of it is published to its agents, whole or not at all
-//! (P10).
+//! Hot swap: watches a directory of plugins and publishes changes to its agents. Each agent gets all changes of a generation
+//! at once (P10).
 
-mod ledger;
-mod offer;
 mod prune;
+mod publish;
 mod trials;
+mod version_log;
 
-use crate::agent::Agent;
-use crate::live::{LiveAgent, OnTrial, Standing};
+use crate::agent::{Agent, LiveAgent, PluginVersions, VersionTrial};
 use agent_core::message::Digest;
-use agent_plugins::{LoadedPlugin, Look, PluginDirectory, Sandbox, Seen, Trial, TrialCounts};
-use agent_store::{Deed, Rollback, Store, StoreError};
-use offer::{Declined, differences};
+use agent_plugins::{DirectoryContents, DirectoryScan, LoadedPlugin, PluginDirectory, Sandbox, Trial, TrialCounts};
+use agent_store::{AuditAction, Rollback, Store, StoreError};
+use publish::{DeclinedPlugin, differences};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,96 +19,96 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::Sender;
 use tokio_util::sync::CancellationToken;
 
-pub use ledger::{BeginError, begin, directory_name, serving, write_down_grants};
 pub use prune::{KEPT_VERSIONS, Pruned, prune};
-pub use trials::finish;
+pub use trials::finish_trials;
+pub use version_log::{BeginError, begin_serving, directory_name, record_grants, serving_versions};
 
-/// Between two looks at a directory in which nothing happens.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
-/// The same while something is changing.
-const WHILE_RESTLESS: Duration = Duration::from_millis(50);
-/// Looks between which what another process has rolled back is read again.
-const LOOKS_PER_READING: u32 = 4;
+/// Pause between two scans of a directory in which nothing changes.
+const SETTLED_SCAN_INTERVAL: Duration = Duration::from_millis(250);
+/// Pause between two scans while something is changing.
+const CHANGING_SCAN_INTERVAL: Duration = Duration::from_millis(50);
+/// Number of scans after which rollbacks by other processes are read again.
+const SCANS_PER_ROLLBACK_READ: u32 = 4;
 
-/// Something that a person should know at once.
+/// An event that people should be told about at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Another version serves from now on; turns that are open keep theirs.
+    /// Another version serves from now on. Open turns keep the version that they started with.
     Swapped {
-        /// The plugin's name.
+        /// Name of the plugin.
         plugin: String,
-        /// What served before.
+        /// Version that served before, or `None` if the plugin is new.
         from: Option<Digest>,
-        /// What serves now.
+        /// Version that serves now, or `None` if the plugin was removed.
         to: Option<Digest>,
     },
-    /// A version was taken back.
+    /// A plugin was rolled back to an earlier version.
     RolledBack {
-        /// The plugin's name.
+        /// Name of the plugin.
         plugin: String,
-        /// What was taken back.
+        /// Version that no longer serves.
         from: Digest,
-        /// What serves instead.
+        /// Version that serves from now on.
         to: Digest,
-        /// Why.
+        /// Reason for the rollback, as text for people.
         because: String,
     },
-    /// What was there before goes on serving.
+    /// A change was refused. The previous version keeps serving.
     Refused {
-        /// A file, an agent, or the directory.
+        /// The file, agent or directory that the notice is about.
         subject: String,
-        /// Why.
+        /// Reason for the refusal, as text for people.
         reason: String,
     },
 }
 
-/// Watches one directory for the agents that have their plugins from it.
-pub struct PluginKeeper {
+/// Watches one directory for all agents that load their plugins from it.
+pub struct PluginWatcher {
     store: Arc<dyn Store>,
     sandbox: Sandbox,
     directory: PluginDirectory,
-    /// As it stands in the store.
+    /// Name of the directory in the store.
     name: String,
     agents: Vec<LiveAgent>,
     notices: Sender<Notice>,
-    /// What passed its canary, by file.
+    /// Plugins that passed their canary call, by file.
     accepted: BTreeMap<PathBuf, Arc<LoadedPlugin>>,
-    /// What did not, or has another one's name: told already.
+    /// Versions that failed their canary call or use another plugin's name, by file. They are already reported.
     refused: BTreeMap<PathBuf, Digest>,
     rollbacks: Vec<Rollback>,
-    /// What serves, by plugin.
-    serving: BTreeMap<String, Chosen>,
-    /// What some agents could not work with: not offered again before something changes.
-    in_vain: Option<BTreeMap<String, Chosen>>,
-    /// Which agent has declined which version of which plugin: told already.
+    /// Versions that serve now, by plugin.
+    serving: BTreeMap<String, ChosenVersion>,
+    /// The last selection that some agents could not use. It is not offered again before something changes.
+    declined_selection: Option<BTreeMap<String, ChosenVersion>>,
+    /// Agent, plugin and version of each declined offer that is already reported. The version is `None` for a removed file.
     declined: BTreeSet<(String, String, Option<Digest>)>,
     /// Versions on trial, by plugin.
-    trials: BTreeMap<String, OnTrial>,
+    trials: BTreeMap<String, VersionTrial>,
     trapped: Arc<Notify>,
-    /// What keeps failing, by what it is about: told once.
-    troubles: BTreeMap<String, String>,
+    /// Problems that persist, by what they concern. Each is reported once.
+    reported_problems: BTreeMap<String, String>,
 }
 
-/// What the watch itself may fail at.
-const LOOKING: &str = "the directory";
-const STORING: &str = "the store";
+/// Keys of `reported_problems` for failures of the watcher itself.
+const SCAN_PROBLEM: &str = "the directory";
+const STORE_PROBLEM: &str = "the store";
 
-/// A plugin as it shall serve.
+/// The version of a plugin that is selected to serve.
 #[derive(Clone)]
-struct Chosen {
+struct ChosenVersion {
     path: PathBuf,
     plugin: Arc<LoadedPlugin>,
     instead_of: Option<Digest>,
 }
 
-impl PartialEq for Chosen {
+impl PartialEq for ChosenVersion {
     fn eq(&self, other: &Self) -> bool {
         (self.plugin.digest(), &self.instead_of) == (other.plugin.digest(), &other.instead_of)
     }
 }
 
-impl PluginKeeper {
-    /// Watches a directory for these agents, which have [begun](begin) already. Notices that nobody takes are dropped.
+impl PluginWatcher {
+    /// Creates a watcher for agents that [`begin_serving`] has prepared. Notices are dropped while the channel is full.
     pub fn new(
         (store, sandbox): (Arc<dyn Store>, Sandbox),
         directory: &Path,
@@ -117,9 +116,9 @@ impl PluginKeeper {
         notices: Sender<Notice>,
     ) -> Self {
         let first = agents.first().map(LiveAgent::current);
-        let standing = first.as_ref().map(|agent| agent.standing().clone()).unwrap_or_default();
-        let serving = first.map(|agent| serving_of(&agent)).unwrap_or_default();
-        share(&agents, &standing);
+        let versions = first.as_ref().map(|agent| agent.versions().clone()).unwrap_or_default();
+        let serving = first.map(|agent| versions_of(&agent)).unwrap_or_default();
+        share_trials(&agents, &versions);
         Self {
             store,
             directory: PluginDirectory::new(sandbox.clone(), directory.to_owned()),
@@ -127,22 +126,22 @@ impl PluginKeeper {
             name: directory_name(directory),
             agents,
             notices,
-            // A file that is bad from the first look on leaves what it held before.
+            // If a file is bad at the first scan, the version that served before stays accepted.
             accepted: serving.values().map(|chosen| (chosen.path.clone(), chosen.plugin.clone())).collect(),
-            refused: standing.refused,
+            refused: versions.refused,
             rollbacks: Vec::new(),
             serving,
-            in_vain: None,
+            declined_selection: None,
             declined: BTreeSet::new(),
-            trials: standing.trials,
+            trials: versions.trials,
             trapped: Arc::default(),
-            troubles: BTreeMap::new(),
+            reported_problems: BTreeMap::new(),
         }
     }
 
-    /// Looks, and publishes, until it is cancelled.
-    pub async fn keep(mut self, cancel: CancellationToken) {
-        let (mut looks, mut seen, mut wait) = (0_u32, None, WHILE_RESTLESS);
+    /// Scans the directory and publishes changes until it is cancelled.
+    pub async fn watch(mut self, cancel: CancellationToken) {
+        let (mut scans, mut files, mut wait) = (0_u32, None, CHANGING_SCAN_INTERVAL);
         let trapped = self.trapped.clone();
         loop {
             tokio::select! {
@@ -150,36 +149,36 @@ impl PluginKeeper {
                 () = trapped.notified() => {}
                 () = tokio::time::sleep(wait) => {}
             }
-            if looks.is_multiple_of(LOOKS_PER_READING) {
+            if scans.is_multiple_of(SCANS_PER_ROLLBACK_READ) {
                 self.read_rollbacks().await;
             }
-            looks = looks.wrapping_add(1);
+            scans = scans.wrapping_add(1);
             self.count_trials().await;
-            wait = match self.directory.look().await {
-                Ok(Look::Restless) => WHILE_RESTLESS,
-                Ok(Look::Quiet(found)) => {
-                    self.troubles.remove(LOOKING);
-                    seen = Some(self.accept(found).await);
-                    BETWEEN_LOOKS
+            wait = match self.directory.scan().await {
+                Ok(DirectoryScan::Changing) => CHANGING_SCAN_INTERVAL,
+                Ok(DirectoryScan::Settled(contents)) => {
+                    self.reported_problems.remove(SCAN_PROBLEM);
+                    files = Some(self.run_canaries(contents).await);
+                    SETTLED_SCAN_INTERVAL
                 }
                 Err(error) => {
-                    self.trouble(LOOKING, error.to_string());
-                    BETWEEN_LOOKS
+                    self.report_problem(SCAN_PROBLEM, error.to_string());
+                    SETTLED_SCAN_INTERVAL
                 }
             };
-            if let Some(seen) = &seen {
-                self.settle(seen).await;
+            if let Some(files) = &files {
+                self.publish_changes(files).await;
             }
         }
     }
 
-    /// Lets new versions make their canary call, once each; says which files are there.
-    async fn accept(&mut self, seen: Seen) -> BTreeSet<PathBuf> {
-        for (path, error) in seen.problems {
-            self.refuse(path.display().to_string(), error.to_string()).await;
+    /// Runs the canary call of each new version once. Returns the files in the directory.
+    async fn run_canaries(&mut self, contents: DirectoryContents) -> BTreeSet<PathBuf> {
+        for (path, error) in contents.problems {
+            self.report_refused(path.display().to_string(), error.to_string()).await;
         }
-        let there = seen.files;
-        for (path, plugin) in seen.plugins {
+        let files = contents.files;
+        for (path, plugin) in contents.plugins {
             let digest = plugin.digest();
             let is_known = self.accepted.get(&path).is_some_and(|accepted| accepted.digest() == digest)
                 || self.refused.get(&path) == Some(digest);
@@ -195,17 +194,17 @@ impl PluginKeeper {
                 }
                 Err(reason) => {
                     self.refused.insert(path.clone(), digest.clone());
-                    self.refuse(path.display().to_string(), reason).await;
+                    self.report_refused(path.display().to_string(), reason).await;
                 }
             }
         }
-        self.accepted.retain(|path, _| there.contains(path));
-        self.refused.retain(|path, _| there.contains(path));
-        there
+        self.accepted.retain(|path, _| files.contains(path));
+        self.refused.retain(|path, _| files.contains(path));
+        files
     }
 
-    /// With the limits that the agents' calls have. Where those differ, it must succeed with some of them: the others' calls
-    /// count for its trial.
+    /// Runs the canary call with the limits of the agents. If these differ, one success is enough, because the calls of the
+    /// other agents count towards the version's trial.
     async fn canary(&self, plugin: &Arc<LoadedPlugin>) -> Result<(), String> {
         let mut tried = Vec::new();
         let mut outcome = Ok(());
@@ -223,37 +222,37 @@ impl PluginKeeper {
         outcome
     }
 
-    /// Publishes what the files and the rollbacks come to, if it is not what serves.
-    async fn settle(&mut self, there: &BTreeSet<PathBuf>) {
+    /// Publishes the selection that follows from the files and rollbacks if it differs from what serves.
+    async fn publish_changes(&mut self, present: &BTreeSet<PathBuf>) {
         let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-        for path in there {
+        for path in present {
             if let Some(plugin) = self.accepted.get(path) {
                 files.entry(plugin.name().to_owned()).or_default().push(path.clone());
             }
         }
-        let mut chosen: BTreeMap<String, Chosen> = BTreeMap::new();
+        let mut chosen: BTreeMap<String, ChosenVersion> = BTreeMap::new();
         for (name, paths) in files {
-            let owner = self.owner(&name, &paths);
+            let owner = self.owning_file(&name, &paths);
             for path in paths.iter().filter(|path| Some(*path) != owner.as_ref()) {
-                self.refuse_name(&name, path, (owner.as_deref(), &paths)).await;
+                self.refuse_duplicate_name(&name, path, (owner.as_deref(), &paths)).await;
             }
             let Some(path) = owner else { continue };
             let Some(plugin) = self.accepted.get(&path).cloned() else { continue };
-            // What was refused for its name is told again if it loses it again.
+            // Forget the refusal for a duplicate name, so that it is reported again if it occurs again.
             if self.refused.get(&path) == Some(plugin.digest()) {
                 self.refused.remove(&path);
             }
-            let choice = self.choose(&path, plugin).await;
+            let choice = self.choose_version(&path, plugin).await;
             chosen.insert(name, choice);
         }
-        if chosen != self.serving && self.in_vain.as_ref() != Some(&chosen) {
+        if chosen != self.serving && self.declined_selection.as_ref() != Some(&chosen) {
             self.publish(chosen).await;
         }
     }
 
-    /// A name belongs to the file that serves under it, with what it is granted. Where none does, one file may have it, and
-    /// of several none: as little as when a host starts.
-    fn owner(&self, name: &str, paths: &[PathBuf]) -> Option<PathBuf> {
+    /// Returns the file that owns a plugin name, with the grants of that name. This is the file that serves under the name. If
+    /// none serves, a single file gets the name and several files do not, as at the start of a host.
+    fn owning_file(&self, name: &str, paths: &[PathBuf]) -> Option<PathBuf> {
         let serves = self.serving.get(name).map(|chosen| &chosen.path);
         match (serves.filter(|path| paths.contains(path)), paths) {
             (Some(path), _) => Some(path.clone()),
@@ -262,130 +261,137 @@ impl PluginKeeper {
         }
     }
 
-    async fn refuse_name(&mut self, name: &str, path: &Path, (owner, paths): (Option<&Path>, &[PathBuf])) {
+    async fn refuse_duplicate_name(&mut self, name: &str, path: &Path, (owner, paths): (Option<&Path>, &[PathBuf])) {
         let Some(plugin) = self.accepted.get(path).cloned() else { return };
         if self.refused.get(path) == Some(plugin.digest()) {
             return;
         }
         self.refused.insert(path.to_owned(), plugin.digest().clone());
-        let whose = match owner {
-            Some(owner) => format!("its name belongs to {}, which serves", owner.display()),
+        let conflict = match owner {
+            Some(owner) => format!("its name belongs to {}, which serves now", owner.display()),
             None => {
                 let others = paths.iter().filter(|other| *other != path).map(|other| other.display().to_string());
                 format!("{} has the same name `{name}`", others.collect::<Vec<_>>().join(", "))
             }
         };
-        let reason = format!("{} is not taken: {whose}; rename one of them in its plugin.toml", plugin.identity());
-        self.refuse(path.display().to_string(), reason).await;
+        let reason = format!("{} is not used: {conflict}; rename one of them in its plugin.toml", plugin.identity());
+        self.report_refused(path.display().to_string(), reason).await;
     }
 
-    /// The file's version, or the one that serves as long as that is taken back.
-    async fn choose(&mut self, path: &Path, plugin: Arc<LoadedPlugin>) -> Chosen {
+    /// Returns the file's version, or the version that serves in its place while the file's version is rolled back.
+    async fn choose_version(&mut self, path: &Path, plugin: Arc<LoadedPlugin>) -> ChosenVersion {
         let name = plugin.name().to_owned();
-        let as_it_is = Chosen { path: path.to_owned(), plugin, instead_of: None };
+        let from_file = ChosenVersion { path: path.to_owned(), plugin, instead_of: None };
         let Some(rollback) = self.rollbacks.iter().find(|rollback| rollback.plugin == name).cloned() else {
-            return as_it_is;
+            return from_file;
         };
-        if rollback.from != *as_it_is.plugin.digest() && !self.is_declined(&as_it_is) {
+        if rollback.from != *from_file.plugin.digest() && !self.is_declined(&from_file) {
             self.rollbacks.retain(|rollback| rollback.plugin != name);
             let undone = self.store.undo_rollback(&self.name, &name).await;
-            self.stored(undone.map(drop));
-            return as_it_is;
+            self.check_stored(undone.map(drop));
+            return from_file;
         }
         if let Some(serving) = self.serving.get(&name).filter(|chosen| *chosen.plugin.digest() == rollback.to) {
-            return Chosen { instead_of: Some(rollback.from), ..serving.clone() };
+            return ChosenVersion { instead_of: Some(rollback.from), ..serving.clone() };
         }
         match self.sandbox.load_stored(&name, &rollback.to).await {
             Ok(plugin) => {
-                self.troubles.remove(&name);
-                Chosen { plugin, instead_of: Some(rollback.from), ..as_it_is }
+                self.reported_problems.remove(&name);
+                ChosenVersion { plugin, instead_of: Some(rollback.from), ..from_file }
             }
             Err(error) => {
-                self.trouble(&name, format!("`{name}` cannot be rolled back: {error}"));
-                self.serving.get(&name).cloned().unwrap_or(as_it_is)
+                self.report_problem(&name, format!("`{name}` cannot be rolled back: {error}"));
+                self.serving.get(&name).cloned().unwrap_or(from_file)
             }
         }
     }
 
-    /// Whether an agent cannot work with the file's version: then it is not what a rollback has to give way to.
-    fn is_declined(&self, file: &Chosen) -> bool {
-        let is_it = |(_, plugin, digest): &(String, String, Option<Digest>)| {
+    /// Whether some agent cannot use the file's version. Such a version does not end a rollback.
+    fn is_declined(&self, file: &ChosenVersion) -> bool {
+        let is_file = |(_, plugin, digest): &(String, String, Option<Digest>)| {
             plugin == file.plugin.name() && digest.as_ref() == Some(file.plugin.digest())
         };
-        self.declined.iter().any(is_it)
+        self.declined.iter().any(is_file)
     }
 
-    /// Offers each agent the new generation, all of it at once for those who take it next. What no agent can work with stays
-    /// as it was, and the rest is taken.
-    async fn publish(&mut self, chosen: BTreeMap<String, Chosen>) {
+    /// Offers the new selection to each agent, all of it at once. A plugin change that no agent can use is left out, and the
+    /// rest is published.
+    async fn publish(&mut self, chosen: BTreeMap<String, ChosenVersion>) {
         let trials = self.trials_with(&chosen);
-        let declined: Vec<Declined> =
-            self.agents.iter().flat_map(|agent| offer::offer(agent, &chosen, &trials)).collect();
+        let declined: Vec<DeclinedPlugin> =
+            self.agents.iter().flat_map(|agent| publish::offer(agent, &chosen, &trials)).collect();
         let by_all = |plugin: &String| {
             let count = declined.iter().filter(|declined| declined.plugin == *plugin).count();
             count > 0 && count == self.agents.len()
         };
         let changes = differences(&self.serving, &chosen);
-        let (left, taken): (Vec<_>, Vec<_>) = changes.into_iter().partition(by_all);
+        let (rejected, accepted): (Vec<_>, Vec<_>) = changes.into_iter().partition(by_all);
         let before = self.serving.clone();
-        for plugin in taken {
+        for plugin in accepted {
             match chosen.get(&plugin) {
                 Some(chosen) => self.serving.insert(plugin, chosen.clone()),
                 None => self.serving.remove(&plugin),
             };
         }
         let serving = &self.serving;
-        let goes_on = |name: &String, on_trial: &mut OnTrial| {
+        let continues = |name: &String, on_trial: &mut VersionTrial| {
             let serves = serving.get(name).filter(|chosen| chosen.instead_of.is_none());
             serves.is_some_and(|chosen| *chosen.plugin.digest() == on_trial.digest)
         };
-        // One whose successor was declined goes on.
-        self.trials.extend(trials.into_iter().filter(|(name, _)| !left.contains(name)));
-        self.trials.retain(goes_on);
-        self.tell_declined(&chosen, declined, &left).await;
-        self.in_vain = (self.serving != chosen).then_some(chosen);
+        // If the successor of a version on trial was declined, the trial continues.
+        self.trials.extend(trials.into_iter().filter(|(name, _)| !rejected.contains(name)));
+        self.trials.retain(continues);
+        self.report_declined(&chosen, declined, &rejected).await;
+        self.declined_selection = (self.serving != chosen).then_some(chosen);
         if self.serving != before {
-            self.tell(&before).await;
+            self.report_changes(&before).await;
         }
     }
 
-    /// Which agent cannot work with which file, each told once as long as that is so.
-    async fn tell_declined(&mut self, chosen: &BTreeMap<String, Chosen>, declined: Vec<Declined>, by_all: &[String]) {
-        let told = std::mem::take(&mut self.declined);
-        // What was not offered this time, since an earlier version serves instead, is declined still.
-        let is_held = |(_, plugin, digest): &&(String, String, Option<Digest>)| {
-            let holds = |file: &Arc<LoadedPlugin>| file.name() == plugin && Some(file.digest()) == digest.as_ref();
-            let is_offered = chosen.get(plugin).is_some_and(|chosen| holds(&chosen.plugin));
-            !is_offered && self.accepted.values().any(holds)
+    /// Reports which agent cannot use which file. Each case is reported once while it lasts.
+    async fn report_declined(
+        &mut self,
+        chosen: &BTreeMap<String, ChosenVersion>,
+        declined: Vec<DeclinedPlugin>,
+        by_all: &[String],
+    ) {
+        let reported = std::mem::take(&mut self.declined);
+        // A version that was not offered this time, because an earlier version serves instead, is still declined.
+        let is_still_declined = |(_, plugin, digest): &&(String, String, Option<Digest>)| {
+            let matches = |file: &Arc<LoadedPlugin>| file.name() == plugin && Some(file.digest()) == digest.as_ref();
+            let is_offered = chosen.get(plugin).is_some_and(|chosen| matches(&chosen.plugin));
+            !is_offered && self.accepted.values().any(matches)
         };
-        self.declined = told.iter().filter(is_held).cloned().collect();
+        self.declined = reported.iter().filter(is_still_declined).cloned().collect();
         let mut files = BTreeSet::new();
-        for Declined { agent, plugin, error } in declined {
+        for DeclinedPlugin { agent, plugin, error } in declined {
             let file = chosen.get(&plugin);
             let key = (agent.clone(), plugin.clone(), file.map(|chosen| chosen.plugin.digest().clone()));
-            let is_told = told.contains(&key);
+            let is_reported = reported.contains(&key);
             self.declined.insert(key);
             let (subject, reason) = match file {
                 Some(file) if by_all.contains(&plugin) => {
                     if !files.insert(plugin) {
                         continue;
                     }
-                    (file.path.display().to_string(), format!("{} is not taken: {error}", file.plugin.identity()))
+                    (file.path.display().to_string(), format!("{} is not used: {error}", file.plugin.identity()))
                 }
                 Some(file) => {
-                    let what = format!("{} of {} is not taken", file.plugin.identity(), file.path.display());
+                    let what = format!("{} of {} is not used", file.plugin.identity(), file.path.display());
                     (format!("the agent `{agent}`"), format!("{what}: {error}"))
                 }
-                None => (format!("the agent `{agent}`"), format!("`{plugin}`, whose file is gone, stays: {error}")),
+                None => {
+                    (format!("the agent `{agent}`"), format!("`{plugin}` stays although its file was removed: {error}"))
+                }
             };
-            if !is_told {
-                self.refuse(subject, reason).await;
+            if !is_reported {
+                self.report_refused(subject, reason).await;
             }
         }
     }
 
-    /// The trials as they will be with these plugins: a version that replaces another one is on trial.
-    fn trials_with(&self, chosen: &BTreeMap<String, Chosen>) -> BTreeMap<String, OnTrial> {
+    /// Returns the trials for this selection. A version that replaces another one is on trial.
+    fn trials_with(&self, chosen: &BTreeMap<String, ChosenVersion>) -> BTreeMap<String, VersionTrial> {
         let mut trials = BTreeMap::new();
         for (name, now) in chosen.iter().filter(|(_, now)| now.instead_of.is_none()) {
             let digest = now.plugin.digest().clone();
@@ -394,30 +400,30 @@ impl PluginKeeper {
             if let Some(known) = known {
                 trials.insert(name.clone(), known.clone());
             } else if let Some(before) = before.filter(|before| *before != digest) {
-                let trial = Arc::new(Trial::new(TrialCounts::default(), self.trapped.clone()));
-                trials.insert(name.clone(), OnTrial { digest, before, trial });
+                let calls = Arc::new(Trial::new(TrialCounts::default(), self.trapped.clone()));
+                trials.insert(name.clone(), VersionTrial { digest, before, calls });
             }
         }
         trials
     }
 
-    /// Writes down traps and what is over, and takes back what has failed its trial.
+    /// Stores traps and finished trials, and rolls back versions that failed their trial.
     async fn count_trials(&mut self) {
-        let is_worth_it = |on_trial: &OnTrial| {
-            let unwritten = on_trial.trial.unwritten();
-            unwritten.traps > 0 || unwritten.calls > 0 && on_trial.trial.counts().is_over()
+        let needs_storing = |on_trial: &VersionTrial| {
+            let unwritten = on_trial.calls.unwritten();
+            unwritten.traps > 0 || unwritten.calls > 0 && on_trial.calls.counts().is_over()
         };
-        let worth_it = self.trials.iter().filter(|(_, on_trial)| is_worth_it(on_trial));
-        let worth_it: Vec<(String, OnTrial)> =
-            worth_it.map(|(name, on_trial)| (name.clone(), on_trial.clone())).collect();
-        for (plugin, on_trial) in worth_it {
-            let failed = on_trial.trial.counts().is_failed();
+        let to_store = self.trials.iter().filter(|(_, on_trial)| needs_storing(on_trial));
+        let to_store: Vec<(String, VersionTrial)> =
+            to_store.map(|(name, on_trial)| (name.clone(), on_trial.clone())).collect();
+        for (plugin, on_trial) in to_store {
+            let failed = on_trial.calls.counts().is_failed();
             let counted = trials::count(&*self.store, &self.name, &plugin, &on_trial).await;
             let rollback = match counted {
                 Ok(rollback) => rollback,
-                // A version that crashes is taken back also where that cannot be written down.
+                // A version that crashes is rolled back even if that cannot be stored.
                 Err(error) => {
-                    self.stored(Err(error));
+                    self.check_stored(Err(error));
                     failed.then(|| trials::rollback_of(&self.name, &plugin, &on_trial))
                 }
             };
@@ -432,63 +438,66 @@ impl PluginKeeper {
     async fn read_rollbacks(&mut self) {
         match self.store.rollbacks(&self.name).await {
             Ok(rollbacks) => self.rollbacks = rollbacks,
-            Err(error) => self.stored(Err(error)),
+            Err(error) => self.check_stored(Err(error)),
         }
     }
 
-    async fn refuse(&mut self, subject: String, reason: String) {
-        // Told to people as a notice.
-        tracing::info!(subject, reason, "a change of the plugins was not taken; what was there before serves");
-        let deed = Deed::Refused { directory: self.name.clone(), subject: subject.clone(), reason: reason.clone() };
-        let stored = self.store.audit(vec![deed]).await;
-        self.stored(stored);
-        self.notice(Notice::Refused { subject, reason });
+    async fn report_refused(&mut self, subject: String, reason: String) {
+        // People get this as a notice, so the log level is only `info`.
+        tracing::info!(subject, reason, "a change of the plugins was refused; the previous version keeps serving");
+        let entry =
+            AuditAction::Refused { directory: self.name.clone(), subject: subject.clone(), reason: reason.clone() };
+        let stored = self.store.audit(vec![entry]).await;
+        self.check_stored(stored);
+        self.send_notice(Notice::Refused { subject, reason });
     }
 
-    fn notice(&self, notice: Notice) {
+    fn send_notice(&self, notice: Notice) {
         if self.notices.try_send(notice).is_err() {
-            tracing::debug!("nobody takes what there is to say of the plugins");
+            tracing::debug!("a notice about plugins was dropped because nobody receives it");
         }
     }
 
-    fn stored(&mut self, result: Result<(), StoreError>) {
+    fn check_stored(&mut self, result: Result<(), StoreError>) {
         match result {
-            Ok(()) => drop(self.troubles.remove(STORING)),
-            Err(error) => self.trouble(STORING, format!("what became of the plugins cannot be stored: {error}")),
+            Ok(()) => drop(self.reported_problems.remove(STORE_PROBLEM)),
+            Err(error) => {
+                self.report_problem(STORE_PROBLEM, format!("the state of the plugins cannot be stored: {error}"))
+            }
         }
     }
 
-    /// Said once until it is over, or something else goes wrong there.
-    fn trouble(&mut self, about: &str, reason: String) {
-        if self.troubles.get(about) != Some(&reason) {
+    /// Reports a problem once, until it is over or another problem occurs in the same place.
+    fn report_problem(&mut self, about: &str, reason: String) {
+        if self.reported_problems.get(about) != Some(&reason) {
             tracing::info!(directory = self.name, "{reason}");
-            self.notice(Notice::Refused { subject: self.name.clone(), reason: reason.clone() });
-            self.troubles.insert(about.to_owned(), reason);
+            self.send_notice(Notice::Refused { subject: self.name.clone(), reason: reason.clone() });
+            self.reported_problems.insert(about.to_owned(), reason);
         }
     }
 }
 
-/// The agents of one directory count for the same trials.
-fn share(agents: &[LiveAgent], standing: &Standing) {
+/// Lets all agents of one directory count their calls for the same trials.
+fn share_trials(agents: &[LiveAgent], versions: &PluginVersions) {
     for agent in agents.iter().skip(1) {
         let shared = |agent: &Agent| {
-            let standing = Standing { trials: standing.trials.clone(), ..agent.standing().clone() };
-            agent.with_plugins(agent.generation().clone(), standing)
+            let versions = PluginVersions { trials: versions.trials.clone(), ..agent.versions().clone() };
+            agent.with_plugins(agent.generation().clone(), versions)
         };
-        if !standing.trials.is_empty()
+        if !versions.trials.is_empty()
             && let Err(error) = agent.change(shared)
         {
-            tracing::warn!(%error, "an agent counts for a trial of its own");
+            tracing::warn!(%error, "an agent could not join the shared trials, so it counts its calls separately");
         }
     }
 }
 
-/// What an agent has, as its keeper knows it.
-fn serving_of(agent: &Agent) -> BTreeMap<String, Chosen> {
+/// Returns the plugin versions that an agent uses.
+fn versions_of(agent: &Agent) -> BTreeMap<String, ChosenVersion> {
     let plugins = agent.generation().plugins().map(|plugin| {
         let path = agent.generation().origin(plugin.name()).map(Path::to_owned).unwrap_or_default();
-        let instead_of = agent.standing().rolled_back.get(plugin.name()).cloned();
-        (plugin.name().to_owned(), Chosen { path, plugin: plugin.clone(), instead_of })
+        let instead_of = agent.versions().rolled_back.get(plugin.name()).cloned();
+        (plugin.name().to_owned(), ChosenVersion { path, plugin: plugin.clone(), instead_of })
     });
     plugins.collect()
 }

@@ -1,4 +1,4 @@
-//! What somebody has allowed for good (L17): beyond the session in which they were asked, until it is revoked.
+//! Lasting approvals (L17): a grant applies to every session of an agent until somebody revokes it.
 
 use crate::StoreError;
 use agent_core::approval::LastingGrant;
@@ -6,40 +6,40 @@ use agent_core::message::Digest;
 use async_trait::async_trait;
 use serde::Serialize;
 
-/// Lasting approvals.
+/// Stores lasting approvals and the identities that approval rules are bound to.
 #[async_trait]
 pub trait Approvals: Send + Sync {
-    /// Remembers a grant. The same grant again changes nothing, its time included.
+    /// Stores a grant. Storing the same grant again changes nothing, not even its time.
     async fn allow(&self, grant: LastingGrant) -> Result<(), StoreError>;
 
-    /// The agent's grants, the latest first. There are as many as people have given, at most [`crate::MAX_PAGE`].
+    /// Returns the agent's grants, newest first, at most [`crate::MAX_PAGE`].
     async fn allowed(&self, agent: &str) -> Result<Vec<StoredGrant>, StoreError>;
 
-    /// Takes a grant back, which is an entry of the audit log; says whether it was there.
+    /// Revokes a grant and writes an audit entry. Returns whether the grant existed.
     async fn revoke(&self, id: &str) -> Result<bool, StoreError>;
 
-    /// Binds a rule that names a tool to the identity of who offers it, and returns the identity that the rule is bound
-    /// to: the first one stays (row 52).
+    /// Binds a rule that allows a tool by name to the identity of the component that offers the tool. Returns the identity that
+    /// the rule is bound to: the first identity that was bound stays (row 52).
     async fn bind_rule(&self, rule: NamedRule, identity: Digest) -> Result<Digest, StoreError>;
 }
 
-/// A rule of a configuration that allows a tool by its exact name.
+/// A configuration rule that allows a tool by its exact name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NamedRule {
-    /// The agent, with the place of its file.
+    /// Name of the agent and path of its file.
     pub agent: String,
-    /// The tool's name.
+    /// Full name of the tool.
     pub tool: String,
 }
 
-/// A grant with its name and time.
+/// A stored grant with its id and the time it was given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoredGrant {
-    /// Identifies it: the same grant has the same id, also after it was revoked and given again.
+    /// Id of the grant. Granting the same thing again after a revocation gives the same id.
     pub id: String,
-    /// Itself.
+    /// The grant itself; its fields are serialised next to `id`.
     #[serde(flatten)]
     pub grant: LastingGrant,
-    /// When it was given; RFC 3339 in UTC.
+    /// Time at which the grant was given, as RFC 3339 in UTC.
     pub given: String,
 }

@@ -1,182 +1,181 @@
-//! The audit log (O3): what plugins were granted and denied, what people allowed, and which versions of plugins served.
-//! Entries are only ever added; they outlive the sessions that they tell of.
+//! The audit log (O3): which grants plugins received, what they were denied, what people approved, and which plugin versions
+//! served. Entries are only ever added, and they outlive the sessions that they describe.
 
 use crate::StoreError;
-use agent_core::approval::{ApprovalWord, LastingGrant};
+use agent_core::approval::{ApprovalOutcome, LastingGrant};
 use agent_core::change::Denial;
 use agent_core::message::{CallId, Digest};
 use agent_core::tool::ToolSource;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-/// The audit log. Denials, approvals and the service events of plugins enter it by themselves, with the commit that holds
-/// them.
+/// The audit log. A commit adds the entries for its denials, approvals and service events by itself.
 #[async_trait]
 pub trait Audit: Send + Sync {
-    /// Adds entries, all or none. Of [`Deed::Granted`] and
-    /// [`Deed::HostGranted`] only what differs from the last one of its agent and plugin is added.
-    async fn audit(&self, deeds: Vec<Deed>) -> Result<(), StoreError>;
+    /// Adds all of these entries or none. An [`AuditAction::Granted`] or [`AuditAction::HostGranted`] is added only if it differs
+    /// from the last such entry of the same agent and plugin.
+    async fn audit(&self, actions: Vec<AuditAction>) -> Result<(), StoreError>;
 
-    /// Entries behind number `after` that are not older than `since` (microseconds since 1970), the oldest first, at most
-    /// `limit`.
-    async fn audited(&self, since: i64, after: u64, limit: usize) -> Result<Vec<AuditEntry>, StoreError>;
+    /// Returns the entries with a number above `after` that are not older than `since` (microseconds since 1970), oldest first,
+    /// at most `limit`.
+    async fn audit_entries(&self, since: i64, after: u64, limit: usize) -> Result<Vec<AuditEntry>, StoreError>;
 }
 
-/// One entry.
+/// An entry of the audit log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AuditEntry {
-    /// From 1, never given twice.
+    /// Number of the entry. Numbers start at 1 and are never reused.
     pub number: u64,
-    /// RFC 3339 in UTC.
+    /// Time of the entry, as RFC 3339 in UTC.
     pub time: String,
-    /// What was done.
+    /// The recorded action; its fields are serialised next to `number` and `time`.
     #[serde(flatten)]
-    pub deed: Deed,
+    pub action: AuditAction,
 }
 
-/// What is worth an entry.
+/// An action that the audit log records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "type")]
-pub enum Deed {
-    /// A version of a plugin began to serve an agent with these grants.
+pub enum AuditAction {
+    /// A plugin version started to serve an agent with these grants.
     Granted {
-        /// The agent's name.
+        /// Configured name of the agent.
         agent: String,
-        /// The plugin's name.
+        /// Name of the plugin.
         plugin: String,
-        /// Its component.
+        /// Digest of the plugin's component.
         digest: Digest,
-        /// What it may do, in words, without values. Empty: nothing.
+        /// What the plugin may do, in words and without secret values. Empty if it has no grants.
         grants: Vec<String>,
     },
-    /// What the host's own file tools may do for an agent. Nothing is told only where there was something before.
+    /// The host's own file tools have these grants for an agent. An empty list is recorded only if there were grants before.
     HostGranted {
-        /// The agent's name.
+        /// Configured name of the agent.
         agent: String,
-        /// In words. Empty: nothing.
+        /// What the file tools may do, in words. Empty if they have no grants.
         grants: Vec<String>,
     },
-    /// A plugin wanted what it is not granted, or a model what its agent may not do (P6).
+    /// A plugin needed a capability that it is not granted, or a model asked for something that its agent may not do (P6).
     Denied {
         /// Subject of the session.
         session: String,
-        /// The call that wanted it. None: a context builder, between calls.
+        /// The call that was denied. `None` for a context builder, which runs outside calls.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call: Option<CallId>,
-        /// Where its tool comes from, with the whole digest.
+        /// Where the call's tool comes from, with the full digest.
         source: Option<ToolSource>,
-        /// Who, what, and what to add to the configuration.
+        /// Who was denied what, and what to add to the configuration to allow it.
         #[serde(flatten)]
         denial: Denial,
     },
-    /// A plugin had the host send an event to a service (P2).
+    /// A plugin made the host send an event to a service (P2).
     Emitted {
         /// Subject of the session.
         session: String,
-        /// The call that asked for it; also the event's id.
+        /// The call that asked for the event. Its id is also the event's id.
         call: CallId,
-        /// The plugin, with the whole digest.
+        /// The plugin that asked for the event, with the full digest.
         source: ToolSource,
-        /// CloudEvent type.
+        /// The CloudEvents type of the event.
         event_type: String,
     },
-    /// Somebody has decided about a call (L17).
+    /// Somebody decided whether a call may run (L17).
     Approval {
         /// Subject of the session.
         session: String,
-        /// The call.
+        /// The call that was decided about.
         call: CallId,
-        /// Its tool.
+        /// Name of the call's tool.
         tool: String,
-        /// Where the tool comes from, with the whole digest.
+        /// Where the tool comes from, with the full digest.
         source: Option<ToolSource>,
-        /// How.
-        verdict: ApprovalWord,
+        /// The decision.
+        verdict: ApprovalOutcome,
     },
-    /// Somebody took back what was allowed for good (L17).
+    /// Somebody revoked a lasting approval (L17).
     Revoked {
         /// Id of the grant.
         id: String,
-        /// What it allowed.
+        /// The grant that was revoked.
         #[serde(flatten)]
         grant: LastingGrant,
     },
-    /// Another version of a plugin serves from now on (P10).
+    /// A different version of a plugin started to serve (P10).
     Swapped {
-        /// The plugins' directory.
+        /// Path of the plugin directory.
         directory: String,
-        /// The plugin's name.
+        /// Name of the plugin.
         plugin: String,
-        /// What served before. None: nothing.
+        /// Digest of the version that served before. `None` if the plugin is new.
         from: Option<Digest>,
-        /// What serves now. None: nothing.
+        /// Digest of the version that serves now. `None` if the plugin was removed.
         to: Option<Digest>,
     },
-    /// A version of a plugin was taken back (P10).
+    /// A plugin was rolled back to an earlier version (P10).
     RolledBack {
-        /// The plugins' directory.
+        /// Path of the plugin directory.
         directory: String,
-        /// The plugin's name.
+        /// Name of the plugin.
         plugin: String,
-        /// What was taken back.
+        /// Digest of the version that no longer serves.
         from: Digest,
-        /// What serves instead.
+        /// Digest of the version that serves instead.
         to: Digest,
-        /// Why.
+        /// Reason for the rollback, for people.
         because: String,
     },
-    /// Somebody let the file of a plugin that was taken back decide again (P10).
+    /// Somebody undid a rollback, so that the plugin's file serves again (P10).
     RollbackUndone {
-        /// The plugins' directory.
+        /// Path of the plugin directory.
         directory: String,
-        /// The plugin's name.
+        /// Name of the plugin.
         plugin: String,
-        /// What served instead.
+        /// Digest of the version that served during the rollback.
         from: Digest,
-        /// What had been taken back.
+        /// Digest of the version in the plugin's file.
         to: Digest,
     },
-    /// A file, or what would serve with it, was not taken (P10).
+    /// The host refused to load a plugin file, or to use a set of plugins for an agent (P10).
     Refused {
-        /// The plugins' directory.
+        /// Path of the plugin directory.
         directory: String,
-        /// The file, or the agent that cannot work with what is there.
+        /// The refused file, or the agent that cannot work with the plugins.
         subject: String,
-        /// Why.
+        /// Reason for the refusal, for people.
         reason: String,
     },
 }
 
-impl Deed {
-    /// Its kind in one word.
-    pub fn word(&self) -> &'static str {
+impl AuditAction {
+    /// Kind of the action, as stored in the `type` field.
+    pub fn kind(&self) -> &'static str {
         match self {
-            Deed::Granted { .. } => "granted",
-            Deed::HostGranted { .. } => "host_granted",
-            Deed::Denied { .. } => "denied",
-            Deed::Emitted { .. } => "emitted",
-            Deed::Approval { .. } => "approval",
-            Deed::Revoked { .. } => "revoked",
-            Deed::Swapped { .. } => "swapped",
-            Deed::RolledBack { .. } => "rolled_back",
-            Deed::RollbackUndone { .. } => "rollback_undone",
-            Deed::Refused { .. } => "refused",
+            AuditAction::Granted { .. } => "granted",
+            AuditAction::HostGranted { .. } => "host_granted",
+            AuditAction::Denied { .. } => "denied",
+            AuditAction::Emitted { .. } => "emitted",
+            AuditAction::Approval { .. } => "approval",
+            AuditAction::Revoked { .. } => "revoked",
+            AuditAction::Swapped { .. } => "swapped",
+            AuditAction::RolledBack { .. } => "rolled_back",
+            AuditAction::RollbackUndone { .. } => "rollback_undone",
+            AuditAction::Refused { .. } => "refused",
         }
     }
 
-    /// What it is about, so that earlier entries about the same are found.
+    /// Groups actions of one kind, so that the previous entry about the same thing can be found.
     pub(crate) fn subject(&self) -> String {
         match self {
-            Deed::Granted { agent, plugin, .. } => format!("{agent}/{plugin}"),
-            Deed::Denied { session, .. } | Deed::Emitted { session, .. } | Deed::Approval { session, .. } => {
-                session.clone()
-            }
-            Deed::HostGranted { agent, .. } => agent.clone(),
-            Deed::Revoked { grant, .. } => format!("{}/{}", grant.agent, grant.tool),
-            Deed::Swapped { directory, plugin, .. }
-            | Deed::RolledBack { directory, plugin, .. }
-            | Deed::RollbackUndone { directory, plugin, .. } => format!("{directory}/{plugin}"),
-            Deed::Refused { directory, subject, .. } => format!("{directory}/{subject}"),
+            AuditAction::Granted { agent, plugin, .. } => format!("{agent}/{plugin}"),
+            AuditAction::Denied { session, .. }
+            | AuditAction::Emitted { session, .. }
+            | AuditAction::Approval { session, .. } => session.clone(),
+            AuditAction::HostGranted { agent, .. } => agent.clone(),
+            AuditAction::Revoked { grant, .. } => format!("{}/{}", grant.agent, grant.tool),
+            AuditAction::Swapped { directory, plugin, .. }
+            | AuditAction::RolledBack { directory, plugin, .. }
+            | AuditAction::RollbackUndone { directory, plugin, .. } => format!("{directory}/{plugin}"),
+            AuditAction::Refused { directory, subject, .. } => format!("{directory}/{subject}"),
         }
     }
 }

@@ -1,34 +1,34 @@
-//! Bytes by their SHA-256, stored once and seen only by the sessions that put them (D1).
+//! Blobs (D1): bytes addressed by their SHA-256 digest. Each blob is stored once, and only sessions that put it can read it.
 
 use crate::StoreError;
 use agent_core::message::{Digest, Dimensions, Media};
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 
-/// Most bytes of one blob.
+/// Maximum size of a blob, in bytes.
 pub const MAX_BLOB_BYTES: u64 = 512 << 20;
 
-/// Most bytes of one read; longer reads come back shorter.
+/// Maximum number of bytes that one read returns; a longer read is shortened to this.
 pub const MAX_READ_BYTES: u32 = 16 << 20;
 
-/// Media, and the texts that step records refer to.
+/// Stores media, and the texts that step records refer to.
 #[async_trait]
 pub trait Blobs: Send + Sync {
-    /// Stores the bytes once over all sessions and lets this session see them. The newest description is kept.
+    /// Stores the bytes and makes them visible to this session. Equal bytes are stored once for all sessions. The newest
+    /// description replaces the session's previous one.
     async fn put(&self, session: &str, bytes: Vec<u8>, about: MediaDescription) -> Result<Media, StoreError>;
 
-    /// Description of a medium that this session has put.
+    /// Returns the description of a medium that this session has put, or `None` if it has not put it.
     async fn media(&self, session: &str, digest: &Digest) -> Result<Option<Media>, StoreError>;
 
-    /// Bytes from `offset`, at most `length` and [`MAX_READ_BYTES`], fewer at the end, none behind it. Never reads the
-    /// whole blob for a part of it.
+    /// Reads bytes from `offset`, at most `length` and at most [`MAX_READ_BYTES`]. The result is shorter at the end of the blob
+    /// and empty past it. A partial read never loads the whole blob.
     async fn read(&self, session: &str, digest: &Digest, offset: u64, length: u32) -> Result<Vec<u8>, StoreError>;
 
-    /// Stores a text that a step record of this session refers to. It is no medium: only [`Blobs::text`] reads it.
+    /// Stores a text that a step record of this session refers to. The text is not a medium: only [`Blobs::text`] reads it.
     async fn put_text(&self, session: &str, text: String) -> Result<Digest, StoreError>;
 
-    /// What this session refers to, media and texts, in the order of their digests: those behind `after`, at most
-    /// `limit`.
+    /// Returns the media and texts that this session refers to, ordered by digest: those after `after`, at most `limit`.
     async fn references(
         &self,
         session: &str,
@@ -36,30 +36,30 @@ pub trait Blobs: Send + Sync {
         limit: usize,
     ) -> Result<Vec<BlobReference>, StoreError>;
 
-    /// Lets session `to` see media of session `from`, as it describes them. Nothing is copied: the bytes stay stored
-    /// once. All of them or none; one that `from` does not see is [`StoreError::NoBlob`].
+    /// Makes media of session `from` visible to session `to`, with the same descriptions. The bytes are not copied. Either all
+    /// media are shared or none; a digest that `from` cannot see gives [`StoreError::NoBlob`].
     async fn share(&self, from: &str, to: &str, media: &[Digest]) -> Result<(), StoreError>;
 
-    /// A text, for the host itself: whichever session put it.
+    /// Returns a text, no matter which session put it. For use by the host itself.
     async fn text(&self, digest: &Digest) -> Result<String, StoreError>;
 }
 
 /// A blob that a session refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlobReference {
-    /// A medium.
+    /// A medium, such as an image.
     Media(Media),
-    /// A text of its step records.
+    /// A text that the session's step records refer to.
     Text {
-        /// Address of its bytes.
+        /// Digest of the text.
         digest: Digest,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
     },
 }
 
 impl BlobReference {
-    /// Address of its bytes.
+    /// Digest of the blob's bytes.
     pub fn digest(&self) -> &Digest {
         match self {
             Self::Media(media) => &media.digest,
@@ -68,18 +68,18 @@ impl BlobReference {
     }
 }
 
-/// What a medium is, beside its bytes.
+/// Metadata of a medium.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MediaDescription {
-    /// IANA media type without parameters, lower case.
+    /// IANA media type in lower case, without parameters.
     pub mime_type: String,
-    /// Of images whose header could be read.
+    /// Size in pixels, for images whose header could be read.
     pub dimensions: Option<Dimensions>,
-    /// For people.
+    /// File name or title, for people.
     pub name: Option<String>,
 }
 
-/// The address of these bytes.
+/// Computes the SHA-256 digest of these bytes.
 pub fn digest_of(bytes: &[u8]) -> Digest {
     Digest::from_sha256(Sha256::digest(bytes).into())
 }

@@ -1,4 +1,4 @@
-//! What every store must do, as one suite (D6): a store's tests call [`run`]. A failing case panics with what it saw.
+//! Conformance suite for stores (D6). A store's tests call [`run`]; a failing case panics and says what it found.
 
 mod approvals;
 mod audit;
@@ -24,84 +24,84 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// An empty store to test.
-pub struct Place {
-    /// Itself.
+pub struct TestStore {
+    /// The store under test.
     pub store: Arc<dyn Store>,
-    /// Another instance over the same data, as another process has it; none where nobody else can reach the data.
-    pub another: Option<Arc<dyn Store>>,
+    /// A second instance over the same data, as another process would open it. `None` if the data cannot be shared.
+    pub second: Option<Arc<dyn Store>>,
 }
 
-/// Runs every case, each in a new place.
-pub async fn run(mut new_place: impl FnMut() -> Place) {
-    commits::all_of_a_commit_is_stored(new_place()).await;
-    commits::a_view_is_stored_in_pieces(new_place()).await;
-    commits::nothing_of_a_refused_commit_is_stored(new_place()).await;
-    commits::a_commit_needs_the_revision_it_was_made_for(new_place()).await;
-    commits::numbers_have_no_gaps(new_place()).await;
-    commits::provisional_events_are_refused(new_place()).await;
-    commits::ranges_and_hidden_messages(new_place()).await;
-    commits::many_sessions_commit_at_once(new_place()).await;
-    calls::a_result_stands_once_and_in_its_message(new_place()).await;
-    calls::a_finished_call_keeps_its_result(new_place()).await;
-    calls::calls_by_turn_id_and_state(new_place()).await;
-    calls::edited_arguments_stand_beside_the_models(new_place()).await;
-    outbox::items_are_written_with_their_commit(new_place()).await;
-    outbox::an_item_is_written_once_a_session(new_place()).await;
-    outbox::items_by_session_state_and_page(new_place()).await;
-    outbox::delivered_items_stay_and_a_deleted_sessions_go(new_place()).await;
-    outbox::a_delivered_memory_leaves_no_text(new_place()).await;
-    approvals::grants_by_agent_until_they_are_revoked(new_place()).await;
-    approvals::a_grant_is_bound_to_all_it_says(new_place()).await;
-    approvals::a_rule_is_bound_once(new_place()).await;
-    audit::entries_are_added_in_order(new_place()).await;
-    audit::the_same_grants_are_one_entry(new_place()).await;
-    audit::denials_and_approvals_come_with_their_commit(new_place()).await;
-    audit::host_grants_and_revocations_are_entries(new_place()).await;
-    versions::versions_begin_and_end(new_place()).await;
-    versions::a_plugin_is_taken_back_once(new_place()).await;
-    versions::a_rollback_is_in_the_history_at_once(new_place()).await;
-    versions::what_has_changed_is_said_once(new_place()).await;
-    versions::components_of_turns_by_agent_and_name(new_place()).await;
-    versions::trials_add_up_until_they_end(new_place()).await;
-    leases::a_session_has_one_holder(new_place()).await;
-    leases::a_lost_lease_cannot_write(new_place()).await;
-    leases::another_instance_waits_for_the_release(new_place()).await;
-    sessions::modes_of_opening(new_place()).await;
-    sessions::lists_and_the_latest(new_place()).await;
-    sessions::children_of_a_session(new_place()).await;
-    sessions::records_by_turn_and_page(new_place()).await;
-    sessions::an_incomplete_session_is_only_listed_and_deleted(new_place()).await;
-    sessions::a_page_ends_after_so_many_bytes(new_place()).await;
-    sessions::deleting_removes_everything_of_the_session(new_place()).await;
-    sessions::only_what_was_evicted_is_found_again(new_place()).await;
-    sessions::what_is_missing_is_named(new_place()).await;
-    blobs::bytes_are_seen_by_the_sessions_that_put_them(new_place()).await;
-    blobs::ranges_of_bytes(new_place()).await;
-    blobs::texts_of_records(new_place()).await;
-    blobs::deleting_keeps_what_others_refer_to(new_place()).await;
-    blobs::references_by_session_and_page(new_place()).await;
-    blobs::media_are_shared_without_a_copy(new_place()).await;
-    key_value::values_by_agent_plugin_bucket_and_key(new_place()).await;
-    key_value::bounds_of_values(new_place()).await;
-    key_value::quota_of_a_plugin(new_place()).await;
-    key_value::numbers(new_place()).await;
-    key_value::swaps_are_atomic(new_place()).await;
-    memories::nearest_first_and_only_the_users(new_place()).await;
-    memories::adding_twice_and_forgetting(new_place()).await;
-    memories::pages_newest_first(new_place()).await;
-    memories::found_for_whom_they_are_made(new_place()).await;
-    memories::forgotten_with_their_turn_and_session(new_place()).await;
-    projections::they_say_what_the_log_says(new_place()).await;
-    projections::what_has_not_been_taken_in_is_no_difference(new_place()).await;
-    projections::lists_follow_the_snapshot(new_place()).await;
-    hostile::strange_text_is_stored_as_text(new_place()).await;
-    hostile::queries_cannot_break_the_search(new_place()).await;
-    hostile::long_text(new_place()).await;
-    hostile::deep_json(new_place()).await;
+/// Runs every case, each with a new empty store.
+pub async fn run(mut new_store: impl FnMut() -> TestStore) {
+    commits::commit_stores_all_parts(new_store()).await;
+    commits::commit_stores_a_view_in_pieces(new_store()).await;
+    commits::refused_commit_stores_nothing(new_store()).await;
+    commits::commit_requires_the_current_revision(new_store()).await;
+    commits::commit_refuses_gaps_in_numbers(new_store()).await;
+    commits::commit_refuses_provisional_events(new_store()).await;
+    commits::messages_are_read_by_range_and_id(new_store()).await;
+    commits::sessions_commit_concurrently(new_store()).await;
+    calls::result_is_stored_once_and_shown_in_its_message(new_store()).await;
+    calls::finished_call_keeps_its_result(new_store()).await;
+    calls::calls_are_filtered_by_turn_id_and_state(new_store()).await;
+    calls::edited_arguments_are_stored_next_to_the_original(new_store()).await;
+    outbox::commit_writes_outbox_items(new_store()).await;
+    outbox::item_id_is_written_once_per_session(new_store()).await;
+    outbox::items_are_filtered_and_paged(new_store()).await;
+    outbox::delivered_items_remain_until_the_session_is_deleted(new_store()).await;
+    outbox::delivered_memory_item_drops_its_text(new_store()).await;
+    approvals::grants_are_listed_per_agent_until_revoked(new_store()).await;
+    approvals::grants_differ_in_every_field(new_store()).await;
+    approvals::rule_keeps_its_first_identity(new_store()).await;
+    audit::entries_are_appended_in_order(new_store()).await;
+    audit::unchanged_grants_add_no_entry(new_store()).await;
+    audit::commit_writes_denials_and_approvals(new_store()).await;
+    audit::host_grants_and_revocations_add_entries(new_store()).await;
+    versions::versions_start_and_end(new_store()).await;
+    versions::new_rollback_replaces_the_previous_one(new_store()).await;
+    versions::rollback_updates_the_history_at_once(new_store()).await;
+    versions::set_serving_returns_each_change_once(new_store()).await;
+    versions::turn_plugins_are_recorded_per_agent_and_name(new_store()).await;
+    versions::trial_totals_grow_until_the_trial_ends(new_store()).await;
+    leases::session_has_one_holder(new_store()).await;
+    leases::lost_lease_cannot_commit(new_store()).await;
+    leases::second_instance_opens_after_release(new_store()).await;
+    sessions::open_modes_are_enforced(new_store()).await;
+    sessions::sessions_are_listed_newest_first(new_store()).await;
+    sessions::delegated_sessions_are_listed_by_parent(new_store()).await;
+    sessions::records_are_read_by_turn_kind_and_page(new_store()).await;
+    sessions::incomplete_session_can_only_be_listed_and_deleted(new_store()).await;
+    sessions::page_ends_after_max_page_bytes(new_store()).await;
+    sessions::delete_removes_everything_of_the_session(new_store()).await;
+    sessions::search_evicted_finds_only_evicted_messages(new_store()).await;
+    sessions::missing_session_is_reported(new_store()).await;
+    blobs::blob_is_visible_only_to_sessions_that_put_it(new_store()).await;
+    blobs::blob_is_read_in_ranges(new_store()).await;
+    blobs::record_texts_are_stored_by_digest(new_store()).await;
+    blobs::delete_keeps_blobs_of_other_sessions(new_store()).await;
+    blobs::references_are_listed_in_pages(new_store()).await;
+    blobs::media_are_shared_between_sessions(new_store()).await;
+    key_value::buckets_are_separate(new_store()).await;
+    key_value::oversized_keys_and_values_are_refused(new_store()).await;
+    key_value::quota_covers_all_buckets_of_a_plugin(new_store()).await;
+    key_value::increment_is_atomic(new_store()).await;
+    key_value::compare_and_swap_is_atomic(new_store()).await;
+    memories::search_ranks_the_memories_of_one_user(new_store()).await;
+    memories::add_is_idempotent_and_forget_removes(new_store()).await;
+    memories::memories_are_listed_newest_first(new_store()).await;
+    memories::search_respects_the_memory_scope(new_store()).await;
+    memories::memories_are_removed_with_their_turn_or_session(new_store()).await;
+    projections::projections_match_the_log(new_store()).await;
+    projections::pending_messages_are_not_differences(new_store()).await;
+    projections::rebuild_takes_the_status_from_the_snapshot(new_store()).await;
+    hostile::strange_text_is_stored_unchanged(new_store()).await;
+    hostile::search_accepts_any_query(new_store()).await;
+    hostile::long_text_is_stored_and_found(new_store()).await;
+    hostile::too_deep_json_is_refused(new_store()).await;
 }
 
-/// A session that a case writes to.
-struct Writing {
+/// An open session and the numbers of its last message and event.
+struct SessionWriter {
     store: Arc<dyn Store>,
     opened: OpenedSession,
     revision: u64,
@@ -109,14 +109,14 @@ struct Writing {
     events: u64,
 }
 
-impl Writing {
+impl SessionWriter {
     async fn new(store: &Arc<dyn Store>, session: &str) -> Self {
         let opened = store.open(session, OpenMode::Either, meta("tester")).await.expect("the session opens");
         let (revision, messages, events) = (opened.revision, opened.last_message, opened.last_event);
         Self { store: store.clone(), opened, revision, messages, events }
     }
 
-    /// Commits and counts on.
+    /// Commits and updates the numbers.
     async fn commit(&mut self, commit: Commit) -> Result<u64, StoreError> {
         let (messages, events) = (commit.change.messages.len() as u64, commit.change.events.len() as u64);
         self.revision = self.store.commit(&self.opened.lease, self.revision, commit).await?;
@@ -125,16 +125,16 @@ impl Writing {
         Ok(self.revision)
     }
 
-    /// Appends messages of one text each.
-    async fn say(&mut self, texts: &[&str]) {
+    /// Appends one user message per text.
+    async fn append_texts(&mut self, texts: &[&str]) {
         let first = self.messages + 1;
         let messages = (first..).zip(texts).map(|(id, text)| message(id, vec![Part::Text((*text).to_owned())]));
         let change = Change { messages: messages.collect(), ..Change::default() };
-        self.commit(commit_of(change)).await.expect("the messages are taken");
+        self.commit(commit_of(change)).await.expect("the commit succeeds");
     }
 
-    /// Gives the lease back.
-    async fn done(self) {
+    /// Releases the lease.
+    async fn release(self) {
         self.store.release(self.opened.lease).await.expect("the lease is released");
     }
 }
@@ -192,17 +192,17 @@ fn finished(id: &str, content: &str) -> CallChange {
     CallChange::Finished { id: CallId(id.to_owned()), result }
 }
 
-/// The message in which the model asks for the call.
-fn asking(id: MessageId, call: &CallRecord) -> NewMessage {
+/// The assistant message that requests the call.
+fn call_message(id: MessageId, call: &CallRecord) -> NewMessage {
     let part = ToolCall { id: call.id.clone(), name: call.name.clone(), arguments: call.arguments.clone() };
     NewMessage { role: Role::Assistant, ..message(id, vec![Part::ToolCall(part)]) }
 }
 
-fn result_of(id: MessageId, call: &str) -> NewMessage {
+fn result_message(id: MessageId, call: &str) -> NewMessage {
     NewMessage { id, turn: 1, role: Role::Tool, body: Body::ResultOf(CallId(call.to_owned())), tokens: 9 }
 }
 
-/// JSON in `levels` arrays.
+/// JSON nested in `levels` arrays.
 fn nested(levels: usize) -> Value {
     (0..levels).fold(json!("core"), |inner, _| json!([inner]))
 }

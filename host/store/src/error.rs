@@ -1,181 +1,186 @@
-//! What can go wrong with what is kept, each as a situation that a caller can act on.
+//! Errors of a store, each one a situation that a caller can act on.
 
+use crate::SessionHolder;
 use agent_core::message::{CallId, Digest, MessageId};
 use std::path::PathBuf;
 
-/// Failure of a store. Nothing of the refused call is stored.
+/// Error of a store operation. A failed operation stores nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// A living process works on the session.
-    #[error("session `{session}` is in use by process {holder}: wait until it is done, or stop it")]
+    /// The session is open elsewhere, and its holder is alive.
+    #[error("session `{session}` is in use by {holder}: wait until it is done, or stop it")]
     Busy {
-        /// Its subject.
+        /// Subject of the session.
         session: String,
-        /// Process id.
-        holder: u32,
+        /// Who has the session open.
+        holder: SessionHolder,
     },
-    /// Another owner has taken the session over, or it was released.
-    #[error("session `{session}` was taken over: the lease of epoch {epoch} no longer holds; open the session again")]
+    /// The lease is no longer valid: it was released, or another owner opened the session.
+    #[error(
+        "session `{session}` was released or taken over: the lease with epoch {epoch} is no longer valid; open the session again"
+    )]
     LeaseLost {
-        /// Its subject.
+        /// Subject of the session.
         session: String,
-        /// Of the lease that was shown.
+        /// Epoch of the lease that the caller passed.
         epoch: u64,
     },
-    /// The session is not where the caller thought.
+    /// The session has a different revision than the caller expected.
     #[error("session `{session}` is at revision {found}, not {expected}; open it again")]
     Conflict {
-        /// Its subject.
+        /// Subject of the session.
         session: String,
-        /// The caller's.
+        /// Revision that the caller expected.
         expected: u64,
-        /// The stored one.
+        /// Revision that is stored.
         found: u64,
     },
-    /// There is no such session.
+    /// The session does not exist.
     #[error("there is no session `{session}`")]
     NoSession {
-        /// Its subject.
+        /// Subject of the session.
         session: String,
     },
-    /// The session was to be new.
-    #[error("session `{session}` exists already")]
+    /// A session with this subject already exists, but the caller wanted to create it.
+    #[error("session `{session}` already exists")]
     SessionExists {
-        /// Its subject.
+        /// Subject of the session.
         session: String,
     },
-    /// The import or fork that wrote the session was interrupted.
+    /// The import or fork that was writing the session was interrupted.
     #[error(
-        "session `{session}` is incomplete: the import or the fork that was writing it was interrupted; \
-         `agent-host session delete {session}` removes it, and another import replaces it"
+        "session `{session}` is incomplete because the import or fork that was writing it was interrupted: delete it with \
+         `agent-host session delete {session}`, or import it again"
     )]
     Incomplete {
-        /// Its subject.
+        /// Subject of the session.
         session: String,
     },
-    /// There is no such message.
+    /// The session does not contain the message.
     #[error("session `{session}` has no message {id}")]
     NoMessage {
-        /// The session's subject.
+        /// Subject of the session.
         session: String,
-        /// Which.
+        /// Id of the message.
         id: MessageId,
     },
-    /// The session has no such blob.
-    #[error("there is no stored {digest} here")]
+    /// There is no such blob, or the session has not put it.
+    #[error("there is no stored content with the digest {digest}")]
     NoBlob {
-        /// Its address.
+        /// Digest of the blob.
         digest: Digest,
     },
-    /// The call has its result, and it stands.
-    #[error("call `{call}` of session `{session}` has its result already; another is not taken")]
+    /// The call already has a result, and a result never changes.
+    #[error("call `{call}` of session `{session}` already has a result, which cannot be changed")]
     AlreadyFinished {
-        /// The session's subject.
+        /// Subject of the session.
         session: String,
-        /// Which.
+        /// Id of the call.
         call: CallId,
     },
-    /// What was given cannot be stored as it is.
+    /// A value is not valid and cannot be stored.
     #[error("{what} cannot be stored: {problem}")]
     Invalid {
-        /// What.
+        /// Description of the value.
         what: String,
-        /// What is wrong with it.
+        /// What is wrong with the value.
         problem: String,
     },
-    /// Past a bound of the store.
-    #[error("{what} has {size} bytes; at most {limit} are stored")]
+    /// A value exceeds a size limit of the store.
+    #[error("{what} has {size} bytes; the maximum is {limit} bytes")]
     TooLarge {
-        /// What.
+        /// Description of the value.
         what: String,
-        /// Bytes.
+        /// Size of the value in bytes.
         size: u64,
-        /// Bytes.
+        /// Maximum size in bytes.
         limit: u64,
     },
-    /// The file is something else.
-    #[error("`{path}` is not a SQLite database; it is left as it is: name another file")]
+    /// The file is not a SQLite database.
+    #[error("`{path}` is not a SQLite database, and it was left unchanged: choose a different file")]
     NotADatabase {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// A SQLite database of another program.
-    #[error("`{path}` is the SQLite database of another program; it is left as it is: name another file")]
+    /// The file is a SQLite database of another program.
+    #[error("`{path}` is the SQLite database of another program, and it was left unchanged: choose a different file")]
     Foreign {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The file cannot be trusted.
+    /// The file is damaged.
     #[error(
-        "the database `{path}` is damaged ({problem}); it is left as it is: restore it from a copy, or move it away"
+        "the database `{path}` is damaged ({problem}), and it was left unchanged: restore it from a backup, or move it away"
     )]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// As SQLite or the reader says it.
+        /// The problem, as SQLite or the code that read the data reported it.
         problem: String,
     },
-    /// What can be searched is damaged, and can be made anew from the rest.
+    /// A search index is damaged. It can be rebuilt from the rest of the data.
     #[error(
-        "an index of words in the database `{path}` is damaged ({problem}); nothing of what was said is lost: \
-         `agent-host store rebuild` makes it anew"
+        "a search index in the database `{path}` is damaged ({problem}); no messages or memories are lost: run \
+         `agent-host store rebuild` to rebuild the index"
     )]
     DamagedIndex {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// As SQLite says it.
+        /// The problem, as SQLite reported it.
         problem: String,
     },
-    /// A newer host wrote the file.
-    #[error("the database `{path}` has version {found}; this host knows up to {supported}: use a newer host")]
+    /// A newer version of the host migrated the file.
+    #[error(
+        "the database `{path}` has version {found}, but this host supports versions up to {supported}: use a newer host"
+    )]
     Newer {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Of the file.
+        /// Schema version of the file.
         found: i64,
-        /// The newest that this host knows.
+        /// Newest schema version that this host supports.
         supported: i64,
     },
-    /// Nothing can be written.
+    /// The file cannot be written.
     #[error(
-        "the database `{path}` cannot be written: where its disk can be written to, give the file and its folder write \
-         permission; else keep the data in another folder, --data DIR"
+        "the database `{path}` cannot be written: if its disk is writable, give the file and its folder write permission; \
+         otherwise keep the data in another folder (--data DIR)"
     )]
     ReadOnly {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// No room. What was committed before stands.
-    #[error("no room for the database `{path}`: free disk space, then go on")]
+    /// The disk is full, or the file reached its configured maximum size. Everything committed before is kept.
+    #[error("there is no space left for the database `{path}`: free some disk space, then try again")]
     DiskFull {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// Another process kept the file locked for longer than the store waits.
     #[error("the database `{path}` is locked by another process{holder}: try again when it is done")]
     Locked {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Who holds the lock, as ` (1234, `agent-host`, which is stopped)`. Empty where the system does not say it.
+        /// The process that holds the lock, such as ` (1234, `agent-host`, which is stopped)`. Empty if it is unknown.
         holder: String,
     },
-    /// The SQLite library is too old to be trusted with a shared write-ahead log.
-    #[error("SQLite {found} is linked; at least {needed} is needed")]
+    /// The linked SQLite library is too old to be used safely with a shared write-ahead log.
+    #[error("the linked SQLite library has version {found}, but at least version {needed} is required")]
     OldSqlite {
-        /// As `sqlite3_libversion_number` gives it.
+        /// Version of the linked library, as `sqlite3_libversion_number` returns it.
         found: i32,
-        /// In the same form.
+        /// Oldest supported version, in the same form.
         needed: i32,
     },
-    /// The system or SQLite failed in another way.
-    #[error("the database `{path}` failed: {problem}")]
+    /// The operating system or SQLite reported another error.
+    #[error("the database `{path}` cannot be used: {problem}")]
     Failed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// As the system says it.
+        /// The error, as the operating system or SQLite reported it.
         problem: String,
     },
-    /// The store has been closed.
+    /// The store was closed before the operation finished.
     #[error("the store is closed")]
     Closed,
 }

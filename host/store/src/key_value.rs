@@ -1,43 +1,43 @@
-//! What plugins keep between calls: values by agent, plugin, bucket and key (P5, `wasi:keyvalue`).
+//! Key-value storage for plugins: values by agent, plugin, bucket and key (P5, `wasi:keyvalue`).
 
 use crate::StoreError;
 use async_trait::async_trait;
 
-/// Most bytes of one value.
+/// Maximum size of a value, in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 20;
 
-/// Most bytes of one key, and of each name in a bucket.
+/// Maximum size of a key, and of each name in a [`Bucket`], in bytes.
 pub const MAX_KEY_BYTES: usize = 1024;
 
-/// What each entry counts beside its key and its value.
+/// Bytes that each entry adds to a plugin's usage, in addition to its key and value.
 pub const ENTRY_BYTES: u64 = 256;
 
-/// Most entries of one plugin, whatever its quota.
+/// Maximum number of entries of one plugin, whatever its quota.
 pub const MAX_ENTRIES: u64 = 100_000;
 
-/// Values by key. Each call is atomic; keys are not empty.
+/// Stores values by key. Each call is atomic. A key must not be empty.
 #[async_trait]
 pub trait KeyValue: Send + Sync {
-    /// The value.
+    /// Returns the value, or `None` if there is none.
     async fn get(&self, bucket: &Bucket, key: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Makes or replaces the value, of at most [`MAX_VALUE_BYTES`].
+    /// Stores a value of at most [`MAX_VALUE_BYTES`], replacing an existing one.
     async fn set(&self, bucket: &Bucket, key: &str, value: Vec<u8>) -> Result<(), StoreError>;
 
-    /// Removes the value where it is there.
+    /// Removes the value, if there is one.
     async fn delete_key(&self, bucket: &Bucket, key: &str) -> Result<(), StoreError>;
 
-    /// Whether there is a value.
+    /// Returns whether there is a value.
     async fn exists(&self, bucket: &Bucket, key: &str) -> Result<bool, StoreError>;
 
-    /// Keys behind `after` (empty: from the first), in the order of their bytes, at most `limit`.
+    /// Returns the keys after `after` (empty: from the first key) in byte order, at most `limit`.
     async fn keys(&self, bucket: &Bucket, after: &str, limit: usize) -> Result<Vec<String>, StoreError>;
 
-    /// Adds to a number, stored as decimal digits; a missing one is 0. Returns the sum. Another value or an overflow is
-    /// [`StoreError::Invalid`].
+    /// Adds `delta` to a number that is stored as decimal digits, and returns the sum. A missing value counts as 0. A value
+    /// that is not a number, or an overflow, gives [`StoreError::Invalid`].
     async fn increment(&self, bucket: &Bucket, key: &str, delta: i64) -> Result<i64, StoreError>;
 
-    /// Sets the value where the stored one is `expected` (none: where there is none).
+    /// Stores the value if the current one equals `expected` (`None`: if there is no value).
     async fn compare_and_swap(
         &self,
         bucket: &Bucket,
@@ -47,25 +47,26 @@ pub trait KeyValue: Send + Sync {
     ) -> Result<Swap, StoreError>;
 }
 
-/// A name space of one plugin of one agent.
+/// A group of keys of one plugin of one agent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bucket {
-    /// The agent's configured name.
+    /// Configured name of the agent.
     pub agent: String,
-    /// The plugin's name.
+    /// Name of the plugin.
     pub plugin: String,
-    /// The plugin's own name for it.
+    /// Name that the plugin chose for the bucket.
     pub name: String,
-    /// Bytes that the plugin may keep in all its buckets together: keys, values, and [`ENTRY_BYTES`] for each entry. A
-    /// write that would pass them is [`StoreError::TooLarge`]; one that would pass [`MAX_ENTRIES`] is [`StoreError::Invalid`].
+    /// Bytes that the plugin may store in all of its buckets together: keys, values, and [`ENTRY_BYTES`] per entry. A write
+    /// that would exceed the quota gives [`StoreError::TooLarge`]; one that would exceed [`MAX_ENTRIES`] gives
+    /// [`StoreError::Invalid`].
     pub quota: u64,
 }
 
-/// How a compare-and-swap came out.
+/// Outcome of a compare-and-swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swap {
-    /// The value is set.
+    /// The current value matched, and the new value is stored.
     Done,
-    /// Another stands there, and stays.
+    /// The current value is this one. It did not match and was left unchanged.
     Other(Option<Vec<u8>>),
 }

@@ -1,6 +1,7 @@
-//! What outlives a turn: sessions, outbox, blobs, key-value, memories, approvals, versions of plugins and the audit log, a
-//! trait each, and SQLite behind them (D1, D2, D6, O3).
-//! Alone knows SQL. The conformance suite says what each store must do.
+//! Storage of everything that outlives a turn: sessions, outbox, blobs, key-value pairs, memories, approvals, plugin versions and
+//! the audit log (D1, D2, D6, O3). Each part is a trait; [`SqliteStore`] implements all of them.
+//!
+//! No other crate contains SQL. The [`conformance`] suite checks what every store must do.
 
 mod approvals;
 mod audit;
@@ -11,37 +12,51 @@ mod key_value;
 mod memories;
 mod outbox;
 mod projections;
+mod session_holder;
+mod session_index;
 mod session_log;
 mod sqlite;
 mod versions;
 
 pub use agent_core::memory::{Memory, MemoryKind};
 pub use approvals::{Approvals, NamedRule, StoredGrant};
-pub use audit::{Audit, AuditEntry, Deed};
+pub use audit::{Audit, AuditAction, AuditEntry};
 pub use blobs::{BlobReference, Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, digest_of};
 pub use error::StoreError;
 pub use key_value::{Bucket, ENTRY_BYTES, KeyValue, MAX_ENTRIES, MAX_KEY_BYTES, MAX_VALUE_BYTES, Swap};
-pub use memories::{MAX_MEMORY_BYTES, MadeBy, Memories, MemoryFilter, RememberedFact};
+pub use memories::{MAX_MEMORY_BYTES, Memories, MemoryFilter, MemoryScope, StoredMemory};
 pub use outbox::{Outbox, OutboxFilter, StoredOutboxItem};
-pub use projections::{Comparison, Projection, Projections, ReadStatus, Rebuilt};
+pub use projections::{Projection, ProjectionComparison, Projections, RebuiltProjection, StatusReader};
+pub use session_holder::SessionHolder;
+pub use session_index::{MessageHit, SessionFilter, SessionIndex, SessionSummary, Unowned};
 pub use session_log::{
-    CallFilter, Commit, Deletion, INCOMPLETE, Lease, MAX_JSON_DEPTH, MAX_PAGE, MAX_PAGE_BYTES, MessageHit,
-    MessageRange, OpenMode, OpenedSession, RecordRange, SessionFilter, SessionLog, SessionMeta, SessionSummary, Status,
-    StepRecord, StoredRecord, StoredView, TimedEvent, Unowned, ViewPiece,
+    CallFilter, Commit, Deletion, INCOMPLETE, Lease, MAX_JSON_DEPTH, MAX_PAGE, MAX_PAGE_BYTES, MessageRange, OpenMode,
+    OpenedSession, RecordRange, SessionLog, SessionMeta, Status, StepRecord, StoredRecord, StoredView, TimedEvent,
+    ViewPiece,
 };
 pub use sqlite::{Indexes, Options, SqliteStore, Stats, Synchronous};
 pub use versions::{
-    CountedTrial, PluginVersion, PluginVersions, Rollback, STORED, ServedPlugin, StoredTrial, Succession, VersionEnd,
-    VersionFilter,
+    PLUGIN_STORE_ORIGIN, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoredTrial, TrialCalls, VersionChange,
+    VersionEnd, VersionFilter,
 };
 
-/// All that the host keeps.
+/// A store that implements every part. Use it as `dyn Store`, on which the methods of all parts can be called without importing
+/// their traits. Only the code that opens a store needs to name its type.
 pub trait Store:
-    SessionLog + Outbox + Blobs + KeyValue + Memories + Approvals + Audit + PluginVersions + Projections
+    SessionLog + SessionIndex + Outbox + Blobs + KeyValue + Memories + Approvals + Audit + PluginVersions + Projections
 {
 }
 
 impl<T> Store for T where
-    T: SessionLog + Outbox + Blobs + KeyValue + Memories + Approvals + Audit + PluginVersions + Projections
+    T: SessionLog
+        + SessionIndex
+        + Outbox
+        + Blobs
+        + KeyValue
+        + Memories
+        + Approvals
+        + Audit
+        + PluginVersions
+        + Projections
 {
 }

@@ -1,4 +1,4 @@
-//! What is remembered of a user over sessions (D4).
+//! Memories: facts about a user that are kept across sessions (D4).
 
 use crate::StoreError;
 use agent_core::memory::Memory;
@@ -6,66 +6,66 @@ use agent_core::plugin::Recollection;
 use async_trait::async_trait;
 use serde::Serialize;
 
-/// Most bytes of one memory's text.
+/// Maximum size of a memory's text, in bytes.
 pub const MAX_MEMORY_BYTES: usize = 1 << 20;
 
-/// Long-term memory.
+/// Stores long-term memories.
 #[async_trait]
 pub trait Memories: Send + Sync {
-    /// Remembers under an id that the caller makes from what it remembers, so that doing it again changes nothing. Its text
-    /// has at most [`MAX_MEMORY_BYTES`].
+    /// Stores a memory under an id that the caller derives from its content and origin. Adding the same id again changes
+    /// nothing. The text has at most [`MAX_MEMORY_BYTES`].
     async fn add(&self, id: &str, memory: Memory) -> Result<(), StoreError>;
 
-    /// What is nearest to the query among the memories that the filter lets through, nearest first, at most `limit`: any
-    /// word of the query counts, rare ones more.
+    /// Searches the memories that the filter selects, best match first, at most `limit`. A memory matches if it contains any
+    /// word of the query; rare words count more.
     async fn search(&self, filter: &MemoryFilter, query: &str, limit: usize) -> Result<Vec<Recollection>, StoreError>;
 
-    /// The user's memories, newest first, those behind the memory `after` (empty: from the newest), at most `limit`.
-    async fn list(&self, user: &str, after: &str, limit: usize) -> Result<Vec<RememberedFact>, StoreError>;
+    /// Returns the user's memories, newest first: those after the memory `after` (empty: from the newest), at most `limit`.
+    async fn list(&self, user: &str, after: &str, limit: usize) -> Result<Vec<StoredMemory>, StoreError>;
 
-    /// Removes a memory of this user; says whether it was there.
+    /// Removes a memory of this user. Returns whether it existed.
     async fn forget(&self, user: &str, id: &str) -> Result<bool, StoreError>;
 
-    /// Removes what was remembered of a turn that was taken back; says how many memories that were. Doing it again changes
-    /// nothing.
+    /// Removes the memories of a turn that was undone, and returns how many there were. Doing so again changes nothing.
     async fn forget_turn(&self, session: &str, turn: u32) -> Result<u64, StoreError>;
 }
 
-/// Which memories are searched.
+/// Selects the memories to search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryFilter {
-    /// Whose.
+    /// The user whose memories are searched.
     pub user: String,
-    /// Made by which of the user's agents.
-    pub agents: MadeBy,
-    /// All of this session are left out. None: none are.
-    pub but_of: Option<String>,
+    /// Which of the user's agents may have made the memories.
+    pub scope: MemoryScope,
+    /// Subject of a session whose memories are left out. `None`: no session is left out.
+    pub excluded_session: Option<String>,
 }
 
 impl MemoryFilter {
-    /// All memories of a user.
+    /// Selects all memories of a user.
     pub fn of_user(user: impl Into<String>) -> Self {
-        Self { user: user.into(), agents: MadeBy::Anyone, but_of: None }
+        Self { user: user.into(), scope: MemoryScope::AllAgents, excluded_session: None }
     }
 }
 
-/// Which agents made the memories that are searched, by their names.
+/// Selects memories by the agents that made them. Agents are given by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MadeBy {
-    /// Any: for the user.
-    Anyone,
-    /// This one, and beside its own the endings of the others: what tools brought an agent under its grants is for no other.
-    ThisOrEndings(String),
-    /// This one alone.
-    ThisAlone(String),
+pub enum MemoryScope {
+    /// Memories of all agents of the user.
+    AllAgents,
+    /// All memories of this agent, and the turn results of the user's other agents. Tool results of other agents are left out,
+    /// because those agents obtained them under their own grants.
+    OwnAndOtherResults(String),
+    /// Memories of this agent only.
+    OwnOnly(String),
 }
 
-/// A memory as it is stored; its `written` is always set.
+/// A memory with its id. Its `written` field is always set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RememberedFact {
-    /// Identifies it.
+pub struct StoredMemory {
+    /// Id of the memory.
     pub id: String,
-    /// Itself.
+    /// The memory itself; its fields are serialised next to `id`.
     #[serde(flatten)]
     pub memory: Memory,
 }

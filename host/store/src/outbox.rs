@@ -1,16 +1,16 @@
-//! Deeds outside a session that its commits have asked for (D6): stored with the commit, done after it, as often as it
-//! takes.
+//! The outbox: effects outside a session that its commits request (D6). They are stored with the commit, and delivered
+//! afterwards with as many attempts as it takes.
 
 use crate::StoreError;
 use agent_core::change::OutboxItem;
 use async_trait::async_trait;
 use serde::Serialize;
 
-/// What has become of the items that are written in [`crate::Commit::change`]. Writing an id that the session has
-/// already changes nothing; deleting a session removes its items, done or not.
+/// Reads the outbox items that commits have written (see [`crate::Commit::change`]) and records their delivery. Writing an id
+/// that the session already has changes nothing; deleting a session also deletes its items, delivered or not.
 #[async_trait]
 pub trait Outbox: Send + Sync {
-    /// Items with a number above `after`, in the order of their commits, at most `limit`: of one session, or of all.
+    /// Returns the items with a number above `after` in commit order, at most `limit`: of one session, or of all.
     async fn outbox(
         &self,
         session: Option<&str>,
@@ -19,32 +19,32 @@ pub trait Outbox: Send + Sync {
         limit: usize,
     ) -> Result<Vec<StoredOutboxItem>, StoreError>;
 
-    /// Notes that the deed is done. Noting it again, or for an item that is gone, changes nothing. Of a memory the item
-    /// keeps no text then: it stands among the memories, and is forgotten there.
-    async fn delivered(&self, number: u64) -> Result<(), StoreError>;
+    /// Records that the item's effect was performed. Recording it again, or for a deleted item, changes nothing. An item that
+    /// added a memory then drops its copy of the text, so that the memory can be forgotten.
+    async fn mark_delivered(&self, number: u64) -> Result<(), StoreError>;
 }
 
-/// Which items to read.
+/// Selects outbox items by their delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutboxFilter {
-    /// Those that are not done.
+    /// Items that are not delivered yet.
     Pending,
-    /// Those that are done as well.
+    /// All items, delivered or not.
     All,
 }
 
-/// An item with its place and its times.
+/// An outbox item with its number, session and times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StoredOutboxItem {
-    /// Rises in the order of commits, over all sessions; never given twice.
+    /// Number of the item. Numbers increase in commit order over all sessions and are never reused.
     pub number: u64,
-    /// The session's subject.
+    /// Subject of the session.
     pub session: String,
-    /// Itself.
+    /// The item itself; its fields are serialised next to `number`.
     #[serde(flatten)]
     pub item: OutboxItem,
-    /// Time of its commit; RFC 3339 in UTC.
+    /// Time of the item's commit, as RFC 3339 in UTC.
     pub created: String,
-    /// When it was first noted as done; RFC 3339 in UTC.
+    /// Time of the first recorded delivery, as RFC 3339 in UTC. `None` if the item is pending.
     pub delivered: Option<String>,
 }

@@ -1,57 +1,57 @@
-//! What the store keeps only to find and list things quickly: all of it can be compared with the log, and made anew from
-//! it (D6).
+//! Projections: data that the store derives from the session log to search and list quickly. A projection can be compared with
+//! the log and rebuilt from it (D6).
 
 use crate::{Status, StoreError};
 use async_trait::async_trait;
 use serde::Serialize;
 
-/// What is made from the log, and nothing else is made from.
+/// Compares and rebuilds the projections.
 #[async_trait]
 pub trait Projections: Send + Sync {
-    /// Compares every projection with the log, and changes nothing. What a projection has not taken in yet is no
-    /// difference.
-    async fn check_projections(&self, read: ReadStatus) -> Result<Vec<Comparison>, StoreError>;
+    /// Compares every projection with the log and changes nothing. Log entries that a projection has not processed yet are
+    /// not counted as differences.
+    async fn check_projections(&self, read: StatusReader) -> Result<Vec<ProjectionComparison>, StoreError>;
 
-    /// Makes every projection anew from the log, in one transaction; others who write wait meanwhile.
-    async fn rebuild_projections(&self, read: ReadStatus) -> Result<Vec<Rebuilt>, StoreError>;
+    /// Rebuilds every projection from the log in one transaction. Other writers wait until it is done.
+    async fn rebuild_projections(&self, read: StatusReader) -> Result<Vec<RebuiltProjection>, StoreError>;
 }
 
-/// What lists show of a session, read from the snapshot of its run; none where this host cannot read it: then it stays as
-/// it is.
-pub type ReadStatus = fn(&[u8]) -> Option<Status>;
+/// Reads a session's status from its snapshot. Returns `None` if this host cannot read the snapshot; the stored status then
+/// stays as it is.
+pub type StatusReader = fn(&[u8]) -> Option<Status>;
 
-/// One of them.
+/// A projection of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Projection {
-    /// The words of messages, for searches.
+    /// The index of words in messages, for searches.
     MessageWords,
-    /// The words of memories, for what is recalled.
+    /// The index of words in memories, for recall.
     MemoryWords,
-    /// What lists show of sessions, and the numbers of their last message and event.
+    /// The session list: state and turns of each session, and the numbers of its last message and event.
     Sessions,
 }
 
-/// A projection beside the log.
+/// Result of comparing a projection with the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Comparison {
-    /// Which.
+pub struct ProjectionComparison {
+    /// The projection that was compared.
     pub projection: Projection,
-    /// Things of the log that were compared.
+    /// Number of log items that were compared.
     pub compared: u64,
-    /// Things of the log that it has not taken in yet: it does before it is next asked.
+    /// Number of log items that the projection has not processed yet. It processes them before its next use.
     pub pending: u64,
-    /// How many differ, or are there without being in the log. 0: it is what the log says.
+    /// Number of items that differ from the log, or that the log does not contain. 0 if the projection is correct.
     pub different: u64,
-    /// The first of them, in words.
+    /// Descriptions of the first differences.
     pub examples: Vec<String>,
 }
 
-/// A projection that was made anew.
+/// A projection that was rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Rebuilt {
-    /// Which.
+pub struct RebuiltProjection {
+    /// The projection that was rebuilt.
     pub projection: Projection,
-    /// Things of the log that it was made from.
+    /// Number of log items that it was rebuilt from.
     pub made_from: u64,
 }

@@ -1,5 +1,5 @@
-//! The embedded store: one SQLite file in WAL mode, one writer thread with group commit, a few readers (D1).
-//! Several processes may share the file; a lock file per store instance says who is alive.
+//! The embedded store: one SQLite file in WAL mode, with one writer, group commit and a few readers (D1). Several processes may
+//! share the file; each open store holds a lock file that shows that it is alive.
 
 mod approvals;
 mod audit;
@@ -7,8 +7,8 @@ mod blobs;
 mod commit;
 mod failure;
 mod file;
-mod holder;
 mod key_value;
+mod lock_holder;
 mod memories;
 mod outbox;
 mod owners;
@@ -17,6 +17,7 @@ mod queries;
 mod readers;
 mod schema;
 mod search;
+mod session_index;
 mod sessions;
 mod versions;
 mod writer;
@@ -30,51 +31,72 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use writer::{Conduct, Effort, Leaders, Room, Writer};
+use writer::{Effort, LeaderPolicy, SpaceLimit, Writer, WriterOptions};
 
-/// A store in one SQLite file, or in memory. Dropping it writes what is queued and stops its thread.
+/// A store in one SQLite file, or in memory. Dropping it writes queued jobs and stops the writer thread.
+///
+/// ```
+/// use agent_store::{Commit, OpenMode, Options, SessionIndex, SessionLog, SessionMeta, SqliteStore, Status};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let folder = tempfile::tempdir()?;
+/// let store = SqliteStore::open(folder.path().join("agent.db"), Options::default())?;
+///
+/// let meta = SessionMeta { agent: "helper".to_owned(), ..SessionMeta::default() };
+/// let opened = store.open("helper/1", OpenMode::CreateNew, meta).await?;
+/// let status = Status { state: "idle".to_owned(), turn: 1, title: Some("Hello".to_owned()) };
+/// let commit = Commit { snapshot: b"{}".to_vec(), status, ..Commit::default() };
+/// let revision = store.commit(&opened.lease, opened.revision, commit).await?;
+/// store.release(opened.lease).await?;
+///
+/// assert_eq!(revision, 1);
+/// assert_eq!(store.latest("helper").await?.as_deref(), Some("helper/1"));
+/// # Ok(())
+/// # }
+/// ```
 pub struct SqliteStore {
-    // Dropped in this order: the writer finishes before the lock that says it is alive goes.
+    // Fields are dropped in this order: the writer finishes before the lock file that shows it is alive is released.
     writer: Writer,
     readers: Option<Readers>,
     owner: Arc<Owner>,
     counters: Arc<Counters>,
-    begun: versions::BegunComponents,
+    turn_plugins: versions::TurnPluginCache,
     access: Access,
 }
 
-/// What a store does with its file.
+/// Whether the store writes to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     Write,
     Read,
 }
 
-/// How a file is used.
+/// How a store uses its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// When a commit counts as done.
+    /// When a commit counts as durable. Default: [`Synchronous::Full`].
     pub synchronous: Synchronous,
-    /// Most bytes of the database file; a commit past it fails with [`StoreError::DiskFull`]. Default: what the disk
-    /// holds.
+    /// Maximum size of the database file in bytes. A commit that would exceed it fails with [`StoreError::DiskFull`].
+    /// Default: limited by the disk only.
     pub max_bytes: Option<u64>,
-    /// How long to wait for another process that writes before a warning says so. Default: 5 seconds.
+    /// How long to wait for another process that writes before a warning is logged. Default: 5 seconds.
     pub lock_wait: Duration,
-    /// How long a write waits in all while another process writes or the disk is full, before it fails with
-    /// [`StoreError::Locked`] or [`StoreError::DiskFull`]. A file that has reached `max_bytes` is not waited for. Default: 10
-    /// minutes.
-    pub patience: Duration,
-    /// What is made of a file whose search indexes are damaged. Default: it is refused.
+    /// Total time that a write waits while another process writes or the disk is full. After that, it fails with
+    /// [`StoreError::Locked`] or [`StoreError::DiskFull`]. A write does not wait if the file has reached `max_bytes`.
+    /// Default: 10 minutes.
+    pub max_wait: Duration,
+    /// What to do with a file whose search indexes are damaged. Default: refuse it.
     pub indexes: Indexes,
 }
 
-/// How the indexes of words in a file must be. All else of a file must be whole.
+/// Which state of a file's search indexes is accepted. The rest of the file must always be intact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Indexes {
-    /// Whole, as far as is looked when the file is opened: else it is [`StoreError::DamagedIndex`].
+    /// The indexes must be intact, as far as opening checks them; otherwise opening gives [`StoreError::DamagedIndex`].
     #[default]
-    Whole,
-    /// In any state, since they are about to be made anew.
+    Intact,
+    /// Damaged indexes are accepted, because they are about to be rebuilt.
     ToBeRebuilt,
 }
 
@@ -84,32 +106,32 @@ impl Default for Options {
             synchronous: Synchronous::Full,
             max_bytes: None,
             lock_wait: Duration::from_secs(5),
-            patience: Duration::from_secs(600),
-            indexes: Indexes::Whole,
+            max_wait: Duration::from_secs(600),
+            indexes: Indexes::Intact,
         }
     }
 }
 
-/// When a commit counts as done.
+/// When a commit counts as durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronous {
-    /// When it is on the disk.
+    /// When the data is on the disk.
     #[default]
     Full,
-    /// When the system has it: a crash of the machine may lose or damage everything. For measurements.
+    /// When the operating system has the data. A crash of the machine can lose or damage everything. For benchmarks.
     Off,
 }
 
-/// Counts since the store was opened.
+/// Counters since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Session commits that were taken.
+    /// Successful session commits.
     pub commits: u64,
-    /// Write jobs of all kinds that were taken, commits included.
+    /// Successful write jobs of all kinds, including commits.
     pub jobs: u64,
-    /// Transactions that wrote for them; with [`Synchronous::Full`] each is one fsync, checkpoints apart.
+    /// Transactions that wrote these jobs. With [`Synchronous::Full`], each needs one fsync, not counting checkpoints.
     pub transactions: u64,
-    /// Transactions that brought the search index up to date.
+    /// Transactions that updated the search index of messages.
     pub index_transactions: u64,
 }
 
@@ -122,64 +144,65 @@ struct Counters {
 }
 
 impl SqliteStore {
-    /// Opens the file, or makes it in a folder that exists. A file that is damaged, foreign, newer or no database is
-    /// refused and left as it is. Blocks while it checks and migrates.
+    /// Opens the file, or creates it in an existing folder. A file that is damaged, newer, of another program or not a
+    /// database is refused and left unchanged. This blocks while it checks and migrates the file.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
         check_library(rusqlite::version_number())?;
         let file = file::DatabaseFile::locate(path.as_ref(), options)?;
         let connection = file.open()?;
         let owner = Owner::on_disk(file.path())?;
         let leaders = match options.synchronous {
-            Synchronous::Full => Leaders::Thread,
-            Synchronous::Off => Leaders::Callers,
+            Synchronous::Full => LeaderPolicy::WriterThread,
+            Synchronous::Off => LeaderPolicy::Callers,
         };
-        let room = if options.max_bytes.is_some() { Room::Limited } else { Room::OnDisk };
-        let conduct = Conduct { leaders, lock_wait: options.lock_wait, patience: options.patience, room };
-        Self::start(connection, file.path().to_owned(), conduct, owner)
+        let space = if options.max_bytes.is_some() { SpaceLimit::Fixed } else { SpaceLimit::Disk };
+        let writer_options = WriterOptions { leaders, lock_wait: options.lock_wait, max_wait: options.max_wait, space };
+        Self::start(connection, file.path().to_owned(), writer_options, owner)
     }
 
-    /// Opens a file that is not written to, since its disk is full or it may only be read. What writes fails with
-    /// [`StoreError::ReadOnly`]. A file of an older host is refused: it would have to be brought to this host's version.
+    /// Opens a file for reading only, for example because its disk is full or not writable. Writes fail with
+    /// [`StoreError::ReadOnly`]. A file of an older host is refused, because it would have to be migrated first.
     pub fn open_to_read(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         check_library(rusqlite::version_number())?;
         let path = path.as_ref();
         let path = std::fs::canonicalize(path)
             .map_err(|error| StoreError::Failed { path: path.to_owned(), problem: error.to_string() })?;
-        let connection = file::open_to_read(&path).map_err(|failure| failure.at(&path))?;
-        let conduct = Conduct {
-            leaders: Leaders::Callers,
+        let connection = file::open_to_read(&path).map_err(|failure| failure.into_error(&path))?;
+        let writer_options = WriterOptions {
+            leaders: LeaderPolicy::Callers,
             lock_wait: Duration::ZERO,
-            patience: Duration::ZERO,
-            room: Room::Limited,
+            max_wait: Duration::ZERO,
+            space: SpaceLimit::Fixed,
         };
         let counters = Arc::new(Counters::default());
         let readers = Some(Readers::new(path.clone(), Access::Read));
-        let writer = Writer::start(connection, path, conduct, counters.clone())?;
-        let (owner, begun) = (Arc::new(Owner::in_memory()), versions::BegunComponents::default());
-        Ok(Self { writer, readers, owner, counters, begun, access: Access::Read })
+        let writer = Writer::start(connection, path, writer_options, counters.clone())?;
+        let (owner, turn_plugins) = (Arc::new(Owner::in_memory()), versions::TurnPluginCache::default());
+        Ok(Self { writer, readers, owner, counters, turn_plugins, access: Access::Read })
     }
 
-    /// A store that lives as long as this value.
+    /// Opens an empty store in memory. Dropping it deletes the data.
     pub fn open_in_memory() -> Result<Self, StoreError> {
-        Self::private(":memory:", file::open_in_memory)
+        Self::open_private(":memory:", file::open_in_memory)
     }
 
-    /// A store that lives as long as this value, and whose memory does not grow with what it holds: the rest of it is in a file
-    /// without a name in the system's folder for temporary files.
+    /// Opens an empty store that is deleted when it is dropped. Unlike a store in memory, it moves data that exceeds its cache
+    /// to an unnamed file in the system's temporary folder.
     pub fn open_temporary() -> Result<Self, StoreError> {
-        Self::private("a temporary database", file::open_temporary)
+        Self::open_private("a temporary database", file::open_temporary)
     }
 
-    fn private(name: &str, open: impl FnOnce() -> Result<Connection, Failure>) -> Result<Self, StoreError> {
+    fn open_private(name: &str, open: impl FnOnce() -> Result<Connection, Failure>) -> Result<Self, StoreError> {
         check_library(rusqlite::version_number())?;
         let path = PathBuf::from(name);
-        let connection = open().map_err(|failure| failure.at(&path))?;
-        let (lock_wait, patience) = (Duration::ZERO, Duration::ZERO);
-        let conduct = Conduct { leaders: Leaders::Callers, lock_wait, patience, room: Room::Limited };
-        Self::start(connection, path, conduct, Owner::in_memory())
+        let connection = open().map_err(|failure| failure.into_error(&path))?;
+        let (lock_wait, max_wait) = (Duration::ZERO, Duration::ZERO);
+        let writer_options =
+            WriterOptions { leaders: LeaderPolicy::Callers, lock_wait, max_wait, space: SpaceLimit::Fixed };
+        Self::start(connection, path, writer_options, Owner::in_memory())
     }
 
-    /// What it has done so far.
+    /// Returns the counters since the store was opened.
     pub fn stats(&self) -> Stats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
@@ -190,30 +213,35 @@ impl SqliteStore {
         }
     }
 
-    /// SQLite's own full check of the file; for tests and for people who doubt their disk.
+    /// Runs SQLite's full integrity check on the file. It takes long for large files.
     pub async fn integrity_check(&self) -> Result<(), StoreError> {
-        self.read(|connection| file::verdict(connection, "PRAGMA integrity_check(100)", Indexes::Whole)).await
+        self.read(|connection| file::run_check(connection, "PRAGMA integrity_check(100)", Indexes::Intact)).await
     }
 
-    fn start(connection: Connection, path: PathBuf, conduct: Conduct, owner: Owner) -> Result<Self, StoreError> {
+    fn start(
+        connection: Connection,
+        path: PathBuf,
+        writer_options: WriterOptions,
+        owner: Owner,
+    ) -> Result<Self, StoreError> {
         let counters = Arc::new(Counters::default());
         let readers = owner.shares_a_file().then(|| Readers::new(path.clone(), Access::Write));
-        let writer = Writer::start(connection, path, conduct, counters.clone())?;
-        let begun = versions::BegunComponents::default();
-        Ok(Self { writer, readers, owner: Arc::new(owner), counters, begun, access: Access::Write })
+        let writer = Writer::start(connection, path, writer_options, counters.clone())?;
+        let turn_plugins = versions::TurnPluginCache::default();
+        Ok(Self { writer, readers, owner: Arc::new(owner), counters, turn_plugins, access: Access::Write })
     }
 
-    /// Moves the write-ahead log into the file and empties it, as far as nobody reads in it now: what was deleted stands
-    /// in neither then.
+    /// Moves the write-ahead log into the database file and empties it, as far as no reader uses it. Deleted data is then in
+    /// neither of the two.
     async fn empty_log(&self) {
         let Some(readers) = &self.readers else { return };
         if let Err(error) = readers.empty_log().await {
-            tracing::warn!(%error, "the database's log was not emptied; it will be when the last process closes it");
+            tracing::warn!(%error, "could not empty the database's write-ahead log; the last process that closes it will");
         }
     }
 
-    /// Runs `work` in a transaction that it shares with others, and stands or falls alone. Where the transaction is lost because
-    /// the disk is full, it runs again.
+    /// Runs `work` in a transaction that it may share with other jobs; each job succeeds or fails on its own. If the transaction
+    /// is lost because the disk is full, `work` runs again.
     async fn write<T, F>(&self, effort: Effort, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -222,7 +250,7 @@ impl SqliteStore {
         self.writer.run(effort, work).await
     }
 
-    /// Runs `work` on one consistent view of what is committed. In memory there is only the writer's connection.
+    /// Runs `work` on one consistent view of the committed data. A store in memory only has the writer's connection.
     async fn read<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -230,7 +258,7 @@ impl SqliteStore {
     {
         match &self.readers {
             Some(readers) => readers.run(work).await,
-            // Reading in memory fails in no way that passes, so it runs once.
+            // A read from memory never fails in a way that a retry could solve, so it runs once.
             None => {
                 let mut work = Some(work);
                 let once = move |connection: &Connection| work.take().ok_or(StoreError::Closed)?(connection);
@@ -240,7 +268,7 @@ impl SqliteStore {
     }
 }
 
-/// Before 3.51.3, two connections that reset the write-ahead log at the same moment could damage the database.
+/// Before 3.51.3, two connections that reset the write-ahead log at the same time could damage the database.
 const OLDEST_SQLITE: i32 = 3_051_003;
 
 fn check_library(found: i32) -> Result<(), StoreError> {
@@ -251,9 +279,9 @@ fn check_library(found: i32) -> Result<(), StoreError> {
 mod tests {
     use super::*;
 
-    /// D1: the library's version is checked at start.
+    /// D1: opening a store checks the version of the SQLite library.
     #[test]
-    fn an_old_library_is_refused() {
+    fn old_library_is_refused() {
         assert_eq!(check_library(3_051_002), Err(StoreError::OldSqlite { found: 3_051_002, needed: 3_051_003 }));
         assert_eq!(check_library(3_051_003), Ok(()));
         assert_eq!(check_library(rusqlite::version_number()), Ok(()));

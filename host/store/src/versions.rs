@@ -1,182 +1,184 @@
-//! Which versions of plugins a directory of plugins has served, and which were taken back (P10).
+//! The history of plugin versions in each plugin directory, and the rollbacks (P10).
 
 use crate::StoreError;
 use agent_core::message::Digest;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-/// Where a version comes from that serves in place of what the plugin's file holds.
-pub const STORED: &str = "plugin store";
+/// Origin of a version that serves instead of the one in the plugin's file.
+pub const PLUGIN_STORE_ORIGIN: &str = "plugin store";
 
-/// Versions of plugins, by directory and plugin.
+/// Stores the plugin versions of each plugin directory.
 #[async_trait]
 pub trait PluginVersions: Send + Sync {
-    /// Says what a directory serves from now on, all of it: versions that are new begin, those that are not among it any
-    /// more end, and their trials with them. What served already goes on. Returns what that has changed, by plugin; of two
-    /// processes that say the same, one changes it.
-    async fn serve(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<Vec<Succession>, StoreError>;
+    /// Stores which versions a directory serves from now on. `serving` lists all of them: new versions start, versions that
+    /// are missing end together with their trials, and versions that already serve continue. Returns what changed, by plugin.
+    /// If two processes store the same set, only one of them gets the changes.
+    async fn set_serving(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<Vec<VersionChange>, StoreError>;
 
-    /// What a directory serves, by plugin.
-    async fn served(&self, directory: &str) -> Result<Vec<(String, Digest)>, StoreError>;
+    /// Returns the versions that a directory serves, ordered by plugin.
+    async fn serving(&self, directory: &str) -> Result<Vec<(String, Digest)>, StoreError>;
 
-    /// Versions, the latest first, at most `limit`.
+    /// Returns versions, newest first, at most `limit`.
     async fn versions(&self, which: VersionFilter, limit: usize) -> Result<Vec<PluginVersion>, StoreError>;
 
-    /// Components that must be kept: what serves, the last versions of each plugin, and what rollbacks serve instead.
+    /// Returns the components that must be kept: versions that serve, the last `last` versions of each plugin, and both
+    /// versions of each rollback and trial.
     async fn needed_versions(&self, last: u32) -> Result<Vec<Digest>, StoreError>;
 
-    /// Versions of a directory that serve and are on trial.
+    /// Returns the versions of a directory that serve and are on trial.
     async fn trials(&self, directory: &str) -> Result<Vec<StoredTrial>, StoreError>;
 
-    /// Adds calls to a trial, and says how it stands then; none where that version is not on trial (any more).
-    async fn count_trial(&self, counted: CountedTrial) -> Result<Option<StoredTrial>, StoreError>;
+    /// Adds calls to a trial and returns the new totals, or `None` if the version is not on trial (any more).
+    async fn count_trial(&self, counted: TrialCalls) -> Result<Option<StoredTrial>, StoreError>;
 
-    /// Ends a version's trial, whatever it came to.
+    /// Ends the trial of a plugin's version, whatever its result.
     async fn end_trial(&self, directory: &str, plugin: &str) -> Result<(), StoreError>;
 
-    /// Takes a version back. One that was there for the plugin before is replaced.
+    /// Rolls a plugin back. This replaces an existing rollback of the plugin.
     async fn roll_back(&self, rollback: Rollback) -> Result<(), StoreError>;
 
-    /// Lets the plugin's file decide again; says whether it did not.
+    /// Removes a rollback, so that the plugin's file serves again. Returns whether there was one.
     async fn undo_rollback(&self, directory: &str, plugin: &str) -> Result<bool, StoreError>;
 
-    /// Records that a turn of the agent begins with these components. What is known already is not written again.
-    async fn note_begun(&self, agent: &str, plugins: Vec<(String, Digest)>) -> Result<(), StoreError>;
+    /// Records that a turn of the agent starts with these components, given as plugin name and digest.
+    async fn record_turn_plugins(&self, agent: &str, plugins: Vec<(String, Digest)>) -> Result<(), StoreError>;
 
-    /// Those of these components with which no turn of the agent has begun on this store under that name (row 38).
-    async fn never_begun(
+    /// Returns those of these components that no turn of the agent has ever started with under that plugin name (row 38).
+    async fn plugins_without_turns(
         &self,
         agent: &str,
         plugins: Vec<(String, Digest)>,
     ) -> Result<Vec<(String, Digest)>, StoreError>;
 
-    /// What is taken back in a directory, by plugin.
+    /// Returns the rollbacks of a directory, ordered by plugin.
     async fn rollbacks(&self, directory: &str) -> Result<Vec<Rollback>, StoreError>;
 }
 
-/// Which versions.
+/// Selects versions to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VersionFilter {
-    /// Of this directory. None: of all.
+    /// Only versions of this plugin directory. `None`: of all directories.
     pub directory: Option<String>,
-    /// Of this plugin. None: of all.
+    /// Only versions of this plugin. `None`: of all plugins.
     pub plugin: Option<String>,
 }
 
-/// A plugin that serves.
+/// A plugin version that serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedPlugin {
-    /// Its name.
+    /// Name of the plugin.
     pub plugin: String,
-    /// Its component.
+    /// Digest of the plugin's component.
     pub digest: Digest,
-    /// Where it came from: a file, or `plugin store`.
+    /// Where the version came from: a file, or [`PLUGIN_STORE_ORIGIN`].
     pub origin: String,
-    /// Why the version before it ends, if there is one.
+    /// If there was a previous version: why it stops serving.
     pub instead: VersionEnd,
-    /// The version that it is on trial in place of, if it begins now. None: it is not on trial.
+    /// The version that it replaces on trial, if it starts now. `None`: it is not on trial.
     pub trial: Option<Digest>,
 }
 
-/// One plugin that is served in another version than before.
+/// A change of the version that a plugin serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Succession {
-    /// Its name.
+pub struct VersionChange {
+    /// Name of the plugin.
     pub plugin: String,
-    /// What served. None: nothing.
+    /// Digest of the version that served before. `None` if there was none.
     pub from: Option<Digest>,
-    /// What serves. None: nothing.
+    /// Digest of the version that serves now. `None` if there is none.
     pub to: Option<Digest>,
 }
 
-/// A version on trial, with what its calls have come to in all processes.
+/// A version on trial, with the totals of its calls in all processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredTrial {
-    /// The plugin's name.
+    /// Name of the plugin.
     pub plugin: String,
-    /// What is on trial.
+    /// Digest of the version on trial.
     pub digest: Digest,
-    /// What served before it.
+    /// Digest of the version that served before.
     pub before: Digest,
-    /// Calls so far.
+    /// Number of calls so far.
     pub calls: u32,
-    /// Those of them that trapped.
+    /// Number of calls that trapped.
     pub traps: u32,
 }
 
 /// Calls to add to a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CountedTrial {
-    /// The plugins' directory.
+pub struct TrialCalls {
+    /// Path of the plugin directory.
     pub directory: String,
-    /// The plugin's name.
+    /// Name of the plugin.
     pub plugin: String,
-    /// What was called.
+    /// Digest of the version that was called.
     pub digest: Digest,
-    /// How often.
+    /// Number of calls to add.
     pub calls: u32,
-    /// How often it trapped.
+    /// Number of these calls that trapped.
     pub traps: u32,
 }
 
-/// Why a version serves no longer.
+/// Why a version no longer serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VersionEnd {
-    /// Its file has another version.
+    /// The plugin's file contains another version.
     Replaced,
-    /// Its file is gone.
+    /// The plugin's file was removed.
     Removed,
-    /// It trapped too often.
+    /// The version trapped too often.
     Trapped,
-    /// Somebody took it back, or let the file decide again.
-    Asked,
+    /// A person rolled the plugin back, or undid a rollback.
+    #[serde(rename = "asked")]
+    Requested,
 }
 
 impl VersionEnd {
-    /// The word that is stored.
+    /// Returns the word that is stored.
     pub fn as_str(self) -> &'static str {
         match self {
             VersionEnd::Replaced => "replaced",
             VersionEnd::Removed => "removed",
             VersionEnd::Trapped => "trapped",
-            VersionEnd::Asked => "asked",
+            VersionEnd::Requested => "asked",
         }
     }
 }
 
-/// A version with its time.
+/// A plugin version with the times at which it served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PluginVersion {
-    /// From 1, never given twice.
+    /// Number of the entry. Numbers start at 1 and are never reused.
     pub number: u64,
-    /// The plugins' directory.
+    /// Path of the plugin directory.
     pub directory: String,
-    /// The plugin's name.
+    /// Name of the plugin.
     pub plugin: String,
-    /// Its component.
+    /// Digest of the plugin's component.
     pub digest: Digest,
-    /// A file, or `plugin store`.
+    /// Where the version came from: a file, or [`PLUGIN_STORE_ORIGIN`].
     pub origin: String,
-    /// When it began to serve; RFC 3339 in UTC.
+    /// Time at which the version started to serve, as RFC 3339 in UTC.
     pub began: String,
-    /// When it ended. None: it serves.
+    /// Time at which the version ended, as RFC 3339 in UTC. `None` if it serves.
     pub ended: Option<String>,
-    /// Why it ended.
+    /// Why the version ended. `None` if it serves.
     pub why: Option<VersionEnd>,
 }
 
-/// A version that was taken back: as long as the plugin's file holds it, an earlier one serves.
+/// A rollback: while the plugin's file contains the version `from`, the earlier version `to` serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rollback {
-    /// The plugins' directory.
+    /// Path of the plugin directory.
     pub directory: String,
-    /// The plugin's name.
+    /// Name of the plugin.
     pub plugin: String,
-    /// What the file holds.
+    /// Digest of the version in the plugin's file.
     pub from: Digest,
-    /// What serves instead.
+    /// Digest of the version that serves instead.
     pub to: Digest,
-    /// [`VersionEnd::Trapped`] or [`VersionEnd::Asked`].
+    /// [`VersionEnd::Trapped`] or [`VersionEnd::Requested`].
     pub why: VersionEnd,
 }

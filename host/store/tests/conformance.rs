@@ -1,6 +1,6 @@
-//! The conformance suite over SQLite: on a file that two instances share, and in memory (D1, D6, limit 32).
+//! Runs the conformance suite on SQLite: on a file that two stores share, in memory, and in a temporary file (D1, D6, limit 32).
 
-use agent_store::conformance::{Place, run};
+use agent_store::conformance::{TestStore, run};
 use agent_store::{Options, SqliteStore};
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ async fn sqlite_on_a_file_conforms() {
         number += 1;
         let path = folder.path().join(format!("{number}.db"));
         let store = Arc::new(SqliteStore::open(&path, Options::default()).unwrap());
-        let another = Arc::new(SqliteStore::open(&path, Options::default()).unwrap());
+        let second = Arc::new(SqliteStore::open(&path, Options::default()).unwrap());
         paths.push(path);
-        Place { store, another: Some(another) }
+        TestStore { store, second: Some(second) }
     })
     .await;
     assert!(paths.len() > 30);
@@ -30,10 +30,10 @@ async fn sqlite_on_a_file_conforms() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_in_memory_conforms() {
-    run(|| Place { store: Arc::new(SqliteStore::open_in_memory().unwrap()), another: None }).await;
+    run(|| TestStore { store: Arc::new(SqliteStore::open_in_memory().unwrap()), second: None }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_in_a_temporary_file_conforms() {
-    run(|| Place { store: Arc::new(SqliteStore::open_temporary().unwrap()), another: None }).await;
+    run(|| TestStore { store: Arc::new(SqliteStore::open_temporary().unwrap()), second: None }).await;
 }

@@ -1,10 +1,10 @@
-//! What a database file may be met as: each a clear error, and no file overwritten (limits 26 and 28).
+//! What opening reports for every kind of unusable file. No refused file is overwritten (limits 26 and 28).
 
 use agent_core::change::{Body, Change, NewMessage};
 use agent_core::message::{Digest, Part, Role};
 use agent_store::{
-    Commit, Lease, Memories, Memory, MemoryKind, MessageRange, OpenMode, Options, PluginVersions, SessionLog,
-    SessionMeta, SqliteStore, Status, StoreError,
+    Commit, Lease, Memories, Memory, MemoryKind, MessageRange, OpenMode, Options, PluginVersions, SessionIndex,
+    SessionLog, SessionMeta, SqliteStore, Status, StoreError,
 };
 use rusqlite::Connection;
 use std::fs;
@@ -13,7 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A folder and the database in it.
+/// The first byte of a page with rows of a table (<https://www.sqlite.org/fileformat2.html>, "B-tree Pages").
+const TABLE_LEAF: u8 = 0x0d;
+
+/// A temporary folder with the path of a database in it.
 struct Folder {
     folder: tempfile::TempDir,
 }
@@ -27,7 +30,7 @@ impl Folder {
         fs::canonicalize(self.folder.path()).unwrap().join("agent.db")
     }
 
-    /// With one session of some revisions, closed.
+    /// Creates a database with one session of 40 commits, and closes it.
     async fn with_session(self) -> Self {
         let store = SqliteStore::open(self.database(), Options::default()).unwrap();
         let lease = open(&store, "s").await;
@@ -42,7 +45,7 @@ async fn open(store: &SqliteStore, session: &str) -> Lease {
     store.open(session, OpenMode::Either, SessionMeta::default()).await.unwrap().lease
 }
 
-/// Some pages of text that no other commit holds.
+/// A commit of several pages with text that no other commit contains.
 fn large_commit() -> Commit {
     let text = uuid::Uuid::new_v4().to_string().repeat(400);
     Commit { texts: vec![text], snapshot: vec![b'x'; 3000], ..Commit::default() }
@@ -51,14 +54,14 @@ fn large_commit() -> Commit {
 fn refused(path: &Path) -> StoreError {
     let before = fs::read(path).ok();
     let error = SqliteStore::open(path, Options::default()).err().expect("the file is refused");
-    assert_eq!(fs::read(path).ok(), before, "a refused file is left as it is");
-    assert!(error.to_string().contains(&path.display().to_string()), "the file is named: {error}");
+    assert_eq!(fs::read(path).ok(), before, "a refused file is left unchanged");
+    assert!(error.to_string().contains(&path.display().to_string()), "the error names the file: {error}");
     error
 }
 
-/// D1: conversations are for their owner's eyes, in whatever folder; who shares a database has said so.
+/// D1: a new database is readable by its owner only, in any folder. An existing file keeps its permissions.
 #[test]
-fn a_new_database_is_its_owners_alone() {
+fn new_database_is_private() {
     let folder = Folder::new();
     fs::set_permissions(folder.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let store = SqliteStore::open(folder.database(), Options::default()).unwrap();
@@ -70,20 +73,20 @@ fn a_new_database_is_its_owners_alone() {
     assert_eq!(modes("db"), 0o660);
 }
 
-/// Limit 28.
+/// Limit 28: a file that is not a database is refused.
 #[test]
-fn a_text_file_is_no_database() {
+fn text_file_is_refused() {
     let folder = Folder::new();
     for content in ["notes\n", "SQLite format 4\0 and more"] {
         fs::write(folder.database(), content).unwrap();
         assert_eq!(refused(&folder.database()), StoreError::NotADatabase { path: folder.database() });
     }
-    assert_eq!(fs::read_dir(folder.folder.path()).unwrap().count(), 1, "nothing is made beside it");
+    assert_eq!(fs::read_dir(folder.folder.path()).unwrap().count(), 1, "no other file is created");
 }
 
-/// Limit 28.
+/// Limit 28: a damaged file is named and left unchanged.
 #[tokio::test]
-async fn a_damaged_file_is_named_and_left_alone() {
+async fn damaged_file_is_refused_and_unchanged() {
     let folder = Folder::new().with_session().await;
     let path = folder.database();
     let whole = fs::read(&path).unwrap();
@@ -92,7 +95,14 @@ async fn a_damaged_file_is_named_and_left_alone() {
     scrambled[middle..middle + 4096 * 4].fill(0x5a);
     let mut head = whole.clone();
     head[16..4096].fill(0xff);
-    for (what, damaged) in [("scrambled", scrambled), ("head", head), ("cut", whole[..middle].to_vec())] {
+    // A table that opening does not read: only the check of the whole file finds this.
+    let mut snapshot = whole.clone();
+    let is_snapshot = |page: &&[u8]| page[0] == TABLE_LEAF && page.windows(1_000).any(|window| window == [b'x'; 1_000]);
+    let place =
+        whole.chunks(4096).position(|page| is_snapshot(&page)).expect("the session's snapshot is in a table") * 4096;
+    snapshot[place + 8..place + 16].fill(0xff);
+    let cut = whole[..middle].to_vec();
+    for (what, damaged) in [("scrambled", scrambled), ("head", head), ("snapshot", snapshot), ("cut", cut)] {
         fs::write(&path, damaged).unwrap();
         let error = refused(&path);
         assert!(matches!(error, StoreError::Damaged { .. }), "{what}: {error:?}");
@@ -102,14 +112,14 @@ async fn a_damaged_file_is_named_and_left_alone() {
     assert_eq!(store.integrity_check().await, Ok(()));
 }
 
-/// Limit 28: the log of a refused database stays its own, too.
+/// Limit 28: neither a foreign database nor its write-ahead log is changed.
 #[test]
-fn a_foreign_database_is_left_alone() {
+fn foreign_database_is_refused_and_unchanged() {
     let folder = Folder::new();
     let path = folder.database();
     let foreign = Connection::open(&path).unwrap();
     foreign.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)").unwrap();
-    // As a killed process leaves it: the log holds what the file does not.
+    // As a killed process leaves it: the log contains data that the file does not.
     let left = path.with_file_name("left.db");
     let log = left.with_extension("db-wal");
     fs::copy(&path, &left).unwrap();
@@ -122,9 +132,9 @@ fn a_foreign_database_is_left_alone() {
     assert_eq!(count, 1);
 }
 
-/// D1: migrations go forward only.
+/// D1: a file with a newer schema version is refused.
 #[tokio::test]
-async fn a_newer_database_is_refused() {
+async fn newer_database_is_refused() {
     let folder = Folder::new().with_session().await;
     let path = folder.database();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
@@ -132,9 +142,9 @@ async fn a_newer_database_is_refused() {
     assert!(matches!(error, StoreError::Newer { found: 999, supported: 1..999, .. }), "{error}");
 }
 
-/// Limit 28.
+/// Limit 28: a file without write permission is refused.
 #[tokio::test]
-async fn a_file_without_write_permission_is_refused() {
+async fn file_without_write_permission_is_refused() {
     let folder = Folder::new().with_session().await;
     let path = folder.database();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
@@ -144,7 +154,7 @@ async fn a_file_without_write_permission_is_refused() {
 }
 
 #[test]
-fn a_folder_and_a_missing_folder_are_named() {
+fn folder_and_missing_folder_are_refused() {
     let folder = Folder::new();
     for path in [folder.folder.path().to_owned(), folder.folder.path().join("missing").join("agent.db")] {
         let error = refused(&path);
@@ -152,9 +162,9 @@ fn a_folder_and_a_missing_folder_are_named() {
     }
 }
 
-/// Limit 28: the commit fails, what was committed stands, and with room it goes on.
+/// Limit 28: the commit fails, everything committed before is kept, and commits succeed again when there is space.
 #[tokio::test]
-async fn a_full_disk_loses_nothing() {
+async fn full_disk_loses_nothing() {
     let folder = Folder::new();
     let path = folder.database();
     let options = Options { max_bytes: Some(1 << 20), ..Options::default() };
@@ -170,7 +180,7 @@ async fn a_full_disk_loses_nothing() {
     assert_eq!(error, StoreError::DiskFull { path: path.clone() });
     assert!(revision > 3, "{revision}");
     let listed = store.sessions(Default::default(), 1).await.unwrap();
-    assert_eq!(listed[0].revision, revision, "nothing of the failed commit is there");
+    assert_eq!(listed[0].revision, revision, "nothing of the failed commit is stored");
     drop(store);
 
     let store = SqliteStore::open(&path, Options::default()).unwrap();
@@ -180,13 +190,13 @@ async fn a_full_disk_loses_nothing() {
     assert_eq!(store.integrity_check().await, Ok(()));
 }
 
-/// Limit 28: a process that keeps the file locked is waited for, but not forever; then it goes on.
+/// Limit 28: a commit waits for a process that holds the lock, but not forever; it succeeds when the lock is released.
 #[tokio::test]
-async fn a_locked_database_says_so_and_goes_on() {
+async fn commit_on_a_locked_database_fails_after_max_wait() {
     let folder = Folder::new();
     let path = folder.database();
     let wait = Duration::from_millis(20);
-    let options = Options { lock_wait: wait, patience: wait, ..Options::default() };
+    let options = Options { lock_wait: wait, max_wait: wait, ..Options::default() };
     let store = SqliteStore::open(&path, options).unwrap();
     let lease = open(&store, "s").await;
     let other = Connection::open(&path).unwrap();
@@ -197,14 +207,14 @@ async fn a_locked_database_says_so_and_goes_on() {
     let expected = if cfg!(target_os = "linux") { std::process::id().to_string() } else { String::new() };
     assert!(holder.contains(&expected), "{holder}");
     let range = MessageRange::After { id: 0, limit: 1 };
-    assert_eq!(store.messages("s", range).await, Ok(Vec::new()), "readers don't wait for writers");
+    assert_eq!(store.messages("s", range).await, Ok(Vec::new()), "readers do not wait for writers");
     other.execute_batch("ROLLBACK").unwrap();
     assert_eq!(store.commit(&lease, 0, Commit::default()).await, Ok(1));
 }
 
-/// Row 46: while another process writes, a commit waits, and then it is there. It is no matter how long SQLite itself would wait.
+/// Row 46: a commit waits while another process writes, for longer than SQLite's own timeout, and then succeeds.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_46_a_commit_waits_for_a_lock() {
+async fn row_46_commit_waits_for_a_lock() {
     let folder = Folder::new();
     let path = folder.database();
     let options = Options { lock_wait: Duration::from_millis(10), ..Options::default() };
@@ -220,9 +230,9 @@ async fn row_46_a_commit_waits_for_a_lock() {
     unlocking.await.unwrap();
 }
 
-/// Row 50: once a newer host has migrated the file, this one commits nothing more, and says why. Reading goes on.
+/// Row 50: after a newer host has migrated the file, every commit fails with the reason. Reading still works.
 #[tokio::test]
-async fn row_50_nothing_is_committed_after_a_migration_by_a_newer_host() {
+async fn row_50_commit_fails_after_a_migration_by_a_newer_host() {
     let folder = Folder::new();
     let path = folder.database();
     let store = SqliteStore::open(&path, Options::default()).unwrap();
@@ -233,16 +243,19 @@ async fn row_50_nothing_is_committed_after_a_migration_by_a_newer_host() {
     let refused = store.commit(&lease, 1, Commit::default()).await.unwrap_err();
     assert!(matches!(&refused, StoreError::Newer { found: 1_000, .. }), "{refused}");
     let allowed = store
-        .note_begun("a", vec![("calc".to_owned(), Digest::parse(&format!("sha256:{}", "0".repeat(64))).unwrap())])
+        .record_turn_plugins(
+            "a",
+            vec![("calc".to_owned(), Digest::parse(&format!("sha256:{}", "0".repeat(64))).unwrap())],
+        )
         .await;
     assert!(matches!(allowed, Err(StoreError::Newer { .. })), "{allowed:?}");
     let listed = store.sessions(Default::default(), 1).await.unwrap();
     assert_eq!(listed[0].revision, 1);
 }
 
-/// Limit 32: several processes may make the same new database at the same moment.
+/// Limit 32: several processes may create the same database at the same time.
 #[tokio::test(flavor = "multi_thread")]
-async fn many_instances_make_one_database() {
+async fn many_stores_create_one_database() {
     let folder = Folder::new();
     let openings: Vec<_> = (0..8)
         .map(|_| {
@@ -267,10 +280,9 @@ async fn many_instances_make_one_database() {
     assert_eq!(stores[0].integrity_check().await, Ok(()));
 }
 
-/// D4, D5: what was deleted or forgotten can be read in no file any more, not even in pages that nothing refers to, nor in
-/// the indexes.
+/// D4, D5: no file contains deleted messages or forgotten memories any more, not even in unused pages or indexes.
 #[tokio::test(flavor = "multi_thread")]
-async fn d5_what_was_deleted_stands_in_no_file() {
+async fn d5_deleted_data_is_in_no_file() {
     let folder = Folder::new();
     let store = SqliteStore::open(folder.database(), Options::default()).unwrap();
     let files = |word: &str| {
@@ -278,7 +290,7 @@ async fn d5_what_was_deleted_stands_in_no_file() {
         let bytes = [read(""), read("-wal"), read("-shm")].concat();
         bytes.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word.as_bytes()))
     };
-    // Written in pages of their own, in pages that others share, and again and again, as a snapshot is.
+    // The words are written in separate pages, in shared pages, and repeatedly, as in a snapshot.
     let (said, remembered, kept) = ("xylophonwalrus", "zwerchfellwalrus", "harmonikawalrus");
     for (session, word) in [("gone", said), ("kept", kept)] {
         let lease = open(&store, session).await;
@@ -298,15 +310,15 @@ async fn d5_what_was_deleted_stands_in_no_file() {
             store.add(&id, memory).await.unwrap();
         }
     }
-    assert_eq!(store.search_messages(said, 9).await.unwrap().len(), 3, "the index knows them");
+    assert_eq!(store.search_messages(said, 9).await.unwrap().len(), 3, "the index contains the messages");
     for word in [said, remembered, kept] {
-        assert!(files(word), "{word} is there to be deleted");
+        assert!(files(word), "{word} is in the files before it is deleted");
     }
     assert_eq!(store.delete("gone").await.unwrap().memories, 2);
-    assert!(!files(said) && !files(&said[4..]), "what was said stands in the files");
-    assert!(files(remembered) && files(kept), "others have said it, too");
+    assert!(!files(said) && !files(&said[4..]), "a deleted message is still in the files");
+    assert!(files(remembered) && files(kept), "data of the other session is kept");
     assert_eq!(store.forget("ann", "kept/1/tool").await, Ok(true));
-    assert!(!files(remembered) && !files(&remembered[4..]), "what was forgotten stands in the files");
+    assert!(!files(remembered) && !files(&remembered[4..]), "a forgotten memory is still in the files");
     assert!(files(kept));
     assert_eq!(store.search_messages(kept, 9).await.unwrap().len(), 3);
     assert_eq!(store.integrity_check().await, Ok(()));

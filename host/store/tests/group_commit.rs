@@ -1,9 +1,10 @@
-//! What waits together is committed together, and each part of it stands or falls alone (D1, D2).
+//! Commits that wait together share a transaction, and each succeeds or fails on its own (D1, D2).
 
 use agent_core::change::{Body, Change, NewMessage};
 use agent_core::message::{Part, Role};
 use agent_store::{
-    Commit, Lease, MessageRange, OpenMode, Options, SessionLog, SessionMeta, SqliteStore, StoreError, Synchronous,
+    Commit, Lease, MessageRange, OpenMode, Options, SessionIndex, SessionLog, SessionMeta, SqliteStore, StoreError,
+    Synchronous,
 };
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use std::time::Duration;
 
 const SESSIONS: usize = 40;
 
-/// Led by the thread, and by callers.
-const BOTH: [Synchronous; 2] = [Synchronous::Full, Synchronous::Off];
+/// With `Full` the writer thread leads commits; with `Off` callers do.
+const SYNCHRONOUS_MODES: [Synchronous; 2] = [Synchronous::Full, Synchronous::Off];
 
 fn commit(text: &str) -> Commit {
     with_message(1, text)
@@ -37,11 +38,11 @@ async fn leases(store: &SqliteStore) -> Vec<Lease> {
     leases
 }
 
-/// D2: while the file is locked, all commits queue, whoever would lead; then two transactions take them, and the wrong
-/// ones among them fail alone. On one thread, so that all are queued before the lock goes.
+/// D2: while the file is locked, all commits wait. Then at most two transactions store them, and only the
+/// invalid ones fail. The test uses one thread, so that all commits are queued before the lock is released.
 #[tokio::test(flavor = "current_thread")]
-async fn commits_that_wait_share_a_transaction() {
-    for synchronous in BOTH {
+async fn waiting_commits_share_a_transaction() {
+    for synchronous in SYNCHRONOUS_MODES {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("agent.db");
         let store = Arc::new(SqliteStore::open(&path, Options { synchronous, ..Options::default() }).unwrap());
@@ -53,7 +54,7 @@ async fn commits_that_wait_share_a_transaction() {
         let mut waiting = Vec::new();
         for (number, lease) in leases.into_iter().enumerate() {
             let store = store.clone();
-            // Every fourth is made for a revision that the session does not have.
+            // Every fourth commit expects a revision that the session does not have.
             let expected = u64::from(number % 4 == 3);
             waiting.push(tokio::spawn(async move { store.commit(&lease, expected, commit("words")).await }));
         }
@@ -77,11 +78,10 @@ async fn commits_that_wait_share_a_transaction() {
     }
 }
 
-/// Limit 28: while another process holds the file, a commit waits and nothing else does, also on a runtime's only
-/// thread.
+/// Limit 28: while another process holds the lock, a commit waits without blocking the executor, even with one thread.
 #[tokio::test(flavor = "current_thread")]
-async fn a_locked_file_does_not_stop_the_executor() {
-    for synchronous in BOTH {
+async fn locked_file_does_not_block_the_executor() {
+    for synchronous in SYNCHRONOUS_MODES {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("agent.db");
         let store = Arc::new(SqliteStore::open(&path, Options { synchronous, ..Options::default() }).unwrap());
@@ -98,17 +98,16 @@ async fn a_locked_file_does_not_stop_the_executor() {
     }
 }
 
-/// Limits 10 and 32: commits that are given up at any moment are whole or not there at all, and the sessions around
-/// them go on.
+/// Limits 10 and 32: a commit whose caller gives up is stored completely or not at all, and other sessions are not affected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn commits_that_are_given_up_are_whole_or_absent() {
-    for synchronous in BOTH {
+async fn abandoned_commits_are_complete_or_absent() {
+    for synchronous in SYNCHRONOUS_MODES {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("agent.db");
         let store = Arc::new(SqliteStore::open(&path, Options { synchronous, ..Options::default() }).unwrap());
         let mut sessions = tokio::task::JoinSet::new();
         for lease in leases(&store).await {
-            sessions.spawn(give_up_often(store.clone(), lease));
+            sessions.spawn(abandon_every_other_commit(store.clone(), lease));
         }
         while let Some(session) = sessions.join_next().await {
             let (session, revision) = session.unwrap();
@@ -119,8 +118,8 @@ async fn commits_that_are_given_up_are_whole_or_absent() {
     }
 }
 
-/// One message for each revision; every other commit is dropped after some polls. Returns the last revision.
-async fn give_up_often(store: Arc<SqliteStore>, lease: Lease) -> (String, u64) {
+/// Commits one message per revision and drops every other commit after some polls. Returns the last revision.
+async fn abandon_every_other_commit(store: Arc<SqliteStore>, lease: Lease) -> (String, u64) {
     let mut revision = 0;
     for round in 0..60 {
         let message = numbered(revision + 1);
@@ -131,7 +130,7 @@ async fn give_up_often(store: Arc<SqliteStore>, lease: Lease) -> (String, u64) {
         };
         match committed {
             Ok(next) => revision = next,
-            // A commit that was given up was stored after all.
+            // A commit whose caller gave up was stored after all.
             Err(StoreError::Conflict { found, .. }) if found == revision + 1 => revision = found,
             Err(error) => panic!("{error}"),
         }
@@ -150,9 +149,9 @@ async fn polls(number: usize) {
     }
 }
 
-/// D6: the search index is a projection that follows the commits by itself, also when it was up to date before.
+/// D6: the writer updates the search index by itself after commits, also if the index was up to date before.
 #[tokio::test]
-async fn the_index_follows_when_nobody_waits() {
+async fn idle_writer_updates_the_index() {
     let store = SqliteStore::open_in_memory().unwrap();
     let lease = store.open("s", OpenMode::CreateNew, SessionMeta::default()).await.unwrap().lease;
     for number in 1..=2 {
@@ -162,16 +161,16 @@ async fn the_index_follows_when_nobody_waits() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), indexed).await.expect("the thread looks after the index");
+        tokio::time::timeout(Duration::from_secs(30), indexed).await.expect("the thread updates the index");
         assert_eq!(store.search_messages("words", 10).await.unwrap().len() as u64, number);
-        // By then the thread has found nothing more to index.
+        // By now the thread has found that there is nothing more to index.
         tokio::time::sleep(Duration::from_millis(1_200)).await;
     }
 }
 
-/// D2: what was queued when the store was dropped is written.
+/// D2: dropping the store stores the commits that are still queued.
 #[tokio::test]
-async fn dropping_the_store_writes_what_is_queued() {
+async fn drop_stores_queued_commits() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.db");
     let store = Arc::new(SqliteStore::open(&path, Options::default()).unwrap());

@@ -1,21 +1,22 @@
-//! A process that is killed at any moment loses nothing that it was told is stored, and its session can be taken over
-//! at once (D3, limits 27 and 32). The test starts itself as the process to kill.
+//! A process that is killed at any moment loses nothing that was acknowledged, and its session can be taken over at once (D3,
+//! limits 27 and 32). The test starts its own executable as the process to kill.
 
 use agent_core::approval::LastingGrant;
 use agent_core::change::{Body, Change, NewMessage, OutboxEffect, OutboxItem};
 use agent_core::event::{Event, EventKind};
 use agent_core::message::{Digest, Part, Role};
 use agent_store::{
-    Commit, MessageRange, OpenMode, Options, Outbox, OutboxFilter, SessionLog, SessionMeta, SqliteStore, StoreError,
+    Commit, MessageRange, OpenMode, Options, Outbox, OutboxFilter, SessionIndex, SessionLog, SessionMeta, SqliteStore,
+    StoreError,
 };
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-const DATABASE: &str = "AGENT_MEMORY_TEST_DATABASE";
+const DATABASE: &str = "AGENT_STORE_TEST_DATABASE";
 const ROUNDS: usize = 25;
 
-/// The process to kill: commits until it is killed, and says each revision that it was told.
+/// The process to kill: commits until it is killed, and prints each acknowledged revision.
 async fn commit_until_killed(path: String) {
     let store = SqliteStore::open(path, Options::default()).unwrap();
     let opened = store.open("s", OpenMode::Either, SessionMeta::default()).await.unwrap();
@@ -28,7 +29,7 @@ async fn commit_until_killed(path: String) {
     }
 }
 
-/// Message, event, outbox item and snapshot all carry the revision that the commit makes.
+/// A commit whose message, event, outbox item and snapshot all contain the new revision.
 fn commit(revision: u64) -> Commit {
     let body = Body::Parts(vec![Part::Text(format!("message {revision}"))]);
     let messages = vec![NewMessage { id: revision, turn: 1, role: Role::User, body, tokens: 1 }];
@@ -42,24 +43,24 @@ fn commit(revision: u64) -> Commit {
     Commit { snapshot: revision.to_string().into_bytes(), change, ..Commit::default() }
 }
 
-/// Ends with the test, however that ends.
-struct Victim(Child);
+/// A child process that is killed when the test ends, however it ends.
+struct KilledOnDrop(Child);
 
-impl Drop for Victim {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
-        // It may be dead already.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn start(database: &Path) -> Victim {
+fn start(database: &Path) -> KilledOnDrop {
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["a_killed_process_loses_nothing_and_holds_nothing", "--exact", "--nocapture"])
+        .args(["killed_process_loses_nothing_and_holds_no_lease", "--exact", "--nocapture"])
         .env(DATABASE, database)
         .stdout(Stdio::piped())
         .spawn();
-    Victim(child.unwrap())
+    KilledOnDrop(child.unwrap())
 }
 
 fn revision_in(line: &str) -> Option<u64> {
@@ -67,13 +68,13 @@ fn revision_in(line: &str) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn a_killed_process_loses_nothing_and_holds_nothing() {
+async fn killed_process_loses_nothing_and_holds_no_lease() {
     if let Ok(path) = std::env::var(DATABASE) {
         return commit_until_killed(path).await;
     }
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("agent.db");
-    let mut told = 0;
+    let mut last_revision = 0;
     for round in 0..ROUNDS {
         let mut child = start(&database);
         let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map_while(Result::ok);
@@ -82,25 +83,30 @@ async fn a_killed_process_loses_nothing_and_holds_nothing() {
             refuse_while_alive(&database, &child.0).await;
         }
         drop(child);
-        // What it still said before it died counts too.
-        told = lines.filter_map(|line| revision_in(&line)).last().or(acknowledged).unwrap();
-        check(&database, told).await;
+        // Revisions that it printed before it died count too.
+        last_revision = lines.filter_map(|line| revision_in(&line)).last().or(acknowledged).unwrap();
+        check(&database, last_revision).await;
     }
-    assert!(told > ROUNDS as u64, "{told}");
+    assert!(last_revision > ROUNDS as u64, "{last_revision}");
 }
 
 async fn refuse_while_alive(database: &Path, child: &Child) {
     let store = SqliteStore::open(database, Options::default()).unwrap();
-    let busy = store.open("s", OpenMode::Existing, SessionMeta::default()).await;
-    assert_eq!(busy, Err(StoreError::Busy { session: "s".to_owned(), holder: child.id() }));
+    let Err(StoreError::Busy { session, holder }) = store.open("s", OpenMode::Existing, SessionMeta::default()).await
+    else {
+        panic!("the session is open in another process");
+    };
+    assert_eq!((session.as_str(), holder.process_id()), ("s", Some(child.id())));
+    assert!(!holder.is_this_process());
 }
 
-async fn check(database: &Path, told: u64) {
+async fn check(database: &Path, acknowledged: u64) {
     let store = SqliteStore::open(database, Options::default()).unwrap();
     assert_eq!(store.integrity_check().await, Ok(()));
-    let opened = store.open("s", OpenMode::Existing, SessionMeta::default()).await.expect("the dead hold nothing");
+    let opened =
+        store.open("s", OpenMode::Existing, SessionMeta::default()).await.expect("a dead process holds no lease");
     let revision = opened.revision;
-    assert!(revision == told || revision == told + 1, "told {told}, found {revision}");
+    assert!(revision == acknowledged || revision == acknowledged + 1, "acknowledged {acknowledged}, found {revision}");
     assert_eq!(opened.snapshot, Some(revision.to_string().into_bytes()));
     assert_eq!((opened.last_message, opened.last_event), (revision, revision));
     let messages = store.messages("s", MessageRange::After { id: 0, limit: 10_000 }).await.unwrap();
@@ -110,12 +116,12 @@ async fn check(database: &Path, told: u64) {
     store.release(opened.lease).await.unwrap();
 }
 
-const LOCKED: &str = "AGENT_MEMORY_TEST_LOCKED";
+const LOCKED: &str = "AGENT_STORE_TEST_LOCKED";
 
-/// A process that is stopped while it holds the lock for writing is named, with its state and what it is.
+/// Row 28: the error names the process that holds the write lock, its program, and that it is stopped.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn row_28_a_stopped_process_that_holds_the_lock_is_named() {
+async fn row_28_error_names_the_stopped_process_that_holds_the_lock() {
     if let Ok(path) = std::env::var(LOCKED) {
         let connection = rusqlite::Connection::open(path).unwrap();
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -127,15 +133,15 @@ async fn row_28_a_stopped_process_that_holds_the_lock_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("agent.db");
     let wait = std::time::Duration::from_millis(20);
-    let options = Options { lock_wait: wait, patience: wait, ..Options::default() };
+    let options = Options { lock_wait: wait, max_wait: wait, ..Options::default() };
     let store = SqliteStore::open(&database, options).unwrap();
     let opened = store.open("s", OpenMode::Either, SessionMeta::default()).await.unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["row_28_a_stopped_process_that_holds_the_lock_is_named", "--exact", "--nocapture"])
+        .args(["row_28_error_names_the_stopped_process_that_holds_the_lock", "--exact", "--nocapture"])
         .env(LOCKED, &database)
         .stdout(Stdio::piped())
         .spawn();
-    let mut child = Victim(child.unwrap());
+    let mut child = KilledOnDrop(child.unwrap());
     let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.any(|line| line == "held"));
     let process = child.0.id().to_string();
@@ -150,5 +156,5 @@ async fn row_28_a_stopped_process_that_holds_the_lock_is_named() {
     // Reading needs no lock.
     assert_eq!(store.sessions(Default::default(), 9).await.unwrap().len(), 1);
     drop(child);
-    store.commit(&opened.lease, opened.revision, commit(1)).await.expect("whoever is dead holds nothing");
+    store.commit(&opened.lease, opened.revision, commit(1)).await.expect("a dead process holds no lock");
 }

@@ -1,21 +1,20 @@
-//! D6: indexes and lists that somebody has damaged are named, refused where they are not even whole, and made anew from the
-//! log.
+//! D6: damaged search indexes and session lists are reported, refused if they cannot be read, and rebuilt from the log.
 
 use agent_core::change::{Body, Change, NewMessage};
 use agent_core::message::{Part, Role};
 use agent_store::{
-    Commit, Comparison, Indexes, Memories, Memory, MemoryFilter, MemoryKind, OpenMode, Options, Projection,
-    Projections, SessionLog, SessionMeta, SqliteStore, Status, StoreError,
+    Commit, Indexes, Memories, Memory, MemoryFilter, MemoryKind, OpenMode, Options, Projection, ProjectionComparison,
+    Projections, SessionIndex, SessionLog, SessionMeta, SqliteStore, Status, StoreError,
 };
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 
-fn unread(_: &[u8]) -> Option<Status> {
+fn no_status(_: &[u8]) -> Option<Status> {
     None
 }
 
-/// A file with three messages and two memories, all of them indexed.
-async fn filled(folder: &Path) -> PathBuf {
+/// Creates a file with three indexed messages and two indexed memories.
+async fn create_database(folder: &Path) -> PathBuf {
     let path = std::fs::canonicalize(folder).unwrap().join("agent.db");
     let store = SqliteStore::open(&path, Options::default()).unwrap();
     let lease = store.open("s/1", OpenMode::CreateNew, SessionMeta::default()).await.unwrap().lease;
@@ -49,25 +48,25 @@ fn damage(path: &Path, sql: &str) {
     Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
 
-async fn compared(path: &Path) -> Vec<Comparison> {
-    SqliteStore::open(path, Options::default()).unwrap().check_projections(unread).await.unwrap()
+async fn compare(path: &Path) -> Vec<ProjectionComparison> {
+    SqliteStore::open(path, Options::default()).unwrap().check_projections(no_status).await.unwrap()
 }
 
 async fn rebuild(path: &Path) {
     let options = Options { indexes: Indexes::ToBeRebuilt, ..Options::default() };
     let store = SqliteStore::open(path, options).unwrap();
-    let made: Vec<_> = store.rebuild_projections(unread).await.unwrap().iter().map(|of| of.made_from).collect();
+    let made: Vec<_> = store.rebuild_projections(no_status).await.unwrap().iter().map(|of| of.made_from).collect();
     assert_eq!(made, [3, 2, 1]);
 }
 
 #[tokio::test]
-async fn d6_what_is_damaged_is_named_and_made_anew() {
+async fn d6_damaged_projections_are_reported_and_rebuilt() {
     let cases = [
         ("DELETE FROM message_words WHERE rowid = 2", Projection::MessageWords, "message 2 of session s/1"),
         (
             "INSERT INTO message_words (rowid, text) VALUES (9, 'ghosts')",
             Projection::MessageWords,
-            "words of row 9, which it should not have",
+            "unexpected words for row 9",
         ),
         (
             "DELETE FROM message_words WHERE rowid = 1; INSERT INTO message_words (rowid, text) VALUES (1, 'walrus a')",
@@ -75,26 +74,26 @@ async fn d6_what_is_damaged_is_named_and_made_anew() {
             "message 1 of session s/1",
         ),
         ("DELETE FROM memory_words WHERE rowid = 1", Projection::MemoryWords, "memory m1"),
-        ("UPDATE sessions SET last_message = 7, turns = 4", Projection::Sessions, "session s/1 says "),
+        ("UPDATE sessions SET last_message = 7, turns = 4", Projection::Sessions, "session s/1: stored "),
         (
             "DELETE FROM message_words_progress; DELETE FROM message_words WHERE rowid = 3",
             Projection::MessageWords,
-            "words of row 1, ",
+            "unexpected words for row 1",
         ),
     ];
     for (sql, projection, expected) in cases {
         let folder = tempfile::tempdir().unwrap();
-        let path = filled(folder.path()).await;
-        assert!(compared(&path).await.iter().all(|of| of.different == 0));
+        let path = create_database(folder.path()).await;
+        assert!(compare(&path).await.iter().all(|of| of.different == 0));
         damage(&path, sql);
-        let found = compared(&path).await;
+        let found = compare(&path).await;
         for of in &found {
             let is_named = of.examples.iter().any(|example| example.contains(expected));
-            // The turns of a session whose snapshot nobody reads stay as they are.
+            // The turns of a session whose snapshot cannot be read are kept.
             assert_eq!(of.projection == projection, of.different > 0 && is_named, "{sql}: {found:?}");
         }
         rebuild(&path).await;
-        let again = compared(&path).await;
+        let again = compare(&path).await;
         assert!(again.iter().all(|of| of.different == 0), "{sql}: {again:?}");
         let store = SqliteStore::open(&path, Options::default()).unwrap();
         for words in ["walrus", "owl", "bat"] {
@@ -106,33 +105,33 @@ async fn d6_what_is_damaged_is_named_and_made_anew() {
     }
 }
 
-/// Limit 28: an index that is not whole is told apart from a log that is not, and the log is not given up for it.
+/// Limit 28: a damaged index is distinguished from a damaged log, and the log stays usable.
 #[tokio::test]
-async fn d6_an_index_that_is_not_whole_is_refused_and_made_anew() {
+async fn d6_unreadable_index_is_refused_and_rebuilt() {
     for sql in ["DELETE FROM message_words_data", "DELETE FROM memory_words_data"] {
         let folder = tempfile::tempdir().unwrap();
-        let path = filled(folder.path()).await;
+        let path = create_database(folder.path()).await;
         damage(&path, sql);
         let error = SqliteStore::open(&path, Options::default()).err().unwrap_or_else(|| panic!("{sql}: not refused"));
         assert!(matches!(&error, StoreError::DamagedIndex { path: named, .. } if *named == path), "{sql}: {error:?}");
         assert!(error.to_string().contains("`agent-host store rebuild`"), "{error}");
         let options = Options { indexes: Indexes::ToBeRebuilt, ..Options::default() };
         let store = SqliteStore::open(&path, options).unwrap();
-        let found = store.check_projections(unread).await.unwrap();
-        let told: Vec<_> = found.iter().filter(|of| of.different > 0).flat_map(|of| &of.examples).collect();
-        assert!(told.iter().any(|example| example.contains("the index cannot be read")), "{sql}: {found:?}");
+        let found = store.check_projections(no_status).await.unwrap();
+        let acknowledged: Vec<_> = found.iter().filter(|of| of.different > 0).flat_map(|of| &of.examples).collect();
+        assert!(acknowledged.iter().any(|example| example.contains("the index cannot be read")), "{sql}: {found:?}");
         drop(store);
         rebuild(&path).await;
-        let again = compared(&path).await;
+        let again = compare(&path).await;
         assert!(again.iter().all(|of| of.different == 0), "{sql}: {again:?}");
     }
 }
 
-/// What is made anew is defined as it was.
+/// A rebuilt index has the same definition as the original one.
 #[tokio::test]
-async fn d6_an_index_that_is_made_anew_has_the_same_definition() {
+async fn d6_rebuilt_index_has_the_same_definition() {
     let folder = tempfile::tempdir().unwrap();
-    let path = filled(folder.path()).await;
+    let path = create_database(folder.path()).await;
     let definitions = || {
         let connection = Connection::open(&path).unwrap();
         let sql = "SELECT sql FROM sqlite_schema WHERE name IN ('message_words', 'memory_words') ORDER BY name";

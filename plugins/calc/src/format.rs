@@ -1,23 +1,24 @@
-//! Numbers as people write them: fractions, decimals, repeating decimals.
+//! Formats numbers as fractions, decimals and repeating decimals.
 
 use crate::number::{Exactness, Number, ten_to};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{Signed, Zero};
 
-/// A repeating decimal is shown as such up to this many digits after the point.
+/// Longest repeating decimal that is shown, in digits after the point.
 const MAX_REPEATING: usize = 60;
 
 /// A number in all its forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forms {
-    /// Exact: `7`, `-3/4`. None for a rounded root.
+    /// The exact value, such as `7` or `-3/4`. None for a rounded root.
     pub exact: Option<String>,
-    /// Decimal with as many digits as were asked for, or fewer if that says all.
+    /// The decimal with at most the requested number of digits.
     pub decimal: String,
-    /// Whether `decimal` says all.
+    /// Whether `decimal` is exact.
     pub exactness: Exactness,
-    /// `0.1(6)`, the digits in parentheses repeating; none if the decimal ends, or the period is long.
+    /// The decimal with its repeating digits in parentheses, such as `0.1(6)`. None if the decimal ends, or if the
+    /// period is long.
     pub repeating: Option<String>,
 }
 
@@ -37,7 +38,8 @@ impl Forms {
     }
 }
 
-/// The forms of a number; `digits` after the decimal point, for small numbers counted from the first one that is not 0.
+/// The forms of a number. `digits` counts from the decimal point, or from the first digit that is not 0 if the number
+/// is small.
 pub fn forms(number: &Number, digits: u32) -> Forms {
     let value = &number.value;
     let places = digits + leading_zeros(value);
@@ -51,7 +53,7 @@ pub fn forms(number: &Number, digits: u32) -> Forms {
     Forms { exact: Some(value.to_string()), decimal, exactness, repeating }
 }
 
-/// Zeros between the point and the first other digit.
+/// The number of zeros between the point and the first other digit.
 fn leading_zeros(value: &BigRational) -> u32 {
     if value.is_zero() || value.numer().magnitude() >= value.denom().magnitude() {
         return 0;
@@ -60,7 +62,7 @@ fn leading_zeros(value: &BigRational) -> u32 {
     u32::try_from(inverse.to_string().len()).unwrap_or(u32::MAX).saturating_sub(1)
 }
 
-/// Writes `unscaled / 10^places`.
+/// Writes `unscaled / 10^places` as a decimal.
 fn place_point(unscaled: &BigInt, places: u32) -> String {
     let digits = unscaled.magnitude().to_string();
     let places = places as usize;
@@ -77,7 +79,7 @@ fn trim(decimal: String) -> String {
     decimal.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Long division until a remainder comes again.
+/// Long division until a remainder occurs again.
 fn repeating(value: &BigRational) -> Option<String> {
     let ten = BigInt::from(10);
     let whole = value.trunc().to_integer();

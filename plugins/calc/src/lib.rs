@@ -1,4 +1,4 @@
-//! A tool that calculates exactly: integers, decimals and fractions, without the drift of floating-point numbers.
+//! A tool for exact arithmetic with integers, decimals and fractions, without the errors of floating-point numbers.
 
 pub mod format;
 pub mod number;
@@ -8,7 +8,7 @@ use agent_host_sdk::prelude::*;
 use format::{Forms, forms};
 use number::Exactness;
 
-/// Digits after the point unless something else is asked for.
+/// Digits after the point if the call does not set `digits`.
 const DEFAULT_DIGITS: u32 = 15;
 
 /// Arguments of `calc.evaluate`.
@@ -26,13 +26,13 @@ struct Evaluate {
 /// The machine-readable result.
 #[derive(Serialize, JsonSchema)]
 struct Evaluation {
-    /// The exact value, an integer or a fraction such as `-3/4`. None if an irrational root went into it.
+    /// The exact value, an integer or a fraction such as `-3/4`. None if the expression contains an irrational root.
     exact: Option<String>,
     /// The value as a decimal number.
     decimal: String,
-    /// Whether `decimal` is rounded, its last digit half away from zero.
+    /// Whether `decimal` is rounded. The last digit is rounded half away from zero.
     rounded: bool,
-    /// The exact decimal with its repeating digits in parentheses, such as `0.1(6)`, where they are few.
+    /// The exact decimal with its repeating digits in parentheses, such as `0.1(6)`, if there are few.
     repeating: Option<String>,
 }
 
@@ -44,8 +44,8 @@ impl ToolPlugin for Calc {
         let description = format!(
             "Calculates an arithmetic expression exactly, with integers, decimals and fractions of up to 5,000 digits. \
              Operators: + - * / ^ (integer exponents), % (remainder, with the sign of the divisor), ! (factorial), \
-             parentheses. Functions: {}. round goes half away from zero. Returns the exact value (as a fraction where \
-             it is no integer) and a decimal, and says whether the decimal is rounded.",
+             parentheses. Functions: {}. round rounds half away from zero. Returns the exact value (as a fraction if \
+             it is not an integer) and a decimal, and says whether the decimal is rounded.",
             parse::FUNCTIONS
         );
         Tools::new().tool(

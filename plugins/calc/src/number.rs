@@ -1,37 +1,37 @@
-//! Exact numbers with a bound on their size, so that no expression can make the machine work for long.
+//! Exact numbers of limited size, so that no expression can take long to calculate.
 
 use num_bigint::{BigInt, Sign};
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
-/// Largest numerator or denominator: about 5,000 decimal digits.
+/// Largest size of a numerator or denominator in bits: about 5,000 decimal digits.
 pub const MAX_BITS: u64 = 16_610;
 
-/// `factorial` takes at most this; 1500! has 4,115 digits.
+/// Largest argument of `factorial`; 1500! has 4,115 digits.
 pub const MAX_FACTORIAL: u32 = 1_500;
 
-/// Digits that an irrational root is calculated to beyond those that are shown.
+/// Digits of an irrational root that are calculated in addition to the requested ones.
 const GUARD_DIGITS: u32 = 20;
 
-/// A number, and whether it stands for itself or for a root that no fraction can express.
+/// A number, and whether it is exact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Number {
-    /// The value; of an inexact number, its nearest known fraction.
+    /// The value, or the nearest known fraction of an inexact number.
     pub value: BigRational,
-    /// Whether `value` is the result itself.
+    /// Whether `value` is exact.
     pub exactness: Exactness,
 }
 
-/// Whether a number is what was asked for, or near to it.
+/// Whether a number is exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exactness {
-    /// The number itself.
+    /// The number is exact.
     Exact,
-    /// An irrational root went into it.
+    /// The number depends on an irrational root, so it is rounded.
     Rounded,
 }
 
-/// Why an operation has no result. The parser adds the position.
+/// The reason why an operation has no result. The parser adds the position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberError {
     /// The divisor is zero.
@@ -40,7 +40,7 @@ pub enum NumberError {
     /// The result would be larger than [`MAX_BITS`].
     #[error("the result would have more than 5,000 digits; use smaller numbers")]
     TooLarge,
-    /// An argument is outside of what the operation takes.
+    /// An argument is outside the domain of the operation.
     #[error("{0}")]
     Domain(String),
 }
@@ -65,22 +65,22 @@ impl Number {
         Ok(Self { value, exactness })
     }
 
-    /// Sum.
+    /// Adds two numbers.
     pub fn add(&self, other: &Number) -> Result<Number> {
         Self::from_parts(&self.value + &other.value, &[self, other])
     }
 
-    /// Difference.
+    /// Subtracts `other` from this number.
     pub fn subtract(&self, other: &Number) -> Result<Number> {
         Self::from_parts(&self.value - &other.value, &[self, other])
     }
 
-    /// Product.
+    /// Multiplies two numbers.
     pub fn multiply(&self, other: &Number) -> Result<Number> {
         Self::from_parts(&self.value * &other.value, &[self, other])
     }
 
-    /// Quotient, as a fraction.
+    /// Divides this number by `other`, as a fraction.
     pub fn divide(&self, other: &Number) -> Result<Number> {
         if other.value.is_zero() {
             return Err(NumberError::DivisionByZero);
@@ -88,13 +88,13 @@ impl Number {
         Self::from_parts(&self.value / &other.value, &[self, other])
     }
 
-    /// Remainder of the floored division: it has the sign of the divisor, so `-7 % 3` is 2.
+    /// Remainder of the floored division. It has the sign of the divisor, so `-7 % 3` is 2.
     pub fn remainder(&self, other: &Number) -> Result<Number> {
         let quotient = self.divide(other)?.floor()?;
         self.subtract(&other.multiply(&quotient)?)
     }
 
-    /// Power with an integer exponent. `0^0` is 1.
+    /// Raises this number to an integer power. `0^0` is 1.
     pub fn power(&self, exponent: &Number) -> Result<Number> {
         let exponent_value = exponent.integer("the exponent")?;
         if self.value.is_zero() && exponent_value.is_negative() {
@@ -129,33 +129,34 @@ impl Number {
         Self::from_parts(value, &[self])
     }
 
-    /// The number with its sign turned.
+    /// The number with the opposite sign.
     pub fn negate(&self) -> Number {
         Self { value: -self.value.clone(), exactness: self.exactness }
     }
 
-    /// Distance from zero.
+    /// The absolute value.
     pub fn absolute(&self) -> Number {
         Self { value: self.value.abs(), exactness: self.exactness }
     }
 
-    /// Largest integer that is not larger.
+    /// The largest integer that is not larger than this number.
     pub fn floor(&self) -> Result<Number> {
         self.to_whole(|value| value.floor())
     }
 
-    /// Smallest integer that is not smaller.
+    /// The smallest integer that is not smaller than this number.
     pub fn ceiling(&self) -> Result<Number> {
         self.to_whole(|value| value.ceil())
     }
 
-    /// Nearest number with so many digits after the point; halves go away from zero. Negative digits round to tens …
+    /// The nearest number with this many digits after the point; halves are rounded away from zero. Negative digits
+    /// round to tens, hundreds and so on.
     pub fn round(&self, digits: &Number) -> Result<Number> {
         let places = digits.integer("the number of digits")?;
         let places = places
             .to_i32()
             .filter(|places| places.abs() <= 1_000)
-            .ok_or_else(|| NumberError::Domain("the number of digits must lie between -1000 and 1000".into()))?;
+            .ok_or_else(|| NumberError::Domain("the number of digits must be between -1000 and 1000".into()))?;
         let power = BigRational::from_integer(ten_to(places.unsigned_abs()));
         let unit = if places >= 0 { power.recip() } else { power };
         let scaled = Self { value: &self.value / &unit, exactness: self.exactness };
@@ -163,21 +164,21 @@ impl Number {
         Self::from_parts(whole.value * unit, &[])
     }
 
-    /// Applies a step function, which is exact again unless the rounding error could have crossed a step.
+    /// Applies a rounding function. The result is exact unless the rounding error could have changed it.
     fn to_whole(&self, step: impl Fn(&BigRational) -> BigRational) -> Result<Number> {
         if self.exactness == Exactness::Rounded {
             let error =
                 BigRational::new(BigInt::one(), ten_to(GUARD_DIGITS / 2)) * (self.value.abs() + BigRational::one());
             if step(&(&self.value - &error)) != step(&(&self.value + &error)) {
                 return Err(NumberError::Domain(
-                    "the value is a rounded root so near to a step that its integer part is not certain".into(),
+                    "the value is a rounded root that is too close to a whole number, so its integer part is not certain".into(),
                 ));
             }
         }
         Self::from_parts(step(&self.value), &[])
     }
 
-    /// Square root: exact if it is a fraction, else to `digits` significant digits and some more.
+    /// The square root: exact if it is a fraction, otherwise with `digits` significant digits and some more.
     pub fn square_root(&self, digits: u32) -> Result<Number> {
         if self.value.is_negative() {
             return Err(NumberError::Domain("a negative number has no real square root".into()));
@@ -187,7 +188,7 @@ impl Number {
         if &(&top * &top) == numerator && &(&bottom * &bottom) == denominator {
             return Self::from_parts(BigRational::new(top, bottom), &[self]);
         }
-        // sqrt(n/d) = sqrt(n*d*10^2k) / (d*10^k): whole-number arithmetic with k digits after the point.
+        // sqrt(n/d) = sqrt(n*d*10^2k) / (d*10^k), which is integer arithmetic with k digits after the point.
         let leading_zeros = denominator.bits().saturating_sub(numerator.bits()) / 6;
         let places = digits + GUARD_DIGITS + u32::try_from(leading_zeros).map_err(|_| NumberError::TooLarge)?;
         let scale = ten_to(places);
@@ -197,7 +198,7 @@ impl Number {
         Ok(result)
     }
 
-    /// Product of the integers from 1 to this one.
+    /// The product of the integers from 1 to this number.
     pub fn factorial(&self) -> Result<Number> {
         let count = self.integer("the argument of factorial")?.to_u32().filter(|count| *count <= MAX_FACTORIAL);
         let count =
@@ -206,7 +207,7 @@ impl Number {
         Self::from_parts(BigRational::from_integer(product), &[])
     }
 
-    /// Greatest common divisor of two integers; never negative.
+    /// The greatest common divisor of two integers. It is never negative.
     pub fn greatest_common_divisor(&self, other: &Number) -> Result<Number> {
         let mut larger = self.integer("each argument of gcd")?.abs();
         let mut smaller = other.integer("each argument of gcd")?.abs();
@@ -217,7 +218,7 @@ impl Number {
         Self::from_parts(BigRational::from_integer(larger), &[])
     }
 
-    /// Least common multiple of two integers; never negative.
+    /// The least common multiple of two integers. It is never negative.
     pub fn least_common_multiple(&self, other: &Number) -> Result<Number> {
         let divisor = self.greatest_common_divisor(other)?;
         if divisor.value.is_zero() {

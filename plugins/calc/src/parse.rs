@@ -1,4 +1,4 @@
-//! The language of expressions: read from left to right and calculated while it is read.
+//! Parses expressions from left to right and calculates them at the same time.
 //!
 //! ```text
 //! sum     = product { ("+" | "-") product }
@@ -14,28 +14,28 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::Zero;
 
-/// Longest expression, in bytes.
+/// Longest expression in bytes.
 pub const MAX_LENGTH: usize = 4_000;
 
 /// Deepest nesting of parentheses, signs and powers.
 const MAX_DEPTH: u32 = 100;
 
-/// Largest exponent of a number such as `1.5e300`, and its greatest number of digits.
+/// Largest exponent of a number such as `1.5e300`, and largest number of its digits.
 const MAX_NUMBER_DIGITS: usize = 2_000;
 
-/// What each function takes, for messages and for the tool's description.
+/// The functions with their arguments, for messages and for the tool's description.
 pub const FUNCTIONS: &str = "abs(x), min(x, …), max(x, …), floor(x), ceil(x), round(x), round(x, digits), \
                              gcd(a, b, …), lcm(a, b, …), factorial(n), sqrt(x)";
 
-/// Why an expression has no value, and where.
+/// The reason why an expression has no value, with the position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (at character {position}: {excerpt})")]
 pub struct ExpressionError {
-    /// Character of the expression, counted from 1.
+    /// Position of the character in the expression, from 1.
     pub position: usize,
-    /// What is wrong and what would be right.
+    /// What is wrong, and what would be right.
     pub message: String,
-    /// The place, with `▸` before the character.
+    /// The text around the position, with `▸` before the character.
     pub excerpt: String,
 }
 
@@ -49,7 +49,7 @@ pub fn evaluate(expression: &str, digits: u32) -> Result<Number, ExpressionError
     match parser.peek() {
         None => Ok(value),
         Some(',') => Err(parser.error_here("`,` only separates arguments; write 1000 or 1_000 for a thousand")),
-        Some(')') => Err(parser.error_here("this `)` closes nothing")),
+        Some(')') => Err(parser.error_here("this `)` has no matching `(`")),
         Some(other) => Err(parser.error_here(&format!("expected an operator or the end, found `{other}`"))),
     }
 }
@@ -125,7 +125,7 @@ impl Parser<'_> {
             let at = self.take('!');
             value = self.located(at, value.factorial())?;
         }
-        // `**` must not be taken for a product.
+        // Skip white space, so that `**` is not mistaken for a product.
         self.peek();
         Ok(value)
     }
@@ -141,7 +141,7 @@ impl Parser<'_> {
             Some(digit) if digit.is_ascii_digit() || digit == '.' => self.number(),
             Some(letter) if letter.is_alphabetic() => self.call(),
             Some(other) => Err(self.error_here(&format!("expected a number, a function or `(`, found `{other}`"))),
-            None => Err(self.error_here("the expression ends where a number is expected")),
+            None => Err(self.error_here("the expression ends, but a number is expected")),
         }
     }
 
@@ -156,7 +156,7 @@ impl Parser<'_> {
             digits.push_str(&fraction);
         }
         if digits.is_empty() {
-            return Err(self.error(start, "a `.` without digits is no number".into()));
+            return Err(self.error(start, "a `.` without digits is not a number".into()));
         }
         let exponent = self.exponent(start)?;
         if digits.len() > MAX_NUMBER_DIGITS {
@@ -177,7 +177,7 @@ impl Parser<'_> {
         run[..length].replace('_', "")
     }
 
-    /// The `e-3` of `1.5e-3`; 0 where there is none.
+    /// The exponent, such as `e-3` of `1.5e-3`; 0 if there is none.
     fn exponent(&mut self, start: usize) -> Result<i64, ExpressionError> {
         let rest = &self.text.as_bytes()[self.offset..];
         let signed = usize::from(matches!(rest.get(1), Some(b'+' | b'-')));
@@ -243,7 +243,7 @@ impl Parser<'_> {
     fn enter(&mut self) -> Result<(), ExpressionError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(self.error_here(&format!("the expression is nested more than {MAX_DEPTH} deep")));
+            return Err(self.error_here(&format!("the expression is nested more than {MAX_DEPTH} levels deep")));
         }
         Ok(())
     }
@@ -254,12 +254,12 @@ impl Parser<'_> {
                 self.take(')');
                 Ok(())
             }
-            None => Err(self.error(opened, "this `(` is never closed".into())),
+            None => Err(self.error(opened, "this `(` has no matching `)`".into())),
             Some(other) => Err(self.error_here(&format!("expected an operator, `,` or `)`, found `{other}`"))),
         }
     }
 
-    /// Skips white space and shows the character that follows.
+    /// Skips white space and returns the next character without consuming it.
     fn peek(&mut self) -> Option<char> {
         let rest = &self.text[self.offset..];
         self.offset += rest.len() - rest.trim_start().len();
@@ -270,7 +270,7 @@ impl Parser<'_> {
         self.text[self.offset..].starts_with(expected)
     }
 
-    /// Goes on behind `symbol`, which stands here; returns where it stood.
+    /// Consumes `symbol`, which is the next character, and returns its position.
     fn take(&mut self, symbol: char) -> usize {
         let at = self.offset;
         self.offset += symbol.len_utf8();

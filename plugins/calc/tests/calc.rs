@@ -1,4 +1,4 @@
-//! `calc.evaluate` as the host calls it (P2, S7): results, forms, and what is refused.
+//! `calc.evaluate` as the host calls it (P2, S7): results, their forms, and rejected expressions.
 
 use agent_host_sdk::prelude::*;
 use calc::Calc;
@@ -22,7 +22,7 @@ fn refusal(expression: &str) -> String {
 }
 
 #[test]
-fn calculates_exactly() {
+fn s7_calculates_exactly() {
     for (expression, expected) in [
         ("1 + 2 * 3", "7"),
         ("(1 + 2) * 3", "9"),
@@ -62,7 +62,7 @@ fn calculates_exactly() {
 }
 
 #[test]
-fn says_what_is_rounded_and_what_repeats() {
+fn reports_rounding_and_repeating_digits() {
     assert_eq!(text("1/3"), "1/3 = 0.(3) ≈ 0.333333333333333 (rounded to 15 digits)");
     assert_eq!(text("-1/6"), "-1/6 = -0.1(6) ≈ -0.166666666666667 (rounded to 15 digits)");
     assert_eq!(text("sqrt(2)"), "≈ 1.414213562373095 (rounded to 15 digits)");
@@ -78,7 +78,7 @@ fn says_what_is_rounded_and_what_repeats() {
 }
 
 #[test]
-fn rounded_roots_are_used_with_care() {
+fn rejects_operations_on_uncertain_roots() {
     assert_eq!(text("ceil(sqrt(10))"), "4");
     assert_eq!(text("round(sqrt(2), 3)"), "1.414 = 707/500");
     assert!(refusal("floor(sqrt(2) * sqrt(2))").contains("not certain"));
@@ -87,15 +87,15 @@ fn rounded_roots_are_used_with_care() {
 }
 
 #[test]
-fn errors_point_at_the_place() {
+fn errors_name_the_position() {
     for (expression, position, message) in [
         ("", 1, "the expression ends"),
         ("1 +", 4, "the expression ends"),
         ("1 / 0", 3, "division by zero"),
         ("10 % (5 - 5)", 4, "division by zero"),
         ("0^-1", 2, "division by zero"),
-        ("(1 + 2", 1, "never closed"),
-        ("1 + 2)", 6, "closes nothing"),
+        ("(1 + 2", 1, "no matching `)`"),
+        ("1 + 2)", 6, "no matching `(`"),
         ("1,000", 2, "1_000"),
         ("2 3", 3, "expected an operator"),
         ("3 $ 4", 3, "found `$`"),
@@ -107,7 +107,7 @@ fn errors_point_at_the_place() {
         ("(-3)!", 5, "factorial takes"),
         ("factorial(1501)", 1, "factorial takes"),
         ("1.5!", 4, "must be an integer"),
-        (".", 1, "no number"),
+        (".", 1, "not a number"),
         ("1e9999", 1, "exponent"),
         ("round(1, 5000)", 1, "between -1000 and 1000"),
     ] {
@@ -118,7 +118,7 @@ fn errors_point_at_the_place() {
 }
 
 #[test]
-fn large_work_is_refused_before_it_is_done() {
+fn rejects_large_calculations_in_advance() {
     for expression in ["9^9^9", "9^9^9^9^9", "1.0001^1000000000", "2^100000", "((9^4000)^2)^2", "0.5^99999"] {
         assert!(refusal(expression).contains("more than 5,000 digits"), "{expression}");
     }
@@ -130,7 +130,7 @@ fn large_work_is_refused_before_it_is_done() {
 }
 
 #[test]
-fn arguments_are_checked() {
+fn p2_checks_arguments() {
     let tools = Calc::tools();
     assert!(tools.call("calc.evaluate", json!({})).is_err());
     assert!(tools.call("calc.evaluate", json!({ "expression": "1", "digits": 1_001 })).is_err());

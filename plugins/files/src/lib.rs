@@ -9,7 +9,7 @@ mod write;
 
 use agent_host_sdk::prelude::*;
 
-/// The plugin.
+/// The plugin with all file tools.
 pub struct Files;
 
 impl ToolPlugin for Files {
@@ -19,7 +19,7 @@ impl ToolPlugin for Files {
                 Tool::new(
                     "files.list",
                     "Lists the files and directories in a directory, with their sizes in bytes. `depth` above 1 \
-                     goes into its directories too. Use it to find out what there is before reading.",
+                     also lists its subdirectories. Use it to find out what there is before reading.",
                 )
                 .title("List a directory")
                 .read_only()
@@ -29,8 +29,8 @@ impl ToolPlugin for Files {
             .tool(
                 Tool::new(
                     "files.read",
-                    "Reads a text file: the lines from `first_line` on, or with `offset` a range of bytes. Says \
-                     how to read what follows when there is more than fits.",
+                    "Reads a text file: the lines from `first_line` on, or with `offset` a range of bytes. If there is \
+                     more, the result says how to read what follows.",
                 )
                 .title("Read a file")
                 .read_only()
@@ -40,7 +40,7 @@ impl ToolPlugin for Files {
                 Tool::new(
                     "files.search",
                     "Searches the text files of a directory tree, or one file, for lines that match a regular \
-                     expression (`pattern`) or hold a `text`. Returns `path:line: text` for each match.",
+                     expression (`pattern`) or contain a `text`. Returns `path:line: text` for each match.",
                 )
                 .title("Search in files")
                 .read_only()
@@ -49,9 +49,8 @@ impl ToolPlugin for Files {
             .tool(
                 Tool::new(
                     "files.write",
-                    "Writes a text file. `mode` says what may happen: `create` refuses if the file exists \
-                     (default), `overwrite` replaces it whole, `append` adds at the end. Missing directories are \
-                     made.",
+                    "Writes a text file. `mode` says what may happen: `create` fails if the file exists (default), \
+                     `overwrite` replaces the whole file, `append` adds at the end. Missing directories are created.",
                 )
                 .title("Write a file")
                 .destructive()
@@ -62,8 +61,8 @@ impl ToolPlugin for Files {
             .tool(
                 Tool::new(
                     "files.move",
-                    "Moves or renames a file or directory within the granted trees. Refuses if the target \
-                     exists, unless `overwrite` is true and both are files.",
+                    "Moves or renames a file or directory within the granted trees. Fails if the target exists, \
+                     unless `overwrite` is true and both are files.",
                 )
                 .title("Move a file")
                 .destructive()

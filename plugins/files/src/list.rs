@@ -1,12 +1,12 @@
-//! `files.list`.
+//! The tool `files.list`.
 
 use crate::lookup;
 use crate::walk::{Kind, walk};
 use agent_host_sdk::prelude::*;
 use std::ops::ControlFlow;
 
-const MOST_ENTRIES: usize = 1_000;
-const DEEPEST: u32 = 32;
+const MAX_ENTRIES: usize = 1_000;
+const MAX_DEPTH: u32 = 32;
 
 /// Arguments of `files.list`.
 #[derive(Deserialize, JsonSchema)]
@@ -20,24 +20,24 @@ pub(crate) struct List {
     depth: u32,
 }
 
-/// What a directory holds.
+/// The entries of a directory.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Listing {
-    /// The directory, as it was asked for.
+    /// The directory as given in the arguments.
     path: String,
-    /// In the order of their names, directories before what is in them.
+    /// The entries sorted by name; a directory comes before its entries.
     entries: Vec<Listed>,
-    /// What was left out.
+    /// Notes about entries that were left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Listed {
-    /// Relative to the listed directory.
+    /// The path relative to the listed directory.
     name: String,
     kind: Kind,
-    /// Bytes, for files.
+    /// Size in bytes, for files.
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
 }
@@ -48,8 +48,8 @@ fn one() -> u32 {
 
 /// Lists a directory.
 pub(crate) fn list(List { path, depth }: List) -> Result<Listing, ToolError> {
-    if !(1..=DEEPEST).contains(&depth) {
-        return Err(ToolError::invalid("/depth", format!("must be 1 to {DEEPEST}")));
+    if !(1..=MAX_DEPTH).contains(&depth) {
+        return Err(ToolError::invalid("/depth", format!("must be 1 to {MAX_DEPTH}")));
     }
     let root = lookup::entry(&path)?;
     if root.metadata.is_file() {
@@ -57,9 +57,9 @@ pub(crate) fn list(List { path, depth }: List) -> Result<Listing, ToolError> {
         return Ok(Listing { path, entries, notes: Vec::new() });
     }
     let (mut entries, mut notes) = (Vec::new(), Vec::new());
-    let unseen = walk(&root.path, &path, depth, |found| {
-        if entries.len() == MOST_ENTRIES {
-            notes.push(format!("cut after {MOST_ENTRIES} entries, before `{}`; list a subdirectory", found.name));
+    let skipped = walk(&root.path, &path, depth, |found| {
+        if entries.len() == MAX_ENTRIES {
+            notes.push(format!("cut after {MAX_ENTRIES} entries, before `{}`; list a subdirectory", found.name));
             return ControlFlow::Break(());
         }
         let size = match found.kind {
@@ -69,7 +69,7 @@ pub(crate) fn list(List { path, depth }: List) -> Result<Listing, ToolError> {
         entries.push(Listed { name: found.name.clone(), kind: found.kind, size });
         ControlFlow::Continue(())
     })?;
-    notes.extend(unseen.unreadable.iter().map(|name| format!("`{name}` could not be read")));
-    notes.extend(unseen.cut.iter().map(|name| format!("`{name}` has too many entries to sort; the rest is left out")));
+    notes.extend(skipped.unreadable.iter().map(|name| format!("`{name}` could not be read")));
+    notes.extend(skipped.truncated.iter().map(|name| format!("`{name}` has too many entries; the rest was left out")));
     Ok(Listing { path, entries, notes })
 }

@@ -1,20 +1,19 @@
-//! From a path that the model wrote to a file or directory in a granted tree. Anything else, such as a pipe or a
-//! device, is
-//! refused before it is opened, since opening it could block.
+//! Opens a file or directory in a granted tree by the path that the model gave. Anything else, such as a pipe or a
+//! device, is rejected before it is opened, because opening it could block.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees;
 use std::fs::{self, Metadata};
 use std::path::PathBuf;
 
-/// What a path leads to.
+/// A file or directory that was looked up.
 pub(crate) struct Entry {
-    /// For `std::fs`.
+    /// The path for `std::fs`.
     pub(crate) path: PathBuf,
     pub(crate) metadata: Metadata,
 }
 
-/// The file or directory at `path`.
+/// Looks up the file or directory at `path`.
 pub(crate) fn entry(path: &str) -> Result<Entry, ToolError> {
     let located = trees::locate(path)?;
     let metadata = fs::metadata(&located).map_err(|error| trees::error(path, &error))?;
@@ -24,7 +23,7 @@ pub(crate) fn entry(path: &str) -> Result<Entry, ToolError> {
     Ok(Entry { path: located, metadata })
 }
 
-/// The regular file at `path`.
+/// Looks up the regular file at `path`.
 pub(crate) fn file(path: &str) -> Result<Entry, ToolError> {
     let entry = entry(path)?;
     match entry.metadata.is_dir() {

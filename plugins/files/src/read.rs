@@ -1,4 +1,4 @@
-//! `files.read`.
+//! The tool `files.read`.
 
 use crate::lookup;
 use agent_host_sdk::prelude::*;
@@ -6,39 +6,39 @@ use agent_host_sdk::trees;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
-/// Most bytes in one answer.
-const MOST_BYTES: usize = 64 * 1024;
-/// A line that is longer is cut here.
-const LONGEST_LINE: usize = 16 * 1024;
-/// Most bytes that are passed over on the way to a line; what lies farther is read by `offset`.
-const FARTHEST: u64 = 256 * 1024 * 1024;
+/// Maximum number of bytes in one result.
+const MAX_BYTES: usize = 64 * 1024;
+/// Longer lines are cut at this length, in bytes.
+const MAX_LINE: usize = 16 * 1024;
+/// Maximum number of bytes that are skipped to reach a line. Lines further away must be read by `offset`.
+const MAX_SKIPPED: u64 = 256 * 1024 * 1024;
 
 /// Arguments of `files.read`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReadFile {
-    /// The file, for example `src/lib.rs`.
+    /// The path of the file, for example `src/lib.rs`.
     path: String,
     /// The first line to read, from 1. Default: 1.
     #[schemars(range(min = 1))]
     first_line: Option<u64>,
-    /// Lines to read at most. Default: as many as fit.
+    /// Maximum number of lines to read. Default: as many as fit.
     #[schemars(range(min = 1))]
     lines: Option<u64>,
-    /// Read bytes instead of lines: the first one, from 0.
+    /// Read bytes instead of lines: the first byte, from 0.
     offset: Option<u64>,
-    /// Bytes to read at most, together with `offset`. Default: 65536, which is also the most.
+    /// Maximum number of bytes to read, together with `offset`. Default and maximum: 65536.
     #[schemars(range(min = 1, max = 65536))]
     length: Option<u64>,
 }
 
-/// Reads a range of a file.
+/// Reads lines or bytes of a file.
 pub(crate) fn read(arguments: ReadFile) -> Result<String, ToolError> {
     let ReadFile { path, first_line, lines, offset, length } = arguments;
     let by_lines = first_line.is_some() || lines.is_some();
     match (by_lines, offset) {
         (true, Some(_)) => {
-            return Err(ToolError::invalid("/offset", "stands instead of `first_line` and `lines`"));
+            return Err(ToolError::invalid("/offset", "cannot be combined with `first_line` and `lines`"));
         }
         (_, None) if length.is_some() => return Err(ToolError::invalid("/length", "needs `offset`")),
         _ => {}
@@ -59,7 +59,7 @@ pub(crate) fn read(arguments: ReadFile) -> Result<String, ToolError> {
 enum Problem {
     Io(io::Error),
     Binary(u64),
-    Behind(&'static str, String),
+    AfterEnd(&'static str, String),
 }
 
 impl From<io::Error> for Problem {
@@ -73,21 +73,21 @@ impl Problem {
         match self {
             Self::Io(error) => trees::error(path, &error),
             Self::Binary(at) => ToolError::failed(format!("`{path}` is not UTF-8 text: see byte {at}")),
-            Self::Behind(pointer, message) => ToolError::invalid(pointer, message),
+            Self::AfterEnd(pointer, message) => ToolError::invalid(pointer, message),
         }
     }
 }
 
 fn bytes(mut file: File, size: u64, offset: u64, length: Option<u64>) -> Result<String, Problem> {
     if offset > size {
-        return Err(Problem::Behind("/offset", format!("is behind the end: the file has {size} bytes")));
+        return Err(Problem::AfterEnd("/offset", format!("is after the end: the file has {size} bytes")));
     }
-    let length = length.unwrap_or(MOST_BYTES as u64).min(MOST_BYTES as u64);
+    let length = length.unwrap_or(MAX_BYTES as u64).min(MAX_BYTES as u64);
     file.seek(SeekFrom::Start(offset))?;
     let mut bytes = Vec::new();
     file.take(length).read_to_end(&mut bytes)?;
     let whole = offset + bytes.len() as u64 >= size;
-    // A range may begin or end within a character; the rest of it is left to the range beside.
+    // The range may start or end inside a character. The rest of that character belongs to the adjacent range.
     let begin = bytes.iter().take(3).take_while(|byte| offset > 0 && **byte & 0xC0 == 0x80).count();
     let text = match std::str::from_utf8(&bytes[begin..]) {
         Ok(text) => text,
@@ -98,7 +98,7 @@ fn bytes(mut file: File, size: u64, offset: u64, length: Option<u64>) -> Result<
     };
     let from = offset + begin as u64;
     let to = from + text.len() as u64;
-    let next = if to < size { format!("; go on with offset {to}") } else { String::new() };
+    let next = if to < size { format!("; continue with offset {to}") } else { String::new() };
     Ok(format!("{text}\n[bytes {from} to {to} of {size}{next}]"))
 }
 
@@ -111,10 +111,13 @@ fn read_lines(file: File, size: u64, first: u64, most: Option<u64>) -> Result<St
         passed += length;
         if length == 0 || !complete && passed == size {
             let lines = if length == 0 { number - 1 } else { number };
-            return Err(Problem::Behind("/first_line", format!("is behind the end: the file has {lines} lines")));
+            return Err(Problem::AfterEnd("/first_line", format!("is after the end: the file has {lines} lines")));
         }
-        if passed > FARTHEST {
-            return Err(Problem::Behind("/first_line", format!("is too far in; read on by offset, from {passed}")));
+        if passed > MAX_SKIPPED {
+            return Err(Problem::AfterEnd(
+                "/first_line",
+                format!("is too far from the start; read it by offset, from {passed}"),
+            ));
         }
         number += 1;
     }
@@ -122,16 +125,16 @@ fn read_lines(file: File, size: u64, first: u64, most: Option<u64>) -> Result<St
     let mut line = Vec::new();
     while most.is_none_or(|most| number - first < most) {
         line.clear();
-        let read = reader.by_ref().take(LONGEST_LINE as u64).read_until(b'\n', &mut line)?;
+        let read = reader.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line)?;
         if read == 0 {
             break;
         }
         let mut rest = 0;
-        if read == LONGEST_LINE && line.last() != Some(&b'\n') {
+        if read == MAX_LINE && line.last() != Some(&b'\n') {
             rest = skip_line(&mut reader)?.0;
         }
         let valid = valid_text(&line, rest > 0).map_err(|at| Problem::Binary(passed + at as u64))?;
-        if !text.is_empty() && text.len() + valid.len() > MOST_BYTES {
+        if !text.is_empty() && text.len() + valid.len() > MAX_BYTES {
             break;
         }
         text.push_str(valid);
@@ -148,23 +151,22 @@ fn read_lines(file: File, size: u64, first: u64, most: Option<u64>) -> Result<St
 fn footer(first: u64, next: u64, passed: u64, size: u64, cut: u64) -> String {
     let mut footer = match next {
         _ if size == 0 => "[the file is empty".to_owned(),
-        next if next == first => return format!("[no line {first}: the file ends before]"),
+        next if next == first => return format!("[no line {first}: the file ends before it]"),
         next => format!("[lines {first} to {}", next - 1),
     };
     if passed < size {
-        footer.push_str(&format!("; go on with first_line {next}"));
+        footer.push_str(&format!("; continue with first_line {next}"));
     } else if size > 0 {
         footer.push_str(", the end");
     }
     if cut > 0 {
-        footer
-            .push_str(&format!("; {cut} lines were longer than {LONGEST_LINE} bytes and are cut: read them by offset"));
+        footer.push_str(&format!("; {cut} lines were longer than {MAX_LINE} bytes and are cut: read them by offset"));
     }
     footer.push(']');
     footer
 }
 
-/// The line as text; where it was cut, without a broken last character.
+/// The line as text. If it was cut, an incomplete last character is dropped.
 fn valid_text(line: &[u8], was_cut: bool) -> Result<&str, usize> {
     if let Some(at) = line.iter().position(|byte| *byte == 0) {
         return Err(at);
@@ -178,7 +180,7 @@ fn valid_text(line: &[u8], was_cut: bool) -> Result<&str, usize> {
     }
 }
 
-/// Passes over the rest of a line without keeping it: its length, and whether it ends in a line break.
+/// Skips the rest of a line. Returns its length, and whether it ends with a line break.
 fn skip_line(reader: &mut impl BufRead) -> io::Result<(u64, bool)> {
     let mut length = 0;
     loop {

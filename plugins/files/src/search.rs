@@ -1,4 +1,4 @@
-//! `files.search`.
+//! The tool `files.search`.
 
 use crate::lookup;
 use crate::walk::{Kind, walk};
@@ -11,19 +11,19 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-const MOST_MATCHES: u32 = 200;
-const MOST_FILES: usize = 20_000;
-const MOST_CONTEXT: u32 = 10;
-const LARGEST_FILE: u64 = 4 * 1024 * 1024;
-/// Bytes that are searched at most, over all files.
-const MOST_BYTES: u64 = 256 * 1024 * 1024;
-/// Length of the answer.
-const MOST_TEXT: usize = 64 * 1024;
-/// A shown line that is longer is cut.
-const LONGEST_LINE: usize = 400;
-/// Where a binary file is looked for a NUL byte.
+const MAX_MATCHES: u32 = 200;
+const MAX_FILES: usize = 20_000;
+const MAX_CONTEXT: u32 = 10;
+const MAX_FILE_SIZE: u64 = 4 * 1024 * 1024;
+/// Maximum number of bytes that are searched in all files together.
+const MAX_BYTES: u64 = 256 * 1024 * 1024;
+/// Length of the result in bytes from which no more matches are added.
+const MAX_TEXT: usize = 64 * 1024;
+/// Longer lines are cut at this length, in characters.
+const MAX_LINE: usize = 400;
+/// A file with a NUL byte in its first bytes is binary. This is the number of these bytes.
 const HEAD: usize = 8 * 1024;
-const DEEPEST: u32 = 64;
+const MAX_DEPTH: u32 = 64;
 
 /// Arguments of `files.search`.
 #[derive(Deserialize, JsonSchema)]
@@ -33,18 +33,19 @@ pub(crate) struct Search {
     path: String,
     /// A regular expression that a line must match, for example `fn \w+_test`. Instead of `text`.
     pattern: Option<String>,
-    /// A text that a line must hold. Instead of `pattern`.
+    /// A text that a line must contain. Instead of `pattern`.
     text: Option<String>,
-    /// Capital letters are the same as small ones.
+    /// Treat upper and lower case as the same.
     #[serde(default)]
     ignore_case: bool,
-    /// Only files whose path below `path` matches, for example `**/*.rs`. A glob without `/` is for the file's name.
+    /// Only files whose path below `path` matches, for example `**/*.rs`. A glob without `/` applies to the file
+    /// name.
     glob: Option<String>,
     /// Lines to show before and after each match, at most 10.
     #[serde(default)]
     #[schemars(range(max = 10))]
     context: u32,
-    /// Matches to return at most; 200 is the most.
+    /// Maximum number of matches to return, at most 200.
     #[serde(default = "default_limit")]
     #[schemars(range(min = 1, max = 200))]
     limit: u32,
@@ -56,33 +57,33 @@ fn default_limit() -> u32 {
 
 /// Searches a tree.
 pub(crate) fn search(arguments: Search) -> Result<String, ToolError> {
-    if arguments.context > MOST_CONTEXT {
-        return Err(ToolError::invalid("/context", format!("must be at most {MOST_CONTEXT}")));
+    if arguments.context > MAX_CONTEXT {
+        return Err(ToolError::invalid("/context", format!("must be at most {MAX_CONTEXT}")));
     }
-    if !(1..=MOST_MATCHES).contains(&arguments.limit) {
-        return Err(ToolError::invalid("/limit", format!("must be 1 to {MOST_MATCHES}")));
+    if !(1..=MAX_MATCHES).contains(&arguments.limit) {
+        return Err(ToolError::invalid("/limit", format!("must be 1 to {MAX_MATCHES}")));
     }
-    let mut hunt = Hunt::new(expression(&arguments)?, &arguments);
+    let mut run = SearchRun::new(expression(&arguments)?, &arguments);
     let root = lookup::entry(&arguments.path)?;
     if root.metadata.is_file() {
-        let _ = hunt.file(&root.path, &arguments.path);
+        let _ = run.file(&root.path, &arguments.path);
     } else {
         let prefix = match arguments.path.trim_end_matches('/') {
             "" if arguments.path.starts_with('/') => "/".to_owned(),
             "" | "." => String::new(),
             path => format!("{path}/"),
         };
-        let unseen = walk(&root.path, &arguments.path, DEEPEST, |found| match found.kind {
+        let skipped = walk(&root.path, &arguments.path, MAX_DEPTH, |found| match found.kind {
             Kind::File if wanted(arguments.glob.as_deref(), &found.name) => {
-                hunt.file(&found.path, &format!("{prefix}{}", found.name))
+                run.file(&found.path, &format!("{prefix}{}", found.name))
             }
             _ => ControlFlow::Continue(()),
         })?;
-        for name in unseen.unreadable.iter().chain(&unseen.cut) {
-            hunt.note("directories that could not be read whole", name);
+        for name in skipped.unreadable.iter().chain(&skipped.truncated) {
+            run.note("directories that could not be read completely", name);
         }
     }
-    Ok(hunt.answer())
+    Ok(run.answer())
 }
 
 fn expression(arguments: &Search) -> Result<Regex, ToolError> {
@@ -98,7 +99,7 @@ fn expression(arguments: &Search) -> Result<Regex, ToolError> {
         .case_insensitive(arguments.ignore_case)
         .size_limit(1024 * 1024)
         .build()
-        .map_err(|error| ToolError::invalid(pointer, format!("is no regular expression: {error}")))
+        .map_err(|error| ToolError::invalid(pointer, format!("is not a regular expression: {error}")))
 }
 
 fn wanted(glob: Option<&str>, name: &str) -> bool {
@@ -109,24 +110,24 @@ fn wanted(glob: Option<&str>, name: &str) -> bool {
     }
 }
 
-/// A search under way.
-struct Hunt {
+/// The progress of a search.
+struct SearchRun {
     expression: Regex,
     context: usize,
     limit: u32,
     matches: u32,
-    /// Files that were opened.
+    /// Number of files that were opened.
     files: usize,
-    /// Those of them whose text was searched.
+    /// Number of files whose text was searched.
     searched: usize,
     bytes: u64,
     text: String,
-    /// What was skipped, by reason: how many, and the first one.
+    /// Skipped files by reason: their number, and the first one.
     skipped: BTreeMap<&'static str, (usize, String)>,
     ended: Option<String>,
 }
 
-impl Hunt {
+impl SearchRun {
     fn new(expression: Regex, arguments: &Search) -> Self {
         Self {
             expression,
@@ -143,7 +144,7 @@ impl Hunt {
     }
 
     fn file(&mut self, path: &Path, name: &str) -> ControlFlow<()> {
-        if self.files == MOST_FILES || self.bytes >= MOST_BYTES {
+        if self.files == MAX_FILES || self.bytes >= MAX_BYTES {
             return self.end(format!("stopped before `{name}`, after {} files", self.files));
         }
         self.files += 1;
@@ -161,7 +162,7 @@ impl Hunt {
             if !self.expression.is_match(line) {
                 continue;
             }
-            if self.matches == self.limit || self.text.len() >= MOST_TEXT {
+            if self.matches == self.limit || self.text.len() >= MAX_TEXT {
                 return self.end(format!("stopped at `{name}`, line {}: there may be more", index + 1));
             }
             self.matches += 1;
@@ -170,7 +171,8 @@ impl Hunt {
         ControlFlow::Continue(())
     }
 
-    /// Shows a match with its context, without what is shown already; returns the first line that is not shown.
+    /// Shows a match with its context, without lines that are already shown. Returns the first line that is not shown
+    /// yet.
     fn show(&mut self, name: &str, lines: &[&str], index: usize, shown: usize) -> usize {
         let first = index.saturating_sub(self.context).max(shown);
         let last = (index + self.context).min(lines.len() - 1);
@@ -178,7 +180,7 @@ impl Hunt {
             self.text.push_str("--\n");
         }
         for (number, line) in lines.iter().enumerate().take(last + 1).skip(first) {
-            // A match among the lines after another one is marked as a match too.
+            // Stop before the next match, which is shown separately.
             let mark = if self.expression.is_match(line) { ':' } else { '-' };
             let counted = number > index && mark == ':';
             if counted {
@@ -227,7 +229,7 @@ enum Content {
 
 fn content(path: &Path) -> io::Result<Content> {
     let mut file = File::open(path)?;
-    if file.metadata()?.len() > LARGEST_FILE {
+    if file.metadata()?.len() > MAX_FILE_SIZE {
         return Ok(Content::Large);
     }
     let mut bytes = Vec::new();
@@ -235,12 +237,12 @@ fn content(path: &Path) -> io::Result<Content> {
     if bytes.contains(&0) {
         return Ok(Content::Binary);
     }
-    file.take(LARGEST_FILE).read_to_end(&mut bytes)?;
+    file.take(MAX_FILE_SIZE).read_to_end(&mut bytes)?;
     Ok(String::from_utf8(bytes).map_or(Content::Binary, Content::Text))
 }
 
 fn cut(line: &str) -> String {
-    match line.char_indices().nth(LONGEST_LINE) {
+    match line.char_indices().nth(MAX_LINE) {
         Some((at, _)) => format!("{}…", &line[..at]),
         None => line.to_owned(),
     }

@@ -1,6 +1,5 @@
-//! A directory tree in the order of its names, to a depth and a number of entries. Links are named, never followed:
-//! what
-//! they lead to is in the tree under its own name, or not in the tree.
+//! Walks a directory tree in the order of names, up to a depth and a number of entries. Links are listed but not
+//! followed: their target is listed under its own name if it is in the tree.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees;
@@ -9,10 +8,10 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// Entries of one directory that are read at most, so that a huge one cannot fill the memory.
-const LARGEST_DIRECTORY: usize = 20_000;
+/// Maximum number of entries of one directory, so that a huge directory cannot fill the memory.
+const MAX_DIRECTORY: usize = 20_000;
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
@@ -22,54 +21,54 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// One entry of the tree.
-pub(crate) struct Found {
-    /// For `std::fs`.
+/// An entry of the tree.
+pub(crate) struct Entry {
+    /// The path for `std::fs`.
     pub(crate) path: PathBuf,
-    /// Relative to the walk's beginning, with `/`.
+    /// The path relative to the start of the walk, with `/`.
     pub(crate) name: String,
     pub(crate) kind: Kind,
 }
 
-/// What a walk could not see.
+/// The directories that a walk could not read completely.
 #[derive(Default)]
-pub(crate) struct Unseen {
-    /// Directories that could not be read, by name.
+pub(crate) struct Skipped {
+    /// Names of directories that could not be read.
     pub(crate) unreadable: Vec<String>,
-    /// Directories of more than 20,000 entries, of which the rest was left out.
-    pub(crate) cut: Vec<String>,
+    /// Names of directories with more than 20,000 entries, of which only the first ones are listed.
+    pub(crate) truncated: Vec<String>,
 }
 
-/// Visits the entries below `root` (given as the model wrote it in `shown`), directories before what is in them.
+/// Visits the entries below `root`, directories before their entries. `shown` is `root` as the model gave it.
 pub(crate) fn walk(
     root: &Path,
     shown: &str,
     depth: u32,
-    mut visit: impl FnMut(&Found) -> ControlFlow<()>,
-) -> Result<Unseen, ToolError> {
-    let mut unseen = Unseen::default();
-    let mut waiting = entries(root, "", 1, &mut unseen).map_err(|error| trees::error(shown, &error))?;
+    mut visit: impl FnMut(&Entry) -> ControlFlow<()>,
+) -> Result<Skipped, ToolError> {
+    let mut skipped = Skipped::default();
+    let mut waiting = entries(root, "", 1, &mut skipped).map_err(|error| trees::error(shown, &error))?;
     while let Some((level, found)) = waiting.pop() {
         if visit(&found).is_break() {
             break;
         }
         if found.kind == Kind::Directory && level < depth {
-            match entries(&found.path, &found.name, level + 1, &mut unseen) {
+            match entries(&found.path, &found.name, level + 1, &mut skipped) {
                 Ok(inner) => waiting.extend(inner),
-                Err(_) => unseen.unreadable.push(found.name),
+                Err(_) => skipped.unreadable.push(found.name),
             }
         }
     }
-    Ok(unseen)
+    Ok(skipped)
 }
 
-/// The entries of one directory, last name first, so that the next one is popped.
-fn entries(path: &Path, prefix: &str, level: u32, unseen: &mut Unseen) -> std::io::Result<Vec<(u32, Found)>> {
+/// The entries of one directory, sorted in reverse, so that `pop` returns them in order.
+fn entries(path: &Path, prefix: &str, level: u32, skipped: &mut Skipped) -> std::io::Result<Vec<(u32, Entry)>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;
-        if entries.len() == LARGEST_DIRECTORY {
-            unseen.cut.push(if prefix.is_empty() { ".".to_owned() } else { prefix.to_owned() });
+        if entries.len() == MAX_DIRECTORY {
+            skipped.truncated.push(if prefix.is_empty() { ".".to_owned() } else { prefix.to_owned() });
             break;
         }
         let own = entry.file_name().to_string_lossy().into_owned();
@@ -80,7 +79,7 @@ fn entries(path: &Path, prefix: &str, level: u32, unseen: &mut Unseen) -> std::i
             kind if kind.is_file() => Kind::File,
             _ => Kind::Other,
         };
-        entries.push((level, Found { path: entry.path(), name, kind }));
+        entries.push((level, Entry { path: entry.path(), name, kind }));
     }
     entries.sort_by(|one, other| Reverse(&one.1.name).cmp(&Reverse(&other.1.name)));
     Ok(entries)

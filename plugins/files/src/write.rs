@@ -1,4 +1,4 @@
-//! `files.write` and `files.move`.
+//! The tools `files.write` and `files.move`.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees;
@@ -6,22 +6,22 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-const LARGEST: usize = 4 * 1024 * 1024;
+const MAX_SIZE: usize = 4 * 1024 * 1024;
 
 /// Arguments of `files.write`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WriteFile {
-    /// The file, for example `notes/today.md`.
+    /// The path of the file, for example `notes/today.md`.
     path: String,
-    /// What is written; at most 4 MiB.
+    /// The text to write, at most 4 MiB.
     text: String,
-    /// What may happen to a file that exists.
+    /// What may happen to an existing file.
     #[serde(default)]
     mode: Mode,
 }
 
-/// What may happen to a file that exists.
+/// What may happen to an existing file.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
@@ -31,11 +31,11 @@ pub(crate) enum Mode {
     Append,
 }
 
-/// What was written.
+/// The result of `files.write`.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Written {
     path: String,
-    /// Bytes in the file now.
+    /// Size of the file after writing, in bytes.
     size: u64,
     /// Whether the file existed before.
     existed: bool,
@@ -47,17 +47,20 @@ pub(crate) struct Written {
 pub(crate) struct Move {
     /// The file or directory to move.
     from: String,
-    /// Its new path, name included.
+    /// The new path, including the name.
     to: String,
-    /// Replaces a file at the new path.
+    /// Replace an existing file at the new path.
     #[serde(default)]
     overwrite: bool,
 }
 
 /// Writes a file.
 pub(crate) fn write(WriteFile { path, text, mode }: WriteFile) -> Result<Written, ToolError> {
-    if text.len() > LARGEST {
-        return Err(ToolError::invalid("/text", format!("has {} bytes; at most {LARGEST} are written", text.len())));
+    if text.len() > MAX_SIZE {
+        return Err(ToolError::invalid(
+            "/text",
+            format!("has {} bytes; at most {MAX_SIZE} can be written", text.len()),
+        ));
     }
     let target = trees::locate(&path)?;
     let failed = |error: io::Error| trees::error(&path, &error);
@@ -75,7 +78,7 @@ pub(crate) fn write(WriteFile { path, text, mode }: WriteFile) -> Result<Written
     }
     match mode {
         Mode::Append => append(&target, &text).map_err(failed)?,
-        // Made at once and never by replacing, so that a file that appears meanwhile is not lost.
+        // Creates the file only if it does not exist, so that a file that appears in the meantime is not lost.
         Mode::Create => create(&target, &text).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => exists(&path),
             _ => failed(error),
@@ -91,10 +94,10 @@ pub(crate) fn move_entry(Move { from, to, overwrite }: Move) -> Result<String, T
     let (source, target) = (trees::locate(&from)?, trees::locate(&to)?);
     let metadata = fs::symlink_metadata(&source).map_err(|error| trees::error(&from, &error))?;
     if source == target {
-        return Err(ToolError::invalid("/to", "is where it is already"));
+        return Err(ToolError::invalid("/to", "is the same as `from`"));
     }
     if target.starts_with(&source) {
-        return Err(ToolError::invalid("/to", format!("lies in `{from}` itself")));
+        return Err(ToolError::invalid("/to", format!("is inside `{from}`")));
     }
     match fs::symlink_metadata(&target) {
         Ok(_) if !overwrite => {
@@ -110,9 +113,9 @@ pub(crate) fn move_entry(Move { from, to, overwrite }: Move) -> Result<String, T
         fs::create_dir_all(parent).map_err(|error| trees::error(&to, &error))?;
     }
     fs::rename(&source, &target).map_err(|error| match error.kind() {
-        ErrorKind::CrossesDevices => {
-            ToolError::failed(format!("`{from}` and `{to}` are on different file systems; read and write it instead"))
-        }
+        ErrorKind::CrossesDevices => ToolError::failed(format!(
+            "`{from}` and `{to}` are on different file systems; read the file and write it instead"
+        )),
         _ => trees::error(&from, &error),
     })?;
     Ok(format!("moved `{from}` to `{to}`"))
@@ -131,12 +134,12 @@ fn append(target: &Path, text: &str) -> io::Result<()> {
 fn create(target: &Path, text: &str) -> io::Result<()> {
     let file = File::create_new(target)?;
     fill(file, text).inspect_err(|_| {
-        // A half-written file would look like a whole one; that it cannot be removed either adds nothing to the error.
+        // An incomplete file would look complete. If it cannot be removed either, the first error is enough.
         let _ = fs::remove_file(target);
     })
 }
 
-/// Readers see the old file or the new one, never a part.
+/// Replaces the file atomically: readers see the old or the new file, never a part.
 fn replace(target: &Path, text: &str) -> io::Result<()> {
     let (temporary, file) = temporary(target)?;
     fill(file, text).and_then(|()| fs::rename(&temporary, target)).inspect_err(|_| {
@@ -156,7 +159,7 @@ fn temporary(target: &Path) -> io::Result<(PathBuf, File)> {
         let temporary = target.with_file_name(format!(".{name}.{number}.tmp"));
         match File::create_new(&temporary) {
             Ok(file) => return Ok((temporary, file)),
-            // Left by a call that was killed, or of one beside this.
+            // Left over from a call that was killed, or in use by a parallel call.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && number < 100 => number += 1,
             Err(error) => return Err(error),
         }

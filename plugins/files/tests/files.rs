@@ -1,4 +1,4 @@
-//! The file tools on real files, without the host (S7).
+//! The file tools on real files, without a host (S7).
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::testing::Host;
@@ -33,7 +33,7 @@ impl Tree {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// Calls a tool with the path of `name` in `key`.
+    /// Calls a tool with the path of `name`.
     fn call(&mut self, tool: &str, name: &str, mut arguments: Value) -> Result<Outcome, ToolError> {
         arguments["path"] = json!(self.path(name));
         self.host.run(|| Files::tools().call(tool, arguments))
@@ -53,7 +53,7 @@ impl Tree {
 }
 
 #[test]
-fn a_list_is_sorted_and_goes_as_deep_as_asked() {
+fn lists_sorted_entries_up_to_depth() {
     let mut tree = Tree::with(&[("b.txt", b"12"), ("a/c.txt", b"123"), ("a/d/e.txt", b""), ("a.txt", b"1")]);
     let names = |tree: &mut Tree, depth: u32| {
         let value = tree.call("files.list", "", json!({ "depth": depth })).ok().and_then(|outcome| outcome.value());
@@ -69,7 +69,7 @@ fn a_list_is_sorted_and_goes_as_deep_as_asked() {
 }
 
 #[test]
-fn a_long_list_is_cut_and_says_so() {
+fn reports_a_truncated_list() {
     let mut tree = Tree::new();
     for number in 0..1_001 {
         fs::write(tree.path(&format!("{number:04}")), "").expect("the file is written");
@@ -79,24 +79,24 @@ fn a_long_list_is_cut_and_says_so() {
 }
 
 #[test]
-fn lines_are_read_in_ranges_that_say_what_follows() {
+fn reads_ranges_of_lines() {
     let mut tree = Tree::with(&[("a", "one\ntwo\nthrée\nfour".as_bytes()), ("empty", b"")]);
     let mut read = |arguments: Value| tree.text("files.read", "a", arguments);
     assert_eq!(read(json!({})), "one\ntwo\nthrée\nfour[lines 1 to 4, the end]");
-    assert_eq!(read(json!({ "lines": 2 })), "one\ntwo\n[lines 1 to 2; go on with first_line 3]");
-    assert_eq!(read(json!({ "first_line": 3, "lines": 1 })), "thrée\n[lines 3 to 3; go on with first_line 4]");
-    assert!(read(json!({ "first_line": 6 })).contains("is behind the end: the file has 4 lines"));
-    assert!(read(json!({ "first_line": 5 })).contains("is behind the end: the file has 4 lines"));
+    assert_eq!(read(json!({ "lines": 2 })), "one\ntwo\n[lines 1 to 2; continue with first_line 3]");
+    assert_eq!(read(json!({ "first_line": 3, "lines": 1 })), "thrée\n[lines 3 to 3; continue with first_line 4]");
+    assert!(read(json!({ "first_line": 6 })).contains("is after the end: the file has 4 lines"));
+    assert!(read(json!({ "first_line": 5 })).contains("is after the end: the file has 4 lines"));
     assert!(read(json!({ "lines": 0 })).contains("must be at least 1"));
     assert_eq!(tree.text("files.read", "empty", json!({})), "[the file is empty]");
 }
 
 #[test]
-fn bytes_are_read_in_ranges_of_whole_characters() {
+fn reads_byte_ranges_of_whole_characters() {
     let mut tree = Tree::with(&[("a", "äöü".as_bytes())]);
     let mut read = |arguments: Value| tree.text("files.read", "a", arguments);
-    assert_eq!(read(json!({ "offset": 0, "length": 3 })), "ä\n[bytes 0 to 2 of 6; go on with offset 2]");
-    assert_eq!(read(json!({ "offset": 1, "length": 3 })), "ö\n[bytes 2 to 4 of 6; go on with offset 4]");
+    assert_eq!(read(json!({ "offset": 0, "length": 3 })), "ä\n[bytes 0 to 2 of 6; continue with offset 2]");
+    assert_eq!(read(json!({ "offset": 1, "length": 3 })), "ö\n[bytes 2 to 4 of 6; continue with offset 4]");
     assert_eq!(read(json!({ "offset": 4 })), "ü\n[bytes 4 to 6 of 6]");
     assert!(read(json!({ "offset": 7 })).contains("the file has 6 bytes"));
     assert!(read(json!({ "offset": 0, "lines": 1 })).contains("/offset"));
@@ -104,7 +104,7 @@ fn bytes_are_read_in_ranges_of_whole_characters() {
 }
 
 #[test]
-fn a_big_file_is_read_in_parts_that_together_are_the_whole() {
+fn reads_a_big_file_in_parts() {
     let content = (0..20_000).map(|number| format!("line {number}\n")).collect::<String>();
     let mut tree = Tree::with(&[("a", content.as_bytes())]);
     let (mut whole, mut first) = (String::new(), 1);
@@ -120,7 +120,7 @@ fn a_big_file_is_read_in_parts_that_together_are_the_whole() {
 }
 
 #[test]
-fn long_lines_are_cut_and_binary_files_refused() {
+fn cuts_long_lines_and_rejects_binary_files() {
     let long = "x".repeat(50_000);
     let mut tree =
         Tree::with(&[("long", format!("{long}\nend\n").as_bytes()), ("binary", b"text\n\xff\n"), ("nul", b"a\0b")]);
@@ -132,7 +132,7 @@ fn long_lines_are_cut_and_binary_files_refused() {
 }
 
 #[test]
-fn a_search_finds_lines_with_context() {
+fn search_finds_lines_with_context() {
     let mut tree = Tree::with(&[
         ("src/a.rs", b"one\nfn two()\nthree\nfour\nfn five()\nsix\n"),
         ("src/b.txt", b"fn in text\n"),
@@ -158,18 +158,18 @@ fn a_search_finds_lines_with_context() {
 }
 
 #[test]
-fn a_search_needs_one_valid_expression() {
+fn search_needs_one_valid_expression() {
     let mut tree = Tree::new();
     let mut search = |arguments: Value| tree.text("files.search", "", arguments);
     assert!(search(json!({})).contains("either `pattern` or `text`"));
     assert!(search(json!({ "pattern": "a", "text": "a" })).contains("either `pattern` or `text`"));
-    assert!(search(json!({ "pattern": "(" })).contains("is no regular expression"));
+    assert!(search(json!({ "pattern": "(" })).contains("is not a regular expression"));
     assert!(search(json!({ "text": "" })).contains("must not be empty"));
     assert!(search(json!({ "text": "a", "context": 11 })).contains("at most 10"));
 }
 
 #[test]
-fn a_write_refuses_to_overwrite_unless_told() {
+fn write_overwrites_only_if_requested() {
     let mut tree = Tree::new();
     let write = |tree: &mut Tree, text: &str, mode: &str| {
         tree.text("files.write", "new/a.txt", json!({ "text": text, "mode": mode }))
@@ -185,7 +185,7 @@ fn a_write_refuses_to_overwrite_unless_told() {
 }
 
 #[test]
-fn a_move_refuses_to_overwrite_unless_told() {
+fn move_overwrites_only_if_requested() {
     let mut tree = Tree::with(&[("a", b"1"), ("b", b"2"), ("folder/c", b"3")]);
     let mut call = |from: &str, to: &str, overwrite: bool| {
         let arguments = json!({ "from": tree.path(from), "to": tree.path(to), "overwrite": overwrite });
@@ -201,9 +201,9 @@ fn a_move_refuses_to_overwrite_unless_told() {
     assert_eq!((tree.read("b").as_str(), tree.read("deep/er/c").as_str()), ("1", "3"));
 }
 
-// P6: nothing outside of the granted trees, and a denial names them.
+// P6: nothing outside of the granted trees is accessible, and a denial names the trees.
 #[test]
-fn nothing_outside_of_the_granted_trees() {
+fn p6_denies_paths_outside_of_granted_trees() {
     let mut tree = Tree::with(&[("a", b"1")]);
     let granted = tree.folder.path().display().to_string();
     for path in ["/etc/passwd", "../../etc/passwd", &format!("{granted}/../x"), "a"] {
@@ -227,10 +227,10 @@ fn nothing_outside_of_the_granted_trees() {
     }
 }
 
-// Threat 33: a pipe is refused before it is opened.
+// Threat 33: a pipe is rejected before it is opened.
 #[cfg(unix)]
 #[test]
-fn what_is_no_file_is_not_opened() {
+fn row_33_does_not_open_pipes() {
     let mut tree = Tree::new();
     let made = std::process::Command::new("mkfifo").arg(tree.path("pipe")).status().expect("mkfifo runs");
     assert!(made.success());

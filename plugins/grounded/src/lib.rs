@@ -1,5 +1,5 @@
-//! An output validator: every passage that the answer quotes must stand in what a tool brought in this turn, or in what the
-//! person asked.
+//! An output validator: tool results of this turn, or the user's message, must contain every passage that the answer
+//! quotes.
 
 pub mod passages;
 
@@ -7,25 +7,25 @@ use agent_host_sdk::output_validator::{OutputValidator, Problem, Request, Verdic
 use agent_host_sdk::types::{Content, Failure, Message, Part, Role};
 use passages::{Sources, passages};
 
-/// Passages that are named in one rejection.
-const SHOWN: usize = 5;
+/// Maximum number of passages that one rejection names.
+const MAX_SHOWN: usize = 5;
 
-/// The plugin: one validator.
+/// The plugin, an output validator.
 pub struct Grounded;
 
 impl OutputValidator for Grounded {
     fn validate(request: Request) -> Result<Verdict, Failure> {
         let sources = Sources::new(sources(&request.turn));
-        let unfounded = passages(&request.text).into_iter().filter(|passage| !sources.hold(passage));
-        let problems: Vec<_> = unfounded.take(SHOWN).map(problem).collect();
+        let unknown = passages(&request.text).into_iter().filter(|passage| !sources.contain(passage));
+        let problems: Vec<_> = unknown.take(MAX_SHOWN).map(problem).collect();
         Ok(if problems.is_empty() { Verdict::Accept } else { Verdict::Reject(problems) })
     }
 }
 
 agent_host_sdk::export_output_validator!(Grounded);
 
-/// Texts that may be quoted. Of messages of the role *user* only the first one is the person's: later ones are the host's
-/// feedback, which repeats the very passages that were not found.
+/// The texts that may be quoted. Only the first message with the role *user* is from the person. Later ones are
+/// feedback of the host, which repeats the rejected passages.
 fn sources(turn: &[Message]) -> Vec<&str> {
     let mut texts = Vec::new();
     for (index, message) in turn.iter().enumerate() {
@@ -47,7 +47,7 @@ fn sources(turn: &[Message]) -> Vec<&str> {
 
 fn problem(passage: String) -> Problem {
     let message = format!(
-        "No tool result of this turn holds the quoted passage \"{passage}\". Quote it exactly as a tool brought it, look it up \
+        "No tool result of this turn contains the quoted passage \"{passage}\". Quote it exactly as a tool returned it, look it up \
          first, or say it in your own words without quotation marks."
     );
     Problem::new("", message)

@@ -1,12 +1,13 @@
-//! Quoted passages of a text, and whether sources hold them.
+//! Finds quoted passages in a text, and looks for them in sources.
 
-/// Fewest words of a passage: fewer are a name or a word that somebody distances himself from.
-const WORDS: usize = 4;
+/// Minimum number of words in a passage. Shorter ones are names or scare quotes.
+const MIN_WORDS: usize = 4;
 
-/// Opening marks with their closing ones.
+/// Opening quotation marks with their closing ones.
 const MARKS: [(char, char); 5] = [('"', '"'), ('“', '”'), ('„', '“'), ('«', '»'), ('»', '«')];
 
-/// The passages that a text quotes: between marks in one paragraph, or in lines that begin with `>`. Code is no quote.
+/// The passages that a text quotes: between quotation marks in one paragraph, or in lines that start with `>`. Code
+/// is not quoted text.
 pub fn passages(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let (mut paragraph, mut block, mut in_code) = (String::new(), String::new(), false);
@@ -51,34 +52,35 @@ fn between_marks(paragraph: &str, found: &mut Vec<String>) {
     }
 }
 
-/// A passage with words left out is as many passages. Those of a few words are none.
+/// Splits a passage at omissions, and drops parts of a few words.
 fn pieces(passage: &str) -> Vec<String> {
     let passage = passage.replace("[…]", "…").replace("[...]", "…").replace("...", "…");
     let pieces = passage.split('…').map(|piece| piece.split_whitespace().collect::<Vec<_>>());
-    pieces.filter(|words| words.len() >= WORDS).map(|words| words.join(" ")).collect()
+    pieces.filter(|words| words.len() >= MIN_WORDS).map(|words| words.join(" ")).collect()
 }
 
-/// Texts that passages may come from.
+/// The texts that passages may come from.
 pub struct Sources(Vec<String>);
 
 impl Sources {
-    /// Of these texts.
+    /// Prepares the texts for comparison.
     pub fn new<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
-        Self(texts.into_iter().map(plain).collect())
+        Self(texts.into_iter().map(normalized).collect())
     }
 
-    /// Whether one of them holds the passage, whatever its spaces, marks and last dot are.
-    pub fn hold(&self, passage: &str) -> bool {
-        let passage = plain(passage);
+    /// Whether one of the texts contains the passage. Spaces, quotation marks and final punctuation are ignored.
+    pub fn contain(&self, passage: &str) -> bool {
+        let passage = normalized(passage);
         let passage = passage.trim_end_matches(['.', ',', ';', ':', '!', '?', ' ']);
         self.0.iter().any(|source| source.contains(passage))
     }
 }
 
-/// Without what differs between a text and its quote: line breaks (also those of JSON), the form of marks, dashes and case.
-fn plain(text: &str) -> String {
+/// The text without differences that a quote may have: line breaks (including `\n` in JSON), the form of quotation
+/// marks and dashes, and case.
+fn normalized(text: &str) -> String {
     let text = text.replace("\\n", " ").replace("\\\"", "\"");
-    let mut plain = String::with_capacity(text.len());
+    let mut normalized = String::with_capacity(text.len());
     for character in text.chars() {
         let character = match character {
             '“' | '”' | '„' | '«' | '»' => '"',
@@ -88,9 +90,9 @@ fn plain(text: &str) -> String {
             character if character.is_whitespace() => ' ',
             character => character,
         };
-        if character != ' ' || !plain.ends_with(' ') {
-            plain.extend(character.to_lowercase());
+        if character != ' ' || !normalized.ends_with(' ') {
+            normalized.extend(character.to_lowercase());
         }
     }
-    plain
+    normalized
 }

@@ -37,7 +37,7 @@ fn is_accepted(answer: &str) -> bool {
 }
 
 #[test]
-fn what_a_tool_brought_may_be_quoted() {
+fn l12_accepts_quotes_of_tool_results() {
     for answer in [
         "It was lit in 1841.",
         "The file says \"The light was first lit in 1841.\"",
@@ -54,7 +54,7 @@ fn what_a_tool_brought_may_be_quoted() {
 }
 
 #[test]
-fn what_nobody_wrote_may_not_be_quoted() {
+fn l12_rejects_invented_quotes() {
     for answer in [
         "The file says \"The light was first lit in 1842.\"",
         "The file says „it burned seal oil until 1873“.",
@@ -66,12 +66,12 @@ fn what_nobody_wrote_may_not_be_quoted() {
     }
 }
 
-/// A failed call proves nothing, and neither does the feedback that named the passage.
+/// A failed call is not a source, and neither is the feedback that repeats the passage.
 #[test]
-fn errors_and_feedback_are_no_sources() {
+fn errors_and_feedback_are_not_sources() {
     let answer = "It says \"the light went out in 1900\".";
     let asked = || message(Role::User, Part::Text("When?".to_owned()));
-    let feedback = message(Role::User, Part::Text("No tool holds \"the light went out in 1900\".".to_owned()));
+    let feedback = message(Role::User, Part::Text("No tool contains \"the light went out in 1900\".".to_owned()));
     let own = message(Role::Assistant, Part::Text("the light went out in 1900".to_owned()));
     for turn in [vec![asked()], vec![asked(), own, feedback], vec![asked(), result(answer, true)]] {
         let Verdict::Reject(problems) = judge(answer, turn) else { panic!("a made-up quote is accepted") };
@@ -80,7 +80,7 @@ fn errors_and_feedback_are_no_sources() {
 }
 
 #[test]
-fn passages_are_found_as_they_are_written() {
+fn finds_passages() {
     assert_eq!(passages("a \"one two\nthree four\" b"), ["one two three four"]);
     assert_eq!(passages("a \"one two\n\nthree four five\" b"), Vec::<String>::new(), "a quote ends with its paragraph");
     assert_eq!(passages("»eins zwei drei vier« und «un deux trois quatre»").len(), 2);

@@ -1,51 +1,51 @@
-//! What decoding a picture takes, told by its header, and whether the call has so much. A tiny file may claim to be
-//! enormous.
+//! Estimates the memory for decoding a picture from its header, and checks that the call has that much. A tiny file
+//! may claim to be an enormous picture.
 
 use crate::header::Header;
 use agent_host_sdk::prelude::*;
 use image::{ColorType, ImageFormat};
 
-/// Pixels that no call works on, whatever its memory: its limit can be 256 MiB, and a pixel takes at least 4 bytes there.
-pub(crate) const MOST_PIXELS: u64 = 64_000_000;
-/// The most memory that a call can be given.
-pub(crate) const MOST_MEMORY: u64 = 256 * 1024 * 1024;
+/// Maximum number of pixels of a picture. A call has at most 256 MiB, and a pixel takes at least 4 bytes.
+pub(crate) const MAX_PIXELS: u64 = 64_000_000;
+/// The maximum memory that a call can be given.
+pub(crate) const MAX_MEMORY: u64 = 256 * 1024 * 1024;
 
-/// Refuses a picture that claims more than any call decodes.
+/// Rejects a picture that claims more pixels than any call can decode.
 pub(crate) fn check_pixels(title: &str, pixels: u64) -> Result<(), ToolError> {
-    if pixels <= MOST_PIXELS {
+    if pixels <= MAX_PIXELS {
         return Ok(());
     }
-    let (claimed, most) = (megapixels(pixels), megapixels(MOST_PIXELS));
-    Err(ToolError::failed(format!("`{title}` claims {claimed} megapixels; at most {most} are taken")))
+    let (claimed, limit) = (megapixels(pixels), megapixels(MAX_PIXELS));
+    Err(ToolError::failed(format!("`{title}` claims {claimed} megapixels; the limit is {limit}")))
 }
 
-/// Refuses a picture whose decoding, with `further` bytes for the result, does not fit into the call's memory. Without
-/// this, the call would end in the middle, and nobody would learn why.
+/// Rejects a picture that does not fit into the call's memory when it is decoded, with `further` bytes for the
+/// result. Without this check, the call would run out of memory without a clear error.
 pub(crate) fn check_memory(title: &str, header: &Header, bytes: &[u8], further: u64) -> Result<(), ToolError> {
     let needed = decoding(header, bytes).saturating_add(further);
     let free = usize::try_from(needed).is_ok_and(|needed| Vec::<u8>::new().try_reserve_exact(needed).is_ok());
-    if needed <= MOST_MEMORY && free {
+    if needed <= MAX_MEMORY && free {
         return Ok(());
     }
     let (claimed, mib) = (megapixels(header.pixels()), needed.div_ceil(1024 * 1024));
-    let advice = match needed.saturating_mul(5) / 4 <= MOST_MEMORY {
+    let advice = match needed.saturating_mul(5) / 4 <= MAX_MEMORY {
         true => "raise `memory_mib` in [plugins.image.limits] of agent.toml (64 by default, at most 256)",
-        false => "no call has so much: take a smaller picture",
+        false => "no call can have that much: use a smaller picture",
     };
     Err(ToolError::failed(format!(
-        "`{title}` has {claimed} megapixels; working on it takes about {mib} MiB of memory, and this call has less: {advice}"
+        "`{title}` has {claimed} megapixels; processing it takes about {mib} MiB of memory, and this call has less: {advice}"
     )))
 }
 
-/// Bytes that the decoder takes, the decoded picture included.
+/// The number of bytes that the decoder uses, including the decoded picture.
 fn decoding(header: &Header, bytes: &[u8]) -> u64 {
     let stored = u64::from(header.colour.bytes_per_pixel());
     let eight_bits = match header.colour {
         ColorType::L16 | ColorType::La16 | ColorType::Rgb16 | ColorType::Rgba16 => stored / 2,
         _ => 0,
     };
-    let beside = match header.format {
-        // The decoder's copy of the file, and of a progressive one all coefficients.
+    let extra = match header.format {
+        // The decoder copies the file. For a progressive JPEG it also stores all coefficients.
         ImageFormat::Jpeg if is_progressive(bytes) => 6,
         ImageFormat::Jpeg => 0,
         ImageFormat::WebP => 4,
@@ -53,10 +53,10 @@ fn decoding(header: &Header, bytes: &[u8]) -> u64 {
         _ => 0,
     };
     let copy = if header.format == ImageFormat::Jpeg { bytes.len() as u64 } else { 0 };
-    header.pixels().saturating_mul(stored + eight_bits + beside).saturating_add(copy)
+    header.pixels().saturating_mul(stored + eight_bits + extra).saturating_add(copy)
 }
 
-/// Whether the frame of a JPEG is progressive: its start-of-frame marker says so.
+/// Whether the frame of a JPEG is progressive, as its start-of-frame marker says.
 fn is_progressive(bytes: &[u8]) -> bool {
     let mut place = 2;
     while let Some([0xff, marker, high, low]) = bytes.get(place..place + 4) {
@@ -82,7 +82,7 @@ mod tests {
     use image::metadata::Orientation;
 
     #[test]
-    fn progressive_frames_are_found_behind_other_segments() {
+    fn finds_progressive_frame_after_other_segments() {
         let baseline = [0xff, 0xd8, 0xff, 0xe0, 0, 4, 1, 2, 0xff, 0xff, 0xc0, 0, 0];
         assert!(!is_progressive(&baseline));
         let mut progressive = baseline;
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_estimated_by_the_header() {
+    fn row_34_estimates_memory_from_header() {
         let header = |format, colour, width| Header {
             format,
             width,
@@ -109,7 +109,7 @@ mod tests {
         assert!(check_memory("photo", &photo, &[0; 7], 0).is_ok());
         let huge = header(ImageFormat::Png, ColorType::Rgba16, 60_000);
         let message = check_memory("huge", &huge, &[], 0).expect_err("more than any call has").message();
-        assert!(message.contains("60.0 megapixels") && message.contains("no call has so much"), "{message}");
+        assert!(message.contains("60.0 megapixels") && message.contains("no call can have that much"), "{message}");
         assert_eq!(megapixels(3_600_000_000), "3600.0");
     }
 }

@@ -1,4 +1,4 @@
-//! New pictures: encoded, described in a line, and handed to the host.
+//! Encodes new pictures, describes them in a line, and returns them to the host.
 
 use agent_host_sdk::media::NewMedium;
 use agent_host_sdk::prelude::*;
@@ -6,14 +6,14 @@ use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::PngEncoder;
 use image::{DynamicImage, ImageFormat, RgbImage};
 
-/// Most bytes that stand in a result itself; more goes through the media store.
+/// Maximum size of a picture in the result itself, in bytes. Larger ones are written to the media store.
 const INLINE_BYTES: usize = 4 * 1024 * 1024;
-/// Of JPEG, from 1 to 100.
+/// JPEG quality, from 1 to 100.
 const QUALITY: u8 = 88;
-/// Under transparent pixels, where the format has no transparency.
+/// The colour of transparent pixels in formats without transparency.
 const WHITE: f32 = 255.0;
 
-/// How a new picture is stored.
+/// The file format of a new picture.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Format {
@@ -24,7 +24,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// That of the original where it can be, else the one that loses nothing that matters.
+    /// The format of the original if possible, otherwise one without visible loss.
     pub(crate) fn suited(original: ImageFormat, has_alpha: bool) -> Self {
         match original {
             ImageFormat::Jpeg => Self::Jpeg,
@@ -41,12 +41,12 @@ impl Format {
     }
 }
 
-/// A line on a picture.
+/// One line that describes a picture.
 pub(crate) fn described(mime_type: &str, (width, height): (u32, u32), bytes: usize) -> String {
     format!("{mime_type}, {width} × {height} pixels, {bytes} bytes")
 }
 
-/// Encodes the picture and makes it the call's result, after `text`. Its name is that of the original with a word more.
+/// Encodes the picture and returns it after `text`. Its name is that of the original with `word` appended.
 pub(crate) fn deliver(
     picture: DynamicImage,
     format: Format,
@@ -62,7 +62,7 @@ pub(crate) fn deliver(
     hand_over(bytes, mime_type, &name, text)
 }
 
-/// A small picture stands in the result itself, a larger one goes through the media store.
+/// Returns a small picture in the result itself, and a larger one through the media store.
 pub(crate) fn hand_over(bytes: Vec<u8>, mime_type: &str, name: &str, text: String) -> Result<Done, ToolError> {
     let about = Done::text(text);
     if bytes.len() <= INLINE_BYTES {
@@ -86,7 +86,7 @@ fn encode(picture: DynamicImage, format: Format) -> Result<Vec<u8>, ToolError> {
     Ok(bytes)
 }
 
-/// On white.
+/// Puts the picture on a white background.
 fn without_alpha(picture: DynamicImage) -> DynamicImage {
     if !picture.color().has_alpha() {
         return picture;

@@ -1,4 +1,4 @@
-//! What a picture's header says, before any of its pixels is decoded; and `image.describe`.
+//! Reads the header of a picture before any pixel is decoded, and implements `image.describe`.
 
 use crate::budget;
 use crate::source::Source;
@@ -7,7 +7,7 @@ use image::metadata::Orientation;
 use image::{ColorType, ImageDecoder, ImageFormat, ImageReader, Limits};
 use std::io::Cursor;
 
-/// The formats that are read.
+/// The supported formats.
 pub(crate) const FORMATS: [(ImageFormat, &str, &str); 4] = [
     (ImageFormat::Png, "PNG", "image/png"),
     (ImageFormat::Jpeg, "JPEG", "image/jpeg"),
@@ -23,23 +23,23 @@ pub(crate) struct Describe {
     from: Source,
 }
 
-/// What a picture is.
+/// The description of a picture.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Description {
     /// `PNG`, `JPEG`, `GIF` or `WebP`.
     format: &'static str,
     /// Media type, for example `image/png`.
     mime_type: &'static str,
-    /// Pixels of the upright picture.
+    /// Width of the upright picture in pixels.
     width: u32,
-    /// Pixels of the upright picture.
+    /// Height of the upright picture in pixels.
     height: u32,
-    /// `grey`, `rgb`, each with `+alpha` where pixels may be transparent, and the bits of a channel.
+    /// `grey` or `rgb`, with `+alpha` if pixels may be transparent, and the bits per channel.
     colour: &'static str,
-    /// Length of the file.
+    /// Size of the file in bytes.
     bytes: usize,
-    /// How the stored pixels must be turned to be upright, by EXIF: 1 (not at all) to 8. Width and height are those of
-    /// the turned picture.
+    /// How to turn the stored pixels upright, as an EXIF orientation: 1 (unchanged) to 8. Width and height are those
+    /// of the upright picture.
     exif_orientation: u8,
 }
 
@@ -60,20 +60,20 @@ pub(crate) fn describe(Describe { from }: Describe) -> Result<Description, ToolE
     })
 }
 
-/// A header that was read.
+/// The header of a picture.
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
     pub(crate) format: ImageFormat,
-    /// As the pixels are stored.
+    /// Width of the stored pixels.
     pub(crate) width: u32,
-    /// As the pixels are stored.
+    /// Height of the stored pixels.
     pub(crate) height: u32,
     pub(crate) colour: ColorType,
     pub(crate) orientation: Orientation,
 }
 
 impl Header {
-    /// Reads it; nothing is allocated that grows with the number of pixels.
+    /// Reads the header. The memory that this takes does not depend on the number of pixels.
     pub(crate) fn read(title: &str, bytes: &[u8]) -> Result<Self, ToolError> {
         let format = format_of(title, bytes)?;
         if let Some(pixels) = claimed_by_png(format, bytes) {
@@ -88,14 +88,14 @@ impl Header {
             return Err(ToolError::failed(format!("`{title}` has no pixels")));
         }
         budget::check_pixels(title, u64::from(width) * u64::from(height))?;
-        // A picture with broken EXIF data is shown as it is stored, as everywhere.
+        // A picture with invalid EXIF data is shown as it is stored, as in other programs.
         let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
         Ok(Self { format, width, height, colour: decoder.color_type(), orientation })
     }
 
     /// Width and height of the upright picture.
     pub(crate) fn upright(&self) -> (u32, u32) {
-        match lies(self.orientation) {
+        match is_sideways(self.orientation) {
             true => (self.height, self.width),
             false => (self.width, self.height),
         }
@@ -105,13 +105,14 @@ impl Header {
         u64::from(self.width) * u64::from(self.height)
     }
 
-    /// Format, name and media type.
+    /// The format, its name and its media type.
     pub(crate) fn names(&self) -> (ImageFormat, &'static str, &'static str) {
         names_of(self.format)
     }
 }
 
-/// Pixels by a PNG's first chunk. On 32 bits, its decoder cannot even be made where they are too many.
+/// The number of pixels in the first chunk of a PNG. On 32 bits, the decoder cannot even be created if there are too
+/// many.
 fn claimed_by_png(format: ImageFormat, bytes: &[u8]) -> Option<u64> {
     let side = |place: usize| bytes.get(place..place + 4)?.try_into().ok().map(u32::from_be_bytes);
     match (format, side(16), side(20)) {
@@ -120,28 +121,28 @@ fn claimed_by_png(format: ImageFormat, bytes: &[u8]) -> Option<u64> {
     }
 }
 
-/// Whether upright width is stored height.
-pub(crate) fn lies(orientation: Orientation) -> bool {
+/// Whether the stored picture is turned by 90 degrees, so that width and height are exchanged.
+pub(crate) fn is_sideways(orientation: Orientation) -> bool {
     matches!(
         orientation,
         Orientation::Rotate90 | Orientation::Rotate270 | Orientation::Rotate90FlipH | Orientation::Rotate270FlipH
     )
 }
 
-/// One of [`FORMATS`], told by the first bytes.
+/// Detects one of [`FORMATS`] from the first bytes.
 pub(crate) fn format_of(title: &str, bytes: &[u8]) -> Result<ImageFormat, ToolError> {
     let format = image::guess_format(bytes).ok().filter(|format| FORMATS.iter().any(|(known, ..)| known == format));
-    format.ok_or_else(|| ToolError::failed(format!("`{title}` is no PNG, JPEG, GIF or WebP picture")))
+    format.ok_or_else(|| ToolError::failed(format!("`{title}` is not a PNG, JPEG, GIF or WebP picture")))
 }
 
 pub(crate) fn names_of(format: ImageFormat) -> (ImageFormat, &'static str, &'static str) {
     FORMATS.into_iter().find(|(known, ..)| *known == format).unwrap_or(FORMATS[0])
 }
 
-/// For everything that a decoder allocates beside the pixels, such as colour profiles.
+/// Limits for everything that a decoder allocates besides the pixels, such as colour profiles.
 pub(crate) fn limits() -> Limits {
     let mut limits = Limits::default();
-    limits.max_alloc = Some(budget::MOST_MEMORY);
+    limits.max_alloc = Some(budget::MAX_MEMORY);
     limits
 }
 

@@ -1,5 +1,5 @@
-//! Pictures as tools: open a file so that the model sees it, describe, crop and scale it. The package is not called
-//! `image`, since it uses the crate of that name.
+//! Tools for pictures: open a file so that the model sees it, describe, crop and scale it. The package is not called
+//! `image` because it uses the crate of that name.
 
 mod budget;
 mod deliver;
@@ -13,7 +13,7 @@ mod work;
 
 use agent_host_sdk::prelude::*;
 
-/// The plugin: four tools, each on a file of a granted tree or on a picture of the conversation.
+/// The plugin with four tools. Each works on a file of a granted tree or on a picture of the conversation.
 pub struct ImagePlugin;
 
 impl ToolPlugin for ImagePlugin {
@@ -50,16 +50,16 @@ impl ToolPlugin for ImagePlugin {
 const OPEN: &str = "Opens a picture file (PNG, JPEG, GIF, WebP) and shows it to you. Use it whenever you need to see \
                     what a file shows. To look closer at a part, use image.crop.";
 
-const DESCRIBE: &str = "Tells a picture's format, width and height in pixels, colour type, bytes and orientation from \
+const DESCRIBE: &str = "Returns a picture's format, width and height in pixels, colour type, bytes and orientation from \
                         its header, without showing it. `from` is a file or a picture of this conversation by its \
                         digest.";
 
 const CROP: &str = "Cuts a rectangle out of a picture and shows it to you in full detail. `from` is a file or a picture \
-                    of this conversation by its digest. Positions count from the upper left corner of the upright \
-                    original, which may be larger than what you saw: with `\"unit\": \"percent\"` no size needs to be \
-                    known.";
+                    of this conversation by its digest. Positions start at the upper left corner of the upright \
+                    original, which may be larger than what you saw: with `\"unit\": \"percent\"` you need not know its \
+                    size.";
 
-const SCALE: &str = "Makes a picture smaller or larger, sides in proportion, so that it just fits into `width` and \
+const SCALE: &str = "Makes a picture smaller or larger, with the same proportions, so that it fits into `width` and \
                      `height` (at least one of them), and shows it to you. `from` is a file or a picture of this \
                      conversation by its digest. Enlarge a small crop to read tiny print.";
 

@@ -1,4 +1,4 @@
-//! `image.open`: a file's bytes as they are, as a medium of the conversation.
+//! The tool `image.open`: returns the unchanged bytes of a file as a medium of the conversation.
 
 use crate::deliver::{described, hand_over};
 use crate::header::{Header, format_of};
@@ -7,22 +7,22 @@ use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees;
 use image::ImageFormat;
 
-/// Most bytes of a file: the host takes no more in one call.
-const MOST_BYTES: u64 = 32 * 1024 * 1024;
-/// Bytes of a JPEG that hold its header, since its decoder copies what it gets.
+/// Maximum size of a file in bytes. The host accepts no more in one call.
+const MAX_BYTES: u64 = 32 * 1024 * 1024;
+/// Number of bytes at the start of a JPEG that are read for the header, because the decoder copies its input.
 const JPEG_HEADER_BYTES: usize = 4 * 1024 * 1024;
 
 /// Arguments of `image.open`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Open {
-    /// The file, for example `pictures/plan.png`.
+    /// The path of the file, for example `pictures/plan.png`.
     path: String,
 }
 
 /// Runs `image.open`.
 pub(crate) fn open(Open { path }: Open) -> Result<Done, ToolError> {
-    let bytes = trees::read(&path, MOST_BYTES)?;
+    let bytes = trees::read(&path, MAX_BYTES)?;
     let part = match format_of(&path, &bytes)? {
         ImageFormat::Jpeg => &bytes[..bytes.len().min(JPEG_HEADER_BYTES)],
         _ => &bytes,

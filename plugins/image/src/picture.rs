@@ -1,11 +1,11 @@
-//! A picture whose pixels are decoded: 8 bits a channel, as they are stored, not yet upright.
+//! Decodes the pixels of a picture with 8 bits per channel, as they are stored, not yet upright.
 
 use crate::header::{Header, limits};
 use agent_host_sdk::prelude::*;
 use image::{DynamicImage, ImageReader};
 use std::io::Cursor;
 
-/// Decodes it; of an animation the first frame. The budget has been checked.
+/// Decodes a picture; for an animation, the first frame. The caller has checked the memory.
 pub(crate) fn decode(title: &str, bytes: &[u8], header: &Header) -> Result<DynamicImage, ToolError> {
     let mut reader = ImageReader::with_format(Cursor::new(bytes), header.format);
     reader.limits(limits());

@@ -1,9 +1,9 @@
-//! Pictures made smaller: each new pixel is the mean of the area that it covers. That is linear in the picture's size,
-//! free of moiré, and takes no memory but the result, which matters in a guest of 64 MiB.
+//! Reduces pictures: each new pixel is the mean of the area that it covers. This takes linear time, avoids moiré, and
+//! needs memory only for the result, which matters in a guest with 64 MiB.
 
 use image::{DynamicImage, GrayAlphaImage, GrayImage, RgbImage, RgbaImage};
 
-/// The picture at a size that is on no side larger than its own.
+/// The picture at this size. No side becomes larger than it was.
 pub(crate) fn reduced(picture: &DynamicImage, (width, height): (u32, u32)) -> DynamicImage {
     let from = (picture.width(), picture.height());
     let to = (width.min(from.0), height.min(from.1));
@@ -15,16 +15,16 @@ pub(crate) fn reduced(picture: &DynamicImage, (width, height): (u32, u32)) -> Dy
         _ => means::<4>(picture.as_bytes(), from, to),
     };
     let (width, height) = to;
-    let made = match color.channel_count() {
+    let reduced = match color.channel_count() {
         1 => GrayImage::from_raw(width, height, bytes).map(DynamicImage::ImageLuma8),
         2 => GrayAlphaImage::from_raw(width, height, bytes).map(DynamicImage::ImageLumaA8),
         3 => RgbImage::from_raw(width, height, bytes).map(DynamicImage::ImageRgb8),
         _ => RgbaImage::from_raw(width, height, bytes).map(DynamicImage::ImageRgba8),
     };
-    made.unwrap_or_default()
+    reduced.unwrap_or_default()
 }
 
-/// Pixels of one axis under one new pixel, with the share of each that lies under it.
+/// The pixels of one axis that one new pixel covers, with the covered share of each.
 struct Span {
     first: usize,
     shares: Vec<f32>,
@@ -42,7 +42,7 @@ fn spans(from: u32, to: u32) -> Vec<Span> {
     spans.collect()
 }
 
-/// Two and four channels end with alpha: what is transparent does not colour its neighbours.
+/// Two or four channels include alpha. Transparent pixels do not affect the colour of their neighbours.
 fn means<const CHANNELS: usize>(pixels: &[u8], from: (u32, u32), to: (u32, u32)) -> Vec<u8> {
     let has_alpha = CHANNELS.is_multiple_of(2);
     let row = from.0 as usize * CHANNELS;
@@ -79,18 +79,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_pixel_is_the_mean_of_its_area() {
+    fn averages_the_area_of_each_pixel() {
         let grey = |width, bytes: &[u8]| {
             let height = bytes.len() as u32 / width;
             DynamicImage::ImageLuma8(GrayImage::from_raw(width, height, bytes.to_vec()).expect("pixels"))
         };
         assert_eq!(reduced(&grey(4, &[0, 100, 200, 100, 0, 100, 0, 100]), (2, 1)), grey(2, &[50, 100]));
-        assert_eq!(reduced(&grey(3, &[0, 90, 180]), (2, 1)), grey(2, &[30, 150]), "the middle counts half");
+        assert_eq!(reduced(&grey(3, &[0, 90, 180]), (2, 1)), grey(2, &[30, 150]), "the middle pixel counts half");
         assert_eq!(reduced(&grey(2, &[7, 9]), (9, 9)), grey(2, &[7, 9]), "nothing is enlarged");
     }
 
     #[test]
-    fn what_is_transparent_colours_nothing() {
+    fn ignores_colour_of_transparent_pixels() {
         let pixels = vec![200, 0, 0, 255, 0, 255, 0, 0];
         let picture = DynamicImage::ImageRgba8(RgbaImage::from_raw(2, 1, pixels).expect("pixels"));
         assert_eq!(reduced(&picture, (1, 1)).as_bytes(), [200, 0, 0, 128]);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_even_picture_stays_even_at_every_size() {
+    fn keeps_uniform_pictures_uniform() {
         let picture = DynamicImage::ImageRgb8(RgbImage::from_pixel(97, 61, image::Rgb([10, 200, 255])));
         for size in [(1, 1), (96, 60), (50, 3), (97, 61), (13, 59)] {
             let small = reduced(&picture, size);

@@ -1,21 +1,22 @@
-//! `image.crop` and `image.scale`: decode within the budget, cut or resample as stored, turn upright, deliver.
+//! The tools `image.crop` and `image.scale`: check the memory, decode, crop or resample the stored pixels, turn them
+//! upright, and return the result.
 
 use crate::budget::check_memory;
 use crate::deliver::{Format, deliver};
-use crate::header::{Header, lies};
+use crate::header::{Header, is_sideways};
 use crate::picture::decode;
-use crate::region::{Asked, Region, Unit};
+use crate::region::{Region, RequestedRange, Unit};
 use crate::resample::reduced;
-use crate::source::{Loaded, Source};
+use crate::source::{LoadedPicture, Source};
 use agent_host_sdk::prelude::*;
 use image::DynamicImage;
 use image::imageops::FilterType;
 
-/// Pixels of a picture that is made larger.
-const MOST_ENLARGED: u64 = 4_000_000;
-/// Longest side that can be asked for.
-const LONGEST_SIDE: u32 = 16_384;
-/// The filter for enlarging works with numbers of 4 bytes in 4 channels.
+/// Maximum number of pixels of an enlarged picture.
+const MAX_ENLARGED: u64 = 4_000_000;
+/// Longest side of a new picture.
+const MAX_SIDE: u32 = 16_384;
+/// Bytes per pixel of the filter for enlarging: 4 channels with 4 bytes each.
 const FILTER_BYTES: u64 = 16;
 
 /// Arguments of `image.crop`.
@@ -30,14 +31,14 @@ pub(crate) struct Crop {
     /// Upper edge, from 0.
     #[schemars(range(min = 0))]
     y: f64,
-    /// Of the rectangle.
+    /// Width of the rectangle.
     width: f64,
-    /// Of the rectangle.
+    /// Height of the rectangle.
     height: f64,
-    /// Default: pixels.
+    /// Unit of the positions and lengths. Default: pixels.
     #[serde(default)]
     unit: Unit,
-    /// Default: as the original; JPEG for WebP without transparency, PNG for GIF.
+    /// Format of the new picture. Default: that of the original; JPEG for WebP without transparency, PNG for GIF.
     format: Option<Format>,
 }
 
@@ -47,23 +48,23 @@ pub(crate) struct Crop {
 pub(crate) struct Scale {
     /// `{"path": "plan.png"}`, or `{"digest": "sha256:…"}`.
     from: Source,
-    /// Pixels that the new picture is wide at most.
+    /// Maximum width of the new picture in pixels.
     #[schemars(range(min = 1, max = 16384))]
     width: Option<u32>,
-    /// Pixels that the new picture is high at most.
+    /// Maximum height of the new picture in pixels.
     #[schemars(range(min = 1, max = 16384))]
     height: Option<u32>,
-    /// Default: as the original; JPEG for WebP without transparency, PNG for GIF.
+    /// Format of the new picture. Default: that of the original; JPEG for WebP without transparency, PNG for GIF.
     format: Option<Format>,
 }
 
 /// Runs `image.crop`.
 pub(crate) fn crop(arguments: Crop) -> Result<Done, ToolError> {
     let Crop { from, x, y, width, height, unit, format } = arguments;
-    let Loaded { title, name, bytes } = from.load()?;
+    let LoadedPicture { title, name, bytes } = from.load()?;
     let header = Header::read(&title, &bytes)?;
-    let asked = (Asked { from: x, length: width }, Asked { from: y, length: height });
-    let region = Region::within(header.upright(), asked, unit)?;
+    let requested = (RequestedRange { from: x, length: width }, RequestedRange { from: y, length: height });
+    let region = Region::within(header.upright(), requested, unit)?;
     let new = u64::from(region.width) * u64::from(region.height) * channels(&header);
     check_memory(&title, &header, &bytes, further(&header, new))?;
     let picture = decode(&title, &bytes, &header)?;
@@ -80,22 +81,22 @@ pub(crate) fn crop(arguments: Crop) -> Result<Done, ToolError> {
 
 /// Runs `image.scale`.
 pub(crate) fn scale(Scale { from, width, height, format }: Scale) -> Result<Done, ToolError> {
-    let asked = within_bounds(width, height)?;
-    let Loaded { title, name, bytes } = from.load()?;
+    let limits = within_bounds(width, height)?;
+    let LoadedPicture { title, name, bytes } = from.load()?;
     let header = Header::read(&title, &bytes)?;
     let upright = header.upright();
-    let size = fitted(upright, asked);
+    let size = fitted(upright, limits);
     let pixels = u64::from(size.0) * u64::from(size.1);
     let enlarged = size.0 > upright.0 || size.1 > upright.1;
-    if enlarged && pixels > MOST_ENLARGED {
-        let message = format!("would make {pixels} pixels; at most {MOST_ENLARGED} are made by enlarging");
+    if enlarged && pixels > MAX_ENLARGED {
+        let message = format!("would create {pixels} pixels; an enlarged picture has at most {MAX_ENLARGED}");
         return Err(ToolError::invalid(if width.is_some() { "/width" } else { "/height" }, message));
     }
     let filter = if enlarged { pixels * FILTER_BYTES } else { 0 };
     check_memory(&title, &header, &bytes, further(&header, pixels * channels(&header)).saturating_add(filter))?;
     let picture = decode(&title, &bytes, &header)?;
     drop(bytes);
-    let stored = if lies(header.orientation) { (size.1, size.0) } else { size };
+    let stored = if is_sideways(header.orientation) { (size.1, size.0) } else { size };
     let mut scaled = resampled(picture, stored);
     scaled.apply_orientation(header.orientation);
     let format = format.unwrap_or_else(|| Format::suited(header.format, header.colour.has_alpha()));
@@ -113,7 +114,7 @@ fn resampled(picture: DynamicImage, size: (u32, u32)) -> DynamicImage {
     }
 }
 
-/// What the new picture needs while the decoded one is there, or afterwards, when it is turned and encoded.
+/// The memory for the new picture: next to the decoded one, or later while it is turned and encoded.
 fn further(header: &Header, new: u64) -> u64 {
     let decoded = header.pixels().saturating_mul(channels(header));
     new.max(new.saturating_mul(3).saturating_sub(decoded))
@@ -125,17 +126,17 @@ fn channels(header: &Header) -> u64 {
 
 fn within_bounds(width: Option<u32>, height: Option<u32>) -> Result<(u32, u32), ToolError> {
     for (pointer, side) in [("/width", width), ("/height", height)] {
-        if side.is_some_and(|side| !(1..=LONGEST_SIDE).contains(&side)) {
-            return Err(ToolError::invalid(pointer, format!("must be 1 to {LONGEST_SIDE}")));
+        if side.is_some_and(|side| !(1..=MAX_SIDE).contains(&side)) {
+            return Err(ToolError::invalid(pointer, format!("must be 1 to {MAX_SIDE}")));
         }
     }
     match (width, height) {
         (None, None) => Err(ToolError::invalid("", "needs `width` or `height`, or both")),
-        _ => Ok((width.unwrap_or(LONGEST_SIDE), height.unwrap_or(LONGEST_SIDE))),
+        _ => Ok((width.unwrap_or(MAX_SIDE), height.unwrap_or(MAX_SIDE))),
     }
 }
 
-/// The largest size of these proportions that fits.
+/// The largest size with these proportions that fits.
 fn fitted((width, height): (u32, u32), (most_wide, most_high): (u32, u32)) -> (u32, u32) {
     let factor = (f64::from(most_wide) / f64::from(width)).min(f64::from(most_high) / f64::from(height));
     let side = |pixels: u32, most: u32| ((f64::from(pixels) * factor).round() as u32).clamp(1, most);
@@ -147,7 +148,7 @@ mod tests {
     use super::fitted;
 
     #[test]
-    fn sizes_fit_in_proportion() {
+    fn fits_sizes_in_proportion() {
         for (size, most, expected) in [
             ((4_000, 3_000), (1_000, 16_384), (1_000, 750)),
             ((4_000, 3_000), (1_000, 300), (400, 300)),

@@ -1,4 +1,4 @@
-//! The tools of `image` as the host calls them (P2, S7): real pictures made here, bombs, and what is told of errors.
+//! The tools of `image` as the host calls them (P2, S7): real pictures, decompression bombs, and error messages.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::testing::Host;
@@ -8,7 +8,7 @@ use image_plugin::ImagePlugin;
 use std::io::Cursor;
 use tempfile::TempDir;
 
-/// A directory that is granted, as the host of the tests knows it.
+/// A granted directory, and the host of the tests.
 struct Pictures {
     directory: TempDir,
     host: Host,
@@ -39,7 +39,7 @@ impl Pictures {
         self.call(name, arguments).expect_err("refused").message()
     }
 
-    /// The picture of a result.
+    /// The picture in a result.
     fn picture(&self, done: &Done) -> (Vec<u8>, String) {
         let found = done.content.iter().find_map(|content| match content {
             Content::NewMedia(new) => Some((new.data.clone(), new.name.clone().expect("a name"))),
@@ -53,7 +53,7 @@ impl Pictures {
     }
 }
 
-/// Four quarters: red, green, blue, white.
+/// A picture with four quarters: red, green, blue, white.
 fn quarters(width: u32, height: u32) -> RgbImage {
     RgbImage::from_fn(width, height, |x, y| match (x < width / 2, y < height / 2) {
         (true, true) => Rgb([255, 0, 0]),
@@ -69,8 +69,8 @@ fn encoded(picture: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// A JPEG whose pixels must be turned by 90 degrees to be upright.
-fn lying_jpeg(picture: &RgbImage) -> Vec<u8> {
+/// A JPEG whose stored pixels must be turned by 90 degrees.
+fn sideways_jpeg(picture: &RgbImage) -> Vec<u8> {
     let mut exif = b"II\x2a\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
     exif.extend([Orientation::Rotate90.to_exif(), 0, 0, 0, 0, 0, 0, 0]);
     let mut bytes = Vec::new();
@@ -80,7 +80,7 @@ fn lying_jpeg(picture: &RgbImage) -> Vec<u8> {
     bytes
 }
 
-/// A PNG whose header claims a size, with a few bytes of pixels.
+/// A PNG whose header claims this size, with only a few bytes of pixels.
 fn bomb(width: u32, height: u32) -> Vec<u8> {
     let mut bytes = encoded(DynamicImage::new_luma8(1, 1), ImageFormat::Png);
     bytes[16..20].copy_from_slice(&width.to_be_bytes());
@@ -90,7 +90,7 @@ fn bomb(width: u32, height: u32) -> Vec<u8> {
     bytes
 }
 
-/// The check sum of a PNG chunk.
+/// The checksum of a PNG chunk.
 fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |sum, byte| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| if sum & 1 == 1 { 0xedb8_8320 ^ (sum >> 1) } else { sum >> 1 })
@@ -98,25 +98,25 @@ fn crc(bytes: &[u8]) -> u32 {
 }
 
 #[test]
-fn opening_returns_the_bytes_of_the_file_small_and_large() {
+fn open_returns_the_unchanged_file() {
     let mut pictures = Pictures::new();
     let png = encoded(quarters(40, 20), ImageFormat::Png);
     let file = pictures.file("a.png", &png);
     let done = pictures.call("image.open", file).expect("opened");
     assert_eq!(done.texts(), format!("a.png: image/png, 40 × 20 pixels, {} bytes", png.len()));
-    assert!(matches!(done.content[1], Content::NewMedia(_)), "it stands in the result itself");
+    assert!(matches!(done.content[1], Content::NewMedia(_)), "the picture is in the result itself");
     assert_eq!(pictures.picture(&done), (png.clone(), "a.png".to_owned()));
-    // What follows the end of a PNG belongs to the file all the same.
+    // Bytes after the end of a PNG belong to the file too.
     let mut large = png;
     large.resize(5_000_000, 7);
     let file = pictures.file("large.png", &large);
     let done = pictures.call("image.open", file).expect("opened");
-    assert!(matches!(done.content[1], Content::StoredMedia(_)), "it goes through the media store");
+    assert!(matches!(done.content[1], Content::StoredMedia(_)), "the picture is in the media store");
     assert_eq!(pictures.picture(&done), (large, "large.png".to_owned()));
 }
 
 #[test]
-fn describing_reads_the_header_of_every_format() {
+fn describe_reads_the_header_of_every_format() {
     let mut pictures = Pictures::new();
     let transparent = RgbaImage::from_pixel(30, 10, Rgba([1, 2, 3, 4]));
     let cases = [
@@ -124,7 +124,7 @@ fn describing_reads_the_header_of_every_format() {
         ("a.jpg", encoded(quarters(30, 10), ImageFormat::Jpeg), "JPEG", "rgb, 8 bits", 1),
         ("a.gif", encoded(transparent.clone(), ImageFormat::Gif), "GIF", "rgb+alpha, 8 bits", 1),
         ("a.webp", encoded(transparent, ImageFormat::WebP), "WebP", "rgb+alpha, 8 bits", 1),
-        ("lying.jpg", lying_jpeg(&quarters(10, 30)), "JPEG", "rgb, 8 bits", 6),
+        ("sideways.jpg", sideways_jpeg(&quarters(10, 30)), "JPEG", "rgb, 8 bits", 6),
     ];
     for (name, bytes, format, colour, orientation) in cases {
         let from = pictures.file(name, &bytes);
@@ -138,7 +138,7 @@ fn describing_reads_the_header_of_every_format() {
 }
 
 #[test]
-fn cropping_cuts_pixels_and_percent_of_the_upright_picture() {
+fn crop_takes_pixels_and_percent_of_the_upright_picture() {
     let mut pictures = Pictures::new();
     let from = pictures.file("four.png", &encoded(quarters(100, 60), ImageFormat::Png));
     let arguments = json!({ "from": from, "x": 50, "y": 0, "width": 10, "height": 10 });
@@ -154,10 +154,10 @@ fn cropping_cuts_pixels_and_percent_of_the_upright_picture() {
     let (bytes, name) = pictures.picture(&done);
     assert_eq!((image::guess_format(&bytes).expect("known"), name.as_str()), (ImageFormat::Jpeg, "four-crop.jpg"));
     let crop = image::load_from_memory(&bytes).expect("a picture");
-    assert_eq!(crop.dimensions(), (50, 30), "what lies outside is left out");
+    assert_eq!(crop.dimensions(), (50, 30), "the part outside is left out");
     assert!(crop.to_rgb8().pixels().all(|pixel| pixel.0.iter().all(|channel| *channel > 250)), "the white quarter");
-    // Stored lying: the upper left quarter of the upright picture is the lower left one as it is stored.
-    let from = pictures.file("lying.jpg", &lying_jpeg(&quarters(160, 80)));
+    // The upper left quarter of the upright picture is the lower left quarter of the stored picture.
+    let from = pictures.file("sideways.jpg", &sideways_jpeg(&quarters(160, 80)));
     let arguments = json!({ "from": from, "x": 4, "y": 4, "width": 30, "height": 60 });
     let done = pictures.call("image.crop", arguments).expect("cropped");
     let crop = image::load_from_memory(&pictures.picture(&done).0).expect("a picture").to_rgb8();
@@ -167,7 +167,7 @@ fn cropping_cuts_pixels_and_percent_of_the_upright_picture() {
 }
 
 #[test]
-fn scaling_fits_reduces_enlarges_and_keeps_transparency() {
+fn scale_fits_reduces_enlarges_and_keeps_transparency() {
     let mut pictures = Pictures::new();
     let from = pictures.file("four.png", &encoded(quarters(400, 200), ImageFormat::Png));
     for (arguments, size) in [
@@ -196,23 +196,23 @@ fn scaling_fits_reduces_enlarges_and_keeps_transparency() {
 }
 
 #[test]
-fn a_picture_of_the_conversation_is_named_by_its_digest() {
+fn takes_picture_of_the_conversation_by_digest() {
     let mut pictures = Pictures::new();
     let digest = pictures.host.medium(encoded(quarters(40, 20), ImageFormat::Png), "image/png", Some("shown.png"));
     let from = json!({ "digest": digest });
     let done = pictures.call("image.scale", json!({ "from": from, "width": 10 })).expect("scaled");
     assert_eq!(pictures.picture(&done).1, "shown-10x5.png");
     let missing = json!({ "from": { "digest": format!("sha256:{}", "0".repeat(64)) } });
-    let error = pictures.call("image.describe", missing).expect_err("it is not there");
+    let error = pictures.call("image.describe", missing).expect_err("the picture does not exist");
     assert!(
         matches!(&error, ToolError::NotFound(text) if text.contains("no picture of this conversation")),
         "{error:?}"
     );
 }
 
-/// Row 34: what is claimed is checked before anything is decoded, by every tool.
+/// Row 34: every tool checks the claimed size before decoding.
 #[test]
-fn row_34_bombs_are_refused_by_their_headers() {
+fn row_34_rejects_bombs_by_their_headers() {
     let mut pictures = Pictures::new();
     let bytes = bomb(60_000, 60_000);
     assert!(bytes.len() < 100);
@@ -225,15 +225,18 @@ fn row_34_bombs_are_refused_by_their_headers() {
         ("image.scale", json!({ "from": file, "width": 9 })),
     ] {
         let error = pictures.error(tool, arguments);
-        assert!(error.contains("claims 3600.0 megapixels; at most 64.0 are taken"), "{tool}: {error}");
+        assert!(error.contains("claims 3600.0 megapixels; the limit is 64.0"), "{tool}: {error}");
     }
     let from = pictures.file("wide.png", &bomb(30_000, 2_000));
     let error = pictures.error("image.scale", json!({ "from": from, "width": 9 }));
-    assert!(error.contains("cannot be decoded"), "60 megapixels of grey may be tried, and are not there: {error}");
+    assert!(
+        error.contains("cannot be decoded"),
+        "60 megapixels of grey are within the limit, but the pixels are missing: {error}"
+    );
 }
 
 #[test]
-fn errors_say_what_is_wrong_and_where() {
+fn p2_errors_name_the_problem_and_the_argument() {
     let mut pictures = Pictures::new();
     let from = pictures.file("a.png", &encoded(quarters(10, 10), ImageFormat::Png));
     let text = pictures.file("note.txt", b"no picture at all");
@@ -243,17 +246,17 @@ fn errors_say_what_is_wrong_and_where() {
     let empty = pictures.file("empty.gif", b"GIF89a\0\0\x10\x27\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02\x44\x01\0;");
     let absent = json!({ "path": pictures.path("absent.png") });
     let cases = [
-        ("image.open", text.clone(), "is no PNG, JPEG, GIF or WebP picture"),
+        ("image.open", text.clone(), "is not a PNG, JPEG, GIF or WebP picture"),
         ("image.open", empty.clone(), "has no pixels"),
         ("image.scale", json!({ "from": empty, "width": 5 }), "has no pixels"),
         ("image.open", absent, "there is no `"),
         ("image.open", json!({ "path": "/etc/hostname" }), "outside of the granted trees"),
-        ("image.describe", json!({ "from": text }), "is no PNG, JPEG, GIF or WebP picture"),
+        ("image.describe", json!({ "from": text }), "is not a PNG, JPEG, GIF or WebP picture"),
         ("image.scale", json!({ "from": cut, "width": 5 }), "cannot be decoded"),
         ("image.scale", json!({ "from": from }), "needs `width` or `height`"),
         ("image.scale", json!({ "from": from, "width": 0 }), "/width: must be 1 to 16384"),
-        ("image.scale", json!({ "from": from, "width": 9_000 }), "at most 4000000 are made by enlarging"),
-        ("image.crop", json!({ "from": from, "x": 10, "y": 0, "width": 1, "height": 1 }), "/x: lies outside"),
+        ("image.scale", json!({ "from": from, "width": 9_000 }), "an enlarged picture has at most 4000000"),
+        ("image.crop", json!({ "from": from, "x": 10, "y": 0, "width": 1, "height": 1 }), "/x: is outside"),
         ("image.crop", json!({ "from": from, "x": 0, "y": 0, "width": 1, "height": 0 }), "/height: must be more"),
     ];
     for (tool, arguments, expected) in cases {

@@ -1,23 +1,24 @@
-//! What an image costs in tokens, and how large the model gets to see it, by the rules of each model family.
+//! The cost of an image in tokens, and the size at which the model sees it, by the rules of each model family.
 
 use crate::limits::{MAX_PATCHES, MAX_SIDE, PATCH, TILE, TILED_SHORTEST, TILED_SQUARE};
 use agent_host_sdk::types::Dimensions;
 
-/// How a model family turns an image into tokens, at the level of detail that the API takes when none is given.
+/// How a model family converts an image to tokens, at the API's default level of detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A base price, and a price for each tile of 512 pixels after scaling.
+    /// A base cost, and a cost for each tile of 512 pixels after scaling.
     Tiles {
-        /// Tokens for the image as such.
+        /// Tokens for the image itself.
         base: u64,
         /// Tokens for each tile.
         tile: u64,
     },
-    /// A price for each patch of 32 pixels.
+    /// A cost for each patch of 32 pixels.
     Patches {
-        /// Above it the image is scaled down (by the service, or by us where the service would reject it).
+        /// Maximum number of patches. A larger image is scaled down, by the service or by this plugin if the service
+        /// would reject it.
         budget: u32,
-        /// Longest side, likewise.
+        /// Maximum length of a side. Longer sides are scaled down in the same way.
         max_side: u32,
         /// Tokens for 100 patches.
         multiplier: u64,
@@ -32,11 +33,12 @@ const fn patches(budget: u32, max_side: u32, multiplier: u64) -> Rule {
     Rule::Patches { budget, max_side, multiplier }
 }
 
-/// GPT-5.6, and whatever comes after the models that we know: `auto` means `original`, without resizing.
+/// The rule of GPT-5.6 and of all unknown models: `auto` means `original`, without resizing.
 pub const NEWEST: Rule = patches(MAX_PATCHES, MAX_SIDE, 120);
 
-/// By model name, also where `-` and more follows. The first that fits counts. Vision guide, "Model sizing behavior"
-/// and the tables of "Calculating costs". Multipliers of 120 are known from measurements and citations only.
+/// Rules by model name; a name also matches if it continues with `-`. The first match counts. Sources: vision guide,
+/// "Model sizing behavior" and the tables of "Calculating costs". Multipliers of 120 are known only from measurements
+/// and citations.
 const RULES: [(&str, Rule); 24] = [
     ("gpt-4o-mini", tiles(2_833, 5_667)),
     ("gpt-4o", tiles(85, 170)),
@@ -64,14 +66,14 @@ const RULES: [(&str, Rule); 24] = [
     ("gpt-5.6", NEWEST),
 ];
 
-/// The rule of a model; an unknown one gets that of the newest, which scales least and so never costs less.
+/// The rule of a model. An unknown model gets the newest rule, which scales least and so never costs less.
 pub fn rule_of(model: &str) -> Rule {
     let name = model.rsplit('/').next().unwrap_or(model);
     let fits = |family: &str| name.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
     RULES.iter().find(|(family, _)| fits(family)).map_or(NEWEST, |(_, rule)| *rule)
 }
 
-/// Tokens of an image.
+/// The cost of an image in tokens.
 pub fn tokens(rule: Rule, size: Dimensions) -> u64 {
     let limited = within(rule, size);
     match rule {
@@ -83,7 +85,7 @@ pub fn tokens(rule: Rule, size: Dimensions) -> u64 {
     }
 }
 
-/// The size to which the rule's limits reduce an image; the size itself where they don't.
+/// The size to which the rule's limits reduce an image; the original size if it is within the limits.
 pub fn within(rule: Rule, size: Dimensions) -> Dimensions {
     let size = Dimensions { width: size.width.max(1), height: size.height.max(1) };
     match rule {
@@ -92,24 +94,24 @@ pub fn within(rule: Rule, size: Dimensions) -> Dimensions {
     }
 }
 
-/// The largest reduction of an image that costs at most so many tokens; none if even the smallest costs more.
+/// The largest reduction of an image that costs at most `budget` tokens; `None` if even the smallest costs more.
 pub fn affordable(rule: Rule, size: Dimensions, budget: u64) -> Option<Dimensions> {
     let limited = within(rule, size);
     let sides = [u32::MAX, 4_096, 3_072, 2_048, 1_536, 1_024, 768, 512, 256];
     sides.into_iter().map(|side| fit(limited, side)).find(|size| tokens(rule, *size) <= budget)
 }
 
-/// At most `side` pixels on each side, in proportion.
+/// The size scaled down to at most `side` pixels on each side, with the same proportions.
 fn fit(size: Dimensions, side: u32) -> Dimensions {
     scale(size, f64::from(side) / f64::from(size.width.max(size.height)))
 }
 
-/// Never enlarges.
+/// Scales a size down; a factor above 1 has no effect.
 fn scale(size: Dimensions, factor: f64) -> Dimensions {
     if factor >= 1.0 {
         return size;
     }
-    // A side is at least one pixel; the cast cannot overflow, since the result is smaller.
+    // A side is at least one pixel. The cast cannot overflow because the result is smaller.
     let side = |pixels: u32| ((f64::from(pixels) * factor) as u32).max(1);
     Dimensions { width: side(size.width), height: side(size.height) }
 }
@@ -118,7 +120,8 @@ fn patch_count(size: Dimensions) -> u64 {
     u64::from(size.width.div_ceil(PATCH)) * u64::from(size.height.div_ceil(PATCH))
 }
 
-/// The vision guide's formula: shrink to the budget's area, then so that one side is a whole number of patches.
+/// The formula of the vision guide: shrink to the area of the budget, and then until one side is a whole number of
+/// patches.
 fn within_patches(size: Dimensions, budget: u32) -> Dimensions {
     if patch_count(size) <= u64::from(budget) {
         return size;
@@ -127,7 +130,7 @@ fn within_patches(size: Dimensions, budget: u32) -> Dimensions {
     let factor = (patch * patch * f64::from(budget) / (width * height)).sqrt();
     let whole = |side: f64| (side * factor / patch).floor().max(1.0) / (side * factor / patch);
     let mut shrunk = scale(size, factor * whole(width).min(whole(height)).min(1.0) + f64::EPSILON);
-    // A strip thinner than a patch still covers one in its width: only its length can give.
+    // A strip thinner than a patch still covers one patch in its width, so only its length can shrink.
     while patch_count(shrunk) > u64::from(budget) {
         shrunk = scale(shrunk, f64::from(budget) / patch_count(shrunk) as f64);
     }

@@ -1,5 +1,5 @@
-//! A media policy for OpenAI's models: what has been seen is masked, what is new is kept within OpenAI's limits on
-//! number, size and cost. A pure function of the request.
+//! A media policy for OpenAI's models: it masks media that the model has seen, and keeps new media within OpenAI's
+//! limits on number, size and cost. It is a pure function of the request.
 
 pub mod cost;
 pub mod limits;
@@ -8,7 +8,7 @@ pub mod policy;
 use agent_host_sdk::media_policy::{Decision, MediaPolicy, Request};
 use agent_host_sdk::types::Failure;
 
-/// The plugin: one policy.
+/// The plugin, a media policy.
 pub struct MaskOpenAi;
 
 impl MediaPolicy for MaskOpenAi {

@@ -1,4 +1,4 @@
-//! The decisions: first what each medium is by itself, then, newest first, what fits together.
+//! The decisions: first about each medium alone, then, newest first, about what fits together.
 
 use crate::cost::{Rule, affordable, rule_of, tokens, within};
 use crate::limits::{
@@ -7,21 +7,21 @@ use crate::limits::{
 use agent_host_sdk::media_policy::{Decision, Item, Request};
 use agent_host_sdk::types::{Dimensions, Media};
 
-/// Letters of a name that stand in the text for a medium.
+/// Maximum number of characters of a name in the text that replaces a medium.
 const NAME_LENGTH: usize = 60;
 
-/// One decision for each item, in their order.
+/// Returns one decision per item, in the same order.
 pub fn decide(request: &Request) -> Vec<Decision> {
     let rule = rule_of(&request.model.name);
-    let mut room = Room::of(request);
+    let mut budget = RequestBudget::of(request);
     let mut decisions: Vec<Decision> = request.items.iter().map(|item| mask(&item.media)).collect();
-    // What the model has not seen comes first, and of that the newest: it is what the turn is about.
+    // Media that the model has not seen come first, newest first, because the turn is about them.
     let mut order: Vec<usize> =
         (0..request.items.len()).filter(|index| may_stay(&request.items[*index], rule)).collect();
     order.sort_by_key(|index| (request.items[*index].seen_count > 0, std::cmp::Reverse(*index)));
     for index in order {
         let media = &request.items[index].media;
-        let decision = if is_image(media) { room.admit_image(media, rule) } else { room.admit_file(media) };
+        let decision = if is_image(media) { budget.admit_image(media, rule) } else { budget.admit_file(media) };
         if let Some(decision) = decision {
             decisions[index] = decision;
         }
@@ -29,7 +29,7 @@ pub fn decide(request: &Request) -> Vec<Decision> {
     decisions
 }
 
-/// What is masked stays masked; what is seen stays only if it costs next to nothing; other types are not taken.
+/// Masked media stay masked, seen media stay only if they cost almost nothing, and other types are not accepted.
 fn may_stay(item: &Item, rule: Rule) -> bool {
     let media = &item.media;
     let seen = item.seen_count > 0;
@@ -38,20 +38,20 @@ fn may_stay(item: &Item, rule: Rule) -> bool {
     } else if is_image(media) {
         !seen || tokens(rule, size_of(media)) <= SEEN_COST
     } else {
-        // A file's cost is that of its pages, which a description does not tell.
+        // The cost of a file is that of its pages, which the description does not contain.
         media.mime_type == FILE_TYPE && !seen
     }
 }
 
-/// What is left of the limits of one request.
-struct Room {
+/// The remaining limits of one request.
+struct RequestBudget {
     images: usize,
     payload: u64,
     files: u64,
     tokens: u64,
 }
 
-impl Room {
+impl RequestBudget {
     fn of(request: &Request) -> Self {
         let tokens = u64::from(request.model.window) / WINDOW_SHARE;
         Self { images: MAX_IMAGES, payload: MAX_PAYLOAD, files: MAX_FILES, tokens }
@@ -61,8 +61,8 @@ impl Room {
         let size = size_of(media);
         let target = affordable(rule, size, self.tokens)?;
         let squeezed = !same(target, within(rule, size));
-        // An image of unknown size cannot be reduced, and one that the newer ones leave too little room for would be
-        // a blur.
+        // An image of unknown size cannot be scaled down. An image for which newer ones leave too little budget would
+        // become unreadable.
         let newest = self.images == MAX_IMAGES;
         let reducible = newest && media.dimensions.is_some();
         if self.images == 0 || (squeezed && !reducible) || !self.carry(media) {
@@ -75,7 +75,7 @@ impl Room {
     }
 
     fn admit_file(&mut self, media: &Media) -> Option<Decision> {
-        // The guide says "under".
+        // The guide says "under", so the limit itself is too large.
         if media.size >= self.files || !self.carry(media) {
             return None;
         }
@@ -105,7 +105,7 @@ fn same(first: Dimensions, second: Dimensions) -> bool {
     (first.width, first.height) == (second.width, second.height)
 }
 
-/// Depends on nothing but the medium, so that the text is the same in every prompt and prompt caches hit.
+/// The text depends only on the medium, so that it is the same in every prompt and prompt caches work.
 fn mask(media: &Media) -> Decision {
     let name: String =
         media.name.as_deref().unwrap_or("unnamed").chars().filter(|letter| !letter.is_control()).collect();
@@ -114,12 +114,12 @@ fn mask(media: &Media) -> Decision {
         Some(Dimensions { width, height }) => format!("{width}×{height} pixels"),
         None => format!("{} bytes", media.size),
     };
-    let why = if is_image(media) || (media.mime_type == FILE_TYPE && media.size < MAX_FILES) {
+    let reason = if is_image(media) || (media.mime_type == FILE_TYPE && media.size < MAX_FILES) {
         "was shown earlier or did not fit"
     } else if media.mime_type == FILE_TYPE {
         "is too large to be shown"
     } else {
         "cannot be shown to this model"
     };
-    Decision::mask(format!("[{name} ({}, {size}) {why}; {}]", media.mime_type, media.digest))
+    Decision::mask(format!("[{name} ({}, {size}) {reason}; {}]", media.mime_type, media.digest))
 }

@@ -1,4 +1,4 @@
-//! Costs by the examples of OpenAI's guide, and decisions by table (P4).
+//! Costs of the examples in OpenAI's guide, and decisions (P4).
 
 use agent_host_sdk::media_policy::{Decision, Item, MediaPolicy, Position, Request};
 use agent_host_sdk::testing;
@@ -37,7 +37,7 @@ fn decide_for(model: &str, window: u32, items: Vec<Item>) -> Vec<Decision> {
     decisions
 }
 
-/// `k` keep, `m` mask, `d` downscale.
+/// The decisions as letters: `k` keep, `m` mask, `d` downscale.
 fn letters(decisions: &[Decision]) -> String {
     let letter = |decision: &Decision| match decision {
         Decision::Keep => 'k',
@@ -52,7 +52,7 @@ fn decide(items: Vec<Item>) -> String {
 }
 
 #[test]
-fn costs_are_those_of_the_guide() {
+fn costs_match_the_guide() {
     for (model, dimensions, expected) in [
         ("gpt-4o", size(1_024, 1_024), 765),
         ("gpt-4o-2024-08-06", size(2_048, 4_096), 1_105),
@@ -74,7 +74,7 @@ fn costs_are_those_of_the_guide() {
 }
 
 #[test]
-fn unknown_models_get_the_newest_rule_and_names_are_whole() {
+fn unknown_models_get_the_newest_rule() {
     for model in ["gpt-6", "gpt-5.7-mini", "gpt-4oo", "o33", "", "something"] {
         assert_eq!(rule_of(model), NEWEST, "{model}");
     }
@@ -82,7 +82,7 @@ fn unknown_models_get_the_newest_rule_and_names_are_whole() {
 }
 
 #[test]
-fn images_are_reduced_to_what_the_model_sees() {
+fn reduces_images_to_what_the_model_sees() {
     for (model, dimensions, expected) in [
         ("gpt-5-mini", size(1_800, 2_400), size(1_056, 1_408)),
         ("gpt-5-mini", size(1_000, 1_000), size(1_000, 1_000)),
@@ -95,7 +95,7 @@ fn images_are_reduced_to_what_the_model_sees() {
 }
 
 #[test]
-fn no_size_breaks_the_arithmetic() {
+fn every_size_has_a_valid_cost() {
     let sides = [0, 1, 31, 32, 33, 511, 512, 513, 2_048, 10_000, 65_535, 1_000_000, u32::MAX];
     for model in ["gpt-4o", "gpt-5-mini", "gpt-5.4", "gpt-5.5", "gpt-5.6"] {
         let rule = rule_of(model);
@@ -112,7 +112,7 @@ fn no_size_breaks_the_arithmetic() {
 }
 
 #[test]
-fn what_was_seen_is_masked_once_it_costs() {
+fn p4_masks_seen_media_unless_cheap() {
     assert_eq!(decide(vec![item(image(1_024, 1_024), 1), item(image(1_024, 1_024), 0)]), "mk");
     assert_eq!(decide(vec![item(pdf(1_000), 3), item(pdf(1_000), 0)]), "mk");
     let icon = || vec![item(image(64, 64), 5)];
@@ -121,7 +121,7 @@ fn what_was_seen_is_masked_once_it_costs() {
 }
 
 #[test]
-fn masked_stays_masked_with_the_same_text() {
+fn p4_masked_media_stay_masked_with_the_same_text() {
     let first = decide_for("gpt-4o", 128_000, vec![item(image(640, 480), 1)]);
     let mut again = item(image(640, 480), 0);
     again.masked = true;
@@ -132,7 +132,7 @@ fn masked_stays_masked_with_the_same_text() {
 }
 
 #[test]
-fn other_types_and_large_files_are_masked_and_told() {
+fn masks_other_types_and_large_files() {
     let text = |media: Media| match &decide_for("gpt-4o", 128_000, vec![item(media, 0)])[0] {
         Decision::Mask(text) => text.clone(),
         other => panic!("{other:?}"),
@@ -150,7 +150,7 @@ fn other_types_and_large_files_are_masked_and_told() {
 }
 
 #[test]
-fn the_newest_files_fit_into_50_mb_together() {
+fn keeps_the_newest_files_within_50_mb() {
     let files = |sizes: &[u64]| decide(sizes.iter().map(|bytes| item(pdf(*bytes), 0)).collect());
     assert_eq!(files(&[20_000_000, 20_000_000, 20_000_000]), "mkk");
     assert_eq!(files(&[49_999_999]), "k");
@@ -158,7 +158,7 @@ fn the_newest_files_fit_into_50_mb_together() {
 }
 
 #[test]
-fn number_payload_and_cost_have_limits() {
+fn limits_number_payload_and_cost() {
     let many = |count: usize, media: &Media| (0..count).map(|_| item(media.clone(), 0)).collect::<Vec<_>>();
     let tiny = letters(&decide_for("gpt-5-mini", 400_000, many(1_501, &image(32, 32))));
     assert_eq!((&tiny[..1], tiny.matches('k').count()), ("m", 1_500), "1,500 images");
@@ -170,7 +170,7 @@ fn number_payload_and_cost_have_limits() {
 }
 
 #[test]
-fn images_over_the_limit_are_downscaled() {
+fn downscales_images_over_the_limit() {
     let one = |model, window, width, height| decide_for(model, window, vec![item(image(width, height), 0)]).remove(0);
     assert_eq!(one("gpt-4o", 128_000, 4_096, 2_048), Decision::downscale(2_048, 1_024));
     assert_eq!(one("gpt-5-mini", 128_000, 1_800, 2_400), Decision::downscale(1_056, 1_408));
@@ -179,20 +179,24 @@ fn images_over_the_limit_are_downscaled() {
         Decision::Downscale(seen) => assert!(tokens(NEWEST, seen) <= 36_000 && seen.width > 5_000),
         other => panic!("an image that would be rejected is kept: {other:?}"),
     }
-    assert_eq!(one("gpt-5.6", 8_000, 3_840, 2_160), Decision::downscale(1_536, 864), "the only one is made to fit");
+    assert_eq!(
+        one("gpt-5.6", 8_000, 3_840, 2_160),
+        Decision::downscale(1_536, 864),
+        "the only image is scaled down to fit"
+    );
     assert_eq!(letters(&[one("gpt-4o", 400, 1_024, 1_024)]), "m", "nothing fits into 100 tokens");
     let unknown = decide_for("gpt-5.6", 8_000, vec![item(medium("image/png", 1, None), 0)]);
-    assert_eq!(letters(&unknown), "m", "an image of unknown size cannot be made to fit");
+    assert_eq!(letters(&unknown), "m", "an image of unknown size cannot be scaled down");
 }
 
 #[test]
-fn a_request_without_media_or_window_is_answered() {
+fn answers_request_without_media_or_window() {
     assert_eq!(decide(Vec::new()), "");
     assert_eq!(letters(&decide_for("gpt-4o", 0, vec![item(image(10, 10), 0)])), "m");
 }
 
 #[test]
-fn the_same_request_gets_the_same_decisions_and_masking_grows_only() {
+fn p4_decisions_are_stable_and_masking_only_grows() {
     let items = || (0..40).map(|n| item(image(300 + 100 * n, 700), n % 2)).collect::<Vec<_>>();
     let first = decide_for("gpt-4o", 16_000, items());
     assert_eq!(decide_for("gpt-4o", 16_000, items()), first);

@@ -1,37 +1,37 @@
-//! The notes in the host's key-value store: each under its number, which is counted there, too.
+//! Stores the notes in the host's key-value store, each under its number, together with a counter.
 
 use agent_host_sdk::key_value::Bucket;
 use agent_host_sdk::prelude::*;
 
-/// Bytes of a note's text.
-const LONGEST: usize = 16 * 1024;
-/// Tags of a note, and bytes of each.
-const TAGS: usize = 16;
-const TAG: usize = 64;
-/// Under which the last number stands.
+/// Maximum size of a note's text in bytes.
+const MAX_TEXT: usize = 16 * 1024;
+/// Maximum number of tags of a note, and maximum size of a tag in bytes.
+const MAX_TAGS: usize = 16;
+const MAX_TAG: usize = 64;
+/// The key of the last number.
 const COUNTER: &str = "last";
 
 /// A note.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Note {
-    /// From 1; never given twice.
+    /// The number of the note, from 1. A number is never used twice.
     pub(crate) number: u64,
-    /// What was kept.
+    /// The text of the note.
     pub(crate) text: String,
-    /// Words to find it by.
+    /// Words for finding the note.
     #[serde(default)]
     pub(crate) tags: Vec<String>,
 }
 
 impl Note {
-    /// Whether every one of these words, in small letters, is in the text or the tags.
-    pub(crate) fn holds(&self, words: &[String]) -> bool {
+    /// Whether the text or the tags contain all of these words, which are in lower case.
+    pub(crate) fn contains_all(&self, words: &[String]) -> bool {
         let (text, tags) = (self.text.to_lowercase(), self.tags.join(" ").to_lowercase());
         words.iter().all(|word| text.contains(word) || tags.contains(word))
     }
 }
 
-/// All notes of this agent.
+/// All notes of the agent.
 pub(crate) struct Book {
     notes: Bucket,
     counter: Bucket,
@@ -43,11 +43,11 @@ impl Book {
     }
 
     pub(crate) fn add(&self, text: String, tags: Vec<String>) -> Result<Note, ToolError> {
-        if text.trim().is_empty() || text.len() > LONGEST {
-            return Err(ToolError::invalid("/text", format!("has {} bytes; a note has 1 to {LONGEST}", text.len())));
+        if text.trim().is_empty() || text.len() > MAX_TEXT {
+            return Err(ToolError::invalid("/text", format!("has {} bytes; a note has 1 to {MAX_TEXT}", text.len())));
         }
-        if tags.len() > TAGS || tags.iter().any(|tag| tag.trim().is_empty() || tag.len() > TAG) {
-            return Err(ToolError::invalid("/tags", format!("at most {TAGS} tags of 1 to {TAG} bytes")));
+        if tags.len() > MAX_TAGS || tags.iter().any(|tag| tag.trim().is_empty() || tag.len() > MAX_TAG) {
+            return Err(ToolError::invalid("/tags", format!("at most {MAX_TAGS} tags of 1 to {MAX_TAG} bytes")));
         }
         let number = self.counter.increment(COUNTER, 1)?;
         let number = u64::try_from(number).map_err(|_| ToolError::failed("the notes' counter is damaged"))?;
@@ -57,11 +57,11 @@ impl Book {
         Ok(note)
     }
 
-    /// Oldest first. What cannot be read is left out, and said in the log.
+    /// All notes, oldest first. A note that cannot be read is left out and logged.
     pub(crate) fn all(&self) -> Result<Vec<Note>, ToolError> {
         let mut notes = Vec::new();
         for key in self.notes.keys()? {
-            // A note may be removed by another session meanwhile.
+            // Another session may have removed the note in the meantime.
             let Some(json) = self.notes.get(&key)? else { continue };
             match serde_json::from_slice(&json) {
                 Ok(note) => notes.push(note),
@@ -80,7 +80,7 @@ impl Book {
     }
 }
 
-/// So that keys are in the order of their numbers.
+/// The key of a note, padded so that keys are sorted by number.
 fn key(number: u64) -> String {
     format!("{number:020}")
 }

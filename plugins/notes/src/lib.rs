@@ -1,12 +1,12 @@
-//! Tools for notes that last from one session to the next: add, list, find, remove. They stand in the host's store, each
-//! agent's for itself.
+//! Tools for notes that are kept from one session to the next: add, list, find, remove. The notes are in the host's
+//! store, separate for each agent.
 
 mod book;
 
 use agent_host_sdk::prelude::*;
 use book::{Book, Note};
 
-/// The plugin.
+/// The plugin with four tools.
 pub struct Notes;
 
 impl ToolPlugin for Notes {
@@ -15,14 +15,14 @@ impl ToolPlugin for Notes {
             .tool(
                 Tool::new(
                     "notes.add",
-                    "Keeps a note that later sessions can find: a fact, a decision, a preference. Returns its number.",
+                    "Adds a note that later sessions can find: a fact, a decision, a preference. Returns its number.",
                 )
                 .title("Add a note")
                 .output::<Note>()
                 .run(|add: Add, _: &Call| Done::json(&Book::open()?.add(add.text, add.tags)?)),
             )
             .tool(
-                Tool::new("notes.list", "Lists the latest notes, newest first; with `tag`, those that have it.")
+                Tool::new("notes.list", "Lists the latest notes, newest first; with `tag`, only notes with that tag.")
                     .title("List notes")
                     .read_only()
                     .output::<Listing>()
@@ -37,7 +37,7 @@ impl ToolPlugin for Notes {
             .tool(
                 Tool::new(
                     "notes.find",
-                    "Finds notes that hold every one of some words, in their text or tags, newest first.",
+                    "Finds notes that contain all of the given words in their text or tags, newest first.",
                 )
                 .title("Find notes")
                 .read_only()
@@ -45,15 +45,15 @@ impl ToolPlugin for Notes {
                 .run(|find: Find, _: &Call| {
                     let words: Vec<_> = find.words.split_whitespace().map(str::to_lowercase).collect();
                     if words.is_empty() {
-                        return Err(ToolError::invalid("/words", "has no words in it"));
+                        return Err(ToolError::invalid("/words", "contains no words"));
                     }
                     let mut notes = Book::open()?.all()?;
-                    notes.retain(|note| note.holds(&words));
+                    notes.retain(|note| note.contains_all(&words));
                     Done::json(&Listing::new(notes, find.limit))
                 }),
             )
             .tool(
-                Tool::new("notes.remove", "Removes the note of this number for good.")
+                Tool::new("notes.remove", "Removes the note with this number permanently.")
                     .title("Remove a note")
                     .destructive()
                     .idempotent()
@@ -70,9 +70,9 @@ agent_host_sdk::export_tools!(Notes);
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Add {
-    /// What to keep; at most 16 KiB.
+    /// The text of the note, at most 16 KiB.
     text: String,
-    /// Words to find it by.
+    /// Words for finding the note.
     #[serde(default)]
     tags: Vec<String>,
 }
@@ -83,7 +83,7 @@ struct List {
     /// Only notes with this tag.
     #[serde(default)]
     tag: Option<String>,
-    /// At most so many.
+    /// Maximum number of notes to return.
     #[serde(default = "twenty")]
     limit: usize,
 }
@@ -91,9 +91,9 @@ struct List {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Find {
-    /// With spaces between; each must be there.
+    /// The words to find, separated by spaces. A note must contain all of them.
     words: String,
-    /// At most so many.
+    /// Maximum number of notes to return.
     #[serde(default = "twenty")]
     limit: usize,
 }
@@ -101,15 +101,15 @@ struct Find {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Remove {
-    /// As `notes.add`, `notes.list` and `notes.find` give it.
+    /// The number of the note, as returned by `notes.add`, `notes.list` and `notes.find`.
     number: u64,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Listing {
-    /// Newest first.
+    /// The notes, newest first.
     notes: Vec<Note>,
-    /// How many more there are.
+    /// The number of further notes.
     more: usize,
 }
 

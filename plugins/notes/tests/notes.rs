@@ -1,4 +1,4 @@
-//! What `notes` keeps, finds and removes.
+//! Adding, listing, finding and removing notes.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::testing::Host;
@@ -14,7 +14,7 @@ fn listed(host: &mut Host, tool: &str, arguments: Value) -> Vec<u64> {
     notes.iter().map(|note| note["number"].as_u64().expect("a number")).collect()
 }
 
-fn house() -> Host {
+fn host_with_notes() -> Host {
     let mut host = Host::new().keeping_values();
     for (text, tags) in
         [("Ada likes tea", vec!["ada"]), ("Build with cargo", vec!["work"]), ("Ada's ship: Erebus", vec![])]
@@ -25,8 +25,8 @@ fn house() -> Host {
 }
 
 #[test]
-fn notes_are_listed_newest_first_and_found_by_every_word() {
-    let host = &mut house();
+fn lists_newest_first_and_finds_all_words() {
+    let host = &mut host_with_notes();
     assert_eq!(listed(host, "notes.list", json!({})), [3, 2, 1]);
     assert_eq!(listed(host, "notes.list", json!({"limit": 1})), [3]);
     assert_eq!(listed(host, "notes.list", json!({"tag": "ADA"})), [1]);
@@ -36,8 +36,8 @@ fn notes_are_listed_newest_first_and_found_by_every_word() {
 }
 
 #[test]
-fn a_number_is_never_given_twice() {
-    let host = &mut house();
+fn never_uses_a_number_twice() {
+    let host = &mut host_with_notes();
     call(host, "notes.remove", json!({"number": 3})).expect("removed");
     assert!(matches!(call(host, "notes.remove", json!({"number": 3})), Err(ToolError::NotFound(_))));
     call(host, "notes.add", json!({"text": "new"})).expect("kept");
@@ -45,10 +45,10 @@ fn a_number_is_never_given_twice() {
 }
 
 #[test]
-fn without_a_grant_and_with_bad_arguments_nothing_is_kept() {
+fn rejects_notes_without_grant_or_with_bad_arguments() {
     let denied = call(&mut Host::new(), "notes.add", json!({"text": "a"}));
     assert!(matches!(denied, Err(ToolError::Denied(_))), "{denied:?}");
-    let host = &mut house();
+    let host = &mut host_with_notes();
     for arguments in
         [json!({"text": " "}), json!({"text": "x".repeat(16 * 1024 + 1)}), json!({"text": "a", "tags": [""]})]
     {

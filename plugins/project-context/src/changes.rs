@@ -1,26 +1,26 @@
-//! What has changed on disk since the turn began: stamps of its files travel from `init` to the steps as state.
+//! Detects changes on disk since the start of the turn. `init` passes the stamps of the files to the steps as state.
 
 use crate::tree::{Stamp, Tree};
 use agent_host_sdk::serde_json;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Most bytes of state; the host takes 64 KiB.
-const MOST_BYTES: usize = 60_000;
-/// Names that are told at most, of each kind of change.
-const MOST_NAMES: usize = 20;
+/// Maximum size of the state in bytes; the host accepts 64 KiB.
+const MAX_BYTES: usize = 60_000;
+/// Maximum number of names that are listed for each kind of change.
+const MAX_NAMES: usize = 20;
 
 /// The files of a tree with their stamps, as many as fit.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Stamps {
-    /// Path, size, milliseconds since 1970.
+    /// Path, size, and modification time in milliseconds since 1970.
     files: Vec<(String, u64, u64)>,
-    /// Whether these are all files: only then a file that is not among them is new.
+    /// Whether the list contains all files. Only then is a file that is not in the list a new file.
     complete: bool,
 }
 
 impl Stamps {
-    /// The stamps of a tree.
+    /// Takes the stamps of a tree.
     pub(crate) fn of(tree: &Tree) -> Self {
         let mut stamps = Self { files: Vec::new(), complete: !tree.cut };
         let mut bytes = 64;
@@ -28,9 +28,9 @@ impl Stamps {
             let Some(Stamp { size, modified }) = entry.file else {
                 continue;
             };
-            // The path may double where JSON escapes it, and the numbers have at most 20 digits each.
+            // JSON escapes may double the length of the path, and the numbers have at most 20 digits each.
             bytes += entry.path.len() * 2 + 48;
-            if bytes > MOST_BYTES {
+            if bytes > MAX_BYTES {
                 stamps.complete = false;
                 break;
             }
@@ -39,19 +39,19 @@ impl Stamps {
         stamps
     }
 
-    /// As state.
+    /// Encodes the stamps as state.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        // Strings, numbers and a flag always become JSON; without state the steps just say nothing.
+        // Strings, numbers and a flag can always be written as JSON. Without state, the steps add nothing.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// From state.
+    /// Decodes the stamps from state.
     pub(crate) fn decode(state: &[u8]) -> serde_json::Result<Self> {
         serde_json::from_slice(state)
     }
 
-    /// What is different now, in at most `room` bytes; none if nothing is.
-    pub(crate) fn compare(&self, now: &Tree, room: usize) -> Option<String> {
+    /// The changes in at most `limit` bytes; `None` if there are none.
+    pub(crate) fn compare(&self, now: &Tree, limit: usize) -> Option<String> {
         let mut before = BTreeMap::new();
         for (path, size, modified) in &self.files {
             before.insert(path.as_str(), Stamp { size: *size, modified: *modified });
@@ -65,10 +65,10 @@ impl Stamps {
                 _ => {}
             }
         }
-        // A file that a limit kept out of the tree now is not gone.
-        let gone = if now.cut { Vec::new() } else { before.into_keys().collect() };
+        // A file that is missing only because the tree was cut was not removed.
+        let removed = if now.cut { Vec::new() } else { before.into_keys().collect() };
         let mut text = String::new();
-        for (what, names) in [("changed", changed), ("new", new), ("removed", gone)] {
+        for (what, names) in [("changed", changed), ("new", new), ("removed", removed)] {
             if !names.is_empty() {
                 text.push_str(&line(what, &names));
             }
@@ -77,14 +77,14 @@ impl Stamps {
             return None;
         }
         let text = format!("Files of the project since this turn began:\n{text}");
-        (text.len() <= room).then_some(text)
+        (text.len() <= limit).then_some(text)
     }
 }
 
 fn line(what: &str, names: &[&str]) -> String {
-    let told = names.iter().take(MOST_NAMES).copied().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(MOST_NAMES) {
-        0 => format!("{what}: {told}\n"),
-        more => format!("{what}: {told} and {more} more\n"),
+    let listed = names.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => format!("{what}: {listed}\n"),
+        more => format!("{what}: {listed} and {more} more\n"),
     }
 }

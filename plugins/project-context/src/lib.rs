@@ -1,4 +1,5 @@
-//! A context builder for work in a project: its notes and its tree, and before each step what has changed on disk.
+//! A context builder for work in a project. It adds the project's notes and tree, and before each step the changes on
+//! disk.
 
 mod changes;
 mod notes;
@@ -11,28 +12,28 @@ use changes::Stamps;
 use std::path::PathBuf;
 use tree::Tree;
 
-/// Notes and tree together take at most one part in so many of the available tokens.
+/// Notes and tree together use at most the available tokens divided by this number.
 const SHARE: u32 = 4;
-/// And at most so many tokens.
-const MOST_TOKENS: u32 = 8_000;
-/// Bytes per token: text has more, so that the share is never exceeded.
+/// Maximum number of tokens of notes and tree together.
+const MAX_TOKENS: u32 = 8_000;
+/// Bytes per token. Text has more, so the limit is never exceeded.
 const BYTES_PER_TOKEN: usize = 3;
 
-/// The plugin.
+/// The plugin, a context builder that also adds sections before steps.
 pub struct ProjectContext;
 
 impl ContextBuilder for ProjectContext {
     fn init(request: Request) -> Result<Prompt, Failure> {
         let Some(root) = project() else {
-            log::info("no file tree is granted, so nothing is said about the project");
+            log::info("no file tree is granted, so the prompt contains nothing about the project");
             return Ok(Prompt::new());
         };
-        let room = room(&request.budget);
+        let limit = byte_limit(&request.budget);
         let tree = Tree::read(&root).map_err(|error| Failure::failed(format!("`{}`: {error}", root.display())))?;
         let mut prompt = Prompt::new();
-        // Two thirds at most for the notes; the tree gets the rest and what the notes leave.
-        let notes = notes::gather(&root, room / 3 * 2);
-        let left = room.saturating_sub(notes.as_ref().map_or(0, String::len));
+        // The notes get at most two thirds; the tree gets the rest and what the notes leave.
+        let notes = notes::gather(&root, limit / 3 * 2);
+        let left = limit.saturating_sub(notes.as_ref().map_or(0, String::len));
         if let Some(notes) = notes {
             prompt = prompt.section(Section::fixed("project-notes", notes));
         }
@@ -54,21 +55,21 @@ impl StepContext for ProjectContext {
         let before = Stamps::decode(&state)
             .map_err(|error| Failure::invalid_input(format!("the state is not what `init` wrote: {error}")))?;
         let tree = Tree::read(&root).map_err(|error| Failure::failed(format!("`{}`: {error}", root.display())))?;
-        let changes = before.compare(&tree, room(&request.budget));
+        let changes = before.compare(&tree, byte_limit(&request.budget));
         Ok(changes.map(|text| Section::dynamic("project-changes", text)).into_iter().collect())
     }
 }
 
 agent_host_sdk::export_step_context!(ProjectContext);
 
-/// The project's root: the granted tree `.`, or else the first.
+/// The root of the project: the granted tree `.`, or the first granted tree.
 fn project() -> Option<PathBuf> {
     let granted = trees::granted();
     let root = granted.iter().find(|tree| *tree == ".").or(granted.first())?;
     Some(PathBuf::from(root))
 }
 
-/// Bytes of text that may be added.
-fn room(budget: &Budget) -> usize {
-    (budget.available / SHARE).min(MOST_TOKENS) as usize * BYTES_PER_TOKEN
+/// Maximum size of the added text in bytes.
+fn byte_limit(budget: &Budget) -> usize {
+    (budget.available / SHARE).min(MAX_TOKENS) as usize * BYTES_PER_TOKEN
 }

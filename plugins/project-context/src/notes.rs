@@ -1,10 +1,10 @@
-//! The project's own notes, cut to the room that there is.
+//! Reads the project's notes, cut to the available size.
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-/// Where notes are looked for, the most telling first, and how much of each is read.
+/// Folder and name of the notes, most important first, and the maximum number of bytes of each.
 const SOURCES: [(&str, &str, usize); 5] = [
     ("", "agents.md", 24_000),
     ("", "notes.md", 6_000),
@@ -12,25 +12,25 @@ const SOURCES: [(&str, &str, usize); 5] = [
     ("docs", "readme.md", 3_000),
     ("docs", "notes.md", 6_000),
 ];
-/// Entries of a directory that are looked at to find a note whatever its capital letters.
-const MOST_ENTRIES: usize = 2_000;
-/// A shorter piece of a note says nothing.
-const SHORTEST: usize = 80;
+/// Maximum number of directory entries that are searched for a note in any capitalization.
+const MAX_ENTRIES: usize = 2_000;
+/// Minimum size of a piece of a note in bytes; shorter pieces are useless.
+const MIN_PIECE: usize = 80;
 
-/// The notes under `root` in at most `room` bytes; none if there are none.
-pub(crate) fn gather(root: &Path, room: usize) -> Option<String> {
+/// The notes under `root` in at most `limit` bytes; `None` if there are none.
+pub(crate) fn gather(root: &Path, limit: usize) -> Option<String> {
     let mut text = String::new();
-    for (folder, name, most) in SOURCES {
+    for (folder, name, max) in SOURCES {
         let Some((shown, path)) = find(root, folder, name) else {
             continue;
         };
         let heading = format!("{}--- {shown} ---\n", if text.is_empty() { "" } else { "\n" });
-        let cut = format!("… ({shown} goes on)\n");
-        let left = room.saturating_sub(text.len() + heading.len() + cut.len());
-        if left < SHORTEST {
+        let cut = format!("… ({shown} continues)\n");
+        let left = limit.saturating_sub(text.len() + heading.len() + cut.len());
+        if left < MIN_PIECE {
             break;
         }
-        let Some((content, whole)) = head(&path, most.min(left)) else {
+        let Some((content, whole)) = head(&path, max.min(left)) else {
             continue;
         };
         if content.trim().is_empty() {
@@ -46,10 +46,10 @@ pub(crate) fn gather(root: &Path, room: usize) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The file of this name in whatever capital letters, the first in the order of names.
+/// Finds the file with this name in any capitalization; if there are several, the first by name.
 fn find(root: &Path, folder: &str, name: &str) -> Option<(String, std::path::PathBuf)> {
     let directory = root.join(folder);
-    let names = fs::read_dir(&directory).ok()?.take(MOST_ENTRIES).filter_map(Result::ok);
+    let names = fs::read_dir(&directory).ok()?.take(MAX_ENTRIES).filter_map(Result::ok);
     let mut names = names
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()))
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
@@ -61,12 +61,12 @@ fn find(root: &Path, folder: &str, name: &str) -> Option<(String, std::path::Pat
     Some((shown, directory.join(found)))
 }
 
-/// The beginning of a text file in whole lines where possible, and whether that is all of it; none if it is no text.
-fn head(path: &Path, most: usize) -> Option<(String, bool)> {
+/// The start of a text file, in whole lines if possible, and whether it is the whole file; `None` if it is not text.
+fn head(path: &Path, max: usize) -> Option<(String, bool)> {
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(most as u64 + 1).read_to_end(&mut bytes).ok()?;
-    let whole = bytes.len() <= most;
-    bytes.truncate(most);
+    File::open(path).ok()?.take(max as u64 + 1).read_to_end(&mut bytes).ok()?;
+    let whole = bytes.len() <= max;
+    bytes.truncate(max);
     let text = match std::str::from_utf8(&bytes) {
         Ok(text) => text,
         Err(error) if error.error_len().is_none() => std::str::from_utf8(&bytes[..error.valid_up_to()]).ok()?,

@@ -1,57 +1,57 @@
-//! The project's files and directories: read once in a fixed order, drawn as deep as fits.
+//! The files and directories of the project, read once in a fixed order, and drawn with as many levels as fit.
 
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// Entries that are read at most, so that a call stays short however large the project is.
-const MOST_ENTRIES: usize = 5_000;
-/// Entries of one directory that are read at most.
-const MOST_IN_ONE: usize = 1_000;
-const DEEPEST: usize = 6;
-/// Entries of one directory that are drawn at most.
-const MOST_DRAWN: usize = 40;
-/// Made by tools, not by the project's people.
-const LEFT_OUT: [&str; 6] = ["target", "node_modules", "dist", "build", "vendor", "__pycache__"];
+/// Maximum number of entries that are read, so that a call is short even in a large project.
+const MAX_ENTRIES: usize = 5_000;
+/// Maximum number of entries of one directory that are read.
+const MAX_IN_DIRECTORY: usize = 1_000;
+const MAX_DEPTH: usize = 6;
+/// Maximum number of entries of one directory that are drawn.
+const MAX_DRAWN: usize = 40;
+/// Directories with files that tools create.
+const EXCLUDED: [&str; 6] = ["target", "node_modules", "dist", "build", "vendor", "__pycache__"];
 
-/// What was found, directories before what is in them, in the order of names.
+/// The entries of the project sorted by name; a directory comes before its entries.
 pub(crate) struct Tree {
     pub(crate) entries: Vec<Entry>,
-    /// Whether a limit kept entries out.
+    /// Whether a limit was reached, so that entries are missing.
     pub(crate) cut: bool,
 }
 
 /// A file or directory.
 pub(crate) struct Entry {
-    /// Relative to the root, with `/`.
+    /// The path relative to the root, with `/`.
     pub(crate) path: String,
-    /// Directories above it, the root not counted.
+    /// The number of directories above it, without the root.
     level: usize,
-    /// None: a directory.
+    /// The stamp of a file; `None` for a directory.
     pub(crate) file: Option<Stamp>,
 }
 
-/// By what a change of a file is seen.
+/// Size and time of a file, which show whether it changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) size: u64,
-    /// Milliseconds since 1970; 0 where unknown.
+    /// Milliseconds since 1970; 0 if unknown.
     pub(crate) modified: u64,
 }
 
 impl Tree {
-    /// Reads the tree under `root`. Directories in it that cannot be read count as empty.
+    /// Reads the tree under `root`. Subdirectories that cannot be read count as empty.
     pub(crate) fn read(root: &Path) -> io::Result<Self> {
         let mut tree = Self { entries: Vec::new(), cut: false };
         let mut waiting = tree.directory(root, "", 0)?;
         while let Some(entry) = waiting.pop() {
-            if tree.entries.len() == MOST_ENTRIES {
+            if tree.entries.len() == MAX_ENTRIES {
                 tree.cut = true;
                 break;
             }
             let inner = match entry.file {
-                None if entry.level + 1 < DEEPEST => tree.directory(root, &entry.path, entry.level + 1).ok(),
+                None if entry.level + 1 < MAX_DEPTH => tree.directory(root, &entry.path, entry.level + 1).ok(),
                 _ => None,
             };
             tree.entries.push(entry);
@@ -60,18 +60,18 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The entries of a directory, last name first, so that the next one is popped.
+    /// The entries of a directory, sorted in reverse, so that `pop` returns them in order.
     fn directory(&mut self, root: &Path, path: &str, level: usize) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(root.join(path))? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let kind = entry.file_type()?;
-            let left_out = name.starts_with('.') || kind.is_dir() && LEFT_OUT.contains(&name.as_str());
-            if left_out || !(kind.is_dir() || kind.is_file()) {
+            let is_excluded = name.starts_with('.') || kind.is_dir() && EXCLUDED.contains(&name.as_str());
+            if is_excluded || !(kind.is_dir() || kind.is_file()) {
                 continue;
             }
-            if entries.len() == MOST_IN_ONE {
+            if entries.len() == MAX_IN_DIRECTORY {
                 self.cut = true;
                 break;
             }
@@ -86,18 +86,19 @@ impl Tree {
         Ok(entries)
     }
 
-    /// The tree as indented names in at most `room` bytes: as many levels as fit. None if not even the first one does.
-    pub(crate) fn draw(&self, room: usize) -> Option<String> {
-        (1..=DEEPEST)
+    /// The tree as indented names in at most `limit` bytes, with as many levels as fit. `None` if not even the first
+    /// level fits.
+    pub(crate) fn draw(&self, limit: usize) -> Option<String> {
+        (1..=MAX_DEPTH)
             .rev()
             .map(|levels| self.levels(levels))
-            .find(|drawing| drawing.len() <= room && !drawing.is_empty())
+            .find(|drawing| drawing.len() <= limit && !drawing.is_empty())
     }
 
     fn levels(&self, levels: usize) -> String {
         let mut drawing = String::new();
         let mut left_out = false;
-        // Entries drawn and hidden so far in the directory of each level.
+        // The number of drawn and hidden entries in the current directory of each level.
         let mut counts = vec![(0_usize, 0_usize); levels + 1];
         let mut hidden_below = None;
         for entry in &self.entries {
@@ -111,7 +112,7 @@ impl Tree {
             }
             close(&mut drawing, &mut counts, entry.level);
             let (drawn, hidden) = &mut counts[entry.level];
-            if *drawn == MOST_DRAWN {
+            if *drawn == MAX_DRAWN {
                 *hidden += 1;
                 hidden_below = Some(entry.level);
                 continue;
@@ -124,13 +125,13 @@ impl Tree {
         close(&mut drawing, &mut counts, 0);
         more(&mut drawing, 0, counts[0].1);
         if left_out || self.cut {
-            drawing.push_str("(cut: there is more, deeper or after)\n");
+            drawing.push_str("(cut: there are more entries)\n");
         }
         drawing
     }
 }
 
-/// Ends the directories that are deeper than `level`.
+/// Closes the directories below `level`.
 fn close(drawing: &mut String, counts: &mut [(usize, usize)], level: usize) {
     for deeper in (level + 1..counts.len()).rev() {
         more(drawing, deeper, counts[deeper].1);

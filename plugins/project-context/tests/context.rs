@@ -1,4 +1,4 @@
-//! The builder and its steps on real directories, without the host (L2, S7).
+//! The builder and its steps on real directories, without a host (L2, S7).
 
 use agent_host_sdk::context_builder::{Budget, Input, Lifecycle, Memory, Prompt, Request, Section, Stability};
 use agent_host_sdk::prelude::*;
@@ -60,7 +60,7 @@ fn text<'a>(prompt: &'a Prompt, name: &str) -> &'a str {
 }
 
 #[test]
-fn notes_and_tree_become_fixed_sections() {
+fn adds_notes_and_tree_as_fixed_sections() {
     let (_folder, mut host) = project(&[
         ("AGENTS.md", "Use tabs.\n"),
         ("Readme.md", "# Hello\n"),
@@ -79,7 +79,7 @@ fn notes_and_tree_become_fixed_sections() {
 }
 
 #[test]
-fn without_a_grant_nothing_is_said_but_logged() {
+fn adds_nothing_without_a_grant() {
     let mut host = Host::new();
     let prompt = init(&mut host, 100_000);
     assert_eq!((prompt.system.len(), prompt.state), (0, None));
@@ -87,7 +87,7 @@ fn without_a_grant_nothing_is_said_but_logged() {
 }
 
 #[test]
-fn the_sections_stay_within_a_quarter_of_the_budget() {
+fn sections_use_at_most_a_quarter_of_the_budget() {
     let note = "A line of the notes, äöü.\n".repeat(5_000);
     let (folder, mut host) = project(&[("AGENTS.md", &note), ("README.md", &note), ("docs/README.md", &note)]);
     for number in 0..300 {
@@ -102,17 +102,17 @@ fn the_sections_stay_within_a_quarter_of_the_budget() {
     }
     let drawing = init(&mut host, 1_000_000);
     assert!(text(&drawing, "project-tree").contains("    … 260 more\n"), "{}", text(&drawing, "project-tree"));
-    assert!(text(&init(&mut host, 400), "project-notes").contains("(AGENTS.md goes on)"));
+    assert!(text(&init(&mut host, 400), "project-notes").contains("(AGENTS.md continues)"));
 }
 
 #[test]
-fn a_step_tells_what_changed_since_the_turn_began() {
+fn l2_step_lists_changes_since_the_turn_began() {
     let (folder, mut host) = project(&[("a.txt", "1"), ("b.txt", "1"), ("src/c.txt", "1")]);
     let state = init(&mut host, 10_000).state;
     assert_eq!(step(&mut host, 1, state.clone()), Ok(Vec::new()));
     write(folder.path(), "a.txt", "longer");
     write(folder.path(), "src/new.txt", "");
-    fs::remove_file(folder.path().join("b.txt")).expect("it is there");
+    fs::remove_file(folder.path().join("b.txt")).expect("it exists");
     let text = "Files of the project since this turn began:\nchanged: a.txt\nnew: src/new.txt\nremoved: b.txt\n";
     assert_eq!(step(&mut host, 1, state.clone()), Ok(vec![Section::dynamic("project-changes", text)]));
     assert_eq!(step(&mut host, 0, state), Ok(Vec::new()), "nothing has run before the first step");
@@ -121,7 +121,7 @@ fn a_step_tells_what_changed_since_the_turn_began() {
 }
 
 #[test]
-fn a_large_project_fits_into_the_state() {
+fn large_project_fits_into_the_state() {
     let (folder, mut host) = project(&[]);
     for number in 0..1_500 {
         write(folder.path(), &format!("{}/a-rather-long-file-name-{number:04}.txt", number / 100), "");

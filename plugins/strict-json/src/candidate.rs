@@ -1,33 +1,33 @@
-//! Where in a reply the JSON stands: alone, in a code fence, or between prose.
+//! Finds the JSON in a reply: alone, in a code fence, or between prose.
 
 use crate::duplicates::duplicate_keys;
 
-/// A piece of the reply that is meant to be JSON.
+/// A part of the reply that is meant to be JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate<'a> {
-    /// Byte of the reply where it begins.
+    /// Byte offset of its start in the reply.
     pub start: usize,
-    /// Without white space around it.
+    /// The text without white space around it.
     pub text: &'a str,
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found<'a> {
-    /// One piece, well-formed or not.
+pub enum SearchResult<'a> {
+    /// One part, valid JSON or not.
     One(Candidate<'a>),
     /// Nothing that looks like JSON.
     None,
-    /// More than one, at these bytes: choosing one could change the meaning.
+    /// Several parts at these byte offsets. Choosing one could change the meaning.
     Several(Vec<usize>),
 }
 
-/// Finds the JSON of a reply. A byte-order mark and white space around it are passed over.
-pub fn find(reply: &str) -> Found<'_> {
+/// Finds the JSON of a reply. A byte-order mark and white space around the reply are ignored.
+pub fn find(reply: &str) -> SearchResult<'_> {
     let start = reply.len() - reply.trim_start_matches(is_blank).len();
     let whole = Candidate { start, text: reply[start..].trim_end_matches(is_blank) };
     if is_json(whole.text) || closing(whole.text) == Some(whole.text.len()) {
-        return Found::One(whole);
+        return SearchResult::One(whole);
     }
     if let Some(found) = in_fences(reply) {
         return found;
@@ -43,8 +43,8 @@ fn is_json(text: &str) -> bool {
     duplicate_keys(text).is_ok()
 }
 
-/// Blocks between lines of three or more backticks or tildes. A fence that is never closed reaches to the end.
-fn in_fences(reply: &str) -> Option<Found<'_>> {
+/// Finds blocks between lines of three or more backticks or tildes. An unclosed fence reaches to the end.
+fn in_fences(reply: &str) -> Option<SearchResult<'_>> {
     let mut blocks: Vec<Candidate<'_>> = Vec::new();
     let mut open: Option<(&str, bool, usize)> = None;
     let mut offset = 0;
@@ -72,15 +72,15 @@ fn in_fences(reply: &str) -> Option<Found<'_>> {
     }
     match blocks.as_slice() {
         [] => None,
-        [only] => Some(Found::One(*only)),
-        several => Some(Found::Several(several.iter().map(|block| block.start).collect())),
+        [only] => Some(SearchResult::One(*only)),
+        several => Some(SearchResult::Several(several.iter().map(|block| block.start).collect())),
     }
 }
 
 fn fence_of(line: &str) -> Option<&str> {
     let mark = line.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
     let length = line.len() - line.trim_start_matches(mark).len();
-    // Inside the info string no backtick may follow; `code` in a line is no fence.
+    // The info string contains no backticks; otherwise it is inline code, not a fence.
     (length >= 3 && !line[length..].contains('`')).then(|| &line[..length])
 }
 
@@ -91,9 +91,9 @@ fn block(reply: &str, start: usize, end: usize) -> Option<Candidate<'_>> {
     (text.starts_with(['{', '[']) || is_json(text)).then_some(Candidate { start: start + skipped, text })
 }
 
-/// Objects and arrays that stand apart from the prose around them: after a line break or a colon, up to the end of a
-/// line. One inside a sentence may be an example or a reference, as in `see [1]`, and is prose.
-fn between_prose(whole: Candidate<'_>) -> Found<'_> {
+/// Finds objects and arrays that are separate from the prose: after a line break or a colon, up to the end of a line.
+/// One inside a sentence may be an example or a reference, as in `see [1]`, and counts as prose.
+fn between_prose(whole: Candidate<'_>) -> SearchResult<'_> {
     let mut found: Vec<Candidate<'_>> = Vec::new();
     let mut offset = 0;
     while let Some(at) = whole.text[offset..].find(['{', '[']) {
@@ -103,27 +103,27 @@ fn between_prose(whole: Candidate<'_>) -> Found<'_> {
         if looks_like_json(rest) {
             let end = closing(rest).unwrap_or(rest.len());
             offset = start + end;
-            if stands_apart(&whole.text[..start], &rest[end..]) {
+            if is_separate(&whole.text[..start], &rest[end..]) {
                 found.push(Candidate { start: whole.start + start, text: &rest[..end] });
             }
         }
     }
     match found.as_slice() {
-        [] if looks_like_json(whole.text) => Found::One(whole),
-        [] => Found::None,
-        [only] => Found::One(*only),
-        several => Found::Several(several.iter().map(|candidate| candidate.start).collect()),
+        [] if looks_like_json(whole.text) => SearchResult::One(whole),
+        [] => SearchResult::None,
+        [only] => SearchResult::One(*only),
+        several => SearchResult::Several(several.iter().map(|candidate| candidate.start).collect()),
     }
 }
 
-fn stands_apart(before: &str, after: &str) -> bool {
+fn is_separate(before: &str, after: &str) -> bool {
     let line_start = before.trim_end_matches([' ', '\t']);
     let line_end = after.trim_start_matches([' ', '\t', '\r']);
     (line_start.is_empty() || line_start.ends_with(['\n', ':'])) && (line_end.is_empty() || line_end.starts_with('\n'))
 }
 
-/// The end of what begins with a bracket: behind the one that closes it. None if nothing opens, or it never closes.
-/// Brackets in double-quoted strings don't count.
+/// The position after the bracket that closes the first one. None if the text does not start with a bracket, or if it
+/// is never closed. Brackets in double-quoted strings are ignored.
 fn closing(text: &str) -> Option<usize> {
     if !text.starts_with(['{', '[']) {
         return None;
@@ -149,7 +149,8 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// Begins like an object with keys, or like an array of strings, arrays or objects: `[1]` may be a reference.
+/// Whether the text starts like an object with keys, or like an array of strings, arrays or objects. `[1]` may be a
+/// reference.
 fn looks_like_json(text: &str) -> bool {
     let mut letters = text.chars().filter(|letter| !letter.is_whitespace());
     match (letters.next(), letters.next()) {

@@ -1,12 +1,12 @@
-//! Keys that an object has twice: readers differ in which value they take (RFC 8259, section 4).
+//! Finds duplicate keys in objects. Parsers differ in which value they take (RFC 8259, section 4).
 
 use agent_host_sdk::json::pointer_token;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Reads a whole text as JSON and returns the JSON pointers of all keys that come more than once, in its order. Numbers
-/// and escapes that nobody can read are errors too.
+/// Parses a whole text as JSON and returns the JSON pointers of all duplicate keys in order. Numbers and escapes that
+/// cannot be represented are errors too.
 pub fn duplicate_keys(json: &str) -> serde_json::Result<Vec<String>> {
     let mut found = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_str(json);

@@ -1,5 +1,5 @@
-//! An output validator for agents whose answer must be JSON: it repairs what has one meaning only, and explains the
-//! rest.
+//! An output validator for agents whose answer must be JSON. It repairs text with only one possible meaning, and
+//! explains all other errors.
 
 pub mod candidate;
 pub mod duplicates;
@@ -9,18 +9,18 @@ pub mod repair;
 use agent_host_sdk::json::pointer_at;
 use agent_host_sdk::output_validator::{Output, OutputValidator, Problem, Request, Verdict};
 use agent_host_sdk::types::Failure;
-use candidate::{Candidate, Found, find};
+use candidate::{Candidate, SearchResult, find};
 use duplicates::duplicate_keys;
 use locate::Place;
 use repair::repair;
 
-/// What every rejection ends with.
-const DEMAND: &str = "Answer with one JSON value and nothing else: no prose before or after it, no code fence.";
+/// The end of every rejection.
+const REQUIREMENT: &str = "Answer with one JSON value and nothing else: no prose before or after it, no code fence.";
 
-/// Problems told at once.
+/// Maximum number of problems in one rejection.
 const MAX_PROBLEMS: usize = 10;
 
-/// The plugin: one validator.
+/// The plugin, an output validator.
 pub struct StrictJson;
 
 impl OutputValidator for StrictJson {
@@ -31,12 +31,13 @@ impl OutputValidator for StrictJson {
 
 agent_host_sdk::export_output_validator!(StrictJson);
 
-/// Whether the agent has an output schema. The host checks it after the validators; here it only changes words.
+/// Whether the agent has an output schema. The host checks the schema after the validators; here it only affects
+/// messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schema {
-    /// The host parses the text and checks it.
+    /// The host parses the text and checks it against the schema.
     Present,
-    /// Without one, a text that is accepted as it is stays a text.
+    /// The host does not parse the text.
     Absent,
 }
 
@@ -46,12 +47,12 @@ impl Schema {
     }
 }
 
-/// Accepts strict JSON, accepts what can be repaired without a doubt in its repaired form, and rejects anything else.
+/// Accepts valid JSON, repairs text with only one possible meaning, and rejects everything else.
 pub fn judge(text: &str, schema: Schema) -> Verdict {
     let candidate = match find(text) {
-        Found::One(candidate) => candidate,
-        Found::None => return Verdict::reject("", no_json(text, schema)),
-        Found::Several(places) => return Verdict::reject("", several(text, &places)),
+        SearchResult::One(candidate) => candidate,
+        SearchResult::None => return Verdict::reject("", no_json(text, schema)),
+        SearchResult::Several(places) => return Verdict::reject("", several(text, &places)),
     };
     let (json, duplicates) = match duplicate_keys(candidate.text) {
         Ok(duplicates) => (candidate.text.to_owned(), duplicates),
@@ -67,11 +68,11 @@ pub fn judge(text: &str, schema: Schema) -> Verdict {
     if json == text && schema == Schema::Present {
         return Verdict::Accept;
     }
-    // Without a schema, text that is accepted as it is would stay a text: the agent's answer is JSON in every case.
+    // Without a schema, accepted text would stay a string, but the answer of this agent is always JSON.
     Verdict::AcceptAs(Output::Json(json))
 }
 
-/// The repaired JSON with its duplicate keys, if repairing is enough.
+/// The repaired JSON and its duplicate keys; None if it cannot be repaired.
 fn repaired(text: &str) -> Option<(String, Vec<String>)> {
     let json = repair(text)?;
     let duplicates = duplicate_keys(&json).ok()?;
@@ -80,17 +81,17 @@ fn repaired(text: &str) -> Option<(String, Vec<String>)> {
 
 fn no_json(text: &str, schema: Schema) -> String {
     let what = if text.trim().is_empty() { "The answer is empty." } else { "The answer is prose, not JSON." };
-    let which = match schema {
+    let schema_note = match schema {
         Schema::Present => " The value must satisfy the output schema.",
         Schema::Absent => "",
     };
-    format!("{what} {DEMAND}{which}")
+    format!("{what} {REQUIREMENT}{schema_note}")
 }
 
 fn several(text: &str, places: &[usize]) -> String {
     let lines: Vec<String> = places.iter().map(|offset| Place::of(text, *offset).line.to_string()).collect();
     format!(
-        "The answer holds more than one JSON value (at lines {}), and it is not clear which is meant. {DEMAND}",
+        "The answer contains more than one JSON value (at lines {}), and it is not clear which one is meant. {REQUIREMENT}",
         lines.join(", ")
     )
 }
@@ -103,7 +104,7 @@ fn malformed(text: &str, candidate: Candidate<'_>, error: &serde_json::Error) ->
     let pointer = pointer_at(candidate.text, offset);
     let hint = if error.is_eof() { " The JSON is cut off; shorten it if it is too long." } else { "" };
     let message = format!(
-        "Line {}, column {}: {what}, near `{}`.{hint} {DEMAND}",
+        "Line {}, column {}: {what}, near `{}`.{hint} {REQUIREMENT}",
         place.line,
         place.column,
         locate::excerpt(text, candidate.start + offset)

@@ -1,10 +1,10 @@
-//! Repairs that cannot change what was meant: commas before a closing bracket, line breaks inside strings, and single
-//! quotes where no other reading is possible.
+//! Repairs that cannot change the meaning: commas before a closing bracket, line breaks inside strings, and single
+//! quotes if no other reading is possible.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// The repaired text, or none where a repair would have to guess. The result need not be JSON: other faults stay.
+/// The repaired text, or None if a repair would have to guess. The result may still contain other errors.
 pub fn repair(text: &str) -> Option<String> {
     let mut repaired = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -22,7 +22,7 @@ pub fn repair(text: &str) -> Option<String> {
     Some(repaired)
 }
 
-/// Copies a string; the control characters that JSON wants escaped are escaped.
+/// Copies a string and escapes control characters.
 fn double_quoted(rest: &mut Peekable<Chars<'_>>, repaired: &mut String) -> Option<()> {
     repaired.push('"');
     loop {
@@ -42,8 +42,8 @@ fn double_quoted(rest: &mut Peekable<Chars<'_>>, repaired: &mut String) -> Optio
     Some(())
 }
 
-/// Takes `'word'` for a string only if it stands where a string may begin and end, and holds no quote, no escape and no
-/// line break: then nothing else can be meant.
+/// Accepts `'word'` as a string only if it is at a position where a string may start and end, and contains no quotes,
+/// escapes or line breaks. Then it cannot mean anything else.
 fn single_quoted(rest: &mut Peekable<Chars<'_>>, repaired: &mut String) -> Option<()> {
     if !repaired.trim_end().ends_with(['{', '[', ',', ':']) {
         return None;
@@ -57,7 +57,7 @@ fn single_quoted(rest: &mut Peekable<Chars<'_>>, repaired: &mut String) -> Optio
         }
     }
     repaired.push('"');
-    // An apostrophe inside a word, as in 'it's', would be followed by something else.
+    // An apostrophe inside a word, as in 'it's', is followed by something else.
     rest.clone().find(|letter| !letter.is_whitespace()).filter(|next| matches!(next, ',' | ':' | '}' | ']')).map(|_| ())
 }
 
@@ -65,7 +65,7 @@ fn drop_trailing_comma(repaired: &mut String) {
     let Some(before) = repaired.trim_end().strip_suffix(',') else {
         return;
     };
-    // `[,]` and `{,}` have no value before the comma: something is missing, not too much.
+    // `[,]` and `{,}` have no value before the comma, so a value is missing.
     if !before.trim_end().ends_with(['[', '{', ',', ':']) && !before.trim_end().is_empty() {
         let at = before.len();
         repaired.remove(at);

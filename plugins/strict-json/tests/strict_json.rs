@@ -1,4 +1,4 @@
-//! What `strict-json` accepts, repairs and rejects (L12, P1), table-driven.
+//! What `strict-json` accepts, repairs and rejects (L12, P1).
 
 use agent_host_sdk::output_validator::{Output, OutputValidator, Problem, Request, Verdict};
 use agent_host_sdk::testing;
@@ -20,7 +20,7 @@ fn rejected(reply: &str) -> Problem {
 }
 
 #[test]
-fn strict_json_is_accepted_as_it_is() {
+fn l12_accepts_strict_json_unchanged() {
     for reply in [r#"{"a": [1, 2.50, null]}"#, "[]", "42", r#""text""#, "true", r#"{"a":"it's, ] fine ```"}"#] {
         assert!(matches!(judge(reply, Schema::Present), Verdict::Accept), "{reply}");
         let as_json = matches!(judge(reply, Schema::Absent), Verdict::AcceptAs(Output::Json(json)) if json == reply);
@@ -29,7 +29,7 @@ fn strict_json_is_accepted_as_it_is() {
 }
 
 #[test]
-fn what_has_one_meaning_is_repaired() {
+fn l12_repairs_text_with_one_meaning() {
     for (reply, json) in [
         ("\u{feff} {\"a\": 1}\n", r#"{"a": 1}"#),
         ("```json\n{\"a\": 1}\n```", r#"{"a": 1}"#),
@@ -54,7 +54,7 @@ fn what_has_one_meaning_is_repaired() {
 }
 
 #[test]
-fn what_has_two_meanings_is_not_repaired() {
+fn l12_rejects_text_with_several_meanings() {
     for reply in [
         "{'a': 'it's'}",
         "{'a': \"b\" 'c'}",
@@ -79,15 +79,18 @@ fn what_has_two_meanings_is_not_repaired() {
 }
 
 #[test]
-fn several_values_are_not_chosen_from() {
+fn rejects_several_values() {
     for reply in ["```json\n{\"a\": 1}\n```\nor\n```json\n{\"a\": 2}\n```", "One:\n{\"a\": 1}\nTwo:\n{\"a\": 2}"] {
         let problem = rejected(reply);
-        assert!(problem.message.starts_with("The answer holds more than one JSON value (at lines 2, "), "{problem:?}");
+        assert!(
+            problem.message.starts_with("The answer contains more than one JSON value (at lines 2, "),
+            "{problem:?}"
+        );
     }
 }
 
 #[test]
-fn prose_is_told_to_become_json() {
+fn rejects_prose() {
     for (reply, beginning) in [
         ("The total is 5.", "The answer is prose, not JSON."),
         ("", "The answer is empty."),
@@ -105,7 +108,7 @@ fn prose_is_told_to_become_json() {
 }
 
 #[test]
-fn problems_say_where_and_what() {
+fn p1_problems_name_position_and_error() {
     for (reply, pointer, parts) in [
         (
             "{\n  \"rows\": [\n    {\"price\": 1},\n    {\"price\": x}\n  ]\n}",
@@ -125,7 +128,7 @@ fn problems_say_where_and_what() {
 }
 
 #[test]
-fn a_key_given_twice_is_ambiguous() {
+fn rejects_duplicate_keys() {
     let Verdict::Reject(problems) = judge(r#"{"a": {"b": 1, "b": 2}, "c": [{"d": 1, "d": 1}]}"#, Schema::Absent) else {
         panic!("duplicate keys are rejected")
     };
@@ -134,7 +137,7 @@ fn a_key_given_twice_is_ambiguous() {
 }
 
 #[test]
-fn deep_and_long_replies_are_judged_in_linear_time() {
+fn judges_deep_and_long_replies_in_linear_time() {
     rejected(&"[".repeat(200_000));
     rejected(&"{\"a\":".repeat(100_000));
     rejected(&"see [x] and {y} ".repeat(50_000));
@@ -142,7 +145,7 @@ fn deep_and_long_replies_are_judged_in_linear_time() {
 }
 
 #[test]
-fn the_plugin_judges_what_the_host_sends() {
+fn validate_handles_requests_of_the_host() {
     let request = |text: &str, schema: Option<&str>| Request {
         scope: testing::scope(),
         text: text.to_owned(),

@@ -1,4 +1,4 @@
-//! What `summarize` asks, and what it makes of the answer.
+//! The question that `summarize` sends to the model, and its use of the answer.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::testing::Host;
@@ -8,9 +8,9 @@ fn call(host: &mut Host, arguments: Value) -> Result<Outcome, ToolError> {
     host.run(|| Summarize::tools().call("summarize.text", arguments))
 }
 
-/// P5: the model is given the text and how long the summary may be.
+/// P5: the model gets the text and the maximum length of the summary.
 #[test]
-fn the_answer_is_the_summary() {
+fn p5_returns_the_answer_as_summary() {
     let mut host = Host::new().answer("  A ship sank.\n").answer("In May.");
     let outcome = call(&mut host, json!({"text": "Long ago a ship sank.", "words": 10}));
     assert_eq!(outcome, Ok(Outcome::Done(Done::text("A ship sank."))));
@@ -22,11 +22,11 @@ fn the_answer_is_the_summary() {
 }
 
 #[test]
-fn what_cannot_be_summed_up_is_said() {
+fn reports_texts_that_cannot_be_summarized() {
     let error = |arguments| call(&mut Host::new().answer(" "), arguments).expect_err("refused").message();
     assert!(error(json!({"text": " \n"})).contains("is empty"));
     assert!(error(json!({"text": "x".repeat(300_000)})).contains("at most"));
-    assert!(error(json!({"text": "A text."})).contains("said nothing"));
+    assert!(error(json!({"text": "A text."})).contains("empty answer"));
     let denied = call(&mut Host::new(), json!({"text": "A text."})).expect_err("denied");
     assert!(matches!(denied, ToolError::Denied(_)), "{denied:?}");
 }

@@ -1,13 +1,13 @@
-//! Exact decimal numbers: an integer and how many of its digits stand after the point.
+//! Exact decimal numbers: an integer, and the number of its digits after the point.
 
 use num_bigint::{BigInt, Sign};
 use std::cmp::Ordering;
 use std::fmt;
 
-/// Longer digit strings are identifiers rather than quantities; they stay text.
+/// Maximum number of digits. Longer digit strings are identifiers rather than quantities, and stay text.
 const MAX_DIGITS: usize = 60;
 
-/// Digits after the point of a mean that does not end sooner.
+/// Maximum number of digits after the point of a mean.
 pub const MEAN_DIGITS: u32 = 12;
 
 /// `unscaled / 10^scale`, without trailing zeros after the point, so that equal numbers are equal values.
@@ -17,18 +17,18 @@ pub struct Decimal {
     scale: u32,
 }
 
-/// Whether a mean is the true one.
+/// Whether a mean is exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
-    /// All its digits are there.
+    /// The mean is exact.
     Exact,
-    /// Cut to [`MEAN_DIGITS`] digits after the point, the last one rounded (halves away from zero).
+    /// The mean is rounded to [`MEAN_DIGITS`] digits after the point; halves are rounded away from zero.
     Rounded,
 }
 
 impl Decimal {
-    /// Reads `12`, `-0.50`, `1.5e3`. Not numbers, since something would be lost: `007`, `+1`, `1,000`, `.5`, `1.`,
-    /// `0x1F`, `NaN` and anything of more than 60 digits.
+    /// Parses `12`, `-0.50`, `1.5e3`. Returns None for text that would lose something as a number: `007`, `+1`,
+    /// `1,000`, `.5`, `1.`, `0x1F`, `NaN`, and everything with more than 60 digits.
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -54,13 +54,13 @@ impl Decimal {
         }
     }
 
-    /// Sum without rounding.
+    /// The exact sum.
     pub fn plus(&self, other: &Decimal) -> Decimal {
         let scale = self.scale.max(other.scale);
         Decimal { unscaled: self.at_scale(scale) + other.at_scale(scale), scale }.trimmed()
     }
 
-    /// This sum divided by a number of values that is not 0.
+    /// This sum divided by a number of values, which must not be 0.
     pub fn mean_of(&self, count: u64) -> (Decimal, Precision) {
         let scale = self.scale.max(MEAN_DIGITS);
         let count = BigInt::from(count);
@@ -81,7 +81,7 @@ impl Decimal {
         (Decimal { unscaled: quotient + step, scale }.trimmed(), Precision::Rounded)
     }
 
-    /// Whether nothing stands after the point.
+    /// Whether there are no digits after the point.
     pub fn is_integer(&self) -> bool {
         self.scale == 0
     }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_do_not_drift() {
+    fn sums_are_exact() {
         let sum = (0..10).fold(Decimal::default(), |sum, _| sum.plus(&decimal("0.1")));
         assert_eq!(sum.to_string(), "1");
         let large = decimal("9007199254740993").plus(&decimal("0.000000000000000001"));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_numbers_and_leaves_the_rest_text() {
+    fn parses_only_plain_numbers() {
         for (text, expected) in
             [("0", "0"), ("-0.50", "-0.5"), ("1.5e3", "1500"), ("2E-3", "0.002"), ("-0", "0"), ("100", "100")]
         {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn means_say_whether_they_are_rounded() {
+    fn means_report_rounding() {
         for (sum, count, mean, precision) in [
             ("1", 4, "0.25", Precision::Exact),
             ("1", 3, "0.333333333333", Precision::Rounded),

@@ -1,4 +1,4 @@
-//! What a table holds: its columns, their types, their ranges.
+//! Describes a table: its columns, their types and their ranges.
 
 use crate::output::cell_json;
 use crate::select::natural;
@@ -8,51 +8,51 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// Distinct values are counted up to this many.
+/// Maximum number of distinct values that are counted.
 const MAX_DISTINCT: usize = 10_000;
 
-/// Values shown of each column.
+/// Number of example values per column.
 const EXAMPLES: usize = 3;
 
-/// Longest text shown of one value, in characters.
+/// Maximum length of an example in characters.
 const EXAMPLE_LENGTH: usize = 60;
 
-/// A whole table in brief.
+/// The description of a table.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Description {
-    /// Good rows, without the header.
+    /// Number of valid rows, without the header.
     pub rows: usize,
-    /// In their order.
+    /// The columns in order.
     pub columns: Vec<ColumnDescription>,
-    /// Rows that could not be read: the first 20.
+    /// The first 20 rows that could not be read.
     pub bad_rows: Vec<BadRow>,
-    /// All rows that could not be read.
+    /// Number of all rows that could not be read.
     pub bad_row_count: usize,
 }
 
-/// One column in brief.
+/// The description of a column.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ColumnDescription {
-    /// From the header, or the key of the objects.
+    /// Name from the header, or the key of the objects.
     pub name: String,
-    /// Inferred from all values.
+    /// Type inferred from all values.
     #[serde(rename = "type")]
     pub column_type: ColumnType,
-    /// Cells with something in them.
+    /// Number of cells with a value.
     pub filled: usize,
-    /// Cells with nothing in them.
+    /// Number of empty cells.
     pub empty: usize,
-    /// Different values; counted up to 10,000.
+    /// Number of different values, counted up to 10,000.
     pub distinct: usize,
-    /// Smallest number or first text; none for mixed columns.
+    /// Smallest number or first text; null for mixed columns.
     pub min: Option<Value>,
-    /// Largest number or last text; none for mixed columns.
+    /// Largest number or last text; null for mixed columns.
     pub max: Option<Value>,
-    /// The first different values, long ones cut.
+    /// The first different values; long ones are cut.
     pub examples: Vec<Value>,
 }
 
-/// What all filled cells of a column are.
+/// The type of all cells with a value in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ColumnType {
@@ -64,11 +64,11 @@ pub enum ColumnType {
     Decimal,
     /// True or false.
     Boolean,
-    /// Text; also a CSV column of numbers and something else.
+    /// Text, also for a CSV column with numbers and other values.
     Text,
     /// JSON arrays or objects.
     Nested,
-    /// More than one of these.
+    /// Several of these types.
     Mixed,
 }
 

@@ -1,4 +1,4 @@
-//! Rows put together: count, sum, mean, smallest and largest value, for all rows or for each group.
+//! Aggregates rows: count, sum, mean, smallest and largest value, for all rows or for each group.
 
 use crate::decimal::{Decimal, MEAN_DIGITS, Precision};
 use crate::select::natural;
@@ -11,20 +11,20 @@ use std::collections::HashMap;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Aggregate {
-    /// What to calculate. Empty cells count for nothing.
+    /// The function to calculate. Empty cells are ignored.
     pub function: Function,
-    /// Over which column. Only `count` does without one: it then counts rows.
+    /// The column to aggregate. Only `count` works without a column; it then counts rows.
     pub column: Option<String>,
     /// Name of the result. Default: `sum_price` for the sum of `price`, `count` for the count of rows.
     #[serde(rename = "as")]
     pub name: Option<String>,
 }
 
-/// What can be calculated.
+/// The available functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Function {
-    /// Rows, or cells that are not empty.
+    /// Number of rows, or of cells that are not empty.
     Count,
     /// Exact sum of numbers.
     Sum,
@@ -48,11 +48,13 @@ impl Function {
     }
 }
 
-/// The table of groups, in the order in which each first comes, and notes that belong to it. No key: one group of all.
+/// The table of groups in the order of their first rows, with notes. Without keys, all rows are one group.
 pub fn group(table: &Table, keys: &[String], aggregates: &[Aggregate]) -> Result<(Table, Vec<String>), TableError> {
     let key_columns: Vec<usize> = keys.iter().map(|name| table.column(name)).collect::<Result<_, _>>()?;
-    let plans: Vec<Plan> = aggregates.iter().map(|aggregate| Plan::of(table, aggregate)).collect::<Result<_, _>>()?;
-    let columns: Vec<String> = keys.iter().cloned().chain(plans.iter().map(|plan| plan.name.clone())).collect();
+    let aggregations: Vec<Aggregation> =
+        aggregates.iter().map(|aggregate| Aggregation::of(table, aggregate)).collect::<Result<_, _>>()?;
+    let columns: Vec<String> =
+        keys.iter().cloned().chain(aggregations.iter().map(|aggregation| aggregation.name.clone())).collect();
     if let Some(twice) = columns.iter().enumerate().find(|(position, name)| columns[..*position].contains(name)) {
         return Err(TableError::Request(format!("the result has two columns named `{}`; name one with `as`", twice.1)));
     }
@@ -64,10 +66,10 @@ pub fn group(table: &Table, keys: &[String], aggregates: &[Aggregate]) -> Result
             Some(row) => key_columns.iter().map(|column| row.cells[*column].clone()).collect(),
             None => Vec::new(),
         };
-        for plan in &plans {
-            let (cell, precision) = plan.calculate(table, &members)?;
+        for aggregation in &aggregations {
+            let (cell, precision) = aggregation.calculate(table, &members)?;
             let note =
-                format!("`{}` is rounded to {MEAN_DIGITS} digits after the point where it does not end", plan.name);
+                format!("`{}` is rounded to {MEAN_DIGITS} digits after the point if it has more", aggregation.name);
             if precision == Precision::Rounded && !notes.contains(&note) {
                 notes.push(note);
             }
@@ -85,7 +87,7 @@ fn split<'a>(table: &'a Table, keys: &[usize]) -> Vec<Vec<&'a Row>> {
     let mut groups: Vec<Vec<&Row>> = Vec::new();
     let mut positions: HashMap<Vec<(u8, String)>, usize> = HashMap::new();
     for row in &table.rows {
-        // The kind is part of the key: the text `true` and the boolean are two groups.
+        // The type is part of the key, because the text `true` and the boolean belong to different groups.
         let key = keys.iter().map(|column| (kind(&row.cells[*column]), row.cells[*column].text())).collect();
         let position = *positions.entry(key).or_insert_with(|| {
             groups.push(Vec::new());
@@ -106,14 +108,14 @@ fn kind(cell: &Cell) -> u8 {
     }
 }
 
-struct Plan {
+struct Aggregation {
     function: Function,
     column: Option<usize>,
     name: String,
 }
 
-impl Plan {
-    fn of(table: &Table, aggregate: &Aggregate) -> Result<Plan, TableError> {
+impl Aggregation {
+    fn of(table: &Table, aggregate: &Aggregate) -> Result<Aggregation, TableError> {
         let function = aggregate.function;
         let column = aggregate.column.as_deref().map(|name| table.column(name)).transpose()?;
         if column.is_none() && function != Function::Count {
@@ -123,7 +125,7 @@ impl Plan {
             Some(column) => format!("{}_{column}", function.name()),
             None => function.name().to_owned(),
         };
-        Ok(Plan { function, column, name: aggregate.name.clone().unwrap_or(default_name) })
+        Ok(Aggregation { function, column, name: aggregate.name.clone().unwrap_or(default_name) })
     }
 
     fn calculate(&self, table: &Table, rows: &[&Row]) -> Result<(Cell, Precision), TableError> {
@@ -164,13 +166,13 @@ fn number<'a>(table: &Table, row: &'a Row, column: usize) -> Result<&'a Decimal,
     match &row.cells[column] {
         Cell::Number(number) => Ok(number),
         other => {
-            // Of a text column, name the row that made it one, not the first.
-            let culprit = table.rows.iter().find(|row| match &row.cells[column] {
+            // In a text column, name the row that made it text, not the first row.
+            let offending = table.rows.iter().find(|row| match &row.cells[column] {
                 Cell::Number(_) | Cell::Empty => false,
                 Cell::Text(text) => Decimal::parse(text.trim()).is_none(),
                 _ => true,
             });
-            let (line, value) = culprit.map_or((row.line, other.text()), |row| (row.line, row.cells[column].text()));
+            let (line, value) = offending.map_or((row.line, other.text()), |row| (row.line, row.cells[column].text()));
             Err(TableError::NotANumber {
                 line,
                 column: table.columns[column].clone(),

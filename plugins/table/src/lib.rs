@@ -1,4 +1,4 @@
-//! Tools for tables in CSV, TSV and JSON: describe, filter, group, aggregate, sort. Figures are exact decimals.
+//! Tools for tables in CSV, TSV and JSON: describe, filter, group, aggregate, sort. Numbers are exact decimals.
 
 pub mod decimal;
 pub mod describe;
@@ -11,7 +11,7 @@ mod tools;
 
 use agent_host_sdk::prelude::*;
 
-/// The plugin: five tools, each on a file or on a text.
+/// The plugin with five tools. Each works on a file or on a text.
 pub struct TablePlugin;
 
 impl ToolPlugin for TablePlugin {

@@ -1,4 +1,4 @@
-//! A table as a tool's result: JSON rows or CSV, cut to a limit that the result tells.
+//! Converts a table to a tool result: JSON rows or CSV, cut at a limit that the result reports.
 
 use crate::decimal::Decimal;
 use crate::table::{BadRow, Cell, Row, Table};
@@ -6,13 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Rows in a result unless something else is asked for.
+/// Number of rows in a result if the call sets no limit.
 pub const DEFAULT_LIMIT: u32 = 50;
 
-/// Most rows in a result.
+/// Maximum number of rows in a result.
 pub const MAX_LIMIT: u32 = 5_000;
 
-/// How rows are returned.
+/// The format of returned rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputFormat {
@@ -23,33 +23,33 @@ pub enum OutputFormat {
     Csv,
 }
 
-/// Rows for the model.
+/// The rows of a result.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Rows {
-    /// With `output = "json"`. Numbers that JSON readers would round are strings.
+    /// The rows with `output = "json"`. Numbers that JSON parsers would round are strings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<Vec<Map<String, Value>>>,
-    /// With `output = "csv"`.
+    /// The rows with `output = "csv"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub csv: Option<String>,
-    /// Rows of the result, those left out included.
+    /// Number of rows in the result, including those left out.
     pub row_count: usize,
-    /// Rows that are not shown because of `limit`.
+    /// Number of rows that are not shown because of `limit`.
     pub left_out: usize,
-    /// Rows of the source that could not be read and are in no figure: the first 20.
+    /// The first 20 rows of the source that could not be read. They are not part of any result.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bad_rows: Vec<BadRow>,
-    /// What else to know about the figures.
+    /// Notes about the result.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// Prepares a result with the columns at `columns`, at most `limit` rows of it.
+/// Creates a result with these columns and at most `limit` rows.
 pub fn rows(table: &Table, columns: &[usize], format: OutputFormat, limit: u32, mut notes: Vec<String>) -> Rows {
     let shown = &table.rows[..table.rows.len().min(limit as usize)];
     let left_out = table.rows.len() - shown.len();
     if left_out > 0 {
-        notes.push(format!("{left_out} of {} rows are left out by the limit of {limit}", table.rows.len()));
+        notes.push(format!("{left_out} of {} rows are left out because of the limit of {limit}", table.rows.len()));
     }
     if table.bad_row_count > 0 {
         notes.push(format!("{} rows of the source could not be read and are left out", table.bad_row_count));
@@ -61,7 +61,7 @@ pub fn rows(table: &Table, columns: &[usize], format: OutputFormat, limit: u32, 
     Rows { rows: json, csv, row_count: table.rows.len(), left_out, bad_rows: table.bad_rows.clone(), notes }
 }
 
-/// A cell as JSON. A number stays a number only if reading it as binary floating point gives the same number again.
+/// A cell as JSON. A number stays a number only if parsing it as binary floating point gives the same number.
 pub fn cell_json(cell: &Cell) -> Value {
     match cell {
         Cell::Empty => Value::Null,

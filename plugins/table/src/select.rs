@@ -1,4 +1,4 @@
-//! Which rows to take, and in which order.
+//! Filters and sorts rows.
 
 use crate::decimal::Decimal;
 use crate::table::{Cell, Row, Table, TableError};
@@ -15,7 +15,8 @@ pub struct Condition {
     pub column: String,
     /// How the cell is compared with `value`.
     pub is: Comparison,
-    /// A number compares as a number, a string as text. Not used by `empty` and `not_empty`.
+    /// The value to compare with: a number compares as a number, a string as text. Ignored by `empty` and
+    /// `not_empty`.
     #[serde(default)]
     pub value: Value,
 }
@@ -26,38 +27,38 @@ pub struct Condition {
 pub enum Comparison {
     /// The same number, text or boolean.
     Equal,
-    /// Anything else.
+    /// A different number, text or boolean.
     NotEqual,
     /// Smaller number, or earlier text.
     Less,
-    /// Smaller or equal.
+    /// Smaller or equal number, or earlier or equal text.
     LessOrEqual,
     /// Larger number, or later text.
     Greater,
-    /// Larger or equal.
+    /// Larger or equal number, or later or equal text.
     GreaterOrEqual,
-    /// The cell's text has `value` in it; upper and lower case are different.
+    /// The cell's text contains `value`; case matters.
     Contains,
-    /// The cell's text has no `value` in it.
+    /// The cell's text does not contain `value`.
     NotContains,
-    /// The cell's text begins with `value`.
+    /// The cell's text starts with `value`.
     StartsWith,
     /// The cell's text ends with `value`.
     EndsWith,
-    /// Nothing is in the cell.
+    /// The cell is empty.
     Empty,
-    /// Something is in the cell.
+    /// The cell is not empty.
     NotEmpty,
 }
 
-/// Whether one condition is enough.
+/// Whether all conditions must be met, or one is enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Require {
-    /// Every condition holds.
+    /// Every condition must be met.
     #[default]
     All,
-    /// At least one condition holds.
+    /// At least one condition must be met.
     Any,
 }
 
@@ -67,7 +68,7 @@ pub enum Require {
 pub struct SortKey {
     /// Name of the column.
     pub column: String,
-    /// Default: ascending.
+    /// Direction of the sort. Default: ascending.
     #[serde(default)]
     pub order: Order,
 }
@@ -83,7 +84,8 @@ pub enum Order {
     Descending,
 }
 
-/// Keeps the rows that satisfy the conditions, and tells how many cells could not be compared (text with a number).
+/// Keeps the rows that meet the conditions. Returns the number of cells that could not be compared (text with a
+/// number).
 pub fn filter(table: &mut Table, conditions: &[Condition], require: Require) -> Result<u64, TableError> {
     let mut prepared = Vec::new();
     for condition in conditions {
@@ -104,7 +106,7 @@ pub fn filter(table: &mut Table, conditions: &[Condition], require: Require) -> 
     Ok(incomparable)
 }
 
-/// Sorts the rows; those that are equal keep their order. Numbers come before text, and empty cells always last.
+/// Sorts the rows; equal rows keep their order. Numbers come before text, and empty cells come last.
 pub fn sort(table: &mut Table, keys: &[SortKey]) -> Result<(), TableError> {
     let mut columns = Vec::new();
     for key in keys {
@@ -218,7 +220,7 @@ fn decide(comparison: Comparison, order: Ordering) -> bool {
     }
 }
 
-/// None where the two are of different kinds. A string that is a number, compared with a number cell, counts as one.
+/// None if the types differ. A string with a number is compared as a number with a number cell.
 fn order_of(cell: &Cell, operand: &Operand) -> Option<Ordering> {
     match (cell, operand) {
         (Cell::Number(cell), Operand::Number(operand)) => Some(cell.cmp(operand)),

@@ -1,4 +1,4 @@
-//! Rows and columns, read from CSV, TSV or a JSON array of objects.
+//! Tables that are read from CSV, TSV or a JSON array of objects.
 
 use crate::decimal::Decimal;
 use schemars::JsonSchema;
@@ -8,16 +8,16 @@ use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Most rows that a table may have.
+/// Maximum number of rows in a table.
 pub const MAX_ROWS: usize = 200_000;
 
-/// Most columns that a table may have.
+/// Maximum number of columns in a table.
 pub const MAX_COLUMNS: usize = 1_000;
 
-/// Bad rows that are described one by one; more are only counted.
+/// Maximum number of bad rows that are described; further ones are only counted.
 const MAX_PROBLEMS: usize = 20;
 
-/// How a table is written.
+/// The format of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -29,23 +29,23 @@ pub enum Format {
     Json,
 }
 
-/// One value.
+/// A value in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
-    /// Nothing: an empty field, a JSON null, a key that is not there.
+    /// No value: an empty field, a JSON null, or a missing key.
     Empty,
-    /// A JSON boolean; text of CSV never is one.
+    /// A JSON boolean. Text in CSV is never a boolean.
     Boolean(bool),
-    /// Exact.
+    /// An exact number.
     Number(Decimal),
-    /// Also numbers of a CSV column in which not every value is a number.
+    /// Text, including numbers in a CSV column that also has other values.
     Text(String),
-    /// A JSON array or object inside a row, as it was written.
+    /// A JSON array or object inside a row, as its source text.
     Nested(String),
 }
 
 impl Cell {
-    /// What a person would see.
+    /// The value as text.
     pub fn text(&self) -> String {
         match self {
             Cell::Empty => String::new(),
@@ -56,30 +56,30 @@ impl Cell {
     }
 }
 
-/// One row, with as many cells as the table has columns.
+/// A row with one cell per column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Line of the text, or number of the JSON object; both from 1.
+    /// Line of the text, or number of the JSON object, from 1.
     pub line: u64,
-    /// In the order of the columns.
+    /// The cells in the order of the columns.
     pub cells: Vec<Cell>,
 }
 
-/// A row that could not be read, and is left out of every result.
+/// A row that could not be read and is left out of every result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BadRow {
-    /// Line of the text, or number of the JSON object; both from 1.
+    /// Line of the text, or number of the JSON object, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// The problem in words.
     pub problem: String,
 }
 
 /// A table in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// Names, in their order; each once.
+    /// Names of the columns in order, without duplicates.
     pub columns: Vec<String>,
-    /// The good rows.
+    /// The valid rows.
     pub rows: Vec<Row>,
     /// The first bad rows.
     pub bad_rows: Vec<BadRow>,
@@ -87,50 +87,50 @@ pub struct Table {
     pub bad_row_count: usize,
 }
 
-/// Why there is no table.
+/// The reason why a table cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    /// The text is not of the format.
+    /// The text does not have this format.
     #[error("not a table in {format:?}: {problem}")]
     Malformed {
-        /// The format that was asked for or guessed.
+        /// The requested or detected format.
         format: Format,
-        /// What is wrong, and where.
+        /// The problem and its position.
         problem: String,
     },
-    /// More than [`MAX_ROWS`] or [`MAX_COLUMNS`].
-    #[error("the table has more than {limit} {what}; take a part of it")]
+    /// More than [`MAX_ROWS`] rows or [`MAX_COLUMNS`] columns.
+    #[error("the table has more than {limit} {what}; use a part of it")]
     TooLarge {
         /// Rows or columns.
         what: &'static str,
         /// The limit.
         limit: usize,
     },
-    /// A column that is not there.
+    /// The column does not exist.
     #[error("there is no column `{name}`; columns: {columns}")]
     NoSuchColumn {
-        /// As it was asked for.
+        /// The requested name.
         name: String,
-        /// Those that are there.
+        /// Names of the existing columns.
         columns: String,
     },
-    /// A cell that cannot be calculated with.
+    /// The cell is not a number.
     #[error("line {line}: `{value}` in column `{column}` is not a number; filter such rows out first")]
     NotANumber {
-        /// Line of the text, or number of the JSON object.
+        /// Line of the text, or number of the JSON object, from 1.
         line: u64,
         /// Name of the column.
         column: String,
-        /// The cell's beginning.
+        /// The beginning of the cell's text.
         value: String,
     },
-    /// The request contradicts itself.
+    /// The arguments contradict each other.
     #[error("{0}")]
     Request(String),
 }
 
 impl Table {
-    /// Reads a text. A byte-order mark is skipped.
+    /// Parses a text. A byte-order mark is skipped.
     pub fn parse(text: &str, format: Format) -> Result<Table, TableError> {
         let text = text.trim_start_matches('\u{feff}');
         let table = match format {
@@ -144,7 +144,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Position of a column.
+    /// The index of a column.
     pub fn column(&self, name: &str) -> Result<usize, TableError> {
         self.columns
             .iter()
@@ -161,7 +161,7 @@ impl Table {
 }
 
 impl Format {
-    /// From the file's ending, else from the text's beginning.
+    /// Detects the format from the file's extension, or from the beginning of the text.
     pub fn guess(path: Option<&str>, text: &str) -> Format {
         let ending = path.and_then(|path| path.rsplit_once('.')).map(|(_, ending)| ending.to_ascii_lowercase());
         match ending.as_deref() {
@@ -226,7 +226,7 @@ fn check_header(columns: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// A column of a text format is numeric only if all its values are: `01234` among numbers is an identifier.
+/// A column of CSV or TSV is numeric only if all its values are numbers. `01234` among numbers is an identifier.
 fn read_numbers(rows: &mut [Row], column: usize) {
     let numbers: Option<Vec<Option<Decimal>>> = rows
         .iter()
@@ -278,7 +278,7 @@ fn from_json(text: &str) -> Result<Table, TableError> {
     Ok(table)
 }
 
-/// Reads the number from its digits, since a binary floating-point number would change them.
+/// Parses numbers from their digits, because binary floating point would change them.
 fn json_cell(text: &str) -> Cell {
     match text.as_bytes().first() {
         Some(b'"') => Cell::Text(serde_json::from_str(text).unwrap_or_else(|_| text.to_owned())),
@@ -290,7 +290,7 @@ fn json_cell(text: &str) -> Cell {
     }
 }
 
-/// A JSON object's members in their order, values unread.
+/// The members of a JSON object in order, with unparsed values.
 struct Members(Vec<(String, Box<RawValue>)>);
 
 impl<'de> Deserialize<'de> for Members {

@@ -1,4 +1,4 @@
-//! The tools: what they take, what they say about themselves, and how they use the modules beside.
+//! The tools: their arguments, their definitions, and how they use the other modules.
 
 use crate::describe::{Description, describe};
 use crate::group::{Aggregate, group};
@@ -8,16 +8,16 @@ use crate::table::{Format, Table, TableError};
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees::read_text;
 
-/// Largest file that is read, in bytes.
+/// Maximum size of a file in bytes.
 const MAX_SIZE: u64 = 16 * 1024 * 1024;
 
-/// Where a table comes from: exactly one of the two.
+/// The source of a table: exactly one of the two.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Source {
-    /// A file below a granted tree. Example: `sales.csv`.
+    /// A file in a granted tree. Example: `sales.csv`.
     Path(String),
-    /// The table itself as text, CSV with a header line for example.
+    /// The table as text, for example CSV with a header line.
     Data(String),
 }
 
@@ -27,7 +27,7 @@ enum Source {
 struct DescribeArguments {
     /// `{"path": "sales.csv"}`, or `{"data": "name,price\npen,1.20\n"}`.
     from: Source,
-    /// Default: by the file's ending, else by the text's beginning.
+    /// Format of the table. Default: detected from the file's extension or the text.
     format: Option<Format>,
 }
 
@@ -37,20 +37,20 @@ struct DescribeArguments {
 struct FilterArguments {
     /// `{"path": "sales.csv"}`, or `{"data": "name,price\npen,1.20\n"}`.
     from: Source,
-    /// Default: by the file's ending, else by the text's beginning.
+    /// Format of the table. Default: detected from the file's extension or the text.
     format: Option<Format>,
-    /// Which rows to keep. None: all rows.
+    /// The rows to keep. An empty list keeps all rows.
     #[schemars(length(max = 50))]
     conditions: Vec<Condition>,
-    /// Whether all conditions must hold, or any. Default: all.
+    /// Whether all conditions must be met, or any. Default: all.
     #[serde(default)]
     require: Require,
-    /// Columns of the result, in their order. Default: all.
+    /// Columns of the result in order. Default: all.
     columns: Option<Vec<String>>,
-    /// Default: json.
+    /// Format of the result. Default: json.
     #[serde(default)]
     output: OutputFormat,
-    /// Rows to return, at most 5000. Default: 50.
+    /// Maximum number of rows to return, at most 5000. Default: 50.
     #[schemars(range(min = 1, max = 5000))]
     limit: Option<u32>,
 }
@@ -61,21 +61,21 @@ struct FilterArguments {
 struct GroupArguments {
     /// `{"path": "sales.csv"}`, or `{"data": "name,price\npen,1.20\n"}`.
     from: Source,
-    /// Default: by the file's ending, else by the text's beginning.
+    /// Format of the table. Default: detected from the file's extension or the text.
     format: Option<Format>,
-    /// Columns whose values make a group.
+    /// Columns whose values define the groups.
     #[schemars(length(min = 1, max = 20))]
     by: Vec<String>,
     /// What to calculate for each group. Example: `[{"function": "sum", "column": "price"}]`.
     #[schemars(length(min = 1, max = 50))]
     aggregates: Vec<Aggregate>,
-    /// Order of the groups, by columns of the result. Default: as they first come.
+    /// Order of the groups by columns of the result. Default: order of their first rows.
     #[serde(default)]
     sort: Vec<SortKey>,
-    /// Default: json.
+    /// Format of the result. Default: json.
     #[serde(default)]
     output: OutputFormat,
-    /// Groups to return, at most 5000. Default: 50.
+    /// Maximum number of groups to return, at most 5000. Default: 50.
     #[schemars(range(min = 1, max = 5000))]
     limit: Option<u32>,
 }
@@ -86,12 +86,12 @@ struct GroupArguments {
 struct AggregateArguments {
     /// `{"path": "sales.csv"}`, or `{"data": "name,price\npen,1.20\n"}`.
     from: Source,
-    /// Default: by the file's ending, else by the text's beginning.
+    /// Format of the table. Default: detected from the file's extension or the text.
     format: Option<Format>,
     /// What to calculate. Example: `[{"function": "mean", "column": "price"}]`.
     #[schemars(length(min = 1, max = 50))]
     aggregates: Vec<Aggregate>,
-    /// Which rows to calculate with. Default: all.
+    /// The rows to calculate with. Default: all.
     #[serde(default)]
     conditions: Vec<Condition>,
 }
@@ -102,17 +102,17 @@ struct AggregateArguments {
 struct SortArguments {
     /// `{"path": "sales.csv"}`, or `{"data": "name,price\npen,1.20\n"}`.
     from: Source,
-    /// Default: by the file's ending, else by the text's beginning.
+    /// Format of the table. Default: detected from the file's extension or the text.
     format: Option<Format>,
     /// Sort keys, the most important first. Example: `[{"column": "price", "order": "descending"}]`.
     #[schemars(length(min = 1, max = 20))]
     by: Vec<SortKey>,
-    /// Columns of the result, in their order. Default: all.
+    /// Columns of the result in order. Default: all.
     columns: Option<Vec<String>>,
-    /// Default: json.
+    /// Format of the result. Default: json.
     #[serde(default)]
     output: OutputFormat,
-    /// Rows to return, at most 5000. Default: 50.
+    /// Maximum number of rows to return, at most 5000. Default: 50.
     #[schemars(range(min = 1, max = 5000))]
     limit: Option<u32>,
 }
@@ -161,7 +161,7 @@ const DESCRIBE: &str = "Describes a CSV, TSV or JSON table: rows, columns, infer
                         ranges, examples, and rows that cannot be read. Use it before the other table tools.";
 
 const FILTER: &str = "Returns the rows of a CSV, TSV or JSON table that satisfy conditions on their columns. A number \
-                      as condition compares as a number, a string as text.";
+                      in a condition compares as a number, a string as text.";
 
 const GROUP: &str = "Groups the rows of a CSV, TSV or JSON table by columns and calculates count, sum, mean, min or \
                      max of each group. Sums are exact.";
@@ -187,7 +187,7 @@ fn run_filter(arguments: &FilterArguments) -> Result<Done, ToolError> {
 fn run_group(arguments: &GroupArguments) -> Result<Done, ToolError> {
     let limit = limit(arguments.limit)?;
     if arguments.by.is_empty() {
-        return Err(ToolError::invalid("/by", "names no column; for figures of the whole table use table.aggregate"));
+        return Err(ToolError::invalid("/by", "names no column; to aggregate the whole table, use table.aggregate"));
     }
     let table = read(&arguments.from, arguments.format)?;
     let (mut groups, notes) = group(&table, &arguments.by, &arguments.aggregates).map_err(invalid)?;
@@ -227,7 +227,8 @@ fn keep(table: &mut Table, conditions: &[Condition], require: Require) -> Result
         return Ok(Vec::new());
     }
     let incomparable = filter(table, conditions, require).map_err(invalid)?;
-    let note = format!("{incomparable} comparisons of text with a number, or the reverse, were taken as not satisfied");
+    let note =
+        format!("{incomparable} comparisons of text with a number, or of a number with text, count as not satisfied");
     Ok(if incomparable > 0 { vec![note] } else { Vec::new() })
 }
 

@@ -1,4 +1,4 @@
-//! The tools of `table` as the host calls them (P2, S7): exact figures, types, limits, bad rows and bad arguments.
+//! The tools of `table` as the host calls them (P2, S7): exact numbers, types, limits, bad rows and bad arguments.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::testing::Host;
@@ -77,7 +77,7 @@ fn filters_by_number_and_by_text() {
 }
 
 #[test]
-fn comparing_text_with_a_number_is_told() {
+fn reports_comparisons_of_text_with_numbers() {
     let arguments = json!({ "conditions": [{ "column": "item", "is": "greater", "value": 3 }] });
     let result = value("table.filter", arguments, SALES);
     assert_eq!(result["row_count"], 0);
@@ -85,7 +85,7 @@ fn comparing_text_with_a_number_is_told() {
 }
 
 #[test]
-fn groups_with_exact_sums_and_marked_means() {
+fn groups_with_exact_sums_and_reports_rounded_means() {
     let arguments = json!({ "by": ["region"], "aggregates": [
         { "function": "count" }, { "function": "count", "column": "amount", "as": "filled" },
         { "function": "sum", "column": "price" }, { "function": "min", "column": "item" },
@@ -107,14 +107,14 @@ fn groups_with_exact_sums_and_marked_means() {
 }
 
 #[test]
-fn sums_do_not_drift() {
+fn sums_are_exact() {
     let data = format!("n\n{}", "0.1\n".repeat(1_000));
     let result = value("table.aggregate", json!({ "aggregates": [{ "function": "sum", "column": "n" }] }), &data);
     assert_eq!(result["rows"], json!([{ "sum_n": 100 }]));
 }
 
 #[test]
-fn aggregates_of_nothing_are_empty() {
+fn aggregates_of_no_rows_are_empty() {
     let arguments = json!({ "aggregates": [
         { "function": "count" }, { "function": "sum", "column": "n" }, { "function": "mean", "column": "n" },
         { "function": "max", "column": "n" }] });
@@ -138,15 +138,15 @@ fn sorts_numbers_as_numbers_and_empty_cells_last() {
 }
 
 #[test]
-fn the_limit_tells_what_is_left_out() {
+fn limit_reports_rows_left_out() {
     let result = value("table.sort", json!({ "by": [{ "column": "price" }], "limit": 1 }), SALES);
     assert_eq!((&result["row_count"], &result["left_out"]), (&json!(4), &json!(3)));
-    assert_eq!(result["notes"], json!(["3 of 4 rows are left out by the limit of 1"]));
+    assert_eq!(result["notes"], json!(["3 of 4 rows are left out because of the limit of 1"]));
     assert!(refusal("table.sort", json!({ "by": [{ "column": "price" }], "limit": 0 }), SALES).contains("/limit"));
 }
 
 #[test]
-fn csv_is_quoted_where_it_must_be() {
+fn quotes_csv_fields() {
     let data = "name\tnote\nA\tsays \"hi\", twice\n";
     let result = value("table.filter", json!({ "conditions": [], "output": "csv" }), data);
     assert_eq!(result["csv"], "name,note\nA,\"says \"\"hi\"\", twice\"\n");
@@ -157,7 +157,7 @@ fn csv_is_quoted_where_it_must_be() {
 }
 
 #[test]
-fn bad_input_is_named() {
+fn p2_errors_name_bad_input() {
     let sum = |column: &str| json!({ "aggregates": [{ "function": "sum", "column": column }] });
     for (name, arguments, data, message) in [
         ("table.aggregate", sum("nope"), SALES, "no column `nope`; columns: region, item, amount, price"),
@@ -187,7 +187,7 @@ fn bad_input_is_named() {
 }
 
 #[test]
-fn too_many_rows_are_refused() {
+fn rejects_too_many_rows() {
     let rows = table::table::MAX_ROWS + 1;
     assert!(
         refusal("table.describe", json!({}), &format!("n\n{}", "1\n".repeat(rows))).contains("more than 200000 rows")
@@ -195,7 +195,7 @@ fn too_many_rows_are_refused() {
 }
 
 #[test]
-fn files_are_read_from_granted_trees_only() {
+fn p6_reads_files_only_in_granted_trees() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     std::fs::write(directory.path().join("sales.tsv"), "\u{feff}a\tb\n1,5\t2\n").expect("a temporary file");
     let root = directory.path().to_string_lossy().into_owned();

@@ -1,38 +1,38 @@
-//! Bytes, characters, words and lines of a text.
+//! Counts bytes, characters, words and lines of a text.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::io::{self, Read};
 
-/// Bytes that are read at once, so that a file of any length takes the same memory.
+/// Number of bytes that are read at once, so that the memory does not depend on the length of the file.
 const CHUNK: usize = 64 * 1024;
 
-/// How much text there is.
+/// The counts of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Counts {
-    /// Lines; a last one without a line break counts too.
+    /// Number of lines. A last line without a line break counts too.
     pub lines: u64,
-    /// Runs of anything but white space.
+    /// Number of words, which are separated by white space.
     pub words: u64,
-    /// Unicode characters (scalar values), line breaks included.
+    /// Number of Unicode characters (scalar values), including line breaks.
     pub characters: u64,
-    /// Bytes in UTF-8.
+    /// Number of bytes in UTF-8.
     pub bytes: u64,
 }
 
-/// A text that cannot be counted.
+/// The reason why a text cannot be counted.
 #[derive(Debug, thiserror::Error)]
 pub enum CountError {
-    /// It cannot be read.
+    /// The text cannot be read.
     #[error(transparent)]
     Read(#[from] io::Error),
-    /// It is no UTF-8 at this byte, from 0.
+    /// The text is not UTF-8 at this byte, from 0.
     #[error("byte {0} (from 0) is not part of a character")]
-    NoText(u64),
+    NotUtf8(u64),
 }
 
 impl Counts {
-    /// One sentence for the model.
+    /// The counts as one sentence for the model.
     pub fn sentence(&self, what: &str) -> String {
         let lines = number(self.lines, "line");
         let words = number(self.words, "word");
@@ -48,27 +48,27 @@ pub fn count(text: &str) -> Counts {
     counter.counts
 }
 
-/// Counts a text while it is read, piece by piece.
+/// Counts a text while it is read in chunks.
 pub fn count_stream(mut text: impl Read) -> Result<Counts, CountError> {
     let mut counter = Counter::default();
     let mut buffer = vec![0; CHUNK];
-    // Bytes at the beginning of the buffer that begin a character whose rest is still to be read.
-    let mut begun = 0;
+    // Number of bytes at the start of the buffer that belong to a character whose rest is not read yet.
+    let mut partial = 0;
     loop {
-        let read = match text.read(&mut buffer[begun..]) {
+        let read = match text.read(&mut buffer[partial..]) {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error.into()),
         };
-        let filled = begun + read;
+        let filled = partial + read;
         let (valid, broken) = match std::str::from_utf8(&buffer[..filled]) {
             Ok(_) => (filled, false),
             Err(error) => (error.valid_up_to(), error.error_len().is_some()),
         };
         counter.add(&String::from_utf8_lossy(&buffer[..valid]));
-        begun = filled - valid;
-        if broken || (read == 0 && begun > 0) {
-            return Err(CountError::NoText(counter.counts.bytes));
+        partial = filled - valid;
+        if broken || (read == 0 && partial > 0) {
+            return Err(CountError::NotUtf8(counter.counts.bytes));
         }
         if read == 0 {
             return Ok(counter.counts);
@@ -77,7 +77,7 @@ pub fn count_stream(mut text: impl Read) -> Result<Counts, CountError> {
     }
 }
 
-/// What was counted so far, and whether the last word and the last line go on.
+/// The counts so far, and whether the last word and the last line continue.
 #[derive(Default)]
 struct Counter {
     counts: Counts,
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_what_people_would_count() {
+    fn counts_texts() {
         for (text, lines, words, characters, bytes) in [
             ("", 0, 0, 0, 0),
             ("\n", 1, 0, 1, 1),
@@ -126,10 +126,10 @@ mod tests {
         assert_eq!(count("a\n").sentence("It"), "It has 1 line, 1 word, 2 characters and 2 bytes.");
     }
 
-    /// Gives a few bytes at a time.
-    struct Drops<'t>(&'t [u8], usize);
+    /// Returns a few bytes at a time.
+    struct SmallReads<'t>(&'t [u8], usize);
 
-    impl Read for Drops<'_> {
+    impl Read for SmallReads<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             let drop = self.1.min(buffer.len());
             self.0.read(&mut buffer[..drop])
@@ -137,21 +137,21 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_counted_like_the_whole() {
+    fn counts_chunks_like_the_whole_text() {
         let text = "Grüße, 世界\u{a0}!\r\nzwei wörter\n\n𝄞 end";
         for drop in 1..=text.len() {
-            assert_eq!(count_stream(Drops(text.as_bytes(), drop)).expect("a text"), count(text), "{drop}");
+            assert_eq!(count_stream(SmallReads(text.as_bytes(), drop)).expect("a text"), count(text), "{drop}");
         }
         let long = "wörter und\n".repeat(20_000);
         assert_eq!(count_stream(long.as_bytes()).expect("a text"), count(&long), "longer than a chunk");
     }
 
     #[test]
-    fn what_is_no_text_is_refused_with_its_place() {
+    fn rejects_invalid_utf8_with_its_position() {
         for (bytes, place) in [(&b"ab\xffc"[..], 2), (b"ab\xe4\xb8", 2), (b"\xe4\xb8c", 0)] {
             for drop in 1..=bytes.len() {
-                let counted = count_stream(Drops(bytes, drop));
-                assert!(matches!(counted, Err(CountError::NoText(found)) if found == place), "{bytes:?} by {drop}");
+                let counted = count_stream(SmallReads(bytes, drop));
+                assert!(matches!(counted, Err(CountError::NotUtf8(found)) if found == place), "{bytes:?} by {drop}");
             }
         }
     }

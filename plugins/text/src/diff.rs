@@ -1,4 +1,4 @@
-//! Differences of two texts, line by line, as a unified diff.
+//! Compares two texts line by line and writes a unified diff.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,22 +7,22 @@ use similar::{DiffOp, DiffTag, group_diff_ops};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Most lines of either text: with more, comparing could take longer than a call may.
+/// Maximum number of lines of each text. With more, comparing could exceed the time limit of a call.
 pub const MAX_LINES: usize = 20_000;
 
-/// Longest diff that is returned, in bytes; it is cut at a line.
+/// Maximum size of a returned diff in bytes. It is cut at the end of a line.
 const MAX_DIFF: usize = 256 * 1024;
 
 /// How two texts differ.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Difference {
-    /// Lines that only the second text has.
+    /// Number of lines that only the second text has.
     pub added: usize,
-    /// Lines that only the first text has.
+    /// Number of lines that only the first text has.
     pub removed: usize,
     /// Unified diff; empty for equal texts.
     pub diff: String,
-    /// Bytes of the diff that are left out at its end.
+    /// Number of bytes at the end of the diff that were left out.
     pub left_out: usize,
 }
 
@@ -30,22 +30,22 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} has {lines} lines; at most {MAX_LINES} can be compared")]
 pub struct TooLong {
-    /// Of the text.
+    /// Name of the text.
     pub name: String,
-    /// Its number of lines.
+    /// Number of its lines.
     pub lines: usize,
 }
 
-/// A text and what it is called in the diff's header.
+/// A text with its name in the header of the diff.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
-    /// For example a path.
+    /// The name, for example a path.
     pub name: &'a str,
     /// The whole text.
     pub text: &'a str,
 }
 
-/// Compares two texts; `context` lines are shown around each change.
+/// Compares two texts. `context` is the number of lines to show around each change.
 pub fn diff(old: Named<'_>, new: Named<'_>, context: usize) -> Result<Difference, TooLong> {
     for Named { name, text } in [old, new] {
         let lines = text.lines().count();
@@ -78,8 +78,8 @@ fn lines_of(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// Lines are compared as numbers, the same number for the same line: one instance of the algorithm is enough, and
-/// small.
+/// Compares lines as numbers, with the same number for equal lines, so that only one small instance of the algorithm
+/// is compiled.
 fn compare(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
     let mut numbers = HashMap::new();
     let mut number = |lines: &[&str]| -> Vec<usize> {
@@ -91,7 +91,7 @@ fn compare(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
     };
     let (old, new) = (number(old), number(new));
     let mut capture = Replace::new(Capture::new());
-    // A capture's error type has no values.
+    // This error type has no values.
     let Ok(()) = myers::diff(&mut capture, &old[..], 0..old.len(), &new[..], 0..new.len());
     capture.into_inner().into_ops()
 }
@@ -124,7 +124,7 @@ fn write_lines(diff: &mut String, sign: char, lines: &[&str]) {
     }
 }
 
-/// As `diff -u` writes it: a length of 1 is left out, and an empty range names the line before it.
+/// The range as `diff -u` writes it: a length of 1 is omitted, and an empty range names the line before it.
 fn position(range: &Range<usize>) -> String {
     match range.len() {
         0 => format!("{},0", range.start),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn hunks_are_numbered_like_those_of_diff() {
+    fn numbers_hunks_like_diff() {
         assert_eq!(differ("", "a\nb\n").diff, "--- old\n+++ new\n@@ -0,0 +1,2 @@\n+a\n+b\n");
         assert_eq!(differ("a\n", "").diff, "--- old\n+++ new\n@@ -1 +0,0 @@\n-a\n");
         let two = differ("1\n2\n3\n4\n5\n6\n", "x\n2\n3\n4\n5\ny\n").diff;
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_refused_and_long_diffs_cut_at_a_line() {
+    fn rejects_long_texts_and_cuts_long_diffs() {
         let long = "x\n".repeat(MAX_LINES + 1);
         let error = diff(Named { name: "big.txt", text: &long }, Named { name: "new", text: "" }, 3);
         assert_eq!(error, Err(TooLong { name: "big.txt".into(), lines: MAX_LINES + 1 }));

@@ -1,65 +1,67 @@
-//! What a regular expression finds in a text, with its groups and where it stands.
+//! Finds matches of a regular expression in a text, with their groups and positions.
 
 use regex_lite::{Captures, Regex, RegexBuilder};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Longest pattern, in bytes.
+/// Maximum length of a pattern in bytes.
 const MAX_PATTERN: usize = 1_000;
 
-/// Memory that a compiled pattern may take, so that `(a{1000}){1000}` is refused.
+/// Maximum memory of a compiled pattern in bytes, so that `(a{1000}){1000}` is rejected.
 const MAX_COMPILED: usize = 1 << 20;
 
-/// Text that all matches shown may have together, in bytes.
+/// Maximum length of all shown matches together, in bytes.
 const MAX_SHOWN: usize = 256 * 1024;
 
 /// Whether `a` also matches `A`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetterCase {
-    /// `a` is not `A`.
+    /// `a` does not match `A`.
     Distinct,
-    /// `a` is `A`.
+    /// `a` matches `A`.
     Ignored,
 }
 
-/// What was found.
+/// The matches of a pattern.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Extraction {
-    /// In the order of the text.
+    /// The matches in the order of the text.
     pub matches: Vec<Match>,
-    /// All matches, those left out included.
+    /// Number of all matches, including those left out.
     pub match_count: usize,
-    /// Matches beyond the limit.
+    /// Number of matches that are not shown because of the limit.
     pub left_out: usize,
 }
 
-/// One place where the pattern matches.
+/// A match of the pattern.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Match {
-    /// Line of its first character, from 1.
+    /// Line of the first character, from 1.
     pub line: usize,
-    /// Character of that line, from 1.
+    /// Position of the first character in that line, from 1.
     pub column: usize,
     /// The whole match.
     pub text: String,
-    /// By name, or by number where a group has none; null for a group that took no part. Empty without groups.
+    /// The groups by name, or by number if a group has no name. A group that did not match is null. Empty if the
+    /// pattern has no groups.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub groups: Map<String, Value>,
 }
 
-/// A pattern that cannot be used.
+/// The reason why a pattern cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// Not a regular expression of the supported syntax.
+    /// The text is not a regular expression of the supported syntax.
     #[error("not a regular expression: {0}. Look-around and back-references are not supported.")]
     Syntax(String),
-    /// Longer than 1,000 bytes.
-    #[error("the pattern has {0} bytes; at most {MAX_PATTERN} are taken")]
+    /// The pattern is longer than 1,000 bytes.
+    #[error("the pattern has {0} bytes; at most {MAX_PATTERN} are allowed")]
     TooLong(usize),
 }
 
-/// Finds all matches and shows at most `limit` of them. Time grows with the text, whatever the pattern is.
+/// Finds all matches and shows at most `limit` of them. The time is linear in the length of the text for every
+/// pattern.
 pub fn extract(text: &str, pattern: &str, case: LetterCase, limit: usize) -> Result<Extraction, PatternError> {
     if pattern.len() > MAX_PATTERN {
         return Err(PatternError::TooLong(pattern.len()));
@@ -142,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn anchors_are_for_lines_and_empty_matches_are_found() {
+    fn matches_anchors_per_line_and_empty_matches() {
         assert_eq!(found("a\nb\n", "^.$")["match_count"], 2);
         assert_eq!(found("ab", "x*")["match_count"], 3);
         assert_eq!(found("", "x")["match_count"], 0);
     }
 
     #[test]
-    fn tells_how_many_are_left_out() {
+    fn reports_matches_left_out() {
         let extraction = extract("a a A a", "a", LetterCase::Ignored, 2).expect("the pattern is good");
         assert_eq!((extraction.matches.len(), extraction.match_count, extraction.left_out), (2, 4, 2));
         let large = "x".repeat(MAX_SHOWN / 2 + 1);
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_bad_and_explosive_patterns() {
+    fn rejects_bad_and_explosive_patterns() {
         for pattern in ["(", "a{2,1}", r"(?=a)", r"(a)\1", "(a{900}){900}", "[z-a]"] {
             let error = extract("a", pattern, LetterCase::Distinct, 1);
             assert!(matches!(error, Err(PatternError::Syntax(_))), "{pattern}: {error:?}");

@@ -1,5 +1,5 @@
-//! Tools for texts: count them, extract from them by regular expression, compare them. Each takes a text, or the path
-//! of a file in a granted tree.
+//! Tools for texts: count them, extract from them by regular expression, compare them. Each tool takes either a text
+//! or the path of a file in a granted tree.
 
 pub mod count;
 pub mod diff;
@@ -11,26 +11,27 @@ use count::{CountError, Counts, count, count_stream};
 use diff::{Difference, Named, diff};
 use extract::{Extraction, LetterCase, extract};
 
-/// Largest file that is searched, in bytes: it is read whole, and a call has 64 MiB of memory.
+/// Maximum size of a file to search, in bytes. The file is read completely, and a call has 64 MiB of memory.
 pub const MAX_SIZE: u64 = 8 * 1024 * 1024;
 
-/// Largest file that is compared, in bytes: both are read whole, and the difference may be as long as both.
+/// Maximum size of a file to compare, in bytes. Both files are read completely, and the diff may be as long as both
+/// together.
 pub const MAX_COMPARED: u64 = 4 * 1024 * 1024;
 
-/// Matches shown unless something else is asked for.
+/// Number of matches to show if the call sets no limit.
 const DEFAULT_LIMIT: u32 = 50;
 
-/// Most matches shown.
+/// Maximum number of matches to show.
 const MAX_LIMIT: u32 = 1_000;
 
-/// Unchanged lines shown around a change unless something else is asked for.
+/// Number of unchanged lines around a change if the call does not set it.
 const DEFAULT_CONTEXT: u32 = 3;
 
 /// Arguments of `text.count_file`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CountFile {
-    /// The file, below a granted tree. Example: `README.md`.
+    /// The path of a file in a granted tree. Example: `README.md`.
     path: String,
 }
 
@@ -46,15 +47,15 @@ struct Count {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ExtractFile {
-    /// The file, below a granted tree. Example: `notes/todo.md`.
+    /// The path of a file in a granted tree. Example: `notes/todo.md`.
     path: String,
     /// Regular expression; `^` and `$` match at each line. Example: `(?<user>[^@\s]+)@(?<host>\S+)`.
     #[schemars(length(min = 1, max = 1000))]
     pattern: String,
-    /// Whether upper and lower case are the same. Default: no.
+    /// Whether to treat upper and lower case as the same. Default: no.
     #[serde(default)]
     ignore_case: bool,
-    /// Matches to show, at most 1000. Default: 50.
+    /// Maximum number of matches to show, at most 1000. Default: 50.
     #[schemars(range(min = 1, max = 1000))]
     limit: Option<u32>,
 }
@@ -68,10 +69,10 @@ struct Extract {
     /// Regular expression; `^` and `$` match at each line. Example: `(?<user>[^@\s]+)@(?<host>\S+)`.
     #[schemars(length(min = 1, max = 1000))]
     pattern: String,
-    /// Whether upper and lower case are the same. Default: no.
+    /// Whether to treat upper and lower case as the same. Default: no.
     #[serde(default)]
     ignore_case: bool,
-    /// Matches to show, at most 1000. Default: 50.
+    /// Maximum number of matches to show, at most 1000. Default: 50.
     #[schemars(range(min = 1, max = 1000))]
     limit: Option<u32>,
 }
@@ -80,11 +81,11 @@ struct Extract {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DiffFiles {
-    /// The file with the old text, below a granted tree.
+    /// The path of the file with the old text, in a granted tree.
     old_path: String,
-    /// The file with the new text, below a granted tree.
+    /// The path of the file with the new text, in a granted tree.
     new_path: String,
-    /// Unchanged lines to show around each change. Default: 3.
+    /// Number of unchanged lines to show around each change. Default: 3.
     #[schemars(range(max = 100))]
     context: Option<u32>,
 }
@@ -97,12 +98,12 @@ struct Diff {
     old: String,
     /// The new text.
     new: String,
-    /// Unchanged lines to show around each change. Default: 3.
+    /// Number of unchanged lines to show around each change. Default: 3.
     #[schemars(range(max = 100))]
     context: Option<u32>,
 }
 
-/// The plugin: six tools, for texts and for files.
+/// The plugin with six tools, for texts and for files.
 pub struct Text;
 
 impl ToolPlugin for Text {
@@ -113,7 +114,7 @@ impl ToolPlugin for Text {
 
 agent_host_sdk::export_tools!(Text);
 
-/// Tools whose texts stand in granted trees.
+/// The tools for files in granted trees.
 fn file_tools() -> [Tool; 3] {
     let count = Tool::new("text.count_file", COUNT_FILE)
         .title("Count a file's lines and words")
@@ -123,7 +124,7 @@ fn file_tools() -> [Tool; 3] {
             let path = arguments.path;
             let counts = count_stream(trees::open(&path)?).map_err(|error| match error {
                 CountError::Read(failure) => trees::error(&path, &failure),
-                CountError::NoText(offset) => trees::no_text(&path, offset),
+                CountError::NotUtf8(offset) => trees::no_text(&path, offset),
             })?;
             Done::structured(&counts, counts.sentence(&path))
         });
@@ -146,7 +147,7 @@ fn file_tools() -> [Tool; 3] {
     [count, extract, diff]
 }
 
-/// The same tools for texts that stand in the arguments.
+/// The tools for texts in the arguments.
 fn literal_tools() -> [Tool; 3] {
     let count = Tool::new("text.count", COUNT).title("Count lines and words").read_only().output::<Counts>().run(
         |arguments: Count, _: &Call| {

@@ -12,7 +12,7 @@ fn value(name: &str, arguments: Value) -> Value {
     call(name, arguments).expect("the call succeeds").value().expect("the result is structured")
 }
 
-/// A granted directory with these files, and its path.
+/// A granted directory with these files, the host, and the directory's path.
 fn tree(contents: &[(&str, &[u8])]) -> (tempfile::TempDir, Host, String) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     for (name, content) in contents {
@@ -23,7 +23,7 @@ fn tree(contents: &[(&str, &[u8])]) -> (tempfile::TempDir, Host, String) {
 }
 
 #[test]
-fn counts_texts_and_files_alike() {
+fn counts_texts_and_files() {
     let expected = json!({ "lines": 2, "words": 3, "characters": 14, "bytes": 15 });
     assert_eq!(value("text.count", json!({ "text": "eins zwei\ndreí" })), expected);
     let (_directory, mut host, root) = tree(&[("a.txt", "eins zwei\ndreí".as_bytes())]);
@@ -61,13 +61,13 @@ fn compares_texts_and_files() {
 }
 
 #[test]
-fn file_errors_say_what_is_wrong() {
+fn file_errors_name_the_problem() {
     let (directory, mut host, root) = tree(&[("latin", b"Gr\xfc\xdfe"), ("empty", b"")]);
     let large = std::fs::File::create(directory.path().join("large")).expect("a temporary file");
     large.set_len(text::MAX_SIZE + 1).expect("a sparse file");
     let mut search = |path: &str| host.run(|| call("text.extract_file", json!({ "path": path, "pattern": "a" })));
     let failed = |result, part: &str| matches!(result, Err(ToolError::Failed(message)) if message.contains(part));
-    let most = format!("at most {} are read", text::MAX_SIZE);
+    let most = format!("at most {} can be read", text::MAX_SIZE);
     assert!(failed(search(&format!("{root}/large")), &most));
     let mut count = |path: &str| host.run(|| call("text.count_file", json!({ "path": path })));
     assert!(failed(count(&format!("{root}/latin")), "byte 2 "));
@@ -83,7 +83,7 @@ fn file_errors_say_what_is_wrong() {
 }
 
 #[test]
-fn bad_arguments_are_named() {
+fn p2_errors_name_bad_arguments() {
     for (name, arguments, pointer) in [
         ("text.extract", json!({ "text": "a", "pattern": "(" }), "/pattern"),
         ("text.extract", json!({ "text": "a", "pattern": "a", "limit": 0 }), "/limit"),
@@ -100,7 +100,7 @@ fn bad_arguments_are_named() {
 }
 
 #[test]
-fn every_file_tool_can_be_called_by_its_path_alone_or_says_what_else_it_needs() {
+fn every_schema_lists_required_arguments() {
     for definition in Text::tools().definitions() {
         assert!(definition.traits.contains(agent_host_sdk::tool::Traits::READ_ONLY), "{}", definition.name);
         let schema: Value = serde_json::from_str(&definition.input_schema).expect("a schema");

@@ -1,6 +1,6 @@
-//! Character references of HTML: numbers, and the names that pages use.
+//! Decodes character references of HTML: numbers, and the names that are common on pages.
 
-/// The names that are known; others stay as they are written.
+/// The known names. Other references stay unchanged.
 const NAMES: [(&str, &str); 40] = [
     ("amp", "&"),
     ("lt", "<"),
@@ -43,17 +43,17 @@ const NAMES: [(&str, &str); 40] = [
     ("agrave", "à"),
     ("ccedil", "ç"),
 ];
-/// Longest reference that is looked for.
-const LONGEST: usize = 10;
+/// Maximum length of a reference in bytes.
+const MAX_REFERENCE: usize = 10;
 
-/// The text with its references replaced.
+/// The text with its character references decoded.
 pub fn decoded(text: &str) -> String {
     let mut decoded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('&') {
         decoded.push_str(&rest[..at]);
         rest = &rest[at + 1..];
-        let end = rest.bytes().take(LONGEST).position(|byte| byte == b';');
+        let end = rest.bytes().take(MAX_REFERENCE).position(|byte| byte == b';');
         match end.and_then(|end| Some((end, character(&rest[..end])?))) {
             Some((end, text)) => {
                 decoded.push_str(&text);

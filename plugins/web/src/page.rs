@@ -1,33 +1,33 @@
-//! HTML as readable text: what a person would read, in paragraphs, without scripts, styles and navigation. One pass over
-//! the text, whatever it is: broken HTML gives what can be read of it.
+//! Converts HTML to readable text in paragraphs, without scripts, styles and navigation. It makes one pass over the
+//! text; for invalid HTML it returns what can be read.
 
 use crate::entities;
 use agent_host_sdk::prelude::*;
 use url::Url;
 
-/// A page.
+/// A page as readable text.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Of the page's head.
+    /// The title in the page's head.
     pub title: String,
-    /// In paragraphs; headings begin with `#`, items with `-`.
+    /// The text in paragraphs. Headings start with `#`, list items with `-`.
     pub text: String,
-    /// In the page's order, each address once.
+    /// The links in the order of the page, without duplicate addresses.
     pub links: Vec<Link>,
 }
 
-/// A link.
+/// A link of a page.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Link {
-    /// What is clicked on.
+    /// The text of the link.
     pub text: String,
-    /// Where it leads.
+    /// The address of the link.
     pub url: String,
 }
 
-/// Elements whose content is not read.
-const SILENT: [&str; 9] = ["script", "style", "noscript", "template", "svg", "iframe", "nav", "footer", "select"];
-/// Elements that end a paragraph.
+/// Elements whose content is skipped.
+const SKIPPED: [&str; 9] = ["script", "style", "noscript", "template", "svg", "iframe", "nav", "footer", "select"];
+/// Elements that start and end a paragraph.
 const BLOCKS: [&str; 22] = [
     "p",
     "div",
@@ -52,10 +52,10 @@ const BLOCKS: [&str; 22] = [
     "hr",
     "address",
 ];
-/// Links of a page that are kept.
-const LINKS: usize = 500;
+/// Maximum number of links that are kept.
+const MAX_LINKS: usize = 500;
 
-/// A piece of HTML.
+/// A part of HTML.
 enum Piece<'h> {
     Text(&'h str),
     Open { name: String, attributes: &'h str },
@@ -63,13 +63,15 @@ enum Piece<'h> {
 }
 
 impl Page {
-    /// Reads HTML that was found at this address.
+    /// Converts the HTML of the page at this address.
     pub fn of_html(html: &str, base: &Url) -> Self {
         let mut reader = Reader { base: base.clone(), ..Reader::default() };
         let mut rest = html;
         while let Some((piece, after)) = next(rest) {
             rest = match &piece {
-                Piece::Open { name, .. } if SILENT.contains(&name.as_str()) && !name.is_empty() => behind(after, name),
+                Piece::Open { name, .. } if SKIPPED.contains(&name.as_str()) && !name.is_empty() => {
+                    after_element(after, name)
+                }
                 _ => after,
             };
             reader.take(piece);
@@ -78,8 +80,8 @@ impl Page {
     }
 }
 
-/// What follows the end of the element, or nothing where it has none.
-fn behind<'h>(html: &'h str, name: &str) -> &'h str {
+/// The HTML after the end of the element; empty if the element is not closed.
+fn after_element<'h>(html: &'h str, name: &str) -> &'h str {
     let mut from = 0;
     while let Some(at) = html[from..].find("</") {
         let start = from + at + 2;
@@ -92,7 +94,7 @@ fn behind<'h>(html: &'h str, name: &str) -> &'h str {
     ""
 }
 
-/// The first piece, and what follows it.
+/// The first part of the HTML, and the rest.
 fn next(html: &str) -> Option<(Piece<'_>, &str)> {
     if html.is_empty() {
         return None;
@@ -117,7 +119,7 @@ fn next(html: &str) -> Option<(Piece<'_>, &str)> {
     Some((if is_close { Piece::Close { name } } else { Piece::Open { name, attributes } }, after))
 }
 
-/// Where the tag ends: a `>` in quotes does not.
+/// The end of the tag. A `>` in quotes does not end it.
 fn end_of_tag(tag: &str) -> usize {
     let mut quote = None;
     for (at, byte) in tag.bytes().enumerate() {
@@ -131,7 +133,7 @@ fn end_of_tag(tag: &str) -> usize {
     tag.len()
 }
 
-/// The value of an attribute, decoded.
+/// The decoded value of an attribute.
 fn attribute(attributes: &str, wanted: &str) -> Option<String> {
     let mut rest = attributes;
     loop {
@@ -143,7 +145,7 @@ fn attribute(attributes: &str, wanted: &str) -> Option<String> {
         let (name, after) = rest.split_at(end);
         let after = after.trim_start();
         let Some(value) = after.strip_prefix('=') else {
-            // No progress without a character: a lone `=` was taken as an end.
+            // Skip a lone `=`, so that the loop makes progress.
             rest = if name.is_empty() { after.get(1..)? } else { after };
             continue;
         };
@@ -165,7 +167,7 @@ struct Reader {
     in_title: bool,
     in_pre: bool,
     link: Option<(String, usize)>,
-    /// Where the paragraph began that is being read.
+    /// The text of the current line or paragraph.
     line: String,
 }
 
@@ -255,7 +257,7 @@ impl Reader {
         let Some((href, start)) = self.link.take() else { return };
         let text = self.line.get(start..).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
         let url = self.base.join(href.trim()).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        let Some(mut url) = url.filter(|_| self.page.links.len() < LINKS) else { return };
+        let Some(mut url) = url.filter(|_| self.page.links.len() < MAX_LINKS) else { return };
         url.set_fragment(None);
         let url = String::from(url);
         if !text.is_empty() && !self.page.links.iter().any(|link| link.url == url) {

@@ -1,4 +1,4 @@
-//! What `web.fetch` makes of pages, and how it follows redirects.
+//! How `web.fetch` converts pages and follows redirects.
 
 use agent_host_sdk::http::Response;
 use agent_host_sdk::prelude::*;
@@ -22,7 +22,7 @@ fn text(html: &str) -> String {
 }
 
 #[test]
-fn html_becomes_readable_text() {
+fn converts_html_to_readable_text() {
     let html = "<!doctype html><html><head><title>A &amp; B\n page</title><style>p{}</style></head><body>\
         <nav><a href=/>Home</a></nav><h1>Light<b>house</b></h1><!-- <p>no</p> -->\
         <p>First  lit\n in <i>1841</i>.<br>Since then&nbsp;on.</p><script>if (a</p>b) {}</script>\
@@ -38,7 +38,7 @@ fn html_becomes_readable_text() {
 }
 
 #[test]
-fn broken_html_gives_what_can_be_read() {
+fn reads_invalid_html() {
     for (html, expected) in [
         ("", ""),
         ("<", "<"),
@@ -59,7 +59,7 @@ fn broken_html_gives_what_can_be_read() {
 }
 
 #[test]
-fn a_long_text_is_given_in_parts() {
+fn returns_long_text_in_parts() {
     let page = response(200, &[("content-type", "text/plain")], "äbcdef");
     let host = &mut Host::new().response("https://a.example/", page);
     let first = fetch(host, json!({"url": "https://a.example", "limit": 4})).expect("a page");
@@ -68,9 +68,9 @@ fn a_long_text_is_given_in_parts() {
     assert_eq!((&second["text"], second.get("next_offset")), (&json!("ef"), None));
 }
 
-/// P6: every redirect is a request of its own, and there are at most three.
+/// P6: every redirect is a separate request, and at most three are followed.
 #[test]
-fn redirects_are_asked_for_one_by_one() {
+fn p6_requests_each_redirect_separately() {
     let to = |location: &str| response(302, &[("location", location)], "");
     let page = || response(200, &[("content-type", "text/html")], "<a href=x>y</a>");
     let host = &mut Host::new()
@@ -91,7 +91,7 @@ fn redirects_are_asked_for_one_by_one() {
 }
 
 #[test]
-fn what_is_no_text_is_refused_with_its_type() {
+fn rejects_types_other_than_text() {
     let png = response(200, &[("content-type", "image/png")], vec![0_u8; 9]);
     let latin = response(200, &[("content-type", "text/html; charset=ISO-8859-1")], b"<p>f\xfcr".to_vec());
     let host = &mut Host::new().response("https://a.example/p", png).response("https://a.example/l", latin);

@@ -1,13 +1,13 @@
-//! Results and errors of tools, and how to make them.
+//! Results and errors of tools, and their constructors.
 
 use super::{Content, Done, NewMedia, Outcome, ServiceRequest, ToolError, Unavailable, Violation};
 use serde::Serialize;
 use serde_json::Value;
 use std::time::Duration;
 
-/// What a tool may return: a finished result, a service request, a plain text, or nothing.
+/// A value that a tool may return: a finished result, a service request, a text, or nothing.
 pub trait IntoOutcome {
-    /// The outcome that the host gets.
+    /// Converts the value to the outcome for the host.
     fn into_outcome(self) -> Outcome;
 }
 
@@ -48,34 +48,35 @@ impl IntoOutcome for () {
 }
 
 impl Done {
-    /// Succeeded, with nothing to say.
+    /// A successful result without content.
     pub fn nothing() -> Self {
         Self { content: Vec::new(), structured: None }
     }
 
-    /// A text for the model.
+    /// A result with a text for the model.
     pub fn text(text: impl Into<String>) -> Self {
         Self::nothing().and_text(text)
     }
 
-    /// JSON for the model. If the tool has an [`output`](super::ToolBuilder::output) type, it is also the
-    /// machine-readable result. Fails only for values that JSON cannot hold, such as maps with keys that are no
+    /// A result with JSON for the model. If the tool has an [`output`](super::ToolBuilder::output) type, it is also
+    /// the machine-readable result. Fails only for values that JSON cannot express, such as maps whose keys are not
     /// strings.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, ToolError> {
         Ok(Self { content: vec![Content::Json(to_json(value)?)], structured: None })
     }
 
-    /// A machine-readable result beside a text for the model.
+    /// A machine-readable result, with a text for the model.
     pub fn structured<T: Serialize + ?Sized>(value: &T, text: impl Into<String>) -> Result<Self, ToolError> {
         Ok(Self { content: vec![Content::Text(text.into())], structured: Some(to_json(value)?) })
     }
 
-    /// A medium made here, of at most 4 MiB. A larger one: [`crate::media::NewMedium`], then [`Done::stored`].
+    /// A result with a new medium of at most 4 MiB. For a larger one, use [`crate::media::NewMedium`] and
+    /// [`Done::stored`].
     pub fn media(bytes: Vec<u8>, mime_type: impl Into<String>, name: Option<&str>) -> Self {
         Self::nothing().and_media(bytes, mime_type, name)
     }
 
-    /// A medium of this session, by its digest.
+    /// A result with a medium of this session, by its digest.
     pub fn stored(digest: impl Into<String>) -> Self {
         Self::nothing().and_stored(digest)
     }
@@ -86,13 +87,13 @@ impl Done {
         self
     }
 
-    /// Adds JSON.
+    /// Adds a JSON value.
     pub fn and_json(mut self, value: &Value) -> Self {
         self.content.push(Content::Json(value.to_string()));
         self
     }
 
-    /// Adds a medium made here, of at most 4 MiB.
+    /// Adds a new medium of at most 4 MiB.
     pub fn and_media(mut self, data: Vec<u8>, mime_type: impl Into<String>, name: Option<&str>) -> Self {
         let name = name.map(str::to_owned);
         self.content.push(Content::NewMedia(NewMedia { mime_type: mime_type.into(), data, name }));
@@ -105,7 +106,7 @@ impl Done {
         self
     }
 
-    /// All text of the content, one after another with a line break between; JSON as its text.
+    /// All texts of the content, joined with line breaks. JSON is included as text.
     pub fn texts(&self) -> String {
         let texts = self.content.iter().filter_map(|content| match content {
             Content::Text(text) | Content::Json(text) => Some(text.as_str()),
@@ -114,13 +115,13 @@ impl Done {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// The machine-readable result, else the only JSON content, parsed.
+    /// The machine-readable result, or the only JSON content, parsed.
     pub fn value(&self) -> Option<Value> {
         let text = self.structured.as_deref().or_else(|| self.only_json())?;
         serde_json::from_str(text).ok()
     }
 
-    /// Makes the only JSON content the machine-readable result, where there is none yet.
+    /// Makes the only JSON content the machine-readable result, unless there is one already.
     pub(super) fn structure(&mut self) {
         if self.structured.is_none() {
             self.structured = self.only_json().map(str::to_owned);
@@ -136,7 +137,7 @@ impl Done {
 }
 
 impl Outcome {
-    /// The finished result; none if the call is pending.
+    /// The finished result; `None` if the call is pending.
     pub fn done(self) -> Option<Done> {
         match self {
             Self::Done(done) => Some(done),
@@ -144,7 +145,7 @@ impl Outcome {
         }
     }
 
-    /// The text of a finished result, as [`Done::texts`]; empty if the call is pending.
+    /// The text of a finished result, as in [`Done::texts`]; empty if the call is pending.
     pub fn texts(&self) -> String {
         match self {
             Self::Done(done) => done.texts(),
@@ -152,7 +153,7 @@ impl Outcome {
         }
     }
 
-    /// The machine-readable result, as [`Done::value`]; none if the call is pending.
+    /// The machine-readable result, as in [`Done::value`]; `None` if the call is pending.
     pub fn value(&self) -> Option<Value> {
         match self {
             Self::Done(done) => done.value(),
@@ -162,7 +163,8 @@ impl Outcome {
 }
 
 impl ServiceRequest {
-    /// Asks somebody else to do the work: the host emits this CloudEvent and suspends the turn.
+    /// A request to an external service: the host emits this CloudEvent and suspends the turn until the service
+    /// answers.
     pub fn new(event_type: impl Into<String>, data: &Value) -> Self {
         Self {
             event_type: event_type.into(),
@@ -173,19 +175,19 @@ impl ServiceRequest {
         }
     }
 
-    /// The event's routing attribute.
+    /// Sets the event's routing attribute `domain`.
     pub fn domain(mut self, domain: impl Into<String>) -> Self {
         self.domain = Some(domain.into());
         self
     }
 
-    /// The answer's data has the schema of `T`.
+    /// The data of the answer must match the schema of `T`.
     pub fn answer<T: schemars::JsonSchema>(mut self) -> Self {
         self.answer_schema = Some(crate::schema::input::<T>().to_string());
         self
     }
 
-    /// After this time without an answer the host answers with `unavailable` itself.
+    /// If the service does not answer within this time, the host answers with `unavailable`.
     pub fn within(mut self, time: Duration) -> Self {
         self.answer_within = Some(milliseconds(time));
         self
@@ -198,32 +200,32 @@ impl ToolError {
         Self::InvalidArguments(vec![Violation { pointer: pointer.into(), message: message.into() }])
     }
 
-    /// What was asked for is not there.
+    /// The requested thing does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::NotFound(message.into())
     }
 
-    /// Not allowed; the same call will not succeed. Names what was missing.
+    /// The call is not allowed, and repeating it will not help. The message names the missing permission.
     pub fn denied(message: impl Into<String>) -> Self {
         Self::Denied(message.into())
     }
 
-    /// May succeed later, as the host decides.
+    /// The call may succeed later. The host decides when to retry.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::Unavailable(Unavailable { message: message.into(), retry_after: None })
     }
 
-    /// May succeed after this time.
+    /// The call may succeed after this time.
     pub fn unavailable_for(message: impl Into<String>, time: Duration) -> Self {
         Self::Unavailable(Unavailable { message: message.into(), retry_after: Some(milliseconds(time)) })
     }
 
-    /// Anything else.
+    /// Any other error.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed(message.into())
     }
 
-    /// The error as one text: its messages, with pointers where there are any.
+    /// The error as one text: its messages, with their JSON pointers.
     pub fn message(&self) -> String {
         match self {
             Self::InvalidArguments(violations) => {
@@ -266,7 +268,8 @@ impl From<crate::config::ConfigError> for ToolError {
 }
 
 fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<String, ToolError> {
-    serde_json::to_string(value).map_err(|error| ToolError::failed(format!("the result is no JSON: {error}")))
+    serde_json::to_string(value)
+        .map_err(|error| ToolError::failed(format!("the result cannot be written as JSON: {error}")))
 }
 
 fn milliseconds(time: Duration) -> u32 {

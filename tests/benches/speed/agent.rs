@@ -1,4 +1,4 @@
-//! Agents with an instant scripted model, and where their sessions are stored.
+//! Agents with an instant scripted model, and the folder in which their sessions are stored.
 
 use agent_plugins::Generation;
 use agent_runtime::{Agent, AgentConfig};
@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Where Linux has a file system in memory.
+/// The folder of an in-memory file system on Linux.
 const IN_MEMORY: &str = "/dev/shm";
 
-/// What the model says, and the script that holds it so often.
+/// A script with this many replies.
 pub(crate) fn script(replies: usize) -> String {
     let reply = serde_json::json!({
         "text": "It has 42 lines.", "usage": {"prompt_tokens": 100, "completion_tokens": 10}
@@ -17,14 +17,14 @@ pub(crate) fn script(replies: usize) -> String {
     serde_json::json!({ "replies": vec![reply; replies] }).to_string()
 }
 
-/// An agent without plugins; each of its sessions may ask the model so often.
+/// An agent without plugins, each of whose sessions may call the model this many times.
 pub(crate) fn scripted(directory: &Path, replies: usize) -> wasmtime::Result<Arc<Agent>> {
     std::fs::write(directory.join("script.json"), script(replies))?;
     let provider = agent_models::provider("scripted:script.json", directory)?;
     Ok(Arc::new(Agent::new(AgentConfig::new("bench"), provider, Generation::new([]))?))
 }
 
-/// A directory in memory where there is one, and where it is, in words.
+/// A directory in memory if there is one, and a description of where it is.
 pub(crate) fn in_memory() -> std::io::Result<(TempDir, &'static str)> {
     match Path::new(IN_MEMORY).is_dir() {
         true => Ok((tempfile::tempdir_in(IN_MEMORY)?, "in memory")),

@@ -1,9 +1,10 @@
-//! "Cancellation" (L29): from the request to the turn's end, stored, whatever the turn waits for.
+//! "Cancellation" (L29): the time from the request to the stored end of the turn, for everything that a turn can wait
+//! for.
 
 use crate::agent::in_memory;
 use crate::component::scratch;
 use crate::fixture::mcp_server;
-use crate::long_work::{Cancelled, Workshop, finished};
+use crate::long_work::{BlockedTurns, CancelledTurn, stop_servers};
 use crate::samples::Samples;
 use crate::table::{Table, reached};
 use agent_plugins::{Generation, Sandbox, SandboxOptions};
@@ -15,10 +16,10 @@ use std::time::Duration;
 use wasmtime::bail;
 
 const ROUNDS: usize = 30;
-/// Of the slowest.
+/// For the slowest sample.
 const TARGET: Duration = Duration::from_millis(100);
 
-/// Measures each, durable on disk. The components are those that the work needs.
+/// Measures each kind of wait, durable on disk. `components` are the plugins that the turns need.
 pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmtime::Result<()> {
     let (directory, _) = in_memory()?;
     std::fs::create_dir_all(scratch())?;
@@ -39,16 +40,16 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
         http: None,
         leaving: Default::default(),
     };
-    let workshop =
-        Workshop { folder: directory.path(), generation: Generation::new(plugins), mcp_server: mcp_server() };
+    let blocked_turns =
+        BlockedTurns { folder: directory.path(), generation: Generation::new(plugins), mcp_server: mcp_server() };
     table.title(format!(
         "cancellation, from the request to the stored end, synchronous=FULL on disk, {ROUNDS} samples each"
     ));
-    let all = workshop.all().await;
+    let all = blocked_turns.all().await;
     for work in &all {
         let mut samples = Samples::default();
         for _ in 0..ROUNDS {
-            let Cancelled { session, result, took } = work.cancelled(&host).await;
+            let CancelledTurn { session, result, took } = work.cancel_while_blocked(&host).await;
             let TurnResult::Cancelled = result else { bail!("while {}: the turn ended with {result:?}", work.what) };
             session.close().await?;
             samples.push(took);
@@ -57,6 +58,6 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
         let verdict = format!("{:.1} ms the {verdict}", samples.slowest().as_secs_f64() * 1e3);
         table.line(&format!("while {}", work.what), samples, verdict);
     }
-    finished(&all).await;
+    stop_servers(&all).await;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! "Compiled code": loading a plugin whose code is in the cache, from its file to a plugin that can be called. Beside it, raw wasmtime
-//! opens the same component's code, without knowing where it comes from and without linking it.
+//! "Compiled code": loading a plugin whose code is in the cache, from its file to a plugin that can be called. For
+//! comparison, raw wasmtime opens the code of the same component, without verifying it and without linking it.
 
 use crate::component::scratch;
 use crate::samples::Samples;
@@ -19,7 +19,7 @@ const ROUNDS: usize = 300;
 /// For each MB of compiled code.
 const TARGET: Duration = Duration::from_millis(1);
 const MEGABYTE: f64 = 1e6;
-/// MB of code below which what every plugin costs is more than what its code does.
+/// Below this many MB of code, the fixed cost of a plugin is higher than the cost of its code.
 const SMALL: f64 = 0.5;
 /// Functions of the large component, and operations in each.
 const FUNCTIONS: usize = 3_000;
@@ -32,7 +32,7 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
     let large = scratch().join("large.wasm");
     std::fs::write(&large, wat::parse_str(large_component())?)?;
     for component in components.iter().chain([&large]) {
-        // A cache of its own, so that the only file of compiled code in it is this component's.
+        // A separate cache, so that the only file of compiled code in it is this component's.
         let cache = tempfile::tempdir_in(scratch())?;
         let options = SandboxOptions { cache_directory: Some(cache.path().to_owned()), ..SandboxOptions::default() };
         let sandbox = Sandbox::new(options)?;
@@ -43,7 +43,7 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
             let started = Instant::now();
             let plugin = sandbox.load_file_with(component, &|event| note(event, &source)).await?;
             let elapsed = started.elapsed();
-            // Nobody holds it, so the next round loads it again.
+            // Nothing else holds the plugin, so the next round loads it again.
             drop(plugin);
             let source = source.into_inner().ok().flatten();
             if source != Some(CodeSource::Cache) {
@@ -55,8 +55,8 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
         }
         let raw = raw(component)?;
         let megabytes = compiled_bytes(cache.path())? as f64 / MEGABYTE;
-        let named = named(component)?;
-        let each = samples.median().saturating_sub(named.median()).as_secs_f64() / megabytes;
+        let read_and_digest = read_and_digest(component)?;
+        let each = samples.median().saturating_sub(read_and_digest.median()).as_secs_f64() / megabytes;
         let verdict = if megabytes < SMALL {
             "so little that it says nothing of an MB".to_owned()
         } else {
@@ -66,7 +66,7 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
         let ratio = samples.median().as_secs_f64() / raw.median().as_secs_f64();
         let verdict = format!("{megabytes:.2} MB of code, {ratio:.1} × raw, {verdict}");
         table.line("raw wasmtime, neither verified nor linked", raw, String::new());
-        table.line("the component read, and its digest", named, String::new());
+        table.line("the component read, and its digest", read_and_digest, String::new());
         let name = component.file_stem().unwrap_or_default().to_string_lossy();
         let kilobytes = std::fs::metadata(component)?.len() / 1_000;
         table.line(&format!("{name}, a component of {kilobytes} KB"), samples, verdict);
@@ -83,7 +83,7 @@ fn raw(component: &Path) -> wasmtime::Result<Samples> {
     let mut samples = Samples::default();
     for round in 0..WARM_UP + ROUNDS {
         let started = Instant::now();
-        // SAFETY: nobody else knows the file.
+        // SAFETY: Nothing else accesses the file.
         let opened = unsafe { Component::deserialize_file(&engine, file.path())? };
         let elapsed = started.elapsed();
         drop(opened);
@@ -94,8 +94,8 @@ fn raw(component: &Path) -> wasmtime::Result<Samples> {
     Ok(samples)
 }
 
-/// Reads the component's file and computes its digest, by which it is known.
-fn named(component: &Path) -> wasmtime::Result<Samples> {
+/// Reads the component's file and computes its digest.
+fn read_and_digest(component: &Path) -> wasmtime::Result<Samples> {
     let mut samples = Samples::default();
     for round in 0..WARM_UP + ROUNDS {
         let started = Instant::now();
@@ -134,7 +134,7 @@ fn note(event: LoadEvent, source: &Mutex<Option<CodeSource>>) {
     }
 }
 
-/// Of the one file of compiled code in the cache.
+/// The size of the only file of compiled code in the cache.
 fn compiled_bytes(cache: &Path) -> wasmtime::Result<u64> {
     for engine in std::fs::read_dir(cache)? {
         let engine = engine?.path();

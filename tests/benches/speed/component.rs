@@ -1,9 +1,10 @@
-//! The components that are measured: plugins and fixtures of the repository, built by the code behind `plugin build`.
+//! The measured components: plugins and fixtures of the repository, built by the code behind `plugin build`.
 
 use agent_devkit::build::{Toolchain, build};
 use std::path::{Path, PathBuf};
 
-/// Builds a project of the repository, where it has changed, and says where its component is. Not from async code.
+/// Builds a project of the repository if it has changed, and returns the path of its component. Must not be called from
+/// async code.
 pub(crate) fn built(project: &str) -> wasmtime::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
     let toolchain = Toolchain { cargo: Some(cargo), rustup: Some(PathBuf::from("rustup")), ..Toolchain::default() };
@@ -14,7 +15,7 @@ pub(crate) fn built(project: &str) -> wasmtime::Result<PathBuf> {
     Ok(built.path)
 }
 
-/// Kept between runs: the built component and its compiled code.
+/// A folder that is kept between runs, for the built component and its compiled code.
 pub(crate) fn scratch() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("benches")
 }

@@ -1,4 +1,4 @@
-//! "Stream decoding": bytes of a Chat Completions stream to deltas, JSON included, in reads of 64 KiB on one core.
+//! "Stream decoding": bytes of a Chat Completions stream to deltas, including JSON, in reads of 64 KiB on one core.
 
 use crate::samples::Samples;
 use crate::table::{Table, reached};
@@ -10,16 +10,17 @@ use wasmtime::bail;
 const WARM_UP: usize = 5;
 const ROUNDS: usize = 60;
 const READ: usize = 64 * 1024;
-/// Bytes of a second.
+/// Bytes per second.
 const TARGET: f64 = 200e6;
-/// Chunks of the stream of small events: about 8 MB.
+/// Chunks of the stream of small events, about 8 MB.
 const CHUNKS: usize = 25_000;
-/// Bytes of a read where linearity is measured: many to an event, so that looking at its bytes again would show.
+/// Bytes per read in the measurement of linearity: one event needs many reads, so that scanning its bytes again would
+/// show.
 const SMALL_READ: usize = 4 * 1024;
-/// Text of one large event; a larger one has four times as much.
+/// Bytes of text in the smaller of the two large events; the other has four times as many.
 const LARGE: usize = 1024 * 1024;
-/// How much longer the same text may take in larger events: quadratic time would make it four times as long.
-const MOST: f64 = 2.0;
+/// The maximum ratio for the same text in larger events; quadratic time would give four.
+const MAX_RATIO: f64 = 2.0;
 
 const WORDS: [&str; 8] = [" the", " answer", " is", ",", " forty", "-two", "\\n\\n", " because"];
 
@@ -43,12 +44,12 @@ pub(crate) fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let (one, four) = (decode(&large, SMALL_READ)?, decode(&larger, SMALL_READ)?);
     let times = four.median().as_secs_f64() / one.median().as_secs_f64();
     table.line("8 MiB of text in events of 1 MiB", one, format!("reads of {} KiB", SMALL_READ / 1024));
-    let verdict = format!("{times:.2} × the time; target linear: {}", reached(times <= MOST));
+    let verdict = format!("{times:.2} × the time; target linear: {}", reached(times <= MAX_RATIO));
     table.line("8 MiB of text in events of 4 MiB", four, verdict);
     Ok(())
 }
 
-/// One chunk with all that OpenAI sends with each.
+/// One chunk with all fields that OpenAI sends.
 fn chunk_of(field: &str, json_text: &str) -> String {
     format!(
         "data: {{\"id\":\"chatcmpl-0123456789abcdefghijklmnopqrs\",\"object\":\"chat.completion.chunk\",\
@@ -63,7 +64,7 @@ fn stream(chunks: impl Iterator<Item = String>) -> Vec<u8> {
     chunks.chain([end.to_owned()]).collect::<String>().into_bytes()
 }
 
-/// Times of decoding the whole body, one reply each, in reads of so many bytes.
+/// Times of decoding the whole body as one reply, in reads of this many bytes.
 fn decode(body: &[u8], read: usize) -> wasmtime::Result<Samples> {
     let mut samples = Samples::default();
     let mut deltas: Vec<Delta> = Vec::new();
@@ -71,7 +72,7 @@ fn decode(body: &[u8], read: usize) -> wasmtime::Result<Samples> {
         let started = Instant::now();
         let mut stream = ChatStream::new("bench", "bench/model");
         for read in body.chunks(read) {
-            // As the reader of a connection does, which hands them on at once.
+            // As the reader of a connection does, which forwards them at once.
             deltas.clear();
             if let Err(error) = stream.push(read, &mut deltas) {
                 bail!("the stream was not decoded: {error}");

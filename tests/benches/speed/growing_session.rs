@@ -1,4 +1,5 @@
-//! "Growing session": one session of 2,000 turns, each with everything before it in its prompt: time, memory, and bytes on disk.
+//! "Growing session": one session of 2,000 turns, each of which has all previous turns in its prompt: time, memory, and
+//! bytes on disk.
 
 use crate::agent::scripted;
 use crate::component::scratch;
@@ -18,10 +19,10 @@ use wasmtime::bail;
 const TURNS: usize = 2_000;
 /// Turns that are measured together.
 const WINDOW: usize = 100;
-/// The windows that are shown, by their last turn.
+/// The windows that are printed, by their last turn.
 const SHOWN: [usize; 5] = [100, 500, 1_000, 1_500, 2_000];
 
-/// Measures the turns in windows. There is no target: how long a turn takes is proportional to what is sent.
+/// Measures the turns in windows. There is no target, because the time of a turn is proportional to its prompt.
 pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     std::fs::create_dir_all(scratch())?;
     let disk = tempfile::tempdir_in(scratch())?;
@@ -63,12 +64,12 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     Ok(session.close().await?)
 }
 
-/// Of the database without its log, which is a few MB and does not grow.
+/// The size of the database without its log, which has a few MB and does not grow.
 fn bytes(database: &Path) -> u64 {
     std::fs::metadata(database).map_or(0, |file| file.len())
 }
 
-/// MB that the process has in memory; 0 where the system does not say.
+/// MB of resident memory of this process; 0 if the system does not report it.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,5 +1,5 @@
-//! "Hot swap": calls that come at their own time, at half load, while versions of the plugin are swapped and while they are
-//! not; both versions are compiled.
+//! "Hot swap": calls at fixed times, at half load, with and without plugin version swaps during the run; both versions
+//! are already compiled.
 
 use crate::component::scratch;
 use crate::samples::Samples;
@@ -18,16 +18,16 @@ use wasmtime::error::Context;
 use wasmtime::{bail, format_err};
 
 const WARM_UP: usize = 500;
-/// Blocks of calls with swaps, and as many without, in turn.
+/// Blocks of calls with swaps, alternating with as many without.
 const BLOCKS: usize = 10;
 const CALLS: usize = 1_000;
-/// In each block with swaps: 1,000 in all.
+/// Swaps in each block with swaps, 1,000 in all.
 const SWAPS: u32 = 100;
-/// Of the 99th percentile.
+/// For the 99th percentile.
 const RATIO: f64 = 2.0;
 const TOOL: &str = "probe.echo";
 
-/// Measures each call from the time at which it should have begun.
+/// Measures each call from the time at which it should have started.
 pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<()> {
     let options = SandboxOptions { cache_directory: Some(scratch().join("cache")), ..SandboxOptions::default() };
     let sandbox = Sandbox::new(options)?;
@@ -76,7 +76,7 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
     Ok(())
 }
 
-/// What a swap costs where nothing else runs.
+/// The cost of a swap when nothing else runs.
 fn swaps_alone(live: &LiveAgent, generations: &[Generation]) -> wasmtime::Result<Samples> {
     let mut samples = Samples::default();
     for swap in 0..SWAPS as usize {
@@ -102,7 +102,7 @@ async fn block(sandbox: &Sandbox, live: &LiveAgent, interval: Duration, samples:
     Ok(())
 }
 
-/// With what the agent is now, as a turn takes it.
+/// Calls with the agent's current generation, as a turn does.
 async fn call(sandbox: &Sandbox, live: &LiveAgent) -> wasmtime::Result<()> {
     let agent = live.current();
     let setup = agent.setups().get("probe").context("the plugin is loaded")?;

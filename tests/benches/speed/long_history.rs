@@ -1,34 +1,34 @@
-//! "Long history": a turn over the same view of messages, with few and with many older ones stored.
+//! "Long history": a turn over the same view of messages, with few and with many older messages stored.
 
 use crate::agent::{in_memory, scripted};
 use crate::loop_step::{Step, observer};
 use crate::samples::Samples;
 use crate::table::{Table, reached};
-use agent_core::change::{Body, Change, Departure, HiddenMessage, NewMessage};
+use agent_core::change::{Body, Change, HiddenMessage, HideReason, NewMessage};
 use agent_core::message::{Part, Role, TurnInput};
-use agent_core::run::{Entry, Run};
+use agent_core::run::{Run, ViewEntry};
 use agent_plugins::{Sandbox, SandboxOptions};
 use agent_runtime::{Agent, Host, OpenSession, Session, TurnResult};
-use agent_store::{Commit, OpenMode, Options, SessionLog, SessionMeta, SqliteStore, Status, Synchronous};
+use agent_store::{Commit, OpenMode, Options, SessionIndex, SessionLog, SessionMeta, SqliteStore, Status, Synchronous};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wasmtime::bail;
 
-/// Messages that the model is shown.
+/// Messages in the view.
 const VIEW: u64 = 200;
-/// Older messages that are stored and no longer shown.
+/// Older messages that are stored and no longer in the view.
 const OLDER: [u64; 2] = [100, 100_000];
 const WARM_UP: usize = 20;
 const ROUNDS: usize = 300;
 const RATIO: f64 = 1.2;
 const SUBJECT: &str = "bench/0199f3a2-7c1e-7000-8000-3f1b2c4d5e6f";
-/// Messages of one commit while the history is made.
+/// Messages per commit while the history is created.
 const STRIDE: u64 = 1_000;
 
-/// A host whose store holds the history.
-struct Place {
+/// A host whose store contains the history.
+struct HistoryHost {
     host: Host,
     step: Arc<Mutex<Step>>,
     turns: Samples,
@@ -36,13 +36,13 @@ struct Place {
     snapshot: Vec<u8>,
 }
 
-/// Measures opening the session with one turn, and the step within it, in turn over both histories.
+/// Measures opening the session with one turn, and the step within it, alternating between both histories.
 pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let (directory, where_) = in_memory()?;
     let agent = scripted(directory.path(), WARM_UP + ROUNDS)?;
     let mut places = Vec::new();
     for older in OLDER {
-        places.push(Place::new(&directory.path().join(format!("{older}.db")), older).await?);
+        places.push(HistoryHost::new(&directory.path().join(format!("{older}.db")), older).await?);
     }
     for round in 0..WARM_UP + ROUNDS {
         for number in 0..places.len() {
@@ -74,14 +74,14 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     Ok(())
 }
 
-impl Place {
+impl HistoryHost {
     async fn new(file: &Path, older: u64) -> wasmtime::Result<Self> {
         let options = Options { synchronous: Synchronous::Off, ..Options::default() };
         let store = Arc::new(SqliteStore::open(file, options)?);
         let step: Arc<Mutex<Step>> = Arc::default();
         let sandbox = Sandbox::new(SandboxOptions::default())?;
         fill(&store, older).await?;
-        // Otherwise the index would be brought up to date while the turns are measured.
+        // Otherwise the index would be updated while the turns are measured.
         store.search_messages("lines", 1).await?;
         let checkpoint = Some(observer(step.clone()));
         let host = Host {
@@ -96,7 +96,7 @@ impl Place {
         Ok(Self { host, step, turns: Samples::default(), steps: Samples::default(), snapshot: Vec::new() })
     }
 
-    /// The turn is taken back, so that the next one has the same view.
+    /// Measures one turn, then undoes it, so that the next turn starts from the same view.
     async fn measure(&mut self, agent: &Arc<Agent>, counts: bool) -> wasmtime::Result<()> {
         let input = Some(TurnInput::Text("How many lines has notes.txt?".to_owned()));
         let started = Instant::now();
@@ -114,12 +114,12 @@ impl Place {
         Ok(session.close().await?)
     }
 
-    /// Numbers of messages have more digits in a long history; nothing else may differ.
+    /// Message ids have more digits in a long history; nothing else may differ.
     fn compare(&self, other: &Self) -> &'static str {
         let without_digits =
             |bytes: &[u8]| bytes.iter().filter(|byte| !byte.is_ascii_digit()).copied().collect::<Vec<_>>();
-        let trace = |place: &Self| {
-            let mut run: serde_json::Value = serde_json::from_slice(&place.snapshot).unwrap_or_default();
+        let trace = |host: &Self| {
+            let mut run: serde_json::Value = serde_json::from_slice(&host.snapshot).unwrap_or_default();
             // Random, and of the same length.
             run["turn"]["trace"] = serde_json::Value::Null;
             without_digits(run.to_string().as_bytes())
@@ -128,7 +128,7 @@ impl Place {
     }
 }
 
-/// A session with so many messages that have left the view, and the view behind them.
+/// A session with this many messages that are no longer in the view, and the view after them.
 async fn fill(store: &SqliteStore, older: u64) -> wasmtime::Result<()> {
     let meta = SessionMeta { agent: "bench".to_owned(), user: None, delegated_by: None };
     let opened = store.open(SUBJECT, OpenMode::CreateNew, meta).await?;
@@ -143,7 +143,7 @@ async fn fill(store: &SqliteStore, older: u64) -> wasmtime::Result<()> {
         let hidden = ids
             .clone()
             .filter(|id| *id <= older)
-            .map(|id| HiddenMessage { id, seen_count: 1, why: Departure::Evicted })
+            .map(|id| HiddenMessage { id, seen_count: 1, why: HideReason::Evicted })
             .collect();
         let change = Change { messages: ids.map(message).collect(), hidden, ..Change::default() };
         let status = Status { state: "idle".to_owned(), turn: run.turns, title: None };
@@ -154,14 +154,14 @@ async fn fill(store: &SqliteStore, older: u64) -> wasmtime::Result<()> {
 }
 
 fn message(id: u64) -> NewMessage {
-    let Entry { turn, tokens, .. } = entry(id);
+    let ViewEntry { turn, tokens, .. } = entry(id);
     let text = format!("Message {id} says how many lines the file has, and that nothing else is worth saying of it.");
     NewMessage { id, turn, role: role(id), body: Body::Parts(vec![Part::Text(text)]), tokens }
 }
 
-fn entry(id: u64) -> Entry {
+fn entry(id: u64) -> ViewEntry {
     let first = u32::from(role(id) == Role::Assistant);
-    Entry {
+    ViewEntry {
         id,
         turn: u32::try_from(id.div_ceil(2)).unwrap_or(u32::MAX),
         first,

@@ -15,45 +15,48 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::bail;
 
 const ROUNDS: usize = 3_000;
-/// Where each waits for the disk.
+/// Rounds in which each commit waits for the disk.
 const DURABLE_ROUNDS: usize = 100;
 const TARGET: Duration = Duration::from_micros(150);
 
-/// When the step began and ended in its turn.
+/// When the step started and ended in its turn.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Step {
     began: Option<Instant>,
     ended: Option<Instant>,
-    /// Between the two, the last one included.
+    /// Commits between the two, including the last one.
     commits: u32,
 }
 
 impl Step {
-    /// How long the last one took, and its commits.
+    /// The duration of the last step, and its commits.
     pub(crate) fn taken(step: &Mutex<Self>) -> Option<(Duration, u32)> {
         let Step { began, ended, commits } = *step.lock().unwrap_or_else(PoisonError::into_inner);
         Some((ended?.duration_since(began?), commits))
     }
 }
 
-/// What the turns of one store took.
+/// The measurements of the turns of one store.
 #[derive(Default)]
-struct Measured {
+struct TurnTimes {
     steps: Samples,
     turns: Samples,
     commits: u64,
     step_commits: u32,
 }
 
-/// Measures the step and the turn around it; and, as a reader will ask, the same where every commit waits for the disk.
+/// Measures the step and the turn around it, and for comparison the same with commits that wait for the disk.
 pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
-    let (directory, place) = in_memory()?;
-    let Measured { steps, turns, commits, step_commits } = turns(directory.path(), Synchronous::Off, ROUNDS).await?;
+    let (directory, location) = in_memory()?;
+    let TurnTimes { steps, turns, commits, step_commits } = turns(directory.path(), Synchronous::Off, ROUNDS).await?;
     std::fs::create_dir_all(scratch())?;
     let disk = tempfile::tempdir_in(scratch())?;
     let durable = self::turns(disk.path(), Synchronous::Full, DURABLE_ROUNDS).await?;
 
-    table.title(format!("one loop step: scripted model, no tool, synchronous=OFF {place}, {} samples", steps.count()));
+    table.title(format!(
+        "one loop step: scripted model, no tool, synchronous=OFF {location}, {} samples",
+        steps.count()
+    ));
     let verdict = format!("{step_commits} commits; target {}: {}", micros(TARGET), reached(steps.median() <= TARGET));
     table.line("the step: prompt, reply, verdict", steps, verdict);
     let each = turns.median().as_secs_f64() * 1e6 / commits as f64;
@@ -63,8 +66,8 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Whole turns of one step each, every turn in a new session.
-async fn turns(directory: &Path, synchronous: Synchronous, rounds: usize) -> wasmtime::Result<Measured> {
+/// Turns of one step each, every turn in a new session.
+async fn turns(directory: &Path, synchronous: Synchronous, rounds: usize) -> wasmtime::Result<TurnTimes> {
     let options = Options { synchronous, ..Options::default() };
     let store = Arc::new(SqliteStore::open(directory.join("bench.db"), options)?);
     let step: Arc<Mutex<Step>> = Arc::default();
@@ -80,7 +83,7 @@ async fn turns(directory: &Path, synchronous: Synchronous, rounds: usize) -> was
     };
     let agent = scripted(directory, 1)?;
 
-    let mut measured = Measured::default();
+    let mut measured = TurnTimes::default();
     let warm_up = rounds / 10;
     for round in 0..warm_up + rounds {
         let mut session = Session::open(&host, agent.clone(), OpenSession::New).await?;
@@ -102,8 +105,8 @@ async fn turns(directory: &Path, synchronous: Synchronous, rounds: usize) -> was
     Ok(measured)
 }
 
-/// A step is one model call with what follows from it (spec, words): it begins when what was before it is stored, and ends
-/// when the verdict on its reply is.
+/// A step is one model call and everything that follows from it: it starts when the previous step is stored, and ends
+/// when the verdict on its reply is stored.
 pub(crate) fn observer(step: Arc<Mutex<Step>>) -> CheckpointObserver {
     Arc::new(move |checkpoint| {
         let mut step = step.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,11 +1,11 @@
-//! Measures what the design promises of speed: what is compared in one process, sample by sample in turn, so that noise
-//! hits both alike. Prints one table; asserts nothing about time.
+//! Measures the speed targets of the design. Things that are compared run in one process and alternate sample by
+//! sample, so that noise affects both equally. Prints one table and asserts nothing about time.
 
 #![allow(clippy::print_stdout, reason = "the table is what this program is for")]
 
 // The raw side's engine is made by the host's own code, so that its configuration stays identical.
 #[allow(dead_code, unreachable_pub, reason = "the raw side has no cache, and nothing to interrupt")]
-#[path = "../../../host/plugins/src/engine.rs"]
+#[path = "../../../host/plugins/src/execution/engine.rs"]
 mod engine;
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "the raw side has only the engine's, and no tests")]
 #[path = "../../../host/plugins/src/limits/host.rs"]
@@ -38,14 +38,14 @@ use component::built;
 use table::Table;
 
 fn main() -> wasmtime::Result<()> {
-    // As the program itself has it.
+    // The same number as in the program itself.
     let threads = agent_plugins::worker_threads();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-    // As other benchmarks have it: `cargo bench -- loop` measures only what is named so.
+    // As in other benchmarks, `cargo bench -- loop` measures only what has that name.
     let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     let is_wanted = |row: &str| row.contains(&wanted);
     let mut table = Table::default();
-    // Components are built outside the runtime, since cargo waits for nobody.
+    // Components are built outside the runtime, because the call of cargo blocks.
     if is_wanted("tool call") {
         runtime.block_on(tool_call::measure(&built("tests/fixtures/probe")?, &mut table))?;
     }

@@ -1,4 +1,4 @@
-//! "Many sessions": all at once, every commit durable before it counts, beside the same without `fsync`.
+//! "Many sessions": all at once, every commit durable before it counts, compared with the same without `fsync`.
 
 use crate::agent::scripted;
 use crate::component::scratch;
@@ -16,23 +16,23 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::bail;
 
 const SESSIONS: usize = 100;
-/// Of one step each, one after the other.
+/// Turns of one step each, one after the other.
 const TURNS: usize = 20;
 const WARM_UP: usize = 1;
 const ROUNDS: usize = 5;
-/// Of `fsync`s per commit.
+/// The target for `fsync`s per commit.
 const FSYNCS: f64 = 0.1;
-/// Of the steps per second that go without `fsync`.
+/// The target as a share of the steps per second without `fsync`.
 const SHARE: f64 = 0.7;
 
-/// What one round came to.
+/// The results of one round.
 struct Round {
     elapsed: Duration,
     commits: u64,
     transactions: u64,
 }
 
-/// Measures both on the disk that holds the build, in turn.
+/// Measures both on the disk that holds the build, alternating.
 pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     std::fs::create_dir_all(scratch())?;
     let directory = tempfile::tempdir_in(scratch())?;

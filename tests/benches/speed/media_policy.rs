@@ -13,13 +13,13 @@ use wasmtime::{bail, format_err};
 
 const IMAGES: u32 = 100;
 const IMAGE_BYTES: u64 = 5_000_000;
-/// Of them, those that the model has seen.
+/// How many of them the model has seen.
 const SEEN: u32 = 90;
 const WARM_UP: usize = 200;
 const ROUNDS: usize = 2_000;
 const TARGET: Duration = Duration::from_millis(1);
 
-/// Measures describing them and asking the policy, in a fresh instance each time.
+/// Measures describing the images and asking the policy, in a fresh instance each time.
 pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<()> {
     let options = SandboxOptions { cache_directory: Some(scratch().join("cache")), ..SandboxOptions::default() };
     let sandbox = Sandbox::new(options)?;

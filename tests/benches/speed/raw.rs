@@ -1,6 +1,6 @@
 //! The same component in wasmtime alone: a fresh store with a WASI context, an instance, a typed call.
 
-use crate::engine::{self, AddressSpace, Build, Metering};
+use crate::engine::{self, AddressSpace, CodeOptions, Metering};
 use crate::limits::HostLimits;
 use bindings::exports::agent_host::plugin::tool;
 use std::path::Path;
@@ -20,7 +20,7 @@ mod bindings {
     });
 }
 
-/// Standard interfaces that wasmtime-wasi leaves to its user.
+/// Standard interfaces that wasmtime-wasi does not implement.
 const FOREIGN: [&str; 2] = ["wasi:config/", "wasi:logging/"];
 
 pub(crate) use bindings::agent_host::plugin::types::{Scope, TraceContext};
@@ -47,8 +47,10 @@ impl WasiView for State {
 impl Raw {
     /// Compiles and links it.
     pub(crate) fn new(component: &Path) -> wasmtime::Result<Self> {
-        let engine =
-            engine::engine(HostLimits::default(), Build { metering: Metering::Off, space: AddressSpace::Reserved })?;
+        let engine = engine::engine(
+            HostLimits::default(),
+            CodeOptions { metering: Metering::Off, space: AddressSpace::Reserved },
+        )?;
         let component = Component::from_file(&engine, component)?;
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
@@ -58,7 +60,7 @@ impl Raw {
         Ok(Self { engine, instance, indices })
     }
 
-    /// One call in a fresh instance, with this tree for reading where there is one.
+    /// One call in a fresh instance, with this tree for reading if there is one.
     pub(crate) async fn call(
         &self,
         name: &str,
@@ -71,7 +73,7 @@ impl Raw {
             wasi.preopened_dir(tree, ".", FsPerms::ReadOnly)?;
         }
         let mut store = Store::new(&self.engine, State { wasi: wasi.build(), table: ResourceTable::new() });
-        // Nothing ends this engine's epochs.
+        // Nothing advances this engine's epoch.
         store.set_epoch_deadline(1);
         let instance = self.instance.instantiate_async(&mut store).await?;
         let guest = self.indices.load(&mut store, &instance)?;
@@ -80,8 +82,8 @@ impl Raw {
     }
 }
 
-/// What wasmtime-wasi does not implement traps: the tool that is called uses none of it. (Wasmtime's own way to define
-/// unknown imports would also define those that a newer WASI version names otherwise.)
+/// Imports that wasmtime-wasi does not implement trap: the called tool uses none of them. (Wasmtime's own way to define
+/// unknown imports would also define those that a newer WASI version names differently.)
 fn trap_on_foreign_imports(linker: &mut Linker<State>, component: &Component) -> wasmtime::Result<()> {
     let engine = linker.engine().clone();
     for (name, import) in component.component_type().imports(&engine) {

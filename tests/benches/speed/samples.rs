@@ -1,8 +1,8 @@
-//! Times of many runs of one thing.
+//! Durations of many runs of one operation.
 
 use std::time::Duration;
 
-/// Times in the order in which they were measured.
+/// Durations in the order in which they were measured.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(Vec<Duration>);
 

@@ -1,4 +1,4 @@
-//! "Start": the real binary with many plugins, from the process's start to what the model answers first.
+//! "Start": the real binary with many plugins, from the start of the process to the model's first output.
 
 use crate::agent::script;
 use crate::component::scratch;
@@ -13,13 +13,13 @@ use wasmtime::bail;
 use wasmtime::error::Context;
 
 const PLUGINS: usize = 50;
-/// The first compiles, the others bring what is read into memory.
+/// The first run compiles, the others fill the file cache of the system.
 const WARM_UP: usize = 3;
 const ROUNDS: usize = 40;
 const TARGET: Duration = Duration::from_millis(60);
-/// The component's.
+/// The tool name of the component.
 const TOOL: &[u8] = b"two.sum";
-/// The instant model's first word: no earlier than the request to it.
+/// The first output of the instant model, which comes after the request to it.
 const FIRST_WORD: &str = "\"type\":\"stream_token\"";
 
 /// Measures with all plugins and with none.
@@ -49,7 +49,7 @@ pub(crate) fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<(
     Ok(())
 }
 
-/// The component under so many names, each with a tool and a digest of its own. Returns the bytes of one.
+/// Copies of the component under this many names, each with a different tool and digest. Returns the size of one.
 fn copies(component: &Path, directory: &Path) -> wasmtime::Result<usize> {
     let component = std::fs::read(component)?;
     let mut size = 0;
@@ -64,14 +64,14 @@ fn copies(component: &Path, directory: &Path) -> wasmtime::Result<usize> {
     Ok(size)
 }
 
-/// The tool's name stands in the component's data as it is; two plugins with one tool would be refused.
+/// The tool's name is in the component's data as plain bytes; two plugins with one tool name would be refused.
 fn rename_tool(component: &[u8], name: &[u8]) -> wasmtime::Result<Vec<u8>> {
     let mut bytes = component.to_vec();
-    let places: Vec<_> = (0..bytes.len()).filter(|place| bytes[*place..].starts_with(TOOL)).collect();
+    let places: Vec<_> = (0..bytes.len()).filter(|offset| bytes[*offset..].starts_with(TOOL)).collect();
     if places.is_empty() || name.len() != TOOL.len() {
         bail!("the component does not name its tool");
     }
-    places.into_iter().for_each(|place| bytes[place..place + name.len()].copy_from_slice(name));
+    places.into_iter().for_each(|offset| bytes[offset..offset + name.len()].copy_from_slice(name));
     Ok(bytes)
 }
 
@@ -84,7 +84,7 @@ fn start(directory: &Path, plugins: &Path) -> wasmtime::Result<Duration> {
         .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        // That a folder without plugins is one is known.
+        // The note about a folder without plugins is of no interest.
         .stderr(Stdio::null())
         .spawn()?;
     let mut elapsed = None;

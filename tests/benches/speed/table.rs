@@ -1,10 +1,10 @@
-//! The table as it is printed.
+//! The printed table of results.
 
 use crate::samples::Samples;
 use std::fmt;
 use std::time::Duration;
 
-/// Rows, each a few lines.
+/// Rows of a few lines each.
 #[derive(Default)]
 pub(crate) struct Table(Vec<Row>);
 
@@ -14,12 +14,12 @@ enum Row {
 }
 
 impl Table {
-    /// Begins a row of the design's table.
+    /// Starts a row of the design's table.
     pub(crate) fn title(&mut self, title: String) {
         self.0.push(Row::Title(title));
     }
 
-    /// Something measured, with what is to be said of it.
+    /// A measurement with its verdict.
     pub(crate) fn line(&mut self, what: &str, samples: Samples, verdict: String) {
         self.0.push(Row::Line { what: what.to_owned(), samples, verdict });
     }
@@ -42,7 +42,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// As the table shows it.
+/// The duration as the table shows it.
 pub(crate) fn micros(duration: Duration) -> String {
     format!("{:.1} µs", duration.as_secs_f64() * 1e6)
 }

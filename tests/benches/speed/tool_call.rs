@@ -1,5 +1,5 @@
-//! "Tool call through the host": arguments of 200 bytes looked up and validated, a fresh instance, the result, its event;
-//! no commit.
+//! "Tool call through the host": arguments of 200 bytes looked up and validated, a fresh instance, the result, its
+//! event; no commit.
 
 use crate::component::scratch;
 use crate::raw::{self, Raw};
@@ -24,14 +24,14 @@ use wasmtime::{bail, format_err};
 
 const WARM_UP: usize = 1_000;
 const ROUNDS: usize = 10_000;
-/// Of the median, against raw wasmtime.
+/// The maximum ratio of the median to raw wasmtime.
 const RATIO: f64 = 1.5;
-/// Of the median, on top of raw wasmtime.
+/// The maximum difference of the median to raw wasmtime.
 const ADDED: Duration = Duration::from_micros(20);
 
 const TOOL: &str = "probe.echo";
 const TIME_LIMIT: Duration = Duration::from_secs(30);
-/// Tokens and identifiers as they are in real sessions.
+/// Tokens and identifiers as in real sessions.
 const SESSION: &str = "bench/0199f3a2-7c1e-7000-8000-3f1b2c4d5e6f";
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -50,9 +50,9 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
 
     let mut samples: [Samples; 4] = Default::default();
     for round in 0..WARM_UP + ROUNDS {
-        for place in 0..samples.len() {
-            // Each comes after each of the others equally often, so that none always finds the other's caches.
-            let turned = (place + round / 2) % samples.len();
+        for index in 0..samples.len() {
+            // Each follows each of the others equally often, so that none always finds the caches of the same one.
+            let turned = (index + round / 2) % samples.len();
             let which = if round % 2 == 0 { turned } else { samples.len() - 1 - turned };
             let started = Instant::now();
             match which {
@@ -95,7 +95,7 @@ fn compared(raw: &Samples, host: &Samples) -> String {
     format!("{:.2} × raw, {:+.1} µs", host / raw, (host - raw) * 1e6)
 }
 
-/// The host's way, as the runtime goes it.
+/// The host's side, as the runtime makes the call.
 struct Host<'a> {
     sandbox: &'a Sandbox,
     agent: Agent,
@@ -123,7 +123,7 @@ impl Host<'_> {
     }
 }
 
-/// Both sides did the same work.
+/// Checks that both sides did the same work.
 async fn check(raw: &Raw, host: &Host<'_>, arguments: &String) -> wasmtime::Result<()> {
     let raw::Outcome::Done(done) = raw.call(TOOL, arguments, &raw_context(), None).await? else {
         bail!("the tool asked for a service")

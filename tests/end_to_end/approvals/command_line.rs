@@ -1,7 +1,7 @@
-//! Approvals with the real binary, where nobody sits at a terminal: what waits, who answers it, and what is left after the
-//! process was killed (L17, D3; rows 19 and 20).
+//! Approvals with the real binary without a terminal: the waiting turn, the commands that answer it, and the state
+//! after a killed process (L17, D3; rows 19 and 20).
 
-use crate::support::{KeptCode, calling, components, repository, saying, script, short};
+use crate::support::{SharedCompiledCode, base_call_id, call_reply, components, repository, script, text_reply};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -9,27 +9,27 @@ use tempfile::TempDir;
 
 const PAY: &str = "payer.pay";
 
-/// A place to work in: the plugin, an agent's configuration, a data folder, and a model that says what it is told to.
-pub(crate) struct Desk {
-    _kept: KeptCode,
+/// A working folder with the plugin, an agent's configuration, a data folder, and a scripted model.
+pub(crate) struct TestCli {
+    _compiled_code: SharedCompiledCode,
     folder: TempDir,
 }
 
-impl Desk {
+impl TestCli {
     pub(crate) fn new(rules: &str, replies: &[Value]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let kept = KeptCode::in_data(&folder.path().join("data"));
+        let kept = SharedCompiledCode::in_data(&folder.path().join("data"));
         for name in ["plugins", "tree"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         std::fs::copy(components().join("payer.wasm"), folder.path().join("plugins/payer.wasm")).unwrap();
-        let desk = Self { _kept: kept, folder };
-        std::fs::write(desk.path("script.json"), script(replies).to_string()).unwrap();
-        desk.configure(rules);
-        desk
+        let cli = Self { _compiled_code: kept, folder };
+        std::fs::write(cli.path("script.json"), script(replies).to_string()).unwrap();
+        cli.configure(rules);
+        cli
     }
 
-    /// Writes the agent's configuration anew, with these tables about approvals.
+    /// Rewrites the agent's configuration with these tables about approvals.
     pub(crate) fn configure(&self, rules: &str) {
         let text = format!(
             "name = \"clerk\"\nmodel = \"scripted:script.json\"\nplugin_directory = \"plugins\"\n{rules}\n\
@@ -49,7 +49,7 @@ impl Desk {
         command
     }
 
-    /// Runs the binary without a terminal; its exit code, what it printed, and what it said.
+    /// Runs the binary without a terminal; returns exit code, stdout and stderr.
     pub(crate) fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         read(self.command(arguments).stdin(Stdio::null()).output().unwrap())
     }
@@ -73,198 +73,211 @@ fn read(output: Output) -> (Option<i32>, String, String) {
 
 pub(crate) fn paying(payments: &[(&str, u32)]) -> Value {
     let calls: Vec<_> = payments.iter().map(|(to, amount)| (PAY, json!({"to": to, "amount": amount}))).collect();
-    calling(&calls)
+    call_reply(&calls)
 }
 
-/// L17: without anybody to ask, nothing runs: the turn waits, and says how to answer. `session approve` and `deny` do.
+/// L17: If nobody can be asked, nothing runs: the turn waits, and stderr says how to answer with `session approve` and
+/// `deny`.
 #[test]
-fn l17_a_turn_waits_and_is_answered_on_the_command_line() {
-    let desk = Desk::new("", &[paying(&[("Ann", 1), ("Bob", 2), ("Cy", 3)]), saying("Done.")]);
-    let (code, printed, said) = desk.run(&["--agent", "agent.toml", "Pay."]);
-    assert_eq!((code, printed.as_str()), (Some(3), ""), "{said}");
-    assert!(said.contains("waits for an approval") && said.contains("agent-host session approve clerk/"), "{said}");
-    assert!(desk.ledger().is_empty());
-    let session = desk.session();
-    let (_, shown, _) = desk.run(&["session", "show", &session]);
+fn l17_a_waiting_turn_is_answered_on_the_command_line() {
+    let cli = TestCli::new("", &[paying(&[("Ann", 1), ("Bob", 2), ("Cy", 3)]), text_reply("Done.")]);
+    let (code, printed, stderr) = cli.run(&["--agent", "agent.toml", "Pay."]);
+    assert_eq!((code, printed.as_str()), (Some(3), ""), "{stderr}");
+    assert!(
+        stderr.contains("waits for an approval") && stderr.contains("agent-host session approve clerk/"),
+        "{stderr}"
+    );
+    assert!(cli.ledger().is_empty());
+    let session = cli.session();
+    let (_, shown, _) = cli.run(&["session", "show", &session]);
     assert!(shown.contains("waits for an approval") && shown.contains("{\"to\":\"Bob\",\"amount\":2}"), "{shown}");
     let answer = |arguments: &[&str]| {
         let all = [&["session"], arguments, &["--agent", "agent.toml"]].concat();
-        desk.run(&all)
+        cli.run(&all)
     };
-    let (code, _, said) = answer(&["approve", &session, "call_9_9_9"]);
+    let (code, _, stderr) = answer(&["approve", &session, "call_9_9_9"]);
     assert!(
-        code == Some(2) && said.contains("there wait call_1_1_1_") && said.contains("(payer.pay), call_1_1_2_"),
-        "{said}"
+        code == Some(2)
+            && stderr.contains("these calls do: call_1_1_1_")
+            && stderr.contains("(payer.pay), call_1_1_2_"),
+        "{stderr}"
     );
-    let (code, _, said) = answer(&["approve", &session, "call_1_1_1", "--edit", "call_1_1_1={\"to\": \"Ann\"}"]);
-    assert!(code == Some(2) && said.contains("amount"), "L8: {said}");
-    let (code, _, said) = answer(&["approve", &session, "call_1_1_1", "--no-run"]);
-    assert!(code == Some(0) && said.contains("go on with agent-host --session"), "{said}");
-    assert!(desk.ledger().is_empty(), "--no-run only stores it");
-    let (code, _, said) = answer(&["deny", &session, "call_1_1_2", "--reason", "Bob has enough"]);
-    assert_eq!(code, Some(3), "the third still waits: {said}");
-    assert_eq!(desk.ledger(), ["Ann 1"]);
-    let (code, printed, said) =
+    let (code, _, stderr) = answer(&["approve", &session, "call_1_1_1", "--edit", "call_1_1_1={\"to\": \"Ann\"}"]);
+    assert!(code == Some(2) && stderr.contains("amount"), "L8: {stderr}");
+    let (code, _, stderr) = answer(&["approve", &session, "call_1_1_1", "--no-run"]);
+    assert!(code == Some(0) && stderr.contains("continue with agent-host --session"), "{stderr}");
+    assert!(cli.ledger().is_empty(), "--no-run only stores it");
+    let (code, _, stderr) = answer(&["deny", &session, "call_1_1_2", "--reason", "Bob has enough"]);
+    assert_eq!(code, Some(3), "the third still waits: {stderr}");
+    assert_eq!(cli.ledger(), ["Ann 1"]);
+    let (code, printed, stderr) =
         answer(&["approve", &session, "call_1_1_3", "--edit", "call_1_1_3={\"to\": \"Cy\", \"amount\": 1}"]);
-    assert_eq!((code, printed.as_str()), (Some(0), "Done.\n"), "{said}");
-    assert_eq!(desk.ledger(), ["Ann 1", "Cy 1"]);
-    let (_, shown, _) = desk.run(&["session", "show", &session]);
+    assert_eq!((code, printed.as_str()), (Some(0), "Done.\n"), "{stderr}");
+    assert_eq!(cli.ledger(), ["Ann 1", "Cy 1"]);
+    let (_, shown, _) = cli.run(&["session", "show", &session]);
     assert!(shown.contains("Bob has enough") && shown.contains("changed arguments: amount = 1"), "{shown}");
-    let (code, _, said) = answer(&["approve", &session]);
-    assert!(code == Some(2) && said.contains("does not wait for an approval"), "row 20: {said}");
+    let (code, _, stderr) = answer(&["approve", &session]);
+    assert!(code == Some(2) && stderr.contains("does not wait for an approval"), "row 20: {stderr}");
 }
 
-/// L17, I1: a program reads what is asked, with all it needs to decide.
+/// L17, I1: The JSON event of the request contains all that a program needs to decide.
 #[test]
-fn l17_the_request_is_an_event() {
-    let desk = Desk::new("", &[paying(&[("Ann", 1)]), saying("Done.")]);
-    let (code, printed, _) = desk.run(&["--agent", "agent.toml", "--json", "Pay."]);
+fn l17_an_approval_request_is_an_event() {
+    let cli = TestCli::new("", &[paying(&[("Ann", 1)]), text_reply("Done.")]);
+    let (code, printed, _) = cli.run(&["--agent", "agent.toml", "--json", "Pay."]);
     assert_eq!(code, Some(3));
     let events: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let request = events.iter().find(|event| event["type"] == "approval_requested").expect("it is asked");
+    let request = events.iter().find(|event| event["type"] == "approval_requested").expect("an approval is requested");
     let call = &request["calls"][0];
-    assert_eq!((short(call["call"].as_str().unwrap()).as_str(), &call["name"]), ("call_1_1_1", &json!(PAY)));
+    assert_eq!((base_call_id(call["call"].as_str().unwrap()).as_str(), &call["name"]), ("call_1_1_1", &json!(PAY)));
     assert_eq!(call["details"]["arguments"], json!({"to": "Ann", "amount": 1}));
     assert!(call["digest"].as_str().is_some_and(|digest| digest.starts_with("sha256:")), "{call}");
     let last = events.last().unwrap();
     assert_eq!((&last["status"], &last["suspension"]["waits"][0]["cause"]), (&json!("suspended"), &json!("approval")));
 }
 
-/// L17: a yes that was given on the command line is for the tools that it names, once for each call.
+/// L17: `--yes TOOL` allows only the named tools, once for each call.
 #[test]
-fn l17_yes_is_for_the_tools_that_it_names() {
-    let desk = Desk::new(
+fn l17_yes_allows_only_the_named_tools() {
+    let cli = TestCli::new(
         "[approval]\ndestructive = \"ask\"\n",
         &[
-            calling(&[(PAY, json!({"to": "Ann", "amount": 1})), ("payer.wipe", json!({"to": "x", "amount": 1}))]),
-            saying("Done."),
+            call_reply(&[(PAY, json!({"to": "Ann", "amount": 1})), ("payer.wipe", json!({"to": "x", "amount": 1}))]),
+            text_reply("Done."),
         ],
     );
-    let (code, _, said) = desk.run(&["--agent", "agent.toml", "--yes", "payer.p*", "Pay."]);
-    assert_eq!(code, Some(3), "{said}");
-    assert_eq!(desk.ledger(), ["Ann 1"]);
-    let (code, _, said) = desk.run(&["--agent", "agent.toml", "--continue", "--yes", "payer.wipe"]);
-    assert_eq!(code, Some(0), "{said}");
-    assert_eq!(desk.ledger(), ["Ann 1", "x 1"]);
-    let (_, listed, said) = desk.run(&["approvals", "list"]);
-    assert!(listed.is_empty() && said.contains("nothing was allowed for good"), "{said}");
+    let (code, _, stderr) = cli.run(&["--agent", "agent.toml", "--yes", "payer.p*", "Pay."]);
+    assert_eq!(code, Some(3), "{stderr}");
+    assert_eq!(cli.ledger(), ["Ann 1"]);
+    let (code, _, stderr) = cli.run(&["--agent", "agent.toml", "--continue", "--yes", "payer.wipe"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(cli.ledger(), ["Ann 1", "x 1"]);
+    let (_, listed, stderr) = cli.run(&["approvals", "list"]);
+    assert!(listed.is_empty() && stderr.contains("there are no permanent approvals"), "{stderr}");
 }
 
-/// L17: what was allowed for good is listed and revoked.
+/// L17: Permanent grants are listed and revoked.
 #[test]
 fn l17_lasting_grants_are_listed_and_revoked() {
-    let desk = Desk::new("", &[paying(&[("Ann", 1)]), saying("Done.")]);
-    desk.run(&["--agent", "agent.toml", "Pay."]);
-    let session = desk.session();
-    let (code, ..) = desk.run(&["session", "approve", &session, "--scope", "always", "--agent", "agent.toml"]);
+    let cli = TestCli::new("", &[paying(&[("Ann", 1)]), text_reply("Done.")]);
+    cli.run(&["--agent", "agent.toml", "Pay."]);
+    let session = cli.session();
+    let (code, ..) = cli.run(&["session", "approve", &session, "--scope", "always", "--agent", "agent.toml"]);
     assert_eq!(code, Some(0));
-    let (code, _, said) = desk.run(&["--agent", "agent.toml", "Pay again."]);
-    assert_eq!(code, Some(0), "nobody is asked: {said}");
-    assert_eq!(desk.ledger(), ["Ann 1", "Ann 1"]);
-    let (_, listed, _) = desk.run(&["approvals", "list"]);
+    let (code, _, stderr) = cli.run(&["--agent", "agent.toml", "Pay again."]);
+    assert_eq!(code, Some(0), "no question is asked: {stderr}");
+    assert_eq!(cli.ledger(), ["Ann 1", "Ann 1"]);
+    let (_, listed, _) = cli.run(&["approvals", "list"]);
     assert!(listed.contains("clerk may call payer.pay") && listed.contains("any arguments"), "{listed}");
     let id = listed.split_whitespace().next().unwrap();
-    let (code, _, said) = desk.run(&["approvals", "revoke", id]);
-    assert!(code == Some(0) && said.contains("revoked"), "{said}");
-    let (code, ..) = desk.run(&["--agent", "agent.toml", "And again."]);
+    let (code, _, stderr) = cli.run(&["approvals", "revoke", id]);
+    assert!(code == Some(0) && stderr.contains("revoked"), "{stderr}");
+    let (code, ..) = cli.run(&["--agent", "agent.toml", "And again."]);
     assert_eq!(code, Some(3));
-    let (code, _, said) = desk.run(&["approvals", "revoke", id]);
-    assert!(code == Some(2) && said.contains("nothing of the id"), "{said}");
+    let (code, _, stderr) = cli.run(&["approvals", "revoke", id]);
+    assert!(code == Some(2) && stderr.contains("there is no approval `"), "{stderr}");
 }
 
-/// L17, D3: killed while somebody is asked, and after the answer is stored: nothing ran unasked, nobody is asked twice.
+/// L17, D3: Killed while the request waits, and after the answer is stored: nothing ran without approval, and the
+/// question is not repeated.
 #[cfg(unix)]
 #[test]
-fn d3_an_approval_outlives_a_kill() {
-    let desk = Desk::new("", &[paying(&[("Ann", 1)]), saying("Done.")]);
+fn d3_an_approval_survives_a_killed_process() {
+    let cli = TestCli::new("", &[paying(&[("Ann", 1)]), text_reply("Done.")]);
     let killed_at = |point: &str, arguments: &[&str]| {
-        let killed = desk.command(arguments).stdin(Stdio::null()).env("AGENT_HOST_KILL_AT", point).output().unwrap();
+        let killed = cli.command(arguments).stdin(Stdio::null()).env("AGENT_HOST_KILL_AT", point).output().unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&killed.status), Some(9), "{point}");
     };
     killed_at("after-commit:reply", &["--agent", "agent.toml", "Pay."]);
-    let (code, ..) = desk.run(&["--agent", "agent.toml", "--continue"]);
-    assert_eq!(code, Some(3), "it still waits");
-    let session = desk.session();
+    let (code, ..) = cli.run(&["--agent", "agent.toml", "--continue"]);
+    assert_eq!(code, Some(3), "the turn still waits");
+    let session = cli.session();
     let approve = ["session", "approve", session.as_str(), "--scope", "always", "--agent", "agent.toml"];
     killed_at("before-commit:approval", &approve);
-    assert_eq!(desk.run(&["--agent", "agent.toml", "--continue"]).0, Some(3), "what was not stored was not said");
+    assert_eq!(
+        cli.run(&["--agent", "agent.toml", "--continue"]).0,
+        Some(3),
+        "a message that was not stored was not shown"
+    );
     killed_at("after-commit:approval", &approve);
-    assert!(desk.ledger().is_empty());
-    let (_, listed, _) = desk.run(&["approvals", "list"]);
+    assert!(cli.ledger().is_empty());
+    let (_, listed, _) = cli.run(&["approvals", "list"]);
     assert!(listed.contains("payer.pay"), "what was allowed for good is remembered after all: {listed}");
-    let (code, ..) = desk.run(&["--agent", "agent.toml", "--continue"]);
-    assert_eq!((code, desk.ledger()), (Some(0), vec!["Ann 1".to_owned()]));
+    let (code, ..) = cli.run(&["--agent", "agent.toml", "--continue"]);
+    assert_eq!((code, cli.ledger()), (Some(0), vec!["Ann 1".to_owned()]));
 }
 
-/// L17: a configuration that asks or denies now holds for calls that the one before had let through and that have not run.
+/// L17: The current configuration (ask or deny) applies to calls that an earlier one had allowed and that have not run.
 #[cfg(unix)]
 #[test]
-fn l17_the_configuration_counts_that_holds_when_a_call_runs() {
+fn l17_the_configuration_at_dispatch_decides() {
     for (rule, code) in [("ask", 3), ("deny", 0)] {
-        let wipe = calling(&[("payer.wipe", json!({"to": "x", "amount": 1}))]);
-        let desk = Desk::new("", &[wipe, saying("Done.")]);
-        let mut command = desk.command(&["--agent", "agent.toml", "Wipe."]);
+        let wipe = call_reply(&[("payer.wipe", json!({"to": "x", "amount": 1}))]);
+        let cli = TestCli::new("", &[wipe, text_reply("Done.")]);
+        let mut command = cli.command(&["--agent", "agent.toml", "Wipe."]);
         command.stdin(Stdio::null()).env("AGENT_HOST_KILL_AT", "after-commit:reply").output().unwrap();
-        desk.configure(&format!("[approval.tools]\n\"payer.wipe\" = \"{rule}\"\n"));
-        let (found, _, said) = desk.run(&["--agent", "agent.toml", "--continue"]);
-        assert_eq!(found, Some(code), "{rule}: {said}");
-        assert!(desk.ledger().is_empty(), "{rule}");
+        cli.configure(&format!("[approval.tools]\n\"payer.wipe\" = \"{rule}\"\n"));
+        let (found, _, stderr) = cli.run(&["--agent", "agent.toml", "--continue"]);
+        assert_eq!(found, Some(code), "{rule}: {stderr}");
+        assert!(cli.ledger().is_empty(), "{rule}");
     }
 }
 
-/// L17, I2: wrong rules are refused with line and key, and one that fits no tool is said to do nothing.
+/// L17, I2: Invalid rules are refused with line and key, and a rule that matches no tool gives a note.
 #[test]
-fn l17_rules_are_checked() {
-    let desk =
-        Desk::new("[approval]\ndefault = \"never\"\n[approval.tools]\n\"payer.pay\" = \"yes\"\n", &[saying("Hi.")]);
-    let (code, _, said) = desk.run(&["--agent", "agent.toml", "Hi."]);
+fn l17_checks_approval_rules() {
+    let cli = TestCli::new(
+        "[approval]\ndefault = \"never\"\n[approval.tools]\n\"payer.pay\" = \"yes\"\n",
+        &[text_reply("Hi.")],
+    );
+    let (code, _, stderr) = cli.run(&["--agent", "agent.toml", "Hi."]);
     assert_eq!(code, Some(2));
-    assert!(said.contains("agent.toml:5") && said.contains("agent.toml:7"), "{said}");
-    assert!(said.contains("\"allow\" or \"ask\" or \"deny\"") && said.contains("payer.pay"), "{said}");
-    desk.configure("[approval.tools]\n\"payr.pay\" = \"ask\"\n");
-    let (code, _, said) = desk.run(&["--agent", "agent.toml", "Hi."]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("agent.toml:5") && said.contains("there is no tool `payr.pay`"), "{said}");
-    // Behind a slip in the name of a tool of a source that is there, the tool would run unasked.
-    for (rule, said_of_it) in [
-        ("payer.pya", "did you mean `payer.pay`? `payer` has: "),
+    assert!(stderr.contains("agent.toml:5") && stderr.contains("agent.toml:7"), "{stderr}");
+    assert!(stderr.contains("\"allow\" or \"ask\" or \"deny\"") && stderr.contains("payer.pay"), "{stderr}");
+    cli.configure("[approval.tools]\n\"payr.pay\" = \"ask\"\n");
+    let (code, _, stderr) = cli.run(&["--agent", "agent.toml", "Hi."]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("agent.toml:5") && stderr.contains("there is no tool `payr.pay`"), "{stderr}");
+    // With a typo in the name of an existing source's tool, the tool would run without approval.
+    for (rule, expected_note) in [
+        ("payer.pya", "did you mean `payer.pay`? tools of `payer`: "),
         ("payer.wpie*", "did you mean `payer.wipe`?"),
-        ("payer.zzzzzzzz", "`payer` has: "),
+        ("payer.zzzzzzzz", "tools of `payer`: "),
         ("read_fil", "did you mean `read_file`?"),
     ] {
-        desk.configure(&format!("[approval.tools]\n\"{rule}\" = \"deny\"\n"));
-        let (code, _, said) = desk.run(&["--agent", "agent.toml", "Hi."]);
-        assert_eq!(code, Some(2), "{rule}: {said}");
-        assert!(said.contains("agent.toml:5") && said.contains(&format!("there is no tool `{rule}`")), "{said}");
-        assert!(said.contains(said_of_it), "{rule}: {said}");
+        cli.configure(&format!("[approval.tools]\n\"{rule}\" = \"deny\"\n"));
+        let (code, _, stderr) = cli.run(&["--agent", "agent.toml", "Hi."]);
+        assert_eq!(code, Some(2), "{rule}: {stderr}");
+        assert!(stderr.contains("agent.toml:5") && stderr.contains(&format!("there is no tool `{rule}`")), "{stderr}");
+        assert!(stderr.contains(expected_note), "{rule}: {stderr}");
     }
-    desk.configure("[approval]\nbind_arguments = [\"payer.pays\"]\n");
-    let (code, _, said) = desk.run(&["--agent", "agent.toml", "Hi."]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("did you mean `payer.pay`?"), "{said}");
+    cli.configure("[approval]\nbind_arguments = [\"payer.pays\"]\n");
+    let (code, _, stderr) = cli.run(&["--agent", "agent.toml", "Hi."]);
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.contains("did you mean `payer.pay`?"), "{stderr}");
 }
 
-/// L17: the example of `tests/agents`, as it is written, with the plugin built already.
+/// L17: The example of `tests/agents` unchanged, with the plugin already built.
 #[test]
 fn l17_the_careful_agent_asks_first() {
-    let desk = Desk::new("", &[]);
-    let tree = desk.path("tree");
-    std::fs::copy(components().join("files.wasm"), desk.path("plugins/files.wasm")).unwrap();
+    let cli = TestCli::new("", &[]);
+    let tree = cli.path("tree");
+    std::fs::copy(components().join("files.wasm"), cli.path("plugins/files.wasm")).unwrap();
     let agent = repository().join("tests/agents/careful.toml");
-    let (plugins, grant) = (desk.path("plugins"), format!("files:write={}", tree.display()));
-    let asked = |arguments: &[&str]| {
-        let mut command = desk.command(arguments);
+    let (plugins, grant) = (cli.path("plugins"), format!("files:write={}", tree.display()));
+    let run_agent = |arguments: &[&str]| {
+        let mut command = cli.command(arguments);
         command.arg("--agent").arg(&agent).arg("--plugins").arg(&plugins).args(["--grant", &grant]);
         read(command.stdin(Stdio::null()).output().unwrap())
     };
-    let (code, _, said) = asked(&["Write a note."]);
-    assert_eq!(code, Some(3), "{said}");
-    assert!(said.contains("files.write files@") && said.contains("\"path\": \"note.txt\""), "{said}");
+    let (code, _, stderr) = run_agent(&["Write a note."]);
+    assert_eq!(code, Some(3), "{stderr}");
+    assert!(stderr.contains("files.write files@") && stderr.contains("\"path\": \"note.txt\""), "{stderr}");
     assert!(!tree.join("note.txt").exists());
-    let session = desk.session();
+    let session = cli.session();
     let edit =
         format!("call_1_1_2={{\"path\": \"{}\", \"text\": \"Remember the milk.\"}}", tree.join("note.txt").display());
-    let (code, printed, said) = asked(&["session", "approve", &session, "--edit", &edit]);
-    assert_eq!((code, printed.as_str()), (Some(0), "I wrote note.txt, and may not move it.\n"), "{said}");
+    let (code, printed, stderr) = run_agent(&["session", "approve", &session, "--edit", &edit]);
+    assert_eq!((code, printed.as_str()), (Some(0), "I wrote note.txt, and may not move it.\n"), "{stderr}");
     assert_eq!(std::fs::read_to_string(tree.join("note.txt")).unwrap(), "Remember the milk.");
 }

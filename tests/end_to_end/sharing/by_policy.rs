@@ -1,17 +1,17 @@
-//! Keys, signatures and what [sharing] says of them.
+//! Keys and signatures, and the policies in `[sharing]`.
 
-use super::{Desk, component, in_plugins};
+use super::{TestCli, component, in_plugins};
 use agent_plugins::Asks;
 
-impl Desk {
-    /// A new key, in its file of that name; its public half.
+impl TestCli {
+    /// Creates a key pair with this file name; returns its public key.
     pub(super) fn key(&self, name: &str) -> String {
-        self.done(&["key", "new", &format!("{name}.key"), "--no-password"]);
+        self.succeed(&["key", "new", &format!("{name}.key"), "--no-password"]);
         let public = std::fs::read_to_string(self.path(&format!("{name}.pub"))).unwrap();
         public.lines().nth(1).unwrap().to_owned()
     }
 
-    /// An agent whose file has this policy, and trusts this key for `team`.
+    /// Writes an agent file with this policy that trusts this key for `team`.
     pub(super) fn agent(&self, policy: &str, key: &str) {
         let text = format!(
             "plugin_directory = \"plugins\"\n[sharing]\nsignatures = \"{policy}\"\n[sharing.trusted_keys]\n\"{}/team\" = \"{key}\"\n",
@@ -23,132 +23,133 @@ impl Desk {
 
 const AGENT: [&str; 2] = ["--agent", "agent.toml"];
 
-pub(super) fn of_agent<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+pub(super) fn with_agent<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [arguments, &AGENT].concat()
 }
 
-/// Row 23: unsigned or wrongly signed is refused where signatures are required, and the one before serves; the signature is
-/// in the lock, and is checked without any network.
+/// Row 23: If signatures are required, an unsigned or wrongly signed version is refused and the previous version keeps
+/// serving; the signature is in the lock file and is checked without a network.
 #[test]
-fn row_23_signatures_are_required_where_the_agent_says_so() {
-    let desk = Desk::new();
-    let (team, stranger) = (desk.key("team"), desk.key("stranger"));
-    desk.agent("required", &team);
-    let reference = desk.reference("team/tides:latest");
-    let signed = desk.push("tides", "1.0.0", &["--sign", "team.key"]);
-    let said = desk.done(&of_agent(&["plugin", "add", &reference]));
-    assert!(said.contains(&format!("signed    {team}")), "{said}");
-    assert!(desk.lock().contains(&format!("signer = \"{team}\"")) && desk.lock().contains("trusted comment: "));
+fn row_23_requires_signatures_if_the_agent_does() {
+    let cli = TestCli::new();
+    let (team, stranger) = (cli.key("team"), cli.key("stranger"));
+    cli.agent("required", &team);
+    let reference = cli.reference("team/tides:latest");
+    let signed = cli.push("tides", "1.0.0", &["--sign", "team.key"]);
+    let output_text = cli.succeed(&with_agent(&["plugin", "add", &reference]));
+    assert!(output_text.contains(&format!("signed    {team}")), "{output_text}");
+    assert!(cli.lock().contains(&format!("signer = \"{team}\"")) && cli.lock().contains("trusted comment: "));
 
-    desk.push("tides", "1.1.0", &[]);
-    desk.fails(1, &of_agent(&["plugin", "update"]), &["it is not signed", "signatures = \"required\""]);
-    desk.done(&["plugin", "sign", &reference, "--key", "stranger.key"]);
-    desk.fails(1, &of_agent(&["plugin", "update"]), &["is not trusted for"]);
-    assert_eq!(std::fs::read(desk.path("plugins/tides.wasm")).unwrap(), signed, "the one before stays");
-    assert!(desk.done(&of_agent(&["plugin", "list"])).contains("tides"), "and serves");
+    cli.push("tides", "1.1.0", &[]);
+    cli.fails(1, &with_agent(&["plugin", "update"]), &["it is not signed", "signatures = \"required\""]);
+    cli.succeed(&["plugin", "sign", &reference, "--key", "stranger.key"]);
+    cli.fails(1, &with_agent(&["plugin", "update"]), &["is not trusted for"]);
+    assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), signed, "the previous version stays");
+    assert!(cli.succeed(&with_agent(&["plugin", "list"])).contains("tides"), "and serves");
 
-    desk.registry.requests();
-    let verified = desk.done(&of_agent(&["plugin", "verify"]));
+    cli.registry.requests();
+    let verified = cli.succeed(&with_agent(&["plugin", "verify"]));
     assert!(verified.contains("✓") && verified.contains(&format!("signed by {team}")), "{verified}");
-    assert!(desk.registry.requests().is_empty(), "offline");
-    // Somebody whose word does not count any more.
-    desk.agent("required", &stranger);
-    desk.fails(1, &of_agent(&["plugin", "verify"]), &["✗", "is not trusted for"]);
-    desk.fails(2, &of_agent(&["plugin", "list"]), &["tides.wasm: ", "is not trusted for"]);
+    assert!(cli.registry.requests().is_empty(), "offline");
+    // A key that is no longer trusted.
+    cli.agent("required", &stranger);
+    cli.fails(1, &with_agent(&["plugin", "verify"]), &["✗", "is not trusted for"]);
+    cli.fails(2, &with_agent(&["plugin", "list"]), &["tides.wasm: ", "is not trusted for"]);
 
-    desk.agent("required", &team);
-    desk.done(&["plugin", "sign", &reference, "--key", "team.key"]);
-    desk.done(&of_agent(&["plugin", "update"]));
-    assert!(desk.lock().contains("version = \"1.1.0\""));
+    cli.agent("required", &team);
+    cli.succeed(&["plugin", "sign", &reference, "--key", "team.key"]);
+    cli.succeed(&with_agent(&["plugin", "update"]));
+    assert!(cli.lock().contains("version = \"1.1.0\""));
 }
 
-/// Row 23: a signature in the lock that was changed, or was made for something else.
+/// Row 23: A signature in the lock file that was changed, or that was made for something else.
 #[test]
 fn row_23_a_lock_with_a_changed_signature_is_refused() {
-    let desk = Desk::new();
-    let team = desk.key("team");
-    desk.agent("warn", &team);
-    desk.push("tides", "1.0.0", &["--sign", "team.key"]);
-    desk.push("moon", "1.0.0", &["--sign", "team.key"]);
+    let cli = TestCli::new();
+    let team = cli.key("team");
+    cli.agent("warn", &team);
+    cli.push("tides", "1.0.0", &["--sign", "team.key"]);
+    cli.push("moon", "1.0.0", &["--sign", "team.key"]);
     for name in ["tides", "moon"] {
-        desk.done(&of_agent(&["plugin", "add", &desk.reference(&format!("team/{name}"))]));
+        cli.succeed(&with_agent(&["plugin", "add", &cli.reference(&format!("team/{name}"))]));
     }
-    let lock = desk.lock();
-    let path = desk.path("plugins/plugins.lock");
+    let lock = cli.lock();
+    let path = cli.path("plugins/plugins.lock");
     std::fs::write(&path, lock.replace("version = \"1.0.0\"", "version = \"9.9.9\"")).unwrap();
-    desk.fails(2, &of_agent(&["plugin", "list"]), &["it was made for the version `1.0.0`, not `9.9.9`"]);
+    cli.fails(2, &with_agent(&["plugin", "list"]), &["it was made for the version `1.0.0`, not `9.9.9`"]);
     std::fs::write(&path, lock.replace("version:1.0.0", "version:1.0.1")).unwrap();
-    desk.fails(1, &of_agent(&["plugin", "verify"]), &["does not fit what came"]);
+    cli.fails(1, &with_agent(&["plugin", "verify"]), &["does not match the component"]);
     // One plugin in the place of another, with its own signature.
     let parts: Vec<&str> = lock.split("[[plugin]]").collect();
     let swapped = [parts[0], &parts[1].replace("name = \"moon\"", "name = \"tides\"")].join("[[plugin]]");
     std::fs::write(&path, swapped).unwrap();
-    std::fs::copy(desk.path("plugins/moon.wasm"), desk.path("plugins/tides.wasm")).unwrap();
-    desk.fails(2, &of_agent(&["plugin", "list"]), &["it was made for the plugin `moon`, not `tides`"]);
+    std::fs::copy(cli.path("plugins/moon.wasm"), cli.path("plugins/tides.wasm")).unwrap();
+    cli.fails(2, &with_agent(&["plugin", "list"]), &["it was made for the plugin `moon`, not `tides`"]);
 }
 
-/// P11: `warn` says what is missing, `off` says nothing, and keys count for their name space.
+/// P11: `warn` reports what is missing, `off` reports nothing, and keys count only for their namespace.
 #[test]
-fn p11_the_policy_says_what_is_said() {
-    let desk = Desk::new();
-    let team = desk.key("team");
-    let reference = desk.reference("others/tides");
-    std::fs::write(desk.path("tides.wasm"), component("tides", "1.0.0", Asks::default())).unwrap();
-    desk.done(&["plugin", "push", &reference, "tides.wasm", "--sign", "team.key"]);
-    desk.agent("required", &team);
-    desk.fails(1, &of_agent(&["plugin", "add", &reference]), &["no key is trusted for"]);
-    desk.agent("warn", &team);
-    assert!(desk.done(&of_agent(&["plugin", "add", &reference])).contains("no key is trusted for"));
-    desk.agent("off", &team);
-    let said = desk.done(&of_agent(&["plugin", "add", &reference]));
-    assert!(!said.contains("trusted") && !said.contains('!'), "{said}");
+fn p11_the_policy_selects_the_messages() {
+    let cli = TestCli::new();
+    let team = cli.key("team");
+    let reference = cli.reference("others/tides");
+    std::fs::write(cli.path("tides.wasm"), component("tides", "1.0.0", Asks::default())).unwrap();
+    cli.succeed(&["plugin", "push", &reference, "tides.wasm", "--sign", "team.key"]);
+    cli.agent("required", &team);
+    cli.fails(1, &with_agent(&["plugin", "add", &reference]), &["no key is trusted for"]);
+    cli.agent("warn", &team);
+    assert!(cli.succeed(&with_agent(&["plugin", "add", &reference])).contains("no key is trusted for"));
+    cli.agent("off", &team);
+    let output_text = cli.succeed(&with_agent(&["plugin", "add", &reference]));
+    assert!(!output_text.contains("trusted") && !output_text.contains('!'), "{output_text}");
 }
 
-/// P11: from a web server, with the signature beside the file, and nothing from where anybody could change it.
+/// P11: Plugins from a web server, with the signature file next to the component; an address that anybody could change
+/// is refused.
 #[test]
-fn p11_a_web_server_serves_plugins_too() {
-    let desk = Desk::new();
-    let team = desk.key("team");
-    desk.agent("required", &team);
-    let bytes = desk.push("tides", "1.0.0", &["--sign", "team.key"]);
-    desk.done(&of_agent(&["plugin", "add", &desk.reference("team/tides")]));
-    let lock: toml::Table = desk.lock().parse().unwrap();
+fn p11_adds_plugins_from_a_web_server() {
+    let cli = TestCli::new();
+    let team = cli.key("team");
+    cli.agent("required", &team);
+    let bytes = cli.push("tides", "1.0.0", &["--sign", "team.key"]);
+    cli.succeed(&with_agent(&["plugin", "add", &cli.reference("team/tides")]));
+    let lock: toml::Table = cli.lock().parse().unwrap();
     let signature = lock["plugin"][0]["signature"].as_str().unwrap().to_owned();
-    desk.done(&of_agent(&["plugin", "remove", "tides"]));
-    let address = format!("http://{}/team/files/tides.wasm", desk.registry.host());
-    desk.fails(1, &of_agent(&["plugin", "add", &address]), &["tides.wasm is not there"]);
-    desk.registry.put_page("/team/files/tides.wasm", &bytes);
-    desk.fails(1, &of_agent(&["plugin", "add", &address]), &["it is not signed"]);
-    desk.registry.put_page("/team/files/tides.wasm.minisig", signature.as_bytes());
-    let said = desk.done(&of_agent(&["plugin", "add", &address]));
-    assert!(said.contains(&team), "{said}");
-    assert!(desk.lock().contains(&format!("reference = \"{address}\"")) && !desk.lock().contains("manifest = "));
-    assert!(desk.done(&of_agent(&["plugin", "verify"])).contains("signed by"));
+    cli.succeed(&with_agent(&["plugin", "remove", "tides"]));
+    let address = format!("http://{}/team/files/tides.wasm", cli.registry.host());
+    cli.fails(1, &with_agent(&["plugin", "add", &address]), &["tides.wasm was not found"]);
+    cli.registry.put_page("/team/files/tides.wasm", &bytes);
+    cli.fails(1, &with_agent(&["plugin", "add", &address]), &["it is not signed"]);
+    cli.registry.put_page("/team/files/tides.wasm.minisig", signature.as_bytes());
+    let output_text = cli.succeed(&with_agent(&["plugin", "add", &address]));
+    assert!(output_text.contains(&team), "{output_text}");
+    assert!(cli.lock().contains(&format!("reference = \"{address}\"")) && !cli.lock().contains("manifest = "));
+    assert!(cli.succeed(&with_agent(&["plugin", "verify"])).contains("signed by"));
     let newer = component("tides", "1.1.0", Asks::default());
-    desk.registry.put_page("/team/files/tides.wasm", &newer);
-    desk.fails(1, &of_agent(&["plugin", "update"]), &["does not fit what came"]);
-    desk.agent("off", &team);
-    desk.done(&of_agent(&["plugin", "update"]));
-    assert_eq!(std::fs::read(desk.path("plugins/tides.wasm")).unwrap(), newer);
+    cli.registry.put_page("/team/files/tides.wasm", &newer);
+    cli.fails(1, &with_agent(&["plugin", "update"]), &["does not match the component"]);
+    cli.agent("off", &team);
+    cli.succeed(&with_agent(&["plugin", "update"]));
+    assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), newer);
     let remote = ["plugin", "add", "http://plugins.example/tides.wasm"];
-    desk.fails(1, &of_agent(&remote), &["has no TLS", "--plain-http"]);
+    cli.fails(1, &with_agent(&remote), &["does not use TLS", "--plain-http"]);
 }
 
-/// P11: keys are made once, and with a password where nobody says otherwise.
+/// P11: A key file is not overwritten, and a key has a password by default.
 #[test]
-fn p11_keys_are_made_once() {
-    let desk = Desk::new();
-    desk.fails(2, &["key", "new", "team.key"], &["AGENT_HOST_KEY_PASSWORD", "--no-password"]);
-    assert!(!desk.path("team.key").exists());
-    let public = desk.key("team");
+fn p11_does_not_overwrite_keys() {
+    let cli = TestCli::new();
+    cli.fails(2, &["key", "new", "team.key"], &["AGENT_HOST_KEY_PASSWORD", "--no-password"]);
+    assert!(!cli.path("team.key").exists());
+    let public = cli.key("team");
     assert!(public.starts_with("RW"));
-    desk.fails(2, &["key", "new", "team.key", "--no-password"], &["a key is not replaced"]);
-    desk.push("tides", "1.0.0", &[]);
-    let reference = desk.reference("team/tides");
-    desk.fails(2, &["plugin", "sign", &reference, "--key", "team.pub"], &["team.pub"]);
-    desk.fails(2, &["plugin", "sign", &reference, "--key", "absent.key"], &["absent.key cannot be read"]);
-    desk.agent("required", "RWnonsense");
-    desk.fails(2, &of_agent(&["plugin", "verify"]), &["agent.toml:5", "is no public key"]);
-    let added = desk.done(&in_plugins(&["plugin", "add", &reference]));
+    cli.fails(2, &["key", "new", "team.key", "--no-password"], &["keys are not replaced"]);
+    cli.push("tides", "1.0.0", &[]);
+    let reference = cli.reference("team/tides");
+    cli.fails(2, &["plugin", "sign", &reference, "--key", "team.pub"], &["team.pub"]);
+    cli.fails(2, &["plugin", "sign", &reference, "--key", "absent.key"], &["absent.key cannot be read"]);
+    cli.agent("required", "RWnonsense");
+    cli.fails(2, &with_agent(&["plugin", "verify"]), &["agent.toml:5", "is not a valid public key"]);
+    let added = cli.succeed(&in_plugins(&["plugin", "add", &reference]));
     assert!(added.contains("it is not signed"), "{added}");
 }

@@ -1,16 +1,16 @@
-//! Row 53: a registry cannot turn back the clock, whatever its tags say.
+//! Row 53: A registry cannot roll a plugin back to an older version, whatever its tags refer to.
 
-use super::by_policy::of_agent;
-use super::{Desk, component};
+use super::by_policy::with_agent;
+use super::{TestCli, component};
 use agent_plugins::{Access, Asks};
 
-impl Desk {
-    /// Moves `latest` to this version, as who controls a registry could.
+impl TestCli {
+    /// Moves `latest` to this version, as anyone in control of a registry could.
     fn move_tag(&self, version: &str, asks: Asks, rest: &[&str]) -> Vec<u8> {
         let bytes = component("tides", version, asks);
         std::fs::write(self.path("moved.wasm"), &bytes).unwrap();
         let reference = self.reference("team/tides:latest");
-        self.done(&[&["plugin", "push", &reference, "moved.wasm", "--overwrite"], rest].concat());
+        self.succeed(&[&["plugin", "push", &reference, "moved.wasm", "--overwrite"], rest].concat());
         bytes
     }
 
@@ -19,76 +19,76 @@ impl Desk {
     }
 }
 
-fn asking() -> Asks {
+fn asking_for_files() -> Asks {
     Asks { files: Some(Access::Read), ..Asks::default() }
 }
 
 const SIGNED: [&str; 2] = ["--sign", "team.key"];
 
-/// Row 53: a signed older version, also where versions are not written as semantic versions are.
+/// Row 53: A signed older version is not installed, even if versions are not semantic versions.
 #[test]
-fn row_53_a_tag_that_goes_back_is_not_followed() {
+fn row_53_does_not_follow_a_tag_to_an_older_version() {
     for policy in ["warn", "required"] {
-        let desk = Desk::new();
-        let team = desk.key("team");
-        desk.agent(policy, &team);
-        let reference = desk.reference("team/tides:latest");
-        let newest = desk.move_tag("1.10", Asks::default(), &SIGNED);
-        desk.done(&of_agent(&["plugin", "add", &reference]));
-        let lock = desk.lock();
+        let cli = TestCli::new();
+        let team = cli.key("team");
+        cli.agent(policy, &team);
+        let reference = cli.reference("team/tides:latest");
+        let newest = cli.move_tag("1.10", Asks::default(), &SIGNED);
+        cli.succeed(&with_agent(&["plugin", "add", &reference]));
+        let lock = cli.lock();
 
-        let old = desk.move_tag("1.9", asking(), &SIGNED);
-        let said = ["older than 1.10", "--allow-downgrade"];
-        desk.fails(1, &of_agent(&["plugin", "update"]), &said);
-        desk.fails(2, &of_agent(&["plugin", "add", &reference]), &said);
-        desk.fails(2, &of_agent(&["plugin", "add", "--replace", &reference]), &said);
-        desk.serves(&newest);
-        assert_eq!(desk.lock(), lock, "nothing is changed");
-        desk.done(&of_agent(&["plugin", "update", "--allow-downgrade"]));
-        desk.serves(&old);
+        let old = cli.move_tag("1.9", asking_for_files(), &SIGNED);
+        let output_text = ["older than 1.10", "--allow-downgrade"];
+        cli.fails(1, &with_agent(&["plugin", "update"]), &output_text);
+        cli.fails(2, &with_agent(&["plugin", "add", &reference]), &output_text);
+        cli.fails(2, &with_agent(&["plugin", "add", "--replace", &reference]), &output_text);
+        cli.serves(&newest);
+        assert_eq!(cli.lock(), lock, "nothing is changed");
+        cli.succeed(&with_agent(&["plugin", "update", "--allow-downgrade"]));
+        cli.serves(&old);
     }
 }
 
-/// Row 53: the same version with other content and without its signature, a newer version without it, and versions that
-/// cannot be compared.
+/// Row 53: Not installed: the same version with other content and without its signature, a newer version without a
+/// signature, and versions that cannot be compared.
 #[test]
 fn row_53_a_signed_version_does_not_become_an_unsigned_one() {
-    let desk = Desk::new();
-    let team = desk.key("team");
-    desk.agent("warn", &team);
-    let reference = desk.reference("team/tides:latest");
-    let signed = desk.move_tag("1.0.0", Asks::default(), &SIGNED);
-    desk.done(&of_agent(&["plugin", "add", &reference]));
+    let cli = TestCli::new();
+    let team = cli.key("team");
+    cli.agent("warn", &team);
+    let reference = cli.reference("team/tides:latest");
+    let signed = cli.move_tag("1.0.0", Asks::default(), &SIGNED);
+    cli.succeed(&with_agent(&["plugin", "add", &reference]));
     for version in ["1.0.0", "1.0.1", "nightly"] {
-        desk.move_tag(version, asking(), &[]);
+        cli.move_tag(version, asking_for_files(), &[]);
         for (code, command) in [(1, vec!["plugin", "update"]), (2, vec!["plugin", "add", &reference])] {
-            desk.fails(code, &of_agent(&command), &["no trusted key has signed", &team, "--allow-downgrade"]);
+            cli.fails(code, &with_agent(&command), &["no trusted key has signed", &team, "--allow-downgrade"]);
         }
-        desk.serves(&signed);
+        cli.serves(&signed);
     }
-    desk.fails(1, &of_agent(&["plugin", "update", "--check"]), &["no trusted key has signed"]);
-    desk.done(&of_agent(&["plugin", "add", &reference, "--allow-downgrade"]));
+    cli.fails(1, &with_agent(&["plugin", "update", "--check"]), &["no trusted key has signed"]);
+    cli.succeed(&with_agent(&["plugin", "add", &reference, "--allow-downgrade"]));
 }
 
-/// Row 53: where nobody signs, one version still has one content; what is newer comes as ever.
+/// Row 53: Without signatures, one version still has one content; newer versions are installed as usual.
 #[test]
 fn row_53_one_version_has_one_content() {
-    let desk = Desk::new();
-    let (team, reference) = (desk.key("team"), desk.reference("team/tides:latest"));
-    desk.agent("off", &team);
-    let first = desk.move_tag("1.0.0", Asks::default(), &[]);
-    desk.done(&of_agent(&["plugin", "add", &reference]));
-    desk.move_tag("1.0.0", asking(), &[]);
-    desk.fails(1, &of_agent(&["plugin", "update"]), &["the locked version with other content", "--allow-downgrade"]);
-    desk.move_tag("nightly", asking(), &[]);
-    desk.fails(1, &of_agent(&["plugin", "update"]), &["cannot be compared", "--allow-downgrade"]);
-    desk.serves(&first);
-    let newer = desk.move_tag("1.0.1", asking(), &[]);
-    desk.done(&of_agent(&["plugin", "update"]));
-    desk.serves(&newer);
-    // A file of this machine is built again and again under one version.
-    for asks in [Asks::default(), asking()] {
-        std::fs::write(desk.path("mine.wasm"), component("mine", "0.1.0", asks)).unwrap();
-        desk.done(&of_agent(&["plugin", "add", "./mine.wasm"]));
+    let cli = TestCli::new();
+    let (team, reference) = (cli.key("team"), cli.reference("team/tides:latest"));
+    cli.agent("off", &team);
+    let first = cli.move_tag("1.0.0", Asks::default(), &[]);
+    cli.succeed(&with_agent(&["plugin", "add", &reference]));
+    cli.move_tag("1.0.0", asking_for_files(), &[]);
+    cli.fails(1, &with_agent(&["plugin", "update"]), &["the locked version with other content", "--allow-downgrade"]);
+    cli.move_tag("nightly", asking_for_files(), &[]);
+    cli.fails(1, &with_agent(&["plugin", "update"]), &["cannot be compared", "--allow-downgrade"]);
+    cli.serves(&first);
+    let newer = cli.move_tag("1.0.1", asking_for_files(), &[]);
+    cli.succeed(&with_agent(&["plugin", "update"]));
+    cli.serves(&newer);
+    // A local file may be rebuilt repeatedly under one version.
+    for asks in [Asks::default(), asking_for_files()] {
+        std::fs::write(cli.path("mine.wasm"), component("mine", "0.1.0", asks)).unwrap();
+        cli.succeed(&with_agent(&["plugin", "add", "./mine.wasm"]));
     }
 }

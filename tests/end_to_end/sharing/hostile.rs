@@ -1,14 +1,14 @@
-//! Rows 18 and 23: folders, locks and registries of somebody who means harm.
+//! Rows 18 and 23: Folders, lock files and registries of an attacker.
 
-use super::by_policy::of_agent;
-use super::{Desk, component, in_plugins};
+use super::by_policy::with_agent;
+use super::{TestCli, component, in_plugins};
 use agent_plugins::Asks;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-impl Desk {
-    /// Of a command that must end; what waits for ever is ended.
-    fn ends(&self, arguments: &[&str]) -> Output {
+impl TestCli {
+    /// Runs a command that must end; kills it if it hangs.
+    fn run_to_end(&self, arguments: &[&str]) -> Output {
         let mut command = self.command(arguments);
         // Escape codes are shown as on a terminal.
         command.env("CLICOLOR_FORCE", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -24,93 +24,95 @@ impl Desk {
         child.wait_with_output().unwrap()
     }
 
-    fn words(&self, arguments: &[&str]) -> String {
-        let output = self.ends(arguments);
+    fn all_output(&self, arguments: &[&str]) -> String {
+        let output = self.run_to_end(arguments);
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
     }
 }
 
-/// Row 18: a file that lies in the current folder under the name of a reference is not what was asked for, and its signature
-/// would be nobody's business.
+/// Row 18: A file in the current folder with the name of a reference is not used in its place, because nobody would
+/// check its signature.
 #[test]
-fn row_18_a_file_under_a_reference_s_name_is_not_taken() {
-    let desk = Desk::new();
-    let team = desk.key("team");
-    desk.agent("required", &team);
-    let reference = desk.reference("team/tides:latest");
-    let signed = desk.push("tides", "1.0.0", &["--sign", "team.key"]);
-    desk.done(&of_agent(&["plugin", "add", &reference]));
-    let folder = desk.path(&desk.reference("team"));
+fn row_18_does_not_use_a_file_in_place_of_a_reference() {
+    let cli = TestCli::new();
+    let team = cli.key("team");
+    cli.agent("required", &team);
+    let reference = cli.reference("team/tides:latest");
+    let signed = cli.push("tides", "1.0.0", &["--sign", "team.key"]);
+    cli.succeed(&with_agent(&["plugin", "add", &reference]));
+    let folder = cli.path(&cli.reference("team"));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("tides:latest"), component("tides", "6.6.6", Asks::default())).unwrap();
-    assert!(desk.done(&of_agent(&["plugin", "update"])).contains("nothing is newer"));
-    desk.done(&of_agent(&["plugin", "add", &reference]));
-    assert_eq!(std::fs::read(desk.path("plugins/tides.wasm")).unwrap(), signed);
-    // Nor is a reference a file because it ends like one: its signature is looked at at each load.
-    let reference = desk.reference("others/tides.wasm");
-    desk.done(&["plugin", "push", &format!("oci://{reference}:1.0.0"), "pushed.wasm"]);
-    desk.agent("warn", &team);
+    assert!(cli.succeed(&with_agent(&["plugin", "update"])).contains("all plugins are up to date"));
+    cli.succeed(&with_agent(&["plugin", "add", &reference]));
+    assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), signed);
+    // A reference is not treated as a file because of its extension either: its signature is checked at each load.
+    let reference = cli.reference("others/tides.wasm");
+    cli.succeed(&["plugin", "push", &format!("oci://{reference}:1.0.0"), "pushed.wasm"]);
+    cli.agent("warn", &team);
     let add = ["plugin", "add", &format!("oci://{reference}"), "--replace"];
-    desk.done(&of_agent(&add));
-    desk.agent("required", &team);
-    desk.fails(2, &of_agent(&["plugin", "list"]), &["it is not signed"]);
+    cli.succeed(&with_agent(&add));
+    cli.agent("required", &team);
+    cli.fails(2, &with_agent(&["plugin", "list"]), &["it is not signed"]);
 }
 
-/// Row 18: what is no regular file is waited for by nobody, and a name steers no terminal.
+/// Row 18: The host does not wait for special files, and a file name cannot send control codes to the terminal.
 #[cfg(unix)]
 #[test]
-fn row_18_a_folder_of_strange_files_hurts_nobody() {
-    let desk = Desk::new();
-    desk.push("tides", "1.0.0", &[]);
-    desk.done(&in_plugins(&["plugin", "add", &desk.reference("team/tides")]));
-    std::fs::write(desk.path("plugins/\u{1b}[2J\u{202e}x.wasm"), b"nothing").unwrap();
+fn row_18_special_files_and_names_do_no_harm() {
+    let cli = TestCli::new();
+    cli.push("tides", "1.0.0", &[]);
+    cli.succeed(&in_plugins(&["plugin", "add", &cli.reference("team/tides")]));
+    std::fs::write(cli.path("plugins/\u{1b}[2J\u{202e}x.wasm"), b"nothing").unwrap();
     for command in [&["plugin", "verify"][..], &["plugin", "update"], &["plugin", "add"]] {
-        let words = desk.words(&in_plugins(command));
+        let words = cli.all_output(&in_plugins(command));
         assert!(!words.contains("\u{1b}[2J") && !words.contains('\u{202e}'), "{command:?}: {words:?}");
     }
-    let listed = desk.words(&["plugin", "list", "plugins"]);
+    let listed = cli.all_output(&["plugin", "list", "plugins"]);
     assert!(!listed.contains("\u{1b}[2J") && !listed.contains('\u{202e}'), "{listed:?}");
-    std::fs::remove_file(desk.path("plugins/\u{1b}[2J\u{202e}x.wasm")).unwrap();
+    std::fs::remove_file(cli.path("plugins/\u{1b}[2J\u{202e}x.wasm")).unwrap();
 
     let pipe = |name: &str| {
-        std::fs::remove_file(desk.path(name)).unwrap();
-        assert!(std::process::Command::new("mkfifo").arg(desk.path(name)).status().unwrap().success());
+        std::fs::remove_file(cli.path(name)).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(cli.path(name)).status().unwrap().success());
     };
     pipe("plugins/tides.wasm");
     for command in [&["plugin", "verify"][..], &["plugin", "add"], &["plugin", "remove", "tides"]] {
-        let words = desk.words(&in_plugins(command));
+        let words = cli.all_output(&in_plugins(command));
         assert!(words.contains("not a regular file"), "{command:?}: {words}");
     }
     pipe("plugins/plugins.lock");
     for command in [in_plugins(&["plugin", "verify"]), vec!["plugin", "list", "plugins"]] {
-        let words = desk.words(&command);
+        let words = cli.all_output(&command);
         assert!(command[1] == "list" || words.contains("not a regular file"), "{command:?}: {words}");
     }
-    assert!(desk.words(&in_plugins(&["plugin", "add", "./plugins/tides.wasm"])).contains("not a regular file"));
+    assert!(cli.all_output(&in_plugins(&["plugin", "add", "./plugins/tides.wasm"])).contains("not a regular file"));
 }
 
-/// Row 18: a name that another file has is not taken from it.
+/// Row 18: A plugin name that belongs to another file is not taken from it.
 #[test]
-fn row_18_a_name_that_another_file_has_stays_there() {
-    let desk = Desk::new();
-    std::fs::write(desk.path("plugins/zzz.wasm"), component("tides", "0.1.0", Asks::default())).unwrap();
-    desk.push("tides", "1.0.0", &[]);
-    let reference = desk.reference("team/tides");
+fn row_18_a_name_stays_with_its_file() {
+    let cli = TestCli::new();
+    std::fs::write(cli.path("plugins/zzz.wasm"), component("tides", "0.1.0", Asks::default())).unwrap();
+    cli.push("tides", "1.0.0", &[]);
+    let reference = cli.reference("team/tides");
     for rest in [&[][..], &["--replace"]] {
         let add = [&["plugin", "add", &reference], rest].concat();
-        desk.fails(2, &in_plugins(&add), &["zzz.wasm", "is the plugin `tides` already"]);
+        cli.fails(2, &in_plugins(&add), &["zzz.wasm", "already contains the plugin `tides`"]);
     }
-    assert!(!desk.path("plugins/tides.wasm").exists() && desk.lock().is_empty());
+    assert!(!cli.path("plugins/tides.wasm").exists() && cli.lock().is_empty());
 }
 
-/// P11: a server that is busy is asked again, and it is said.
+/// P11: A busy registry is asked again, which is reported.
 #[test]
-fn p11_a_busy_registry_is_asked_again_and_it_is_said() {
-    let desk = Desk::new();
-    desk.push("tides", "1.0.0", &[]);
-    desk.registry.set(|faults| faults.refuse = vec![(503, ""), (429, "1")]);
-    let said = desk.done(&in_plugins(&["plugin", "add", &desk.reference("team/tides:latest")]));
-    for words in ["it answers 503 Service Unavailable; asked again in 0.3 s (2 of 4)", "429", "in 1.0 s (3 of 4)"] {
-        assert!(said.contains(words), "no `{words}` in: {said}");
+fn p11_retries_a_busy_registry_and_reports_it() {
+    let cli = TestCli::new();
+    cli.push("tides", "1.0.0", &[]);
+    cli.registry.set(|faults| faults.refuse = vec![(503, ""), (429, "1")]);
+    let output_text = cli.succeed(&in_plugins(&["plugin", "add", &cli.reference("team/tides:latest")]));
+    for words in
+        ["the server answered 503 Service Unavailable; asked again in 0.3 s (2 of 4)", "429", "in 1.0 s (3 of 4)"]
+    {
+        assert!(output_text.contains(words), "no `{words}` in: {output_text}");
     }
 }

@@ -1,6 +1,6 @@
-//! P11 with what others wrote: Debian's registry, skopeo and minisign, and oras.
+//! P11 with third-party programs: Debian's registry, skopeo, minisign and oras.
 
-use super::{Desk, component};
+use super::{TestCli, component};
 use crate::peers::{debian, debian_program, python_with};
 use agent_plugins::{Asks, digest_of};
 use serde_json::Value;
@@ -8,12 +8,12 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A port of loopback on which nobody listens.
+/// A port on loopback on which nothing listens.
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Debian's registry, ended with the test.
+/// Debian's registry, stopped on drop.
 pub(crate) struct DebianRegistry {
     child: Child,
     pub(crate) host: String,
@@ -56,18 +56,19 @@ fn succeeded(output: &Output) -> String {
     text
 }
 
-/// Push, tags, pull, byte-identical digests, signatures with the fallback tag, update, search; and skopeo reads it.
+/// P11: Push, tags, pull, byte-identical digests, signatures with the fallback tag, update, search; and skopeo reads
+/// it.
 #[test]
-fn p11_debians_registry_and_skopeo() {
+fn p11_works_with_debians_registry_and_skopeo() {
     let (Some(registry), Some(skopeo)) = (DebianRegistry::start(), debian("skopeo")) else { return };
-    let desk = Desk::new();
-    let public = desk.key("team");
+    let cli = TestCli::new();
+    let public = cli.key("team");
     let reference = format!("{}/team/tides", registry.host);
     let index = format!("{}/team/index", registry.host);
     let bytes = component("tides", "1.0.0", Asks::default());
-    std::fs::write(desk.path("tides.wasm"), &bytes).unwrap();
+    std::fs::write(cli.path("tides.wasm"), &bytes).unwrap();
     for tag in ["", ":latest"] {
-        desk.done(&[
+        cli.succeed(&[
             "plugin",
             "push",
             &format!("{reference}{tag}"),
@@ -82,20 +83,20 @@ fn p11_debians_registry_and_skopeo() {
         "plugin_directory = \"plugins\"\n[sharing]\nsignatures = \"required\"\n[sharing.trusted_keys]\n\"{}/team\" = \"{public}\"\n",
         registry.host
     );
-    std::fs::write(desk.path("agent.toml"), agent).unwrap();
-    std::fs::remove_dir_all(desk.path("data")).unwrap();
-    let added = desk.done(&["plugin", "add", &format!("{reference}:latest"), "--agent", "agent.toml"]);
+    std::fs::write(cli.path("agent.toml"), agent).unwrap();
+    std::fs::remove_dir_all(cli.path("data")).unwrap();
+    let added = cli.succeed(&["plugin", "add", &format!("{reference}:latest"), "--agent", "agent.toml"]);
     assert!(added.contains(&public), "{added}");
-    assert_eq!(std::fs::read(desk.path("plugins/tides.wasm")).unwrap(), bytes);
-    assert!(desk.done(&["plugin", "search", "depths", "--index", &index]).contains("tides"));
-    std::fs::write(desk.path("tides.wasm"), component("tides", "1.1.0", Asks::default())).unwrap();
-    desk.done(&["plugin", "push", &format!("{reference}:latest"), "tides.wasm", "--sign", "team.key"]);
-    desk.done(&["plugin", "update", "--agent", "agent.toml"]);
-    assert!(desk.lock().contains("version = \"1.1.0\""));
+    assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), bytes);
+    assert!(cli.succeed(&["plugin", "search", "depths", "--index", &index]).contains("tides"));
+    std::fs::write(cli.path("tides.wasm"), component("tides", "1.1.0", Asks::default())).unwrap();
+    cli.succeed(&["plugin", "push", &format!("{reference}:latest"), "tides.wasm", "--sign", "team.key"]);
+    cli.succeed(&["plugin", "update", "--agent", "agent.toml"]);
+    assert!(cli.lock().contains("version = \"1.1.0\""));
 
     let run = |arguments: &[&str]| {
         let mut command = debian_program(&skopeo);
-        command.current_dir(desk.path("")).args(arguments).stdin(Stdio::null());
+        command.current_dir(cli.path("")).args(arguments).stdin(Stdio::null());
         succeeded(&command.output().unwrap())
     };
     let raw = run(&["inspect", "--raw", "--tls-verify=false", &format!("docker://{reference}:1.0.0")]);
@@ -108,25 +109,25 @@ fn p11_debians_registry_and_skopeo() {
         &format!("docker://{reference}:1.0.0"),
         "oci:copied:1",
     ]);
-    let blob = desk.path("copied/blobs/sha256").join(digest_of(&bytes).hex());
+    let blob = cli.path("copied/blobs/sha256").join(digest_of(&bytes).hex());
     assert_eq!(std::fs::read(blob).unwrap(), bytes, "byte for byte");
 }
 
-/// Two processes that sign one artifact at the same moment both stand beside it, in a registry that keeps no list of referrers
-/// and compares nothing before it writes.
+/// P11: If two processes sign one artifact at the same moment, both signatures are attached, in a registry that has no
+/// referrers list and no conditional writes.
 #[test]
-fn p11_two_who_sign_at_once_are_both_found() {
+fn p11_keeps_two_concurrent_signatures() {
     const ROUNDS: usize = 12;
     let Some(registry) = DebianRegistry::start() else { return };
-    let desk = Desk::new();
-    let keys = ["one", "other"].map(|name| (name, desk.key(name)));
-    std::fs::write(desk.path("tides.wasm"), component("tides", "1.0.0", Asks::default())).unwrap();
+    let cli = TestCli::new();
+    let keys = ["one", "other"].map(|name| (name, cli.key(name)));
+    std::fs::write(cli.path("tides.wasm"), component("tides", "1.0.0", Asks::default())).unwrap();
     for round in 0..ROUNDS {
         let reference = format!("{}/team/tides-{round}:1.0.0", registry.host);
-        desk.done(&["plugin", "push", &reference, "tides.wasm"]);
+        cli.succeed(&["plugin", "push", &reference, "tides.wasm"]);
         let sign = |name: &str| {
             let key = format!("{name}.key");
-            let mut command = desk.command(&["plugin", "sign", &reference, "--key", &key]);
+            let mut command = cli.command(&["plugin", "sign", &reference, "--key", &key]);
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
         let signing = keys.each_ref().map(|(name, _)| sign(name));
@@ -134,25 +135,25 @@ fn p11_two_who_sign_at_once_are_both_found() {
         for (_, key) in &keys {
             let trusted = format!("[sharing.trusted_keys]\n\"{}/team\" = \"{key}\"\n", registry.host);
             let agent = format!("plugin_directory = \"plugins\"\n[sharing]\nsignatures = \"required\"\n{trusted}");
-            std::fs::write(desk.path("agent.toml"), agent).unwrap();
-            let added = desk.done(&["plugin", "add", &reference, "--agent", "agent.toml", "--replace"]);
+            std::fs::write(cli.path("agent.toml"), agent).unwrap();
+            let added = cli.succeed(&["plugin", "add", &reference, "--agent", "agent.toml", "--replace"]);
             assert!(added.contains(key), "round {round}: {added}");
         }
     }
 }
 
-/// What oras pulls is what was pushed; what it pushes with a component's types loads, and what it pushes otherwise is refused
-/// with what it is.
+/// P11: Oras pulls what was pushed. An artifact that oras pushes with a component's types loads; any other is refused
+/// with its type.
 #[test]
 fn p11_oras_reads_and_writes_the_same_artifacts() {
     let (Some(registry), Some(python)) = (DebianRegistry::start(), python_with("oras")) else {
         return;
     };
-    let desk = Desk::new();
+    let cli = TestCli::new();
     let bytes = component("tides", "1.0.0", Asks::default());
-    std::fs::write(desk.path("tides.wasm"), &bytes).unwrap();
+    std::fs::write(cli.path("tides.wasm"), &bytes).unwrap();
     let host = &registry.host;
-    desk.done(&["plugin", "push", &format!("{host}/team/tides:1"), "tides.wasm"]);
+    cli.succeed(&["plugin", "push", &format!("{host}/team/tides:1"), "tides.wasm"]);
     let script = format!(
         "import oras.client, json\n\
          client = oras.client.OrasClient(insecure=True, tls_verify=False)\n\
@@ -163,63 +164,63 @@ fn p11_oras_reads_and_writes_the_same_artifacts() {
          client.push(target='{host}/oras/unknown:1', files=['tides.wasm:application/wasm'])\n\
          client.push(target='{host}/oras/text:1', files=['config.json:text/plain'])\n"
     );
-    std::fs::write(desk.path("peer.py"), script).unwrap();
+    std::fs::write(cli.path("peer.py"), script).unwrap();
     let mut command = Command::new(python);
-    succeeded(&command.current_dir(desk.path("")).arg("peer.py").stdin(Stdio::null()).output().unwrap());
-    assert_eq!(std::fs::read(desk.path("pulled/tides.wasm")).unwrap(), bytes, "under its name");
+    succeeded(&command.current_dir(cli.path("")).arg("peer.py").stdin(Stdio::null()).output().unwrap());
+    assert_eq!(std::fs::read(cli.path("pulled/tides.wasm")).unwrap(), bytes, "under its name");
     let plugins = ["--plugins", "plugins"];
     let add = |reference: String| {
         [vec!["plugin".to_owned(), "add".to_owned(), reference], plugins.map(str::to_owned).to_vec()].concat()
     };
-    let words = |arguments: &[String]| desk.said(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
-    let (code, said) = words(&add(format!("{host}/oras/tides:1")));
-    assert_eq!(code, 0, "{said}");
-    let (code, said) = words(&add(format!("{host}/oras/unknown:1")));
-    assert!(code == 1 && said.contains("its config has the media type"), "{said}");
-    let (code, said) = words(&add(format!("{host}/oras/text:1")));
-    assert!(code == 1 && said.contains("it holds text/plain"), "{said}");
+    let words = |arguments: &[String]| cli.run_merged(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let (code, output_text) = words(&add(format!("{host}/oras/tides:1")));
+    assert_eq!(code, 0, "{output_text}");
+    let (code, output_text) = words(&add(format!("{host}/oras/unknown:1")));
+    assert!(code == 1 && output_text.contains("its config has the media type"), "{output_text}");
+    let (code, output_text) = words(&add(format!("{host}/oras/text:1")));
+    assert!(code == 1 && output_text.contains("it contains text/plain"), "{output_text}");
 }
 
-/// Debian's minisign checks our signature of the file itself, and ours check one that it made.
+/// P11: Debian's minisign verifies our signature of a file, and ours verifies one that it made.
 #[test]
-fn p11_debians_minisign_both_ways() {
+fn p11_works_with_debians_minisign_in_both_directions() {
     let Some(minisign) = debian("minisign") else { return };
-    let desk = Desk::new();
+    let cli = TestCli::new();
     let run = |arguments: &[&str]| {
         let mut command = debian_program(&minisign);
-        command.current_dir(desk.path("")).args(arguments).stdin(Stdio::null());
+        command.current_dir(cli.path("")).args(arguments).stdin(Stdio::null());
         succeeded(&command.output().unwrap())
     };
-    // Ours, checked by it: the signature is in the lock, the component in the folder.
-    let public = desk.key("team");
-    std::fs::write(desk.path("tides.wasm"), component("tides", "1.0.0", Asks::default())).unwrap();
-    let reference = desk.reference("team/tides");
-    desk.done(&["plugin", "push", &reference, "tides.wasm", "--sign", "team.key"]);
-    desk.agent("required", &public);
-    desk.done(&["plugin", "add", &reference, "--agent", "agent.toml"]);
-    let lock: toml::Table = desk.lock().parse().unwrap();
+    // Verified by it: the signature is in the lock file, the component in the folder.
+    let public = cli.key("team");
+    std::fs::write(cli.path("tides.wasm"), component("tides", "1.0.0", Asks::default())).unwrap();
+    let reference = cli.reference("team/tides");
+    cli.succeed(&["plugin", "push", &reference, "tides.wasm", "--sign", "team.key"]);
+    cli.agent("required", &public);
+    cli.succeed(&["plugin", "add", &reference, "--agent", "agent.toml"]);
+    let lock: toml::Table = cli.lock().parse().unwrap();
     let signature = lock["plugin"][0]["signature"].as_str().unwrap().to_owned();
-    std::fs::write(desk.path("tides.minisig"), signature).unwrap();
-    let said = run(&["-V", "-m", "plugins/tides.wasm", "-x", "tides.minisig", "-p", "team.pub"]);
-    assert!(said.contains("name:tides\tversion:1.0.0"), "{said}");
-    // Its key signs with us, and its signature counts for an address of the web.
+    std::fs::write(cli.path("tides.minisig"), signature).unwrap();
+    let output_text = run(&["-V", "-m", "plugins/tides.wasm", "-x", "tides.minisig", "-p", "team.pub"]);
+    assert!(output_text.contains("name:tides\tversion:1.0.0"), "{output_text}");
+    // Its key signs with our commands, and its signature is accepted for a web address.
     run(&["-G", "-W", "-p", "debian.pub", "-s", "debian.key"]);
-    let key = std::fs::read_to_string(desk.path("debian.pub")).unwrap().lines().nth(1).unwrap().to_owned();
-    desk.agent("required", &key);
-    desk.done(&["plugin", "sign", &reference, "--key", "debian.key"]);
-    desk.done(&["plugin", "add", &reference, "--agent", "agent.toml"]);
-    assert!(desk.lock().contains(&key));
+    let key = std::fs::read_to_string(cli.path("debian.pub")).unwrap().lines().nth(1).unwrap().to_owned();
+    cli.agent("required", &key);
+    cli.succeed(&["plugin", "sign", &reference, "--key", "debian.key"]);
+    cli.succeed(&["plugin", "add", &reference, "--agent", "agent.toml"]);
+    assert!(cli.lock().contains(&key));
     run(&["-S", "-s", "debian.key", "-m", "tides.wasm", "-t", "name:tides\tversion:1.0.0"]);
     for name in ["tides.wasm", "tides.wasm.minisig"] {
-        desk.registry.put_page(&format!("/team/{name}"), &std::fs::read(desk.path(name)).unwrap());
+        cli.registry.put_page(&format!("/team/{name}"), &std::fs::read(cli.path(name)).unwrap());
     }
-    desk.done(&["plugin", "remove", "tides", "--agent", "agent.toml"]);
-    let address = format!("http://{}/team/tides.wasm", desk.registry.host());
-    let added = desk.done(&["plugin", "add", &address, "--agent", "agent.toml"]);
+    cli.succeed(&["plugin", "remove", "tides", "--agent", "agent.toml"]);
+    let address = format!("http://{}/team/tides.wasm", cli.registry.host());
+    let added = cli.succeed(&["plugin", "add", &address, "--agent", "agent.toml"]);
     assert!(added.contains(&key), "{added}");
     let wrong = "name:moon\tversion:1.0.0";
     run(&["-S", "-s", "debian.key", "-m", "tides.wasm", "-t", wrong]);
-    desk.registry.put_page("/team/tides.wasm.minisig", &std::fs::read(desk.path("tides.wasm.minisig")).unwrap());
-    desk.fails(1, &["plugin", "add", &address, "--agent", "agent.toml"], &["it was made for the plugin `moon`"]);
-    assert!(Path::new(&desk.path("plugins/tides.wasm")).exists());
+    cli.registry.put_page("/team/tides.wasm.minisig", &std::fs::read(cli.path("tides.wasm.minisig")).unwrap());
+    cli.fails(1, &["plugin", "add", &address, "--agent", "agent.toml"], &["it was made for the plugin `moon`"]);
+    assert!(Path::new(&cli.path("plugins/tides.wasm")).exists());
 }

@@ -1,82 +1,98 @@
-//! Row 30: many swaps under an open loop of turns at about half load. No call fails, and no turn sees two versions.
+//! Row 30: Many swaps under an open loop of turns at about half load. No call fails, and no turn uses two versions.
 
-use super::{Ground, put, version, wait};
-use crate::support::{House, calling, results, saying, script, turn};
+use super::{WatchedAgent, wait_until, write_atomically};
+use crate::support::{TestHost, call_reply, results, run_turn, script, text_reply};
+use agent_core::view::result_text;
 use agent_plugins::{Generation, digest_of};
 use agent_runtime::{AgentConfig, LiveAgent, OpenSession, Session, TurnResult};
+use agent_store::{CallFilter, SessionLog};
 use serde_json::json;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Swaps, as many as row 30 names.
+/// Number of swaps that row 30 requires.
 const SWAPS: usize = 1_000;
-/// Swaps of files in the suite, and, with the variable set, as many as row 30 names; each is waited for until it is quiet.
+/// File swaps in the normal test run, and, with the variable set, as many as row 30 requires; each is waited for.
 const FILES: u32 = 20;
 const ALL_FILES: u32 = 1_000;
-const EVERYTHING: &str = "AGENT_HOST_EVERY_SWAP";
-/// Sessions that work beside one another, and turns of each that come at least.
+const EVERY_SWAP_VARIABLE: &str = "AGENT_HOST_EVERY_SWAP";
+/// Number of concurrent sessions, and the minimum number of turns of each.
 const SESSIONS: usize = 2;
 const TURNS: usize = 2_000;
 
+/// A version of the probe whose results show which version ran: `probe.echo` returns its number in the name of a field.
+fn probe_version(number: u32) -> Vec<u8> {
+    let (name, numbered) = (b"attempt.attempt", format!("attempt.attemp{number}"));
+    let mut bytes = super::probe_version(number);
+    let place = bytes.windows(name.len()).position(|window| window == name).expect("the field's name is in the data");
+    bytes[place..place + name.len()].copy_from_slice(numbered.as_bytes());
+    bytes
+}
+
+/// The number in a result of such a version.
+fn version_that_ran(result: &str) -> char {
+    result.split("attemp").nth(1).and_then(|rest| rest.chars().next()).expect("a result of `probe.echo`")
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn row_30_swaps_under_load() {
-    let house = House::new(&[]).await;
-    std::fs::write(house.directory.path().join("plugins/probe.wasm"), version(1)).unwrap();
-    let live = LiveAgent::new(house.agent(AgentConfig::new("test"), script(&replies())).await);
-    let second = house.sandbox.load_bytes("probe", version(2)).await.unwrap();
+async fn row_30_swaps_versions_under_load() {
+    let test_host = TestHost::new(&[]).await;
+    std::fs::write(test_host.directory.path().join("plugins/probe.wasm"), probe_version(1)).unwrap();
+    let live = LiveAgent::new(test_host.agent(AgentConfig::new("test"), script(&replies())).await);
+    let second = test_host.sandbox.load_bytes("probe", probe_version(2)).await.unwrap();
     let generations = [live.current().generation().clone(), Generation::new([second])];
-    let load = Load::begin(&house, &live).await;
+    let load = TurnLoad::begin(&test_host, &live).await;
     for swap in 1..=SWAPS {
         let generation = generations[swap % 2].clone();
         live.change(|agent| agent.with_generation(generation)).unwrap();
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let met = load.end(&house).await;
-    let versions = [1, 2].map(|number| format!("probe@{}", digest_of(&version(number)).short()));
-    assert!(versions.iter().all(|version| met.contains(version)), "{met:?}");
+    let used = load.end(&test_host).await;
+    let versions = [1, 2].map(|number| format!("probe@{}", digest_of(&probe_version(number)).short()));
+    assert!(versions.iter().all(|version| used.contains(version)), "{used:?}");
 }
 
-/// The same through the folder: files are replaced, looked at, loaded and published while the load goes on.
+/// Row 30 through the folder: files are replaced, checked, loaded and published under load.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_30_files_are_replaced_under_load() {
-    let number = if std::env::var_os(EVERYTHING).is_some() { ALL_FILES } else { FILES };
-    let mut ground = Ground::new(&replies()).await;
-    let load = Load::begin(&ground.house, &ground.live).await;
+async fn row_30_replaces_files_under_load() {
+    let number = if std::env::var_os(EVERY_SWAP_VARIABLE).is_some() { ALL_FILES } else { FILES };
+    let mut watched_agent = WatchedAgent::new(&replies()).await;
+    let load = TurnLoad::begin(&watched_agent.test_host, &watched_agent.live).await;
     let mut refusals = 0;
     for swap in 1..=number {
-        let bytes = version(2 + swap % 3);
-        put(&ground.file("probe.wasm"), &bytes);
-        ground.until(&bytes).await;
+        let bytes = probe_version(2 + swap % 3);
+        write_atomically(&watched_agent.file("probe.wasm"), &bytes);
+        watched_agent.until(&bytes).await;
         let (turns, now) = (load.turns.clone(), load.turns.load(Ordering::Relaxed));
-        wait(&move || turns.load(Ordering::Relaxed) >= now + SESSIONS).await;
-        // The keeper waits for whoever reads its notices.
-        refusals += ground.refusals();
+        wait_until(&move || turns.load(Ordering::Relaxed) >= now + SESSIONS).await;
+        // The live agent waits until its notices are read.
+        refusals += watched_agent.refusals();
     }
-    let met = load.end(&ground.house).await;
-    assert!(met.len() >= 3, "{met:?}");
-    assert_eq!(refusals + ground.refusals(), 0);
+    let used = load.end(&watched_agent.test_host).await;
+    assert!(used.len() >= 3, "{used:?}");
+    assert_eq!(refusals + watched_agent.refusals(), 0);
 }
 
 fn replies() -> Vec<serde_json::Value> {
-    let echo = || calling(&[("probe.echo", json!({"text": "hello"})), ("probe.echo", json!({"text": "again"}))]);
-    (0..TURNS).flat_map(|_| [echo(), saying("Done.")]).collect()
+    let echo = || call_reply(&[("probe.echo", json!({"text": "hello"})), ("probe.echo", json!({"text": "again"}))]);
+    (0..TURNS).flat_map(|_| [echo(), text_reply("Done.")]).collect()
 }
 
-/// Sessions whose turns come at their time, whatever became of the one before.
-struct Load {
+/// Sessions whose turns start at fixed times, whatever happened to the previous turn.
+struct TurnLoad {
     over: Arc<AtomicBool>,
     turns: Arc<AtomicUsize>,
     workers: Vec<tokio::task::JoinHandle<Vec<Session>>>,
 }
 
-impl Load {
-    /// Some of its turns have run already.
-    async fn begin(house: &House, live: &LiveAgent) -> Self {
+impl TurnLoad {
+    /// Returns when some of its turns have run.
+    async fn begin(test_host: &TestHost, live: &LiveAgent) -> Self {
         let (over, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let worker = |_| {
-            let (host, live, over, turns) = (house.host(), live.clone(), over.clone(), turns.clone());
+            let (host, live, over, turns) = (test_host.host(), live.clone(), over.clone(), turns.clone());
             tokio::spawn(async move {
                 let new = || async { Session::open(&host, live.clone(), OpenSession::New).await.unwrap() };
                 let mut sessions = vec![new().await];
@@ -84,8 +100,8 @@ impl Load {
                     if sessions.last().is_some_and(|session| session.state().turns == TURNS as u32) {
                         sessions.push(new().await);
                     }
-                    let session = sessions.last_mut().expect("there is one");
-                    let result = turn(session, "Go.").await;
+                    let session = sessions.last_mut().expect("there is one entry");
+                    let result = run_turn(session, "Go.").await;
                     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
                     turns.fetch_add(1, Ordering::Relaxed);
                     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -95,26 +111,29 @@ impl Load {
         };
         let workers = (0..SESSIONS).map(worker).collect();
         let begun = turns.clone();
-        wait(&move || begun.load(Ordering::Relaxed) > 0).await;
+        wait_until(&move || begun.load(Ordering::Relaxed) > 0).await;
         Self { over, turns, workers }
     }
 
-    /// The versions that were met: no call has failed, and each turn had one.
-    async fn end(self, house: &House) -> HashSet<String> {
+    /// The versions that were used; checks that no call has failed, and that each turn used one.
+    async fn end(self, test_host: &TestHost) -> HashSet<String> {
         self.over.store(true, Ordering::Relaxed);
-        let mut met = HashSet::new();
+        let mut used = HashSet::new();
         let mut sessions = Vec::new();
         for worker in self.workers {
             sessions.extend(worker.await.unwrap());
         }
         for session in &sessions {
-            assert!(results(house, session).await.iter().all(|(_, is_error, _)| !is_error), "no call fails");
+            assert!(results(test_host, session).await.iter().all(|(_, is_error, _)| !is_error), "no call fails");
             for turn in 1..=session.state().turns {
-                let sources: HashSet<_> = super::sources(house, session, turn).await.into_iter().collect();
-                assert_eq!(sources.len(), 1, "a turn has one version: {sources:?}");
-                met.extend(sources);
+                let calls = test_host.store.calls(session.subject(), CallFilter::Turn(turn)).await.unwrap();
+                let recorded: HashSet<_> = calls.iter().map(|call| call.source.as_ref().unwrap().to_string()).collect();
+                let results = calls.iter().map(|call| result_text(&call.result.as_ref().unwrap().content));
+                let ran: HashSet<_> = results.map(|result| version_that_ran(&result)).collect();
+                assert!(recorded.len() == 1 && ran.len() == 1, "a turn has one version: {recorded:?} {ran:?}");
+                used.extend(recorded);
             }
         }
-        met
+        used
     }
 }

@@ -1,74 +1,78 @@
-//! Whose a name is, and what becomes of a file that others hinder (row 18, L7, P10).
+//! Which file owns a plugin name, and files that conflict with others (row 18, L7, P10).
 
-use super::{Ground, LONG, named, put, version};
-use crate::support::saying;
+use super::{LONG, WatchedAgent, probe_version, renamed_probe, write_atomically};
+use crate::support::text_reply;
 use agent_plugins::digest_of;
 use agent_runtime::swap::directory_name;
 use agent_store::PluginVersions;
 use std::time::Duration;
 
-fn short(bytes: &[u8]) -> String {
+fn short_digest(bytes: &[u8]) -> String {
     digest_of(bytes).short().to_owned()
 }
 
-/// Row 18, P6: grants and secrets are given by name, so a newcomer does not get the name of what serves, wherever it stands
-/// in the alphabet.
+/// Row 18, P6: Grants and secrets belong to a name, so a new file does not get the name of a serving plugin, wherever
+/// its file name sorts.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_18_a_name_belongs_to_the_file_that_serves() {
-    let mut ground = Ground::new(&[saying("Hi.")]).await;
-    put(&ground.file("aaa.wasm"), &version(2));
-    let (subject, reason) = ground.refusal().await;
+    let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
+    write_atomically(&watched_agent.file("aaa.wasm"), &probe_version(2));
+    let (subject, reason) = watched_agent.refusal().await;
     assert!(subject.ends_with("aaa.wasm") && reason.contains("plugins/probe.wasm"), "{subject}: {reason}");
-    assert!(reason.contains(&format!("probe@{}", short(&version(2)))), "{reason}");
-    assert_eq!(ground.serves(), [digest_of(&version(1))]);
+    assert!(reason.contains(&format!("probe@{}", short_digest(&probe_version(2)))), "{reason}");
+    assert_eq!(watched_agent.served_digests(), [digest_of(&probe_version(1))]);
 
-    // Its own file still changes it, and nothing is told twice.
-    put(&ground.file("probe.wasm"), &version(3));
-    ground.until(&version(3)).await;
-    assert_eq!(ground.refusals(), 0);
+    // Its own file still changes it, and no notice is repeated.
+    write_atomically(&watched_agent.file("probe.wasm"), &probe_version(3));
+    watched_agent.until(&probe_version(3)).await;
+    assert_eq!(watched_agent.refusals(), 0);
 
-    // When the name is free, the one that waits may have it.
-    std::fs::remove_file(ground.file("probe.wasm")).unwrap();
-    ground.until(&version(2)).await;
+    // When the name is free, the waiting file may have it.
+    std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();
+    watched_agent.until(&probe_version(2)).await;
 }
 
-/// Row 18: where none serves, of two files neither does, as when a host starts.
+/// Row 18: If two new files have one name, neither serves, as at the start of a host.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_18_of_two_newcomers_neither_has_the_name() {
-    let mut ground = Ground::new(&[saying("Hi.")]).await;
+async fn row_18_neither_of_two_new_files_gets_the_name() {
+    let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
     for (name, number) in [("aaa.wasm", 2), ("zzz.wasm", 3)] {
-        put(&ground.file(name), &version(number));
-        assert!(ground.refusal().await.0.ends_with(name));
+        write_atomically(&watched_agent.file(name), &probe_version(number));
+        assert!(watched_agent.refusal().await.0.ends_with(name));
     }
-    std::fs::remove_file(ground.file("probe.wasm")).unwrap();
-    ground.until_none().await;
-    std::fs::remove_file(ground.file("aaa.wasm")).unwrap();
-    ground.until(&version(3)).await;
+    std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();
+    watched_agent.until_none().await;
+    std::fs::remove_file(watched_agent.file("aaa.wasm")).unwrap();
+    watched_agent.until(&probe_version(3)).await;
 }
 
-/// P10: a file that cannot stand beside the others is refused by its name, and hinders nobody else's change.
+/// P10: A file that conflicts with others is refused with its name, and does not block changes of other files.
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_a_file_with_others_tools_hinders_no_other_change() {
-    let mut ground = Ground::new(&[saying("Hi.")]).await;
-    let words = named("aaa-words", 7);
-    put(&ground.file("words.wasm"), &words);
-    let (subject, reason) = ground.refusal().await;
+async fn p10_a_file_with_conflicting_tools_does_not_block_other_changes() {
+    let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
+    let words = renamed_probe("aaa-words", 7);
+    write_atomically(&watched_agent.file("words.wasm"), &words);
+    let (subject, reason) = watched_agent.refusal().await;
     assert!(subject.ends_with("words.wasm"), "{subject}");
-    assert!(reason.contains(&format!("aaa-words@{}", short(&words))) && reason.contains("two tools"), "{reason}");
-    put(&ground.file("probe.wasm"), &version(2));
-    ground.until(&version(2)).await;
-    assert_eq!(ground.serves(), [digest_of(&version(2))]);
-    assert_eq!(ground.refusals(), 0, "it is told once");
-    let (directory, wanted) = (directory_name(&ground.file("")), [("probe".to_owned(), digest_of(&version(2)))]);
+    assert!(
+        reason.contains(&format!("aaa-words@{}", short_digest(&words))) && reason.contains("two tools"),
+        "{reason}"
+    );
+    write_atomically(&watched_agent.file("probe.wasm"), &probe_version(2));
+    watched_agent.until(&probe_version(2)).await;
+    assert_eq!(watched_agent.served_digests(), [digest_of(&probe_version(2))]);
+    assert_eq!(watched_agent.refusals(), 0, "the notice appears once");
+    let (directory, wanted) =
+        (directory_name(&watched_agent.file("")), [("probe".to_owned(), digest_of(&probe_version(2)))]);
     let written = async {
-        while ground.house.store.served(&directory).await.unwrap() != wanted {
+        while watched_agent.test_host.store.serving(&directory).await.unwrap() != wanted {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(LONG, written).await.expect("what no agent has is not written down as serving");
+    tokio::time::timeout(LONG, written).await.expect("a version that no agent uses is not stored as serving");
 
-    // Where there is room for it, it comes.
-    std::fs::remove_file(ground.file("probe.wasm")).unwrap();
-    let (live, digest) = (ground.live.clone(), digest_of(&words));
-    super::wait(&move || live.current().generation().plugins().any(|plugin| *plugin.digest() == digest)).await;
+    // When the conflict is gone, it is loaded.
+    std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();
+    let (live, digest) = (watched_agent.live.clone(), digest_of(&words));
+    super::wait_until(&move || live.current().generation().plugins().any(|plugin| *plugin.digest() == digest)).await;
 }

@@ -1,41 +1,42 @@
-//! A plugin is worked on while a session is open: what becomes of its source is said above the line that is being typed (S5).
+//! `dev` rebuilds a plugin while a session is open: messages about its source appear above the line that is being typed
+//! (S5).
 
 use super::screen::Screen;
 use super::{CTRL_BACKSLASH, CTRL_C, CTRL_D};
-use crate::support::{KeptCode, components};
+use crate::support::{SharedCompiledCode, components};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A project in JavaScript whose `jco` copies the component that `app.js` names, or finds an error in it.
-struct Bench {
-    _kept: KeptCode,
+/// A project in JavaScript whose fake `jco` copies the component that `app.js` names, or reports an error in it.
+struct DevProject {
+    _compiled_code: SharedCompiledCode,
     folder: TempDir,
 }
 
-impl Bench {
+impl DevProject {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let kept = KeptCode::in_data(&folder.path().join("data"));
-        let bench = Self { _kept: kept, folder };
-        std::fs::create_dir(bench.path("project")).unwrap();
-        std::fs::write(bench.path("project/plugin.toml"), "name = \"work\"\n").unwrap();
+        let kept = SharedCompiledCode::in_data(&folder.path().join("data"));
+        let project = Self { _compiled_code: kept, folder };
+        std::fs::create_dir(project.path("project")).unwrap();
+        std::fs::write(project.path("project/plugin.toml"), "name = \"work\"\n").unwrap();
         let script = format!(
             "#!/bin/sh\nfor last; do :; done\nif grep -q bad app.js; then echo 'app.js:1: what is this?' >&2; exit 1; fi\n\
              cp \"{}/$(cat app.js).wasm\" \"$last\"\n",
             components().display()
         );
-        std::fs::write(bench.path("jco"), script).unwrap();
-        std::fs::set_permissions(bench.path("jco"), std::fs::Permissions::from_mode(0o755)).unwrap();
-        // Compiled beforehand, which takes its time where the machine is busy.
+        std::fs::write(project.path("jco"), script).unwrap();
+        std::fs::set_permissions(project.path("jco"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        // Compiled beforehand, because that takes long on a busy machine.
         for source in ["calc", "text", "strict-json"] {
-            bench.save(source);
-            let checked = bench.command(&["plugin", "check", "project"]).output().unwrap();
+            project.save(source);
+            let checked = project.command(&["plugin", "check", "project"]).output().unwrap();
             assert!(checked.status.success(), "{checked:?}");
         }
-        std::fs::remove_file(bench.path("project/work.wasm")).unwrap();
-        bench
+        std::fs::remove_file(project.path("project/work.wasm")).unwrap();
+        project
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -59,37 +60,37 @@ impl Bench {
     }
 }
 
-/// S5: a session begins with what is built, takes up what changes, and goes on with what there was where that fails; what was
-/// typed meanwhile stays.
+/// S5: A session starts with the first build, loads each change, and keeps the previous version if a build fails; typed
+/// text stays.
 #[test]
-fn s5_changes_are_taken_up_while_somebody_types() {
-    let bench = Bench::new();
-    bench.save("bad");
-    let mut screen = bench.start(&[]);
+fn s5_loads_changes_while_the_user_types() {
+    let project = DevProject::new();
+    project.save("bad");
+    let mut screen = project.start(&[]);
     screen.wait_for("app.js:1: what is this?");
     screen.wait_for("waiting for a change");
-    bench.save("calc");
+    project.save("calc");
     screen.wait_for_end("\n>");
     screen.send("calc.evaluate {\"expr");
     screen.wait_for("{\"expr");
-    bench.save("bad");
-    screen.wait_for("what was built before goes on serving");
-    bench.save("text");
-    screen.wait_for("serves from the next turn on");
+    project.save("bad");
+    screen.wait_for("the previous build stays in use");
+    project.save("text");
+    screen.wait_for("is used from the next turn on");
     let line = "> calc.evaluate {\"expr";
     assert!(screen.text().trim_end().ends_with(line), "{}", screen.text());
 }
 
-/// S5: what was typed is sent to the version that serves by then.
+/// S5: A typed prompt is sent to the version that serves by then.
 #[test]
 fn s5_the_new_version_serves_the_next_turn() {
-    let bench = Bench::new();
-    bench.save("text");
-    let mut screen = bench.start(&[]);
+    let project = DevProject::new();
+    project.save("text");
+    let mut screen = project.start(&[]);
     screen.wait_for_prompt(1);
     screen.send("calc.evaluate {\"expression\": ");
-    bench.save("calc");
-    screen.wait_for("serves from the next turn on");
+    project.save("calc");
+    screen.wait_for("is used from the next turn on");
     screen.send("\"6 * 7\"}\r");
     screen.wait_for("42");
     screen.wait_for_end("\n>");
@@ -97,43 +98,44 @@ fn s5_the_new_version_serves_the_next_turn() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// S5: without an agent of its own, what is built is used as what it is; a prompt is asked again after each change.
+/// S5: Without an agent file, the built component is used according to its kind; a prompt is asked again after each
+/// change.
 #[test]
-fn s5_a_validator_is_asked_and_a_prompt_asked_again() {
-    let bench = Bench::new();
-    bench.save("strict-json");
-    let mut screen = bench.start(&["--prompt", "calc.evaluate {\"expression\": \"6 * 7\"}"]);
+fn s5_runs_a_validator_and_repeats_the_prompt() {
+    let project = DevProject::new();
+    project.save("strict-json");
+    let mut screen = project.start(&["--prompt", "calc.evaluate {\"expression\": \"6 * 7\"}"]);
     screen.wait_for("prose, not JSON");
-    screen.wait_for_end("waiting for a change; Ctrl-C leaves");
-    bench.save("calc");
+    screen.wait_for_end("waiting for a change; Ctrl-C quits");
+    project.save("calc");
     screen.wait_for("42");
-    screen.wait_for_end("waiting for a change; Ctrl-C leaves");
-    // Somebody else has built it already when the change is seen.
-    std::fs::create_dir(bench.path("other")).unwrap();
-    std::fs::copy(bench.path("project/plugin.toml"), bench.path("other/plugin.toml")).unwrap();
-    std::fs::write(bench.path("other/app.js"), "text").unwrap();
-    assert!(bench.command(&["plugin", "build", "other"]).output().unwrap().status.success());
-    std::fs::rename(bench.path("other/work.wasm"), bench.path("project/work.wasm")).unwrap();
-    bench.save("text");
-    screen.wait_for("No tool calc.evaluate is offered");
-    screen.wait_for_end("waiting for a change; Ctrl-C leaves");
+    screen.wait_for_end("waiting for a change; Ctrl-C quits");
+    // Another process has already built it when the change is seen.
+    std::fs::create_dir(project.path("other")).unwrap();
+    std::fs::copy(project.path("project/plugin.toml"), project.path("other/plugin.toml")).unwrap();
+    std::fs::write(project.path("other/app.js"), "text").unwrap();
+    assert!(project.command(&["plugin", "build", "other"]).output().unwrap().status.success());
+    std::fs::rename(project.path("other/work.wasm"), project.path("project/work.wasm")).unwrap();
+    project.save("text");
+    screen.wait_for("There is no tool named calc.evaluate");
+    screen.wait_for_end("waiting for a change; Ctrl-C quits");
     screen.send(CTRL_C);
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// S5: who leaves at once in the middle of a build leaves nothing of it behind.
+/// S5: Exiting at once during a build leaves no toolchain process behind.
 #[test]
-fn s5_leaving_at_once_ends_the_toolchain() {
-    let bench = Bench::new();
+fn s5_exiting_ends_the_toolchain() {
+    let project = DevProject::new();
     let script =
-        format!("#!/bin/sh\nsleep 600 &\necho $$ $! > {0}.new; mv {0}.new {0}\nwait\n", bench.path("pids").display());
-    std::fs::write(bench.path("jco"), script).unwrap();
-    bench.save("hangs");
-    let mut screen = bench.start(&[]);
-    screen.wait("the build hangs", |_| bench.path("pids").exists());
+        format!("#!/bin/sh\nsleep 600 &\necho $$ $! > {0}.new; mv {0}.new {0}\nwait\n", project.path("pids").display());
+    std::fs::write(project.path("jco"), script).unwrap();
+    project.save("hangs");
+    let mut screen = project.start(&[]);
+    screen.wait("the build hangs", |_| project.path("pids").exists());
     screen.send(CTRL_BACKSLASH);
     assert_eq!(screen.exit_code(), Some(130));
-    for process in std::fs::read_to_string(bench.path("pids")).unwrap().split_whitespace() {
+    for process in std::fs::read_to_string(project.path("pids")).unwrap().split_whitespace() {
         let state = || {
             let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
             stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next())

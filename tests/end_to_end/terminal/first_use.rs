@@ -1,27 +1,27 @@
-//! A plugin that lacks something is about to be used for the first time, and the person at the terminal is asked (P6).
+//! The terminal asks for a missing grant when a plugin is about to be used for the first time (P6).
 
 use super::screen::Screen;
 use super::{CTRL_C, CTRL_D};
-use crate::support::{KeptCode, calling, components, saying, script};
+use crate::support::{SharedCompiledCode, call_reply, components, script, text_reply};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 const QUESTION: &str = "grant this? y this run, a always, n no, ? help >";
-/// An agent.toml as somebody writes one.
+/// An agent.toml as a user would write it.
 const FILE: &str = "# my agent\nplugin_directory = \"../plugins\" # beside it\n\n[approval]\ndestructive = \"ask\"\n";
 
-/// Plugins, a folder to work in, and a model that says what it is told to.
-pub(super) struct Place {
-    _kept: KeptCode,
+/// A working folder with plugins, an agent file, and a scripted model.
+pub(super) struct AgentFolder {
+    _compiled_code: SharedCompiledCode,
     folder: TempDir,
 }
 
-impl Place {
+impl AgentFolder {
     pub(super) fn new(file: &str, replies: &[Value]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let kept = KeptCode::in_data(&folder.path().join("data"));
+        let kept = SharedCompiledCode::in_data(&folder.path().join("data"));
         for name in ["plugins", "work", "other"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
@@ -32,7 +32,7 @@ impl Place {
         std::fs::write(folder.path().join("work/agent.toml"), file).unwrap();
         std::fs::write(folder.path().join("work/a.txt"), "one two\n").unwrap();
         std::fs::write(folder.path().join("other/b.txt"), "one two three\n").unwrap();
-        Self { _kept: kept, folder }
+        Self { _compiled_code: kept, folder }
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -43,7 +43,7 @@ impl Place {
         std::fs::read_to_string(self.path("work/agent.toml")).unwrap()
     }
 
-    /// Of the agent of the file.
+    /// A command that uses the agent of the file.
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.without_agent(arguments);
         command.args(["--agent", "agent.toml"]);
@@ -68,7 +68,7 @@ impl Place {
         screen
     }
 
-    /// What the binary writes to stdout where nobody is at a terminal.
+    /// Stdout of the binary when it does not run in a terminal.
     fn output(&self, mut command: Command) -> String {
         let output = command.stdin(Stdio::null()).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
@@ -76,21 +76,23 @@ impl Place {
 }
 
 pub(super) fn count() -> Value {
-    calling(&[("text.count_file", json!({"path": "a.txt"}))])
+    call_reply(&[("text.count_file", json!({"path": "a.txt"}))])
 }
 
-/// P6: yes for this run: this very call has the grant, the next ones are not asked about; the next process is.
+/// P6: "Yes, this run": the current call has the grant, and later calls are not asked about; the next process asks
+/// again.
 #[test]
-fn p6_the_first_use_asks_and_a_yes_holds_for_this_run() {
-    let replies = [count(), saying("First."), count(), saying("Second.")];
-    let place = Place::new(FILE, &replies);
-    let mut screen = place.session();
+fn p6_a_yes_at_the_first_use_holds_for_this_run() {
+    let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
+    let folder = AgentFolder::new(FILE, &replies);
+    let mut screen = folder.session();
     screen.send("Count.\r");
     screen.wait_for_end(QUESTION);
     let shown = screen.text();
-    let what = format!("  reading whatever is in {}  read = [\".\"]\n", place.path("work").display());
+    let what = format!("  reading everything in {}  read = [\".\"]\n", folder.path("work").display());
     assert!(
-        shown.contains("first use: text ") && shown.contains(" asks for this, to run text.count_file (agent work-")
+        shown.contains("first use: text ")
+            && shown.contains(" asks for these grants to run text.count_file (agent work-")
     );
     assert!(shown.contains(&what), "{shown}");
     screen.send("perhaps\r");
@@ -107,20 +109,20 @@ fn p6_the_first_use_asks_and_a_yes_holds_for_this_run() {
     screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
     assert!(screen.echoes(), "the terminal is as it was");
-    assert_eq!(place.file(), FILE);
-    let audit = place.output(binary(&place, &["audit"]));
-    assert!(audit.contains(&format!("read {}", place.path("work").display())), "O3: {audit}");
-    let again = place.session_that_asks();
-    drop(again);
+    assert_eq!(folder.file(), FILE);
+    let audit = folder.output(binary(&folder, &["audit"]));
+    assert!(audit.contains(&format!("read {}", folder.path("work").display())), "O3: {audit}");
+    let screen = folder.session_that_asks();
+    drop(screen);
 }
 
-fn binary(place: &Place, arguments: &[&str]) -> Command {
+fn binary(folder: &AgentFolder, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
-    command.args(arguments).arg("--data").arg(place.path("data")).current_dir(place.path("work"));
+    command.args(arguments).arg("--data").arg(folder.path("data")).current_dir(folder.path("work"));
     command
 }
 
-impl Place {
+impl AgentFolder {
     fn session_that_asks(&self) -> Screen {
         let mut screen = self.session();
         screen.send("Count.\r");
@@ -129,53 +131,55 @@ impl Place {
     }
 }
 
-/// P6: always: just what was shown stands in the file, whose comments and layout are as they were, and no later process asks.
+/// P6: "Always": exactly what was shown is added to the file, whose comments and layout stay, and no later process
+/// asks.
 #[test]
-fn p6_always_is_written_into_the_file() {
-    let place = Place::new(FILE, &[count(), saying("First.")]);
-    let mut screen = place.session_that_asks();
+fn p6_always_writes_the_grant_to_the_file() {
+    let folder = AgentFolder::new(FILE, &[count(), text_reply("First.")]);
+    let mut screen = folder.session_that_asks();
     screen.send("a\r");
     screen.wait_for("\nFirst.\n");
     assert!(screen.text().contains("a.txt has 1 line"), "{}", screen.text());
-    assert_eq!(place.file(), format!("{FILE}\n[plugins.text.grants]\nread = [\".\"]\n"));
+    assert_eq!(folder.file(), format!("{FILE}\n[plugins.text.grants]\nread = [\".\"]\n"));
     screen.wait_for_end("\n>");
     screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
-    let mut screen = place.session();
+    let mut screen = folder.session();
     screen.send("Count.\r");
     screen.wait_for("\nFirst.\n");
     assert!(!screen.text().contains("first use"), "{}", screen.text());
 }
 
-/// P6: another folder than the one that is shown is granted and written instead of it.
+/// P6: The user can grant another folder than the shown one, and that folder is written to the file.
 #[test]
-fn p6_another_folder_can_be_named() {
-    let place = Place::new(FILE, &[]);
-    let folder = place.path("other");
-    let reply = calling(&[("text.count_file", json!({"path": folder.join("b.txt")}))]);
-    std::fs::write(place.path("script.json"), script(&[reply, saying("Done.")]).to_string()).unwrap();
-    let mut screen = place.session_that_asks();
+fn p6_grants_another_folder_on_request() {
+    let folder = AgentFolder::new(FILE, &[]);
+    let other = folder.path("other");
+    let reply = call_reply(&[("text.count_file", json!({"path": other.join("b.txt")}))]);
+    std::fs::write(folder.path("script.json"), script(&[reply, text_reply("Done.")]).to_string()).unwrap();
+    let mut screen = folder.session_that_asks();
     screen.send("d ../nowhere\r");
-    screen.wait_for("not by a yes: reading files");
+    screen.wait_for("cannot be granted here: reading files");
     screen.wait_for_end(QUESTION);
     screen.send("a\r");
-    screen.wait_for("a yes would give nothing here");
+    screen.wait_for("yes would grant nothing here");
     screen.wait_for_end(QUESTION);
     screen.send("d ../other\r");
-    screen.wait_for(&format!("reading whatever is in {}  read", folder.display()));
+    screen.wait_for(&format!("reading everything in {}  read", other.display()));
     screen.wait_for_end(QUESTION);
     screen.send("a\r");
     screen.wait_for("\nDone.\n");
     assert!(screen.text().contains("b.txt has 1 line, 3 words"), "{}", screen.text());
-    assert!(place.file().ends_with(&format!("read = [\"{}\"]\n", folder.display())), "{}", place.file());
+    assert!(folder.file().ends_with(&format!("read = [\"{}\"]\n", other.display())), "{}", folder.file());
 }
 
-/// P6: no is the default; the denial names the line, and nobody is asked again in this run. Never is written.
+/// P6: "No" is the default; the denial names the line, and the question is not repeated in this run. "Never" is written
+/// to the file.
 #[test]
-fn p6_no_holds_for_this_run_and_never_for_good() {
-    let replies = [count(), saying("First."), count(), saying("Second.")];
-    let place = Place::new(FILE, &replies);
-    let mut screen = place.session_that_asks();
+fn p6_no_holds_for_this_run_and_never_is_permanent() {
+    let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
+    let folder = AgentFolder::new(FILE, &replies);
+    let mut screen = folder.session_that_asks();
     screen.send("\r");
     screen.wait_for("\nFirst.\n");
     assert!(
@@ -187,24 +191,24 @@ fn p6_no_holds_for_this_run_and_never_for_good() {
     screen.send("Again.\r");
     screen.wait_for("\nSecond.\n");
     assert_eq!(screen.text().matches("first use").count(), 1, "{}", screen.text());
-    assert_eq!(place.file(), FILE);
+    assert_eq!(folder.file(), FILE);
     drop(screen);
-    let mut screen = place.session_that_asks();
+    let mut screen = folder.session_that_asks();
     screen.send("never\r");
     screen.wait_for("\nFirst.\n");
-    assert_eq!(place.file(), format!("{FILE}\n[plugins.text.grants]\nask = false\n"));
+    assert_eq!(folder.file(), format!("{FILE}\n[plugins.text.grants]\nask = false\n"));
     drop(screen);
-    let mut screen = place.session();
+    let mut screen = folder.session();
     screen.send("Count.\r");
     screen.wait_for("\nFirst.\n");
     assert!(!screen.text().contains("first use"), "{}", screen.text());
 }
 
-/// L29: Ctrl-C at the question cancels the turn; nothing has begun, nothing was answered.
+/// L29: Ctrl-C at the question cancels the turn; nothing has started, nothing was answered.
 #[test]
 fn l29_ctrl_c_at_the_question_cancels_the_turn() {
-    let place = Place::new(FILE, &[count(), count(), saying("Done.")]);
-    let mut screen = place.session_that_asks();
+    let folder = AgentFolder::new(FILE, &[count(), count(), text_reply("Done.")]);
+    let mut screen = folder.session_that_asks();
     screen.send(CTRL_C);
     screen.wait_for_end("\n>");
     let shown = screen.text();
@@ -215,60 +219,61 @@ fn l29_ctrl_c_at_the_question_cancels_the_turn() {
     });
     screen.send("y\r");
     screen.wait_for("\nDone.\n");
-    assert_eq!(place.file(), FILE);
+    assert_eq!(folder.file(), FILE);
 }
 
-/// P6, D3: a process that dies at the question has begun nothing: the turn goes on without a doubt.
+/// P6, D3: A process that dies at the question has started nothing, so the turn continues without an unknown outcome.
 #[test]
-fn p6_a_crash_at_the_question_leaves_nothing_unknown() {
-    let place = Place::new(FILE, &[count(), saying("Done.")]);
-    drop(place.session_that_asks());
-    let shown = place.output(place.command(&["--continue", "--grant", "text:read=."]));
-    // What was not granted when the turn began is not granted in the middle of it by another process (P10).
+fn p6_a_crash_at_the_question_leaves_no_unknown_outcome() {
+    let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
+    drop(folder.session_that_asks());
+    let shown = folder.output(folder.command(&["--continue", "--grant", "text:read=."]));
+    // A permission that the turn did not have at its start is not granted during the turn by another process (P10).
     assert!(shown.contains("denied reading files") && shown.contains("Done."), "{shown}");
     assert!(!shown.contains("outcome unknown"), "{shown}");
 }
 
-/// P6: in scripts nobody is asked, and the denial names the line.
+/// P6: Scripts are not asked, and the denial names the line.
 #[test]
-fn p6_nobody_is_asked_in_scripts() {
-    let place = Place::new(FILE, &[count(), saying("Done.")]);
+fn p6_does_not_ask_in_scripts() {
+    let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
     let denied = |shown: &str| shown.contains("[plugins.text.grants]") && shown.contains("Done.");
-    let shown = place.output(place.command(&["--json", "Count."]));
+    let shown = folder.output(folder.command(&["--json", "Count."]));
     assert!(denied(&shown) && !shown.contains("first use"), "{shown}");
-    let shown = place.output(place.command(&["Count."]));
+    let shown = folder.output(folder.command(&["Count."]));
     assert!(denied(&shown) && !shown.contains("first use"), "{shown}");
     for arguments in [["--json", "Count."].as_slice(), &["--yes", "text.*", "Count."]] {
-        let mut screen = place.start(place.command(arguments));
+        let mut screen = folder.start(folder.command(arguments));
         assert_eq!(screen.exit_code(), Some(0));
         assert!(!screen.raw().contains("first use") && screen.raw().contains("Done."), "{}", screen.raw());
     }
-    // With a prompt and on a terminal somebody is.
-    let mut screen = place.start(place.command(&["Count."]));
+    // With a prompt and on a terminal, the question is asked.
+    let mut screen = folder.start(folder.command(&["Count."]));
     screen.wait_for_end(QUESTION);
     screen.send("y\r");
     assert_eq!(screen.exit_code(), Some(0));
     assert!(screen.raw().contains("a.txt has 1 line"), "{}", screen.raw());
 }
 
-/// P6: calls of one batch whose plugins lack nothing run meanwhile; those of two that do are asked about one after another.
+/// P6: Calls of a batch whose plugins need no grant run in the meantime; those of two plugins that need one are asked
+/// about one after another.
 #[test]
-fn p6_two_plugins_of_a_batch_are_asked_about_one_after_another() {
+fn p6_asks_about_two_plugins_of_a_batch_in_turn() {
     let calls = [
         ("text.count_file", json!({"path": "a.txt"})),
         ("notes.add", json!({"text": "kept"})),
         ("probe.echo", json!({"text": "meanwhile"})),
         ("text.count_file", json!({"path": "./a.txt"})),
     ];
-    let place = Place::new(
+    let folder = AgentFolder::new(
         "plugin_directory = \"../plugins\"\n[plugins.probe.grants]\nask = false\n",
-        &[calling(&calls), saying("Done.")],
+        &[call_reply(&calls), text_reply("Done.")],
     );
-    let mut screen = place.session_that_asks();
+    let mut screen = folder.session_that_asks();
     assert!(screen.text().contains("first use: text "), "{}", screen.text());
     screen.send("y\r");
     screen.wait_for("first use: notes ");
-    screen.wait_for("  keeping up to 10 MiB between calls  key_value_mib = 10\n");
+    screen.wait_for("  storing up to 10 MiB between calls  key_value_mib = 10\n");
     screen.wait_for_end(QUESTION);
     screen.send("y\r");
     screen.wait_for("\nDone.\n");
@@ -276,12 +281,13 @@ fn p6_two_plugins_of_a_batch_are_asked_about_one_after_another() {
     assert_eq!((shown.matches("first use").count(), shown.matches("has 1 line").count()), (2, 2), "{shown}");
 }
 
-/// P6: without a file, and with one that has changed meanwhile, the grant is for this run and the line is named.
+/// P6: Without a file, or if the file has changed in the meantime, the grant holds for this run, and the message shows
+/// the line.
 #[test]
-fn p6_what_cannot_be_written_is_said_with_the_line() {
-    let place = Place::new(FILE, &[count(), saying("Done.")]);
-    let plugins = place.path("plugins");
-    let mut screen = place.start(place.without_agent(&["--plugins", plugins.to_str().unwrap(), "Count."]));
+fn p6_shows_the_line_that_could_not_be_written() {
+    let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
+    let plugins = folder.path("plugins");
+    let mut screen = folder.start(folder.without_agent(&["--plugins", plugins.to_str().unwrap(), "Count."]));
     screen.wait_for_end("grant this? y this run, n no, ? help >");
     screen.send("a\r");
     assert_eq!(screen.exit_code(), Some(0));
@@ -289,52 +295,55 @@ fn p6_what_cannot_be_written_is_said_with_the_line() {
     assert!(shown.contains("this agent has no configuration file"), "{shown}");
     assert!(shown.contains("or pass --grant text:read=."), "{shown}");
     assert!(shown.contains("a.txt has 1 line"), "{shown}");
-    let mut screen = place.start(place.command(&["Count."]));
+    let mut screen = folder.start(folder.command(&["Count."]));
     screen.wait_for_end(QUESTION);
     let edited = format!("{FILE}# edited meanwhile\n");
-    std::fs::write(place.path("work/agent.toml"), &edited).unwrap();
+    std::fs::write(folder.path("work/agent.toml"), &edited).unwrap();
     screen.send("a\r");
     assert_eq!(screen.exit_code(), Some(0));
-    assert!(screen.raw().contains("has changed in the meantime"), "{}", screen.raw());
+    assert!(screen.raw().contains("was changed in the meantime"), "{}", screen.raw());
     assert!(screen.raw().contains("a.txt has 1 line"), "{}", screen.raw());
-    assert_eq!(place.file(), edited);
+    assert_eq!(folder.file(), edited);
 }
 
-/// P6, L16: an agent below asks, too, by its name, and its answer goes into its own file. Both of two that work at once have it.
+/// P6, L16: A child agent's question names the agent, and the answer is written to its own file. Of two children that
+/// work at once, both get the grant.
 #[test]
-fn p6_agents_below_ask_by_their_name() {
+fn p6_a_question_names_the_child_agent() {
     let ask = |task: &str| ("reader", json!({"task": task}));
     let lead = "plugin_directory = \"../other\"\n[agents.reader]\nagent = \"reader.toml\"\ndescription = \"Reads.\"\n";
-    let place = Place::new(lead, &[calling(&[ask("one"), ask("two")]), saying("Done.")]);
-    let below = script(&[count(), saying("Read.")]);
-    std::fs::write(place.path("work/below.json"), below.to_string()).unwrap();
+    let folder = AgentFolder::new(lead, &[call_reply(&[ask("one"), ask("two")]), text_reply("Done.")]);
+    let below = script(&[count(), text_reply("Read.")]);
+    std::fs::write(folder.path("work/below.json"), below.to_string()).unwrap();
     let reader = "model = \"scripted:below.json\"\nplugin_directory = \"../plugins\"\n";
-    std::fs::write(place.path("work/reader.toml"), reader).unwrap();
-    let mut screen = place.session_that_asks();
-    assert!(screen.text().contains("asks for this, to run text.count_file (agent reader-"), "{}", screen.text());
+    std::fs::write(folder.path("work/reader.toml"), reader).unwrap();
+    let mut screen = folder.session_that_asks();
+    assert!(screen.text().contains("asks for these grants to run text.count_file (agent reader-"), "{}", screen.text());
     screen.send("a\r");
     screen.wait_for("\nDone.\n");
     assert_eq!(screen.text().matches("first use").count(), 1, "{}", screen.text());
     assert_eq!(screen.text().matches("Read.").count(), 2, "{}", screen.text());
-    assert_eq!(place.file(), lead);
-    let file = std::fs::read_to_string(place.path("work/reader.toml")).unwrap();
+    assert_eq!(folder.file(), lead);
+    let file = std::fs::read_to_string(folder.path("work/reader.toml")).unwrap();
     assert_eq!(file, format!("{reader}\n[plugins.text.grants]\nread = [\".\"]\n"));
-    let listed = place.output(binary(&place, &["session", "list"]));
+    let listed = folder.output(binary(&folder, &["session", "list"]));
     let readers: Vec<&str> = listed.split_whitespace().filter(|word| word.starts_with("reader-")).collect();
     assert_eq!(readers.len(), 2, "{listed}");
     for reader in readers {
-        let shown = place.output(binary(&place, &["session", "show", reader]));
+        let shown = folder.output(binary(&folder, &["session", "show", reader]));
         assert!(shown.contains("✓ text.count_file a.txt has 1 line"), "{shown}");
     }
 }
 
-/// P6: a context builder is asked about before its first turn.
+/// P6: The question for a context builder comes before its first turn.
 #[test]
-fn p6_a_context_builder_is_asked_about_before_its_first_turn() {
-    let place =
-        Place::new("plugin_directory = \"../plugins\"\ncontext_builder = \"project-context\"\n", &[saying("Done.")]);
-    let mut screen = place.session_that_asks();
-    assert!(screen.text().contains("asks for this, to build the context (agent work-"), "{}", screen.text());
+fn p6_asks_for_a_context_builder_before_its_first_turn() {
+    let folder = AgentFolder::new(
+        "plugin_directory = \"../plugins\"\ncontext_builder = \"project-context\"\n",
+        &[text_reply("Done.")],
+    );
+    let mut screen = folder.session_that_asks();
+    assert!(screen.text().contains("asks for these grants to build the context (agent work-"), "{}", screen.text());
     screen.send("y\r");
     screen.wait_for("\nDone.\n");
 }

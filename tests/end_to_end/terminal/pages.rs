@@ -1,62 +1,64 @@
-//! The pages for authors, followed to the letter: their files laid out, their commands typed, and what they print compared
-//! (S1–S5, S7).
+//! The pages for plugin authors, followed literally: their files are created, their commands typed, and the output
+//! compared (S1–S5, S7).
 
-use super::walk::{Walk, file_of};
-use crate::kit::peer;
-use crate::page::{Block, blocks, page};
+use super::walk::{ShellUser, file_of};
+use crate::documentation_page::{Block, blocks, page};
+use crate::plugin_authoring::peer;
 use crate::support::{cargo, repository};
 use std::path::PathBuf;
 
 const SDK: &str = "sdk/README.md";
 const CONTRACT: &str = "wit/README.md";
 
-/// The sections with code, and whether they are followed here. Those that are not have only Rust that names no file, which the
-/// doctests of the SDK compile and run.
-const SECTIONS: [(&str, &str, Checked); 7] = [
-    (SDK, "From nothing", Checked::Followed),
-    (SDK, "A tool in two minutes", Checked::Followed),
-    (SDK, "The other kinds", Checked::Followed),
-    (SDK, "What the host offers", Checked::ByDoctests),
-    (CONTRACT, "Python", Checked::Followed),
-    (CONTRACT, "JavaScript", Checked::Followed),
-    (CONTRACT, "C", Checked::Followed),
+/// The sections with code, and whether these tests follow them. The others contain only Rust without a file name, which
+/// the doctests of the SDK compile and run.
+const SECTIONS: [(&str, &str, SectionCheck); 7] = [
+    (SDK, "Create a project", SectionCheck::Followed),
+    (SDK, "A tool in two minutes", SectionCheck::Followed),
+    (SDK, "The other kinds", SectionCheck::Followed),
+    (SDK, "What the host offers", SectionCheck::ByDoctests),
+    (CONTRACT, "Python", SectionCheck::Followed),
+    (CONTRACT, "JavaScript", SectionCheck::Followed),
+    (CONTRACT, "C", SectionCheck::Followed),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Checked {
+enum SectionCheck {
     Followed,
     ByDoctests,
 }
 
 /// The blocks of a section that is followed.
 fn section(of: &str, name: &str) -> Vec<Block> {
-    assert!(SECTIONS.contains(&(of, name, Checked::Followed)), "{of}: {name}");
+    assert!(SECTIONS.contains(&(of, name, SectionCheck::Followed)), "{of}: {name}");
     let found: Vec<Block> = blocks(&page(of)).into_iter().filter(|block| block.section == name).collect();
-    assert!(found.iter().any(|block| block.language == "console"), "{of}: {name} types nothing");
+    assert!(found.iter().any(|block| block.language == "console"), "{of}: {name} contains no command");
     found
 }
 
-fn follow(walk: &mut Walk, blocks: &[Block]) {
-    blocks.iter().for_each(|block| walk.follow(block));
+fn follow_blocks(walk: &mut ShellUser, blocks: &[Block]) {
+    blocks.iter().for_each(|block| walk.follow_block(block));
 }
 
-/// Cargo's folder is shared by what is followed, so that crates are compiled once.
+/// All followed sections share cargo's target folder, so that crates are compiled once.
 fn rust(folder: &str) -> [(&'static str, PathBuf); 2] {
     [("CARGO_TARGET_DIR", PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(folder)), ("CARGO", cargo())]
 }
 
-/// What a page shows is true: no block of the pages for authors is left unchecked (S1–S5, S7).
+/// S1–S5, S7: Every code block of the pages for authors is checked by a test.
 #[test]
 fn every_block_of_the_pages_is_checked() {
     for of in [SDK, CONTRACT] {
         let found = blocks(&page(of));
         for block in &found {
             let known = SECTIONS.iter().find(|(page, name, _)| *page == of && *name == block.section);
-            let Some((_, _, checked)) = known else { panic!("{of}: nothing checks what is below `{}`", block.section) };
+            let Some((_, _, checked)) = known else { panic!("{of}: no test checks the section `{}`", block.section) };
             match checked {
-                Checked::ByDoctests => assert!(of == SDK && block.language == "rust", "nothing checks {block:?}"),
-                Checked::Followed if block.language == "console" => assert!(!block.typed().is_empty(), "{block:?}"),
-                Checked::Followed => assert!(!file_of(block).is_empty()),
+                SectionCheck::ByDoctests => assert!(of == SDK && block.language == "rust", "no test checks {block:?}"),
+                SectionCheck::Followed if block.language == "console" => {
+                    assert!(!block.typed().is_empty(), "{block:?}")
+                }
+                SectionCheck::Followed => assert!(!file_of(block).is_empty()),
             }
         }
         let of_page = SECTIONS.iter().filter(|(page, ..)| *page == of);
@@ -64,82 +66,86 @@ fn every_block_of_the_pages_is_checked() {
     }
 }
 
-/// S1, S2, S3, S4, S5: the first commands of the SDK's page.
+/// S1, S2, S3, S4, S5: The first commands of the SDK's page.
 #[test]
-fn the_sdks_first_commands() {
-    let mut walk = Walk::begin("sdk-first", &rust("new-projects/target"));
-    follow(&mut walk, &section(SDK, "From nothing"));
+fn s1_the_first_commands_of_the_sdk_page_work() {
+    let mut walk = ShellUser::begin("sdk-first", &rust("new-projects/target"));
+    follow_blocks(&mut walk, &section(SDK, "Create a project"));
 }
 
-/// A folder that is this checkout but for its plugins, which it has none of.
-fn checkout(walk: &Walk) {
+/// A folder that is this repository without its plugins.
+fn checkout(walk: &ShellUser) {
     for name in ["host", "sdk", "wit", "tests", "rust-toolchain.toml"] {
-        std::os::unix::fs::symlink(repository().join(name), walk.place.join(name)).unwrap();
+        std::os::unix::fs::symlink(repository().join(name), walk.current_folder.join(name)).unwrap();
     }
     for name in ["Cargo.toml", "Cargo.lock"] {
-        std::fs::copy(repository().join(name), walk.place.join(name)).unwrap();
+        std::fs::copy(repository().join(name), walk.current_folder.join(name)).unwrap();
     }
-    std::fs::create_dir(walk.place.join("plugins")).unwrap();
+    std::fs::create_dir(walk.current_folder.join("plugins")).unwrap();
 }
 
-/// S2, S7: the tools that README and the SDK's page write by hand in a checkout; a component is as large as its page says.
+/// S2, S7: The tools that the README and the SDK's page write by hand in a checkout; a component is about as large as
+/// its page says.
 #[test]
-fn the_tools_in_two_minutes() {
+fn s2_the_tools_in_two_minutes_work() {
     let readme: Vec<Block> =
         blocks(&page("README.md")).into_iter().filter(|block| block.section == "A tool in two minutes").collect();
     for (name, blocks) in [("readme-tool", readme), ("sdk-tool", section(SDK, "A tool in two minutes"))] {
-        let mut walk = Walk::begin(name, &rust("end-to-end/shout"));
+        let mut walk = ShellUser::begin(name, &rust("end-to-end/shout"));
         checkout(&walk);
-        follow(&mut walk, &blocks);
+        follow_blocks(&mut walk, &blocks);
         if name == "sdk-tool" {
-            let size = std::fs::metadata(walk.place.join("shout.wasm")).unwrap().len();
+            let size = std::fs::metadata(walk.current_folder.join("shout.wasm")).unwrap().len();
             assert_is_about(size, "This plugin has ");
         }
     }
 }
 
-/// S1, S2, S4, S7: the SDK's page has a plugin of each other kind, which does in its scenario what the page says.
+/// S1, S2, S4, S7: The SDK's page has a plugin of each other kind, whose scenario passes as the page says.
 #[test]
-fn the_other_kinds_of_the_sdks_page() {
-    let mut walk = Walk::begin("sdk-kinds", &rust("new-projects/target"));
-    follow(&mut walk, &section(SDK, "The other kinds"));
-    let size = std::fs::metadata(walk.place.join("thrifty/thrifty.wasm")).unwrap().len();
-    assert_is_about(size, "A media\npolicy has ");
+fn s2_the_other_plugin_kinds_of_the_sdk_page_work() {
+    let mut walk = ShellUser::begin("sdk-kinds", &rust("new-projects/target"));
+    follow_blocks(&mut walk, &section(SDK, "The other kinds"));
+    let size = std::fs::metadata(walk.current_folder.join("thrifty/thrifty.wasm")).unwrap().len();
+    assert_is_about(size, "A media policy has ");
 }
 
-/// Within a tenth of what the SDK's page says behind these words.
+/// Checks that the size is within a tenth of the number that follows these words on the SDK's page.
 fn assert_is_about(size: u64, words: &str) {
     let page = page(SDK);
-    let said = page.split(words).nth(1).and_then(|rest| rest.split(' ').next()).expect("the page says its size");
-    let said: u64 = said.parse().expect("KB");
+    let output_text = page.split(words).nth(1).and_then(|rest| rest.split(' ').next()).expect("the page says its size");
+    let output_text: u64 = output_text.parse().expect("KB");
     let found = size.div_ceil(1000);
-    assert!(found.abs_diff(said) * 10 <= said, "{words}{said} KB, and it is {found} KB");
+    assert!(
+        found.abs_diff(output_text) * 10 <= output_text,
+        "the page says {words}{output_text} KB, and the component has {found} KB"
+    );
 }
 
-/// What the page of the contract says of a language, with that one's toolchain.
+/// Follows the section on a language in the page of the contract, with the toolchain of that language.
 fn language(name: &str, key: &str) {
     let Some((variables, _)) = peer(key) else { return };
-    // The toolchain is found where the page's installation puts it.
+    // The toolchain is found where the page installs it.
     let kept = ["PATH", "ZIG_GLOBAL_CACHE_DIR"];
     let variables: Vec<_> = variables.into_iter().filter(|(name, _)| kept.contains(name)).collect();
-    let mut walk = Walk::begin(&format!("contract-{key}"), &variables);
-    follow(&mut walk, &section(CONTRACT, name));
+    let mut walk = ShellUser::begin(&format!("contract-{key}"), &variables);
+    follow_blocks(&mut walk, &section(CONTRACT, name));
 }
 
-/// S1–S4, P1, P2: what the page of the contract says of Python.
+/// S1–S4, P1, P2: The section on Python in the page of the contract.
 #[test]
-fn the_page_of_the_contract_in_python() {
+fn s1_the_contract_page_works_in_python() {
     language("Python", "python");
 }
 
-/// S1–S4, P1: of JavaScript.
+/// S1–S4, P1: The section on JavaScript in the page of the contract.
 #[test]
-fn the_page_of_the_contract_in_javascript() {
+fn s1_the_contract_page_works_in_javascript() {
     language("JavaScript", "js");
 }
 
-/// S1–S4, P1: of C.
+/// S1–S4, P1: The section on C in the page of the contract.
 #[test]
-fn the_page_of_the_contract_in_c() {
+fn s1_the_contract_page_works_in_c() {
     language("C", "c");
 }

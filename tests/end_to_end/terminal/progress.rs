@@ -1,11 +1,11 @@
-//! What is said while components are compiled (P9), which takes some time at their first use.
+//! Progress messages while components are compiled (P9), which takes some time at their first use.
 
 use super::screen::Screen;
-use crate::compiling::bomb;
+use crate::compiler_process::bomb;
 use std::path::Path;
 use std::process::Command;
 
-/// Takes a compiler one second or more.
+/// Takes a compiler at least one second.
 const ADDITIONS: usize = 120_000;
 
 fn command(data: &Path, arguments: &[&str]) -> Command {
@@ -15,10 +15,10 @@ fn command(data: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// P9: on a terminal a line says what is being compiled, with a count where there are several, and goes away with it;
-/// elsewhere there is none.
+/// P9: On a terminal, a line shows what is being compiled, with a count if there are several, and disappears with the
+/// end; elsewhere there is no such line.
 #[test]
-fn p9_progress_is_shown_while_compiling() {
+fn p9_shows_progress_while_compiling() {
     let folder = tempfile::tempdir().unwrap();
     let plugins = folder.path().join("plugins");
     std::fs::create_dir(&plugins).unwrap();
@@ -26,7 +26,7 @@ fn p9_progress_is_shown_while_compiling() {
     std::fs::write(plugins.join("slower.wasm"), bomb(ADDITIONS + 1)).unwrap();
 
     let mut one = Screen::start(command(folder.path(), &["inspect", "plugins/slow.wasm"]), 20, 100);
-    // Its export is of another type than the contract's, which is found after it has been compiled.
+    // Its export has another type than the contract requires, which is found after it has been compiled.
     assert_eq!(one.exit_code(), Some(2), "{}", one.text());
     let is_over = |shown: &str| !shown.contains("compiling") && shown.contains("its export tool");
     one.wait("what is wrong, in place of the line", is_over);
@@ -38,6 +38,6 @@ fn p9_progress_is_shown_while_compiling() {
     assert!(both.raw().contains("compiling 1 of 2: slow"), "{}", both.raw());
 
     let piped = command(folder.path(), &["inspect", "plugins/slow.wasm"]).output().unwrap();
-    let said = String::from_utf8_lossy(&piped.stderr).into_owned();
-    assert!(!said.contains("compiling") && said.contains("its export tool"), "{said}");
+    let output_text = String::from_utf8_lossy(&piped.stderr).into_owned();
+    assert!(!output_text.contains("compiling") && output_text.contains("its export tool"), "{output_text}");
 }

@@ -1,4 +1,4 @@
-//! The binary on a pseudo-terminal, and the screen that a person would see.
+//! The binary on a pseudo-terminal, and the screen that a user would see.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::ioctl::{Getter, Setter, ioctl, opcode};
@@ -12,33 +12,33 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use vt100::{Callbacks, Parser};
 
-/// How long anything is waited for, unless a test says otherwise.
+/// How long a wait lasts at most, unless a test sets another limit.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A process with a terminal of its own.
+/// A process with its own terminal.
 pub(super) struct Screen {
-    /// What a person types on; None once the terminal is closed.
+    /// The side of the terminal that the user types on; `None` once the terminal is closed.
     keyboard: Option<File>,
     terminal: File,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<ScreenState>>,
     watcher: Option<JoinHandle<()>>,
     child: Child,
-    patience: Duration,
+    max_wait: Duration,
 }
 
-/// What was written so far.
-struct Seen {
-    parser: Parser<Questions>,
+/// The output so far.
+struct ScreenState {
+    parser: Parser<CursorQueries>,
     raw: Vec<u8>,
-    /// Whether the person looks away for good.
+    /// Whether the window is closed.
     closed: bool,
 }
 
-/// Questions for where the cursor is, which a terminal answers as if they had been typed.
+/// Queries for the cursor position, which a terminal answers as if the answers had been typed.
 #[derive(Default)]
-struct Questions(Vec<(u16, u16)>);
+struct CursorQueries(Vec<(u16, u16)>);
 
-impl Callbacks for Questions {
+impl Callbacks for CursorQueries {
     fn unhandled_csi(
         &mut self,
         screen: &mut vt100::Screen,
@@ -54,13 +54,13 @@ impl Callbacks for Questions {
 }
 
 impl Screen {
-    /// Starts the command on a terminal of so many rows and columns.
+    /// Starts the command on a terminal with this many rows and columns.
     pub(super) fn start(mut command: Command, rows: u16, columns: u16) -> Self {
         let (keyboard, terminal) = pseudo_terminal();
-        let parser = Parser::new_with_callbacks(rows, columns, 0, Questions::default());
-        let seen = Arc::new(Mutex::new(Seen { parser, raw: Vec::new(), closed: false }));
+        let parser = Parser::new_with_callbacks(rows, columns, 0, CursorQueries::default());
+        let seen = Arc::new(Mutex::new(ScreenState { parser, raw: Vec::new(), closed: false }));
         for stream in 0..3 {
-            let end = terminal.try_clone().expect("a terminal can be opened thrice");
+            let end = terminal.try_clone().expect("the terminal can be opened three times");
             match stream {
                 0 => command.stdin(end),
                 1 => command.stdout(end),
@@ -73,34 +73,34 @@ impl Screen {
         let reader = keyboard.try_clone().expect("a terminal can be read");
         let shared = seen.clone();
         let watcher = Some(std::thread::spawn(move || watch(reader, &shared)));
-        Self { keyboard: Some(keyboard), terminal, seen, watcher, child, patience: PATIENCE }
+        Self { keyboard: Some(keyboard), terminal, seen, watcher, child, max_wait: PATIENCE }
     }
 
-    /// For what takes longer, such as a toolchain.
-    pub(super) fn with_patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    /// Sets another limit, for slow operations such as a toolchain.
+    pub(super) fn with_patience(mut self, max_wait: Duration) -> Self {
+        self.max_wait = max_wait;
         self
     }
 
-    /// Pastes: the terminal marks what it pastes for whoever has asked for that.
+    /// Pastes a text. The terminal brackets it if the program has asked for that.
     pub(super) fn paste(&mut self, text: &str) {
         let text = text.replace('\n', "\r");
         let is_marked = self.seen.lock().unwrap().parser.screen().bracketed_paste();
         self.send(&if is_marked { format!("\u{1b}[200~{text}\u{1b}[201~") } else { text });
     }
 
-    /// Types.
+    /// Types keys.
     pub(super) fn send(&mut self, keys: &str) {
-        self.keyboard().write_all(keys.as_bytes()).expect("the terminal takes what is typed");
+        self.keyboard().write_all(keys.as_bytes()).expect("the terminal accepts typed keys");
     }
 
-    /// The window gets another size.
+    /// Resizes the window.
     pub(super) fn resize(&mut self, rows: u16, columns: u16) {
         self.seen.lock().unwrap().parser.screen_mut().set_size(rows, columns);
         resize(self.keyboard(), rows, columns);
     }
 
-    /// What stands on the screen.
+    /// The text on the screen.
     pub(super) fn text(&self) -> String {
         self.seen.lock().unwrap().parser.screen().contents()
     }
@@ -110,40 +110,40 @@ impl Screen {
         String::from_utf8_lossy(&self.seen.lock().unwrap().raw).into_owned()
     }
 
-    /// Waits until the text stands on the screen.
+    /// Waits until the text is on the screen.
     pub(super) fn wait_for(&self, text: &str) {
         self.wait(&format!("`{text}`"), |shown| shown.contains(text));
     }
 
-    /// Waits until what stands on the screen ends with the text.
+    /// Waits until the text on the screen ends with `text`.
     pub(super) fn wait_for_end(&self, text: &str) {
         self.wait(&format!("`{text}` at the end"), |shown| shown.trim_end().ends_with(text));
     }
 
-    /// Waits until the person is asked for the next input, `number` prompts being on the screen by then.
+    /// Waits for the next prompt, when `number` prompts are on the screen.
     pub(super) fn wait_for_prompt(&self, number: usize) {
         let count = |shown: &str| shown.lines().filter(|line| *line == ">" || line.starts_with("> ")).count();
         let is_asked = |shown: &str| shown.trim_end().ends_with("\n>") && count(shown) == number;
         self.wait(&format!("prompt {number}"), is_asked);
     }
 
-    /// Waits until what stands on the screen is right.
+    /// Waits until the screen satisfies `is_there`; `what` describes it in the panic message.
     pub(super) fn wait(&self, what: &str, is_there: impl Fn(&str) -> bool) {
         let started = Instant::now();
         while !is_there(&self.text()) {
-            assert!(started.elapsed() < self.patience, "{what} did not appear:\n{}", self.text());
+            assert!(started.elapsed() < self.max_wait, "{what} did not appear:\n{}", self.text());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// The cells of the first line that holds the text, from there on.
+    /// The cells of the first line that contains the text, starting at the text.
     pub(super) fn cells(&self, text: &str) -> Vec<vt100::Cell> {
         let seen = self.seen.lock().unwrap();
         let screen = seen.parser.screen();
         let (rows, columns) = screen.size();
         for (row, line) in (0..rows).zip(screen.rows(0, columns)) {
-            if let Some(place) = line.find(text) {
-                let first = u16::try_from(line[..place].chars().count()).expect("a column");
+            if let Some(start) = line.find(text) {
+                let first = u16::try_from(line[..start].chars().count()).expect("a column");
                 let last = first + u16::try_from(text.chars().count()).expect("a column");
                 return (first..last).filter_map(|column| screen.cell(row, column).cloned()).collect();
             }
@@ -151,7 +151,7 @@ impl Screen {
         panic!("`{text}` is not on the screen:\n{}", screen.contents());
     }
 
-    /// Cells that hold anything and have a colour or a style.
+    /// The number of non-empty cells with a colour or a style.
     pub(super) fn styled_cells(&self) -> usize {
         let seen = self.seen.lock().unwrap();
         let screen = seen.parser.screen();
@@ -164,12 +164,12 @@ impl Screen {
         cells.filter(is_styled).count()
     }
 
-    /// Whether what is typed is echoed by the terminal itself.
+    /// Whether the terminal itself echoes typed keys.
     pub(super) fn echoes(&self) -> bool {
         tcgetattr(&self.terminal).expect("a terminal").local_modes.contains(LocalModes::ECHO | LocalModes::ICANON)
     }
 
-    /// The process's id.
+    /// The process id.
     pub(super) fn process(&self) -> u32 {
         self.child.id()
     }
@@ -181,7 +181,7 @@ impl Screen {
     /// Closes the window.
     pub(super) fn close(&mut self) {
         self.seen.lock().unwrap().closed = true;
-        self.watcher.take().expect("a window is closed once").join().expect("it was read until now");
+        self.watcher.take().expect("the window is closed only once").join().expect("the reader thread still ran");
         self.keyboard = None;
     }
 
@@ -192,7 +192,7 @@ impl Screen {
             if let Some(status) = self.child.try_wait().expect("the process can be waited for") {
                 return status.code();
             }
-            assert!(started.elapsed() < self.patience, "the process does not end:\n{}", self.text());
+            assert!(started.elapsed() < self.max_wait, "the process does not end:\n{}", self.text());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -205,8 +205,8 @@ impl Drop for Screen {
     }
 }
 
-/// Reads what is written, keeps the screen, and answers questions for the cursor.
-fn watch(mut terminal: File, seen: &Mutex<Seen>) {
+/// Reads the output, updates the screen, and answers cursor queries.
+fn watch(mut terminal: File, seen: &Mutex<ScreenState>) {
     let mut bytes = [0; 4096];
     while is_written_to(&terminal, seen) {
         let Ok(read @ 1..) = terminal.read(&mut bytes) else { return };
@@ -224,8 +224,8 @@ fn watch(mut terminal: File, seen: &Mutex<Seen>) {
     }
 }
 
-/// Waits for something to read; not, once the terminal is closed.
-fn is_written_to(terminal: &File, seen: &Mutex<Seen>) -> bool {
+/// Waits for output; returns false once the terminal is closed.
+fn is_written_to(terminal: &File, seen: &Mutex<ScreenState>) -> bool {
     let moment = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
     while !seen.lock().unwrap().closed {
         if poll(&mut [PollFd::new(terminal, PollFlags::IN)], Some(&moment)) != Ok(0) {
@@ -239,14 +239,14 @@ fn resize(terminal: &File, ws_row: u16, ws_col: u16) {
     tcsetwinsize(terminal, Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 }).expect("a terminal has a size");
 }
 
-/// Both ends of a new pseudo-terminal: what a person sees and types on, and what a process writes and reads.
+/// Both ends of a new pseudo-terminal: the one for the user, and the one for the process.
 #[allow(unsafe_code, reason = "two ioctls of Linux that no safe library here offers, as tty_ioctl(4) gives them")]
 fn pseudo_terminal() -> (File, File) {
     const UNLOCK: rustix::ioctl::Opcode = opcode::write::<i32>(b'T', 0x31);
     const NUMBER: rustix::ioctl::Opcode = opcode::read::<u32>(b'T', 0x30);
     let open = |path: &str| OpenOptions::new().read(true).write(true).open(path);
     let master = open("/dev/ptmx").expect("the system has pseudo-terminals");
-    // Safety: TIOCSPTLCK takes a pointer to an int, TIOCGPTN gives an unsigned int.
+    // SAFETY: TIOCSPTLCK takes a pointer to an int, TIOCGPTN returns an unsigned int.
     let number = unsafe {
         ioctl(&master, Setter::<UNLOCK, i32>::new(0)).expect("a pseudo-terminal can be unlocked");
         ioctl(&master, Getter::<NUMBER, u32>::new()).expect("a pseudo-terminal has a number")
@@ -259,10 +259,10 @@ fn pseudo_terminal() -> (File, File) {
     (master, slave.expect("the other end can be opened"))
 }
 
-/// Ctrl-C on the terminal reaches the process, and nobody else.
+/// Makes Ctrl-C on the terminal reach this process only.
 #[allow(unsafe_code, reason = "between fork and exec, only two system calls are made")]
 fn on_its_own_terminal(command: &mut Command) {
-    // Safety: both are plain system calls, which are allowed there.
+    // SAFETY: Both are plain system calls, which are allowed there.
     unsafe {
         command.pre_exec(|| {
             rustix::process::setsid()?;

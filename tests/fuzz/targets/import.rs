@@ -1,14 +1,14 @@
-//! Edits an exported session at random places and imports it: what comes of it is conversation without authority.
+//! Edits an exported session at random positions and imports it: the result must be a conversation without authority.
 
 #![no_main]
 
+use agent_runtime::transfer::{ImportAs, ImportOptions, export, import_for};
 use agent_store::SqliteStore;
-use agent_runtime::portable::{ImportAs, ImportOptions, export, import_for};
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 
-/// Exported by the host: a turn that waits for the approval of a call.
+/// A document that the host exported: a turn that waits for the approval of a call.
 const DOCUMENT: &str = include_str!("../session.json");
 
 #[derive(Arbitrary, Debug)]
@@ -20,11 +20,13 @@ struct Edit<'a> {
     text: &'a str,
 }
 
-fn places(value: &Value, at: String, found: &mut Vec<String>) {
+fn json_pointers(value: &Value, at: String, found: &mut Vec<String>) {
     match value {
-        Value::Object(object) => object.iter().for_each(|(key, value)| places(value, format!("{at}/{key}"), found)),
+        Value::Object(object) => {
+            object.iter().for_each(|(key, value)| json_pointers(value, format!("{at}/{key}"), found))
+        }
         Value::Array(list) => {
-            list.iter().enumerate().for_each(|(place, value)| places(value, format!("{at}/{place}"), found));
+            list.iter().enumerate().for_each(|(index, value)| json_pointers(value, format!("{at}/{index}"), found));
         }
         _ => {}
     }
@@ -33,7 +35,7 @@ fn places(value: &Value, at: String, found: &mut Vec<String>) {
 
 fn edit(document: &mut Value, edit: &Edit<'_>) {
     let mut all = Vec::new();
-    places(document, String::new(), &mut all);
+    json_pointers(document, String::new(), &mut all);
     let donor = document.pointer(&all[usize::from(edit.other) % all.len()]).cloned().unwrap_or_default();
     let Some(target) = document.pointer_mut(&all[usize::from(edit.place) % all.len()]) else { return };
     *target = match edit.kind % 8 {

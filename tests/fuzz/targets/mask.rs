@@ -1,4 +1,5 @@
-//! Hides a secret in a text, in one of the encodings that `host/docs/guide/secrets.md` promises to find, and cuts the text into pieces.
+//! Hides a secret in a text, in one of the encodings that `host/docs/guide/secrets.md` promises to find, and cuts the
+//! text into pieces.
 
 #![no_main]
 
@@ -26,7 +27,7 @@ fn encoded(secret: &str, before: &[u8], after: &[u8], encoding: u8) -> Vec<u8> {
         1 => [before, bytes.map(|byte| format!("%{byte:02X}")).collect::<String>().as_bytes(), after].concat(),
         2 => [before, bytes.map(|byte| format!("{byte:02x}")).collect::<String>().as_bytes(), after].concat(),
         3 => [before, bytes.map(|byte| format!("\\u{byte:04x}")).collect::<String>().as_bytes(), after].concat(),
-        // Base64 in all alignments: what stands around the secret is encoded with it.
+        // Base64 in all alignments: the text around the secret is encoded with it.
         4 => STANDARD.encode([before, secret.as_bytes(), after].concat()).into_bytes(),
         _ => URL_SAFE_NO_PAD.encode([before, secret.as_bytes(), after].concat()).into_bytes(),
     }
@@ -60,9 +61,9 @@ fuzz_target!(|input: Input| {
     check(&redaction, &input, (&secret, text.as_bytes()), Replacement::Mark);
 });
 
-/// Most bytes before a hidden part that pieces may show: three symbols of at most twelve bytes each. So few that do not begin
-/// a secret are not waited for, since they occur in any text.
-const NOT_WAITED_FOR: usize = 36;
+/// The longest run of bytes that may differ between the output for the whole text and for its pieces: three symbols of
+/// at most twelve bytes each. The redaction does not hold back so few bytes, because they occur in any text.
+const MAX_DIFFERENT_BYTES: usize = 36;
 
 fn check(redaction: &Redaction, input: &Input, (secret, text): (&str, &[u8]), replacement: Replacement) {
     let whole = in_pieces(redaction, text, &[], replacement);
@@ -74,7 +75,7 @@ fn check(redaction: &Redaction, input: &Input, (secret, text): (&str, &[u8]), re
         assert_eq!(whole.len(), pieces.len());
         let differences = whole.iter().zip(&pieces).map(|(whole, pieces)| whole != pieces).collect::<Vec<_>>();
         for run in differences.chunk_by(|one, other| one == other).filter(|run| run[0]) {
-            assert!(run.len() <= NOT_WAITED_FOR, "pieces change what is found");
+            assert!(run.len() <= MAX_DIFFERENT_BYTES, "pieces change what is found");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Grants a prefix of a server, asks for a URL, and compares what is allowed with how lenient servers read the path.
+//! Grants a URL prefix of a server, requests a URL, and compares the decision with how lenient servers read the path.
 
 #![no_main]
 
@@ -13,14 +13,15 @@ struct Input<'a> {
     path: &'a str,
 }
 
-/// A path as lenient servers read it: decoded as often as it changes, cut at `;`, with `\` as `/`, without empty parts, dots
-/// resolved.
+/// A path as lenient servers read it: decoded repeatedly until it no longer changes, cut at `;`, with `\` as `/`,
+/// without empty parts, dots resolved.
 fn lenient(path: &str) -> Vec<String> {
     let mut text = path.to_owned();
     for _ in 0..4 {
-        let bytes = url::form_urlencoded::parse(format!("x={}", text.replace('+', "%2B").replace('&', "%26")).as_bytes())
-            .next()
-            .map(|(_, value)| value.into_owned());
+        let bytes =
+            url::form_urlencoded::parse(format!("x={}", text.replace('+', "%2B").replace('&', "%26")).as_bytes())
+                .next()
+                .map(|(_, value)| value.into_owned());
         text = bytes.unwrap_or_default();
     }
     let mut parts: Vec<String> = Vec::new();
@@ -35,7 +36,7 @@ fn lenient(path: &str) -> Vec<String> {
 }
 
 fuzz_target!(|input: Input<'_>| {
-    // Whatever somebody writes as a grant is refused or read; it never allows another host.
+    // Any text as a grant is either refused or parsed; it never allows another host.
     if let Ok(pattern) = input.pattern.parse::<HttpPattern>() {
         let shown = pattern.to_string();
         assert_eq!(shown.parse::<HttpPattern>().as_ref(), Ok(&pattern), "{shown}");
@@ -45,6 +46,6 @@ fuzz_target!(|input: Input<'_>| {
     if agent_plugins::fuzzing::allows(&pattern, "GET", &url) {
         assert_eq!(url.host_str(), Some("a.example"));
         let parts = lenient(url.path());
-        assert!(parts.starts_with(&["pub".to_owned(), "inner".to_owned()]), "{url} is read as {parts:?}");
+        assert!(parts.starts_with(&["pub".to_owned(), "inner".to_owned()]), "{url} is parsed as {parts:?}");
     }
 });

@@ -1,4 +1,4 @@
-//! Follows a redirect of a registry and reads its challenge.
+//! Follows a redirect of a registry and parses its challenge.
 
 #![no_main]
 

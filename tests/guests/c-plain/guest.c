@@ -1,4 +1,4 @@
-// A component of another world in C: plain functions, with a record, a variant and a result.
+// A component with a world of its own, in C: plain functions with a record, a variant and a result.
 
 #include "words.h"
 
@@ -9,7 +9,7 @@
 
 static bool is_space(uint8_t byte) { return byte == ' ' || byte == '\n' || byte == '\t'; }
 
-// The next word from `*at` on; false: there is none.
+// Finds the next word from `*at` on. Returns false if there is none.
 static bool next_word(const words_string_t *text, size_t *at, words_string_t *word) {
     while (*at < text->len && is_space(text->ptr[*at])) *at += 1;
     size_t start = *at;
@@ -19,7 +19,7 @@ static bool next_word(const words_string_t *text, size_t *at, words_string_t *wo
     return word->len > 0;
 }
 
-// What is returned is freed by the caller, so it is a copy.
+// The caller frees returned strings, so return a copy.
 static words_string_t copied(const words_string_t *text) {
     words_string_t copy = {malloc(text->len), text->len};
     memcpy(copy.ptr, text->ptr, text->len);

@@ -1,4 +1,4 @@
-// A component of another world in JavaScript: plain functions, with a record, a variant and a result.
+// A component with a world of its own, in JavaScript: plain functions with a record, a variant and a result.
 
 const words = (text) => text.split(/\s+/u).filter((word) => word !== "");
 

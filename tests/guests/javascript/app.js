@@ -1,4 +1,5 @@
-// A tool plugin in JavaScript: one tool that works, two that fail, and what an instance remembers.
+// A tool plugin in JavaScript: one tool that succeeds, two that fail, and one that shows whether an instance is
+// reused.
 
 const schema = (name) => ({ type: "object", required: [name], properties: { [name]: { type: "string" } } });
 const nothing = { type: "object", additionalProperties: false };
@@ -21,8 +22,8 @@ export const tool = {
   definitions: () => [
     definition("javascript.upper", "Writes a text in capital letters.", schema("text")),
     definition("javascript.fail", "Fails: what it looks for is not there.", nothing),
-    definition("javascript.throw", "Fails by a mistake of its own.", nothing),
-    definition("javascript.calls", "Says how often this instance was called.", nothing),
+    definition("javascript.throw", "Fails because of a bug.", nothing),
+    definition("javascript.calls", "Returns how often this instance was called.", nothing),
   ],
 
   call(name, args, context) {

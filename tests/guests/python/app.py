@@ -1,4 +1,4 @@
-"""A tool plugin in Python: one tool that works, one that fails, and two that try what nobody granted."""
+"""A tool plugin in Python: one tool that succeeds, one that fails, and two that try things that are not granted."""
 
 import json
 import socket

@@ -1,59 +1,59 @@
-//! The options of commands that answer approval requests.
+//! Command-line arguments of the commands that answer approval requests and manage permanent approvals.
 
 use super::{AgentArguments, session_id};
 use agent_core::approval::GrantScope;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 
-/// Which calls are answered, and what follows.
+/// Arguments that `session approve` and `session deny` share.
 #[derive(Debug, Args)]
 pub(crate) struct AnswerArguments {
-    /// The session's id, or a beginning of it that no other has
+    /// Session id, or a unique prefix of it
     #[arg(value_parser = session_id)]
     pub(crate) session: String,
-    /// Ids of calls that wait for an approval; all of them where none is named
+    /// Ids of calls that wait for an approval (default: all of them)
     #[arg(value_name = "CALL")]
     pub(crate) calls: Vec<String>,
-    /// Only store the answer; the turn goes on with --session or --continue
+    /// Only store the answer; --session or --continue continues the turn later
     #[arg(long)]
     pub(crate) no_run: bool,
-    /// Print events as JSON lines, and how the turn ended as the last one
+    /// Print events as JSON lines; the last line is the turn's result
     #[arg(long)]
     pub(crate) json: bool,
-    /// Which agent.
+    /// The agent that the session belongs to.
     #[command(flatten)]
     pub(crate) agent: AgentArguments,
 }
 
-/// What `session approve` takes.
+/// Arguments of `session approve`.
 #[derive(Debug, Args)]
 pub(crate) struct ApproveArguments {
-    /// Which calls.
+    /// The calls to answer.
     #[command(flatten)]
     pub(crate) answer: AnswerArguments,
-    /// How long the yes is remembered for calls of the same tool
+    /// How long the approval lasts for calls of the same tool
     #[arg(long, value_name = "SCOPE", default_value = "once")]
     pub(crate) scope: Scope,
-    /// Run a call with other arguments, a JSON object
+    /// Run a call with these arguments instead, a JSON object
     #[arg(long, value_name = "CALL=JSON", value_parser = Edit::parse)]
     pub(crate) edit: Vec<Edit>,
 }
 
-/// What `session deny` takes.
+/// Arguments of `session deny`.
 #[derive(Debug, Args)]
 pub(crate) struct DenyArguments {
-    /// Which calls.
+    /// The calls to answer.
     #[command(flatten)]
     pub(crate) answer: AnswerArguments,
-    /// Why, for the model
+    /// Reason, which the model gets
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 }
 
-/// How long a yes is remembered.
+/// How long an approval lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scope {
-    /// For these calls only
+    /// Only for these calls
     Once,
     /// For the rest of the session
     Session,
@@ -71,12 +71,12 @@ impl From<Scope> for GrantScope {
     }
 }
 
-/// Other arguments for a call.
+/// Replacement arguments for a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Edit {
-    /// The call's id.
+    /// Id of the call.
     pub(crate) call: String,
-    /// With these it runs.
+    /// Arguments that the call runs with.
     pub(crate) arguments: Value,
 }
 
@@ -84,26 +84,27 @@ impl Edit {
     fn parse(text: &str) -> Result<Self, String> {
         let form = "write CALL=JSON, for example call_1_1_1='{\"path\": \"a.txt\"}'";
         let (call, json) = text.split_once('=').ok_or_else(|| format!("there is no `=`; {form}"))?;
-        let arguments = serde_json::from_str(json).map_err(|error| format!("that is no JSON: {error}; {form}"))?;
+        let arguments =
+            serde_json::from_str(json).map_err(|error| format!("the arguments are not valid JSON: {error}; {form}"))?;
         Ok(Self { call: call.trim().to_owned(), arguments })
     }
 }
 
-/// Commands on what was allowed for good.
+/// Commands on permanent approvals.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalsCommand {
-    /// Show what was allowed for good, the latest first
+    /// List permanent approvals, latest first
     List {
-        /// The agent's name; all agents that have sessions where it is left out
+        /// Name of the agent (default: all agents that have sessions)
         #[arg(long, value_name = "NAME")]
         of: Option<String>,
-        /// Print one JSON line per grant
+        /// Print one JSON line per approval
         #[arg(long)]
         json: bool,
     },
-    /// Take grants back; it holds at once, for running turns, too
+    /// Revoke approvals; this takes effect at once, also for running turns
     Revoke {
-        /// Their ids as `approvals list` shows them, or beginnings that no other has
+        /// Approval ids from `approvals list`, or unique prefixes of them
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
     },
@@ -116,10 +117,10 @@ mod tests {
 
     /// L17
     #[test]
-    fn l17_an_edit_names_its_call() {
+    fn l17_parses_edit_with_call_and_arguments() {
         let edit = Edit::parse("call_1_1_1={\"a\": \"b=c\"}").expect("an edit");
         assert_eq!((edit.call.as_str(), edit.arguments), ("call_1_1_1", json!({"a": "b=c"})));
         assert!(Edit::parse("{}").expect_err("no call").contains("CALL=JSON"));
-        assert!(Edit::parse("c={").expect_err("no JSON").contains("no JSON"));
+        assert!(Edit::parse("c={").expect_err("invalid JSON").contains("not valid JSON"));
     }
 }

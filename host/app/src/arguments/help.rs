@@ -1,6 +1,6 @@
-//! What `-h` and `--help` say beside the options.
+//! Texts of `-h` and `--help` that clap does not generate from the options.
 
-/// Of the first line.
+/// Usage lines at the top.
 pub(super) const USAGE: &str = "\
 agent-host --plugins DIR [OPTIONS] [PROMPT]
        agent-host --agent FILE|NAME [OPTIONS] [PROMPT]
@@ -9,90 +9,92 @@ agent-host --plugins DIR [OPTIONS] [PROMPT]
        agent-host replay SESSION [--with PLUGIN=FILE]
        agent-host plugin|key|session|approvals|outbox|memory|store|config|audit COMMAND";
 
-/// Below `-h`.
+/// Text below the options in `-h`.
 pub(super) const SHORT: &str = "\
 Example:
   agent-host --plugins plugins --build --grant text:read=. \"Count the lines of README.md\"
 
-On a terminal and without a PROMPT it is a session in which you type; /help lists its
-commands. The answer goes to stdout, all else to stderr. Exit codes: 0 answered, 1 ended with an
-error, 2 nothing was begun (wrong usage, configuration, plugin or data), 3 waits for a
-decision, 130 cancelled. More examples and the full story: agent-host --help";
+Without a PROMPT on a terminal, agent-host starts an interactive session; /help lists its
+commands. The answer goes to stdout, everything else to stderr. Exit codes: 0 answered, 1 ended
+with an error, 2 nothing was started (invalid usage, configuration, plugin or data), 3 waits for
+a decision, 130 cancelled. More examples and details: agent-host --help";
 
-/// Below `--help`.
+/// Text below the options in `--help`.
 pub(super) const LONG: &str = "\
 Examples:
   Build the plugin projects in ./plugins, let `text` read this folder, and ask:
     agent-host --plugins plugins --build --grant text:read=. \\
       \"Count the lines of README.md\"
 
-  A session in which you type, with a language model:
+  Start an interactive session with a language model:
     agent-host --plugins plugins --model openai/gpt-4.1-mini
 
-  From a pipe into a file (the answer goes to stdout, all else to stderr):
+  Read the prompt from a pipe and write the answer to a file (the answer goes to stdout,
+  everything else to stderr):
     echo 'text.count_file {\"path\": \"README.md\"}' |
       agent-host --plugins plugins --grant text:read=. > answer.txt
 
-  An agent whose settings and grants stand in a file; `config init` writes one with
-  every key explained, and `config list` shows the agents of this folder:
+  Keep an agent's settings and grants in a file. `config init` writes one that explains
+  every key, and `config list` lists the agents in this folder:
     agent-host config init
     agent-host --agent agent.toml \"What changed in the notes?\"
 
-  Ask a language model: of a known provider, whose key is in its variable, or of any
-  server that speaks Chat Completions:
+  Ask a language model of a known provider, whose key is in its environment variable, or of
+  any server that speaks Chat Completions:
     agent-host --plugins plugins --model openai/gpt-4.1-mini \"...\"
     agent-host --plugins plugins --base-url http://127.0.0.1:8000/v1 --model NAME \"...\"
 
-  Go on with its last session; what was interrupted is finished first:
+  Continue the latest session; an interrupted turn is finished first:
     agent-host --agent agent.toml --continue \"And the week before?\"
 
-  Write a plugin, in Rust, Python, JavaScript or C, and work on it in a session that takes up
-  each change of its source:
+  Create a plugin in Rust, Python, JavaScript or C, and develop it in a session that
+  rebuilds and reloads it after each source change:
     agent-host plugin new words --lang python
     agent-host dev words
 
-  Play the scenarios of a folder (*.scenario.toml), with the plugins that are built first:
+  Build the plugins in a folder, and run its scenarios (*.scenario.toml):
     agent-host test plugins
 
-  See what a plugin is, and call one of its tools by hand:
+  Inspect a plugin, and call one of its tools by hand:
     agent-host plugin inspect plugins/text.wasm
     agent-host plugin call plugins/text.wasm text.count_file \\
       '{\"path\": \"README.md\"}' --grant text:read=.
 
 Plugins that change:
-  During a session in which you type, a changed, new or removed plugin is taken from the next
-  turn on (--no-watch: not). What cannot be loaded is said, and the version before serves. One
-  that crashes in 3 of its first 10 calls is rolled back. `plugin history` shows the versions,
-  `plugin rollback NAME` goes back to the one before.
+  An interactive session uses a changed, new or removed plugin from the next turn on
+  (--no-watch turns this off). If a changed plugin fails to load, the host reports it and
+  keeps serving the previous version. A version that crashes in 3 of its first 10 calls is
+  rolled back. `plugin history` shows the versions, and `plugin rollback NAME` returns to the
+  previous one.
 
 Grants:
-  A plugin may do nothing by default. Each --grant PLUGIN:KIND=VALUE adds one thing:
-    files:read=DIR           read what is under DIR
-    files:write=DIR          read and write what is under DIR
-    files:env=NAME           see the environment variable NAME
-    files:config=KEY=VALUE   get VALUE when it asks for the setting KEY
-    host:read=DIR            the host's own list_directory and read_file, under DIR
-  The plugin names DIR as you wrote it, without `..`. In agent.toml:
+  By default, a plugin can do nothing. Each --grant PLUGIN:KIND=VALUE adds one grant:
+    files:read=DIR           read the files under DIR
+    files:write=DIR          read and write the files under DIR
+    files:env=NAME           read the environment variable NAME
+    files:config=KEY=VALUE   get VALUE for the setting KEY
+    host:read=DIR            for the host's own tools list_directory and read_file
+  The plugin addresses DIR by the path that you wrote, without `..`. The same in agent.toml:
     [plugins.files.grants]
     read = [\".\"]
 
 Models:
-  --model PROVIDER/MODEL asks that model. openai, groq, deepseek, mistral and openrouter
-  have their keys in OPENAI_API_KEY, GROQ_API_KEY, ...; ollama, lmstudio, llama-cpp and
-  vllm are servers on this machine and need none. OPENAI_BASE_URL holds for openai.
-  Others, timeouts, prices and fallbacks are configured in agent.toml. Without a model
-  the built-in `offline` answers, which is no language model.
+  --model PROVIDER/MODEL selects the model. openai, groq, deepseek, mistral and openrouter
+  read their keys from OPENAI_API_KEY, GROQ_API_KEY, ...; ollama, lmstudio, llama-cpp and
+  vllm are servers on this machine and need no key. OPENAI_BASE_URL changes the URL of
+  openai. Configure other providers, timeouts, prices and fallbacks in agent.toml. Without a
+  model, the built-in `offline` router answers, which is not a language model.
 
 Data:
-  Sessions, compiled code and plugins in use are kept in the data folder: --data,
-  else AGENT_HOST_DATA, else the platform's folder for application data.
+  Sessions, compiled code and copies of used plugins are stored in the data folder: --data,
+  or AGENT_HOST_DATA, or the platform's folder for application data.
 
 Exit codes:
-  0    the turn ended with an answer, or the command did what it says
+  0    the turn ended with an answer, or the command succeeded
   1    the turn, the build or the call ended with an error
-  2    nothing was begun: wrong usage or configuration, a plugin that cannot be
-       loaded, data that cannot be opened
-  3    the turn waits for somebody: `session show` says for whom. `session resolve`
-       decides about a call, `session respond` brings a service's answer; --continue
-       goes on. An answer that came twice or too late changes nothing: exit code 0
+  2    nothing was started: invalid usage or configuration, a plugin that cannot be
+       loaded, or data that cannot be opened
+  3    the turn waits for somebody; `session show` says for whom. `session resolve`
+       decides about a call, `session respond` records a service's answer, and --continue
+       continues the turn. A duplicate or late answer changes nothing and gives exit code 0
   130  cancelled";

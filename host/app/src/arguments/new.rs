@@ -1,4 +1,4 @@
-//! The command line of those who write plugins: `plugin new`, `dev`.
+//! Command-line arguments for plugin authors: `plugin new` and `dev`.
 
 use super::{AgentArguments, RunArguments};
 use agent_devkit::Language;
@@ -6,26 +6,26 @@ use agent_devkit::new::ProjectKind;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// What a new project is to be.
+/// Arguments of `plugin new`.
 #[derive(Debug, Args)]
 pub(crate) struct NewArguments {
-    /// The plugin's name: lower-case letters, digits and hyphens. Its folder is named so, too
+    /// Name of the plugin and its folder: lower-case letters, digits and hyphens
     pub(crate) name: String,
-    /// What it does
+    /// Kind of the plugin
     #[arg(long, value_name = "KIND", value_enum, default_value_t = KindName::Tool)]
     pub(crate) kind: KindName,
-    /// What it is written in
+    /// Programming language of the plugin
     #[arg(long, value_name = "LANG", value_enum, default_value_t = LanguageName::Rust)]
     pub(crate) lang: LanguageName,
-    /// The folder in which its folder is made
+    /// Folder in which the project folder is created
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) dir: PathBuf,
-    /// Rust: build on the SDK in this folder, instead of the one that this agent-host writes into the project
+    /// Rust only: use the SDK in this folder, instead of the copy that agent-host writes into the project
     #[arg(long, value_name = "DIR")]
     pub(crate) sdk: Option<PathBuf>,
 }
 
-/// A kind as it is written.
+/// A plugin kind as written on the command line.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum KindName {
     Tool,
@@ -45,7 +45,7 @@ impl From<KindName> for ProjectKind {
     }
 }
 
-/// A language as it is written.
+/// A programming language as written on the command line.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum LanguageName {
     Rust,
@@ -66,28 +66,29 @@ impl From<LanguageName> for Language {
     }
 }
 
-/// What is worked on, and with which agent.
+/// Arguments of `dev`.
 #[derive(Debug, Args)]
 pub(crate) struct DevArguments {
-    /// A plugin project, or a folder of projects
+    /// Plugin project, or a folder of projects
     #[arg(value_name = "DIR", default_value = ".")]
     pub(crate) directory: PathBuf,
-    /// Ask this after the first build and after each change, each time in a new session, instead of a session in which you type
+    /// Send this prompt in a new session after each successful build, instead of opening an interactive session
     #[arg(long, value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
-    /// Which agent; without --agent and --plugins one that has what is built here, and nothing else.
+    /// The agent to run. Without --agent and --plugins, an agent with only the plugins that are built here.
     #[command(flatten)]
     pub(crate) agent: AgentArguments,
-    /// Say yes to calls of this tool that must be allowed, once to each; `*` stands for any characters
+    /// Approve every call of a matching tool that needs approval, for that call only; `*` matches any characters
     #[arg(long, value_name = "TOOL", help_heading = "Session", value_parser = super::tool_pattern)]
     pub(crate) yes: Vec<String>,
-    /// For whom the agent works: whose memory is recalled and added to (default: who is logged in)
+    /// User that the agent works for and whose memory it uses (default: the logged-in user)
     #[arg(long, value_name = "NAME", help_heading = "Session", value_parser = super::user_name)]
     pub(crate) user: Option<String>,
 }
 
 impl DevArguments {
-    /// As for a turn. What is worked on is built in any case; other projects are where their folder was named.
+    /// Converts to the options of a turn. The projects under development are always built, so `--build` only matters for
+    /// the plugin folder of `--plugins` or `--agent`.
     pub(crate) fn run(&self) -> RunArguments {
         let is_named = self.agent.plugins.is_some() || self.agent.agent.is_some();
         let agent = AgentArguments { build: self.agent.build && is_named, ..self.agent.clone() };

@@ -1,51 +1,51 @@
-//! The command line of `agent-host replay`.
+//! Command-line arguments of `agent-host replay`.
 
 use super::{agent, session_id};
-use crate::grants::Grant;
+use agent_config::grants::Grant;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::path::PathBuf;
 
-/// Below its help.
-const CODES: &str = "\
-A call runs again with its recorded arguments and the recorded answers of the host: pages, kept
-values, files, the model's words, time and random numbers. What is not recorded, such as other
-files, variables and configuration values, is granted, or denied and reported.
-Nothing is written: what a call changes it changes in a temporary folder, and that is compared.
-More in host/docs/guide/scenarios.md.
-Exit codes: 0 nothing differs, 1 something does, 2 nothing could be done again, or not all.";
+/// Text below the options in the help of `replay`.
+const AFTER_HELP: &str = "\
+A replayed call gets its recorded arguments and the recorded answers of the host: web pages,
+stored values, files, model replies, time and random numbers. Access to anything that was not
+recorded, such as other files, variables and configuration values, is denied and reported
+unless you grant it. A call writes to a temporary folder only, and its changes there are compared.
+More in host/docs/scenarios.md.
+Exit codes: 0 no difference, 1 differences, 2 not everything could be replayed.";
 
-/// Which session is done again, and with what.
+/// Arguments of `replay`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = CODES)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct ReplayArguments {
-    /// The session's id, or a beginning of it that no other has; or a file that `session export` wrote
+    /// Session id, a unique prefix of it, or a file written by `session export`
     #[arg(value_name = "SESSION|FILE", value_parser = session_id)]
     pub(crate) session: String,
-    /// Another version of a plugin, instead of the recorded one; without it, every plugin as it was recorded
-    #[arg(long, value_name = "PLUGIN=FILE", value_parser = with)]
+    /// Replay with this version of a plugin instead of the recorded version
+    #[arg(long, value_name = "PLUGIN=FILE", value_parser = plugin_replacement)]
     pub(crate) with: Vec<(String, PathBuf)>,
-    /// An agent's file, or its name in this folder: its limits, variables and configuration values hold
+    /// Agent configuration (a file, or a name in this folder) whose limits, variables and configuration values apply
     #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
     pub(crate) agent: Option<PathBuf>,
-    /// Whose session (default: who is logged in)
+    /// User who owns the session (default: the logged-in user)
     #[arg(long, value_name = "NAME", value_parser = super::user_name)]
     pub(crate) user: Option<String>,
-    /// Only this turn
+    /// Replay only this turn
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) turn: Option<u32>,
-    /// Show every difference, not only the first
+    /// Show all differences, not only the first
     #[arg(long)]
     pub(crate) all: bool,
-    /// Let a plugin read what was not recorded: PLUGIN:read=DIR, env=NAME or config=KEY=VALUE
+    /// Let a plugin read data that was not recorded: PLUGIN:read=DIR, env=NAME or config=KEY=VALUE
     #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse)]
     pub(crate) grant: Vec<Grant>,
-    /// Print one JSON document instead
+    /// Print one JSON document instead of text
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-fn with(text: &str) -> Result<(String, PathBuf), String> {
+fn plugin_replacement(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((name, file)) if !name.is_empty() && !file.is_empty() => Ok((name.to_owned(), file.into())),
         _ => Err("write PLUGIN=FILE, such as text=plugins/text.wasm".to_owned()),

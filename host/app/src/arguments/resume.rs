@@ -1,30 +1,30 @@
-//! The options of `session resume`: those of a turn, with the session as the first word.
+//! Command-line arguments of `session resume`: the options of a turn, with the session as the first argument.
 
 use super::{AgentArguments, RunArguments, session_id, tool_pattern};
 use clap::Args;
 
-/// What `session resume` takes.
+/// Arguments of `session resume`.
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArguments {
-    /// Its id, or a beginning of it that no other has; the agent's latest where it is left out
+    /// Session id, or a unique prefix of it (default: the agent's latest session)
     #[arg(value_parser = session_id)]
     pub(crate) session: Option<String>,
-    /// What the agent is asked, or the answer to its question; without, what was interrupted is finished
+    /// Prompt for the agent, or the answer to its question; without it, only an interrupted turn is finished
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
-    /// Say yes to calls of this tool that must be allowed, once to each; `*` stands for any characters
+    /// Approve every call of a matching tool that needs approval, for that call only; `*` matches any characters
     #[arg(long, value_name = "TOOL", value_parser = tool_pattern)]
     yes: Vec<String>,
-    /// Print events as JSON lines, and how the turn ended as the last one
+    /// Print events as JSON lines; the last line is the turn's result
     #[arg(long)]
     json: bool,
-    /// Which agent.
+    /// The agent to run.
     #[command(flatten)]
     agent: AgentArguments,
 }
 
 impl From<ResumeArguments> for RunArguments {
-    /// The command line that says the same: `--session ID PROMPT`, or `--continue`.
+    /// Converts to the equivalent options of a turn: `--session ID PROMPT`, or `--continue` without a session.
     fn from(ResumeArguments { session, prompt, yes, json, agent }: ResumeArguments) -> Self {
         Self { continue_latest: session.is_none(), session, prompt, yes, json, agent, ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! The options of commands that share plugins.
+//! Command-line arguments of the commands that share plugins.
 
 use agent_registry::{Downgrade, Overwrite, PlainHttp, Reference, Source};
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -6,160 +6,159 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use url::Url;
 
-/// How registries are asked.
+/// Options of connections to registries.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConnectionArguments {
-    /// Talk to other machines without TLS, too; this one is never asked with it
+    /// Allow connections without TLS to other machines; connections to this machine never use TLS
     #[arg(long)]
     plain_http: bool,
-    /// A token server of another owner that the registry's login may be sent to when the registry names it; can be repeated
+    /// Token server of another owner that may receive the registry's login if the registry names it; can be repeated
     #[arg(long = "token-server", value_name = "URL", value_parser = token_server)]
     pub(crate) token_servers: Vec<Url>,
 }
 
 impl ConnectionArguments {
-    /// Whether TLS may be missing.
+    /// Says to which machines connections without TLS are allowed.
     pub(crate) fn plain(&self) -> PlainHttp {
         if self.plain_http { PlainHttp::Allowed } else { PlainHttp::LoopbackOnly }
     }
 }
 
-/// In which folder, and by whose word.
+/// Options that select the plugin folder and its trust settings.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct FolderArguments {
-    /// The folder with the plugins and their plugins.lock
+    /// Folder that contains the plugins and plugins.lock
     #[arg(long, value_name = "DIR")]
     pub(crate) plugins: Option<PathBuf>,
-    /// An agent's configuration, for its folder and its [sharing]: a file (agent.toml), or the name of an agent in this folder
+    /// Agent configuration with the plugin folder and `[sharing]`: a file (agent.toml), or an agent's name in this folder
     #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(super::agent))]
     pub(crate) agent: Option<PathBuf>,
-    /// How.
+    /// Options of the connection to the registry.
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,
 }
 
-/// What `plugin push` takes.
+/// Arguments of `plugin push`.
 #[derive(Debug, Args)]
 pub(crate) struct PushArguments {
-    /// Where to: HOST/PATH[:TAG]; without a tag under the plugin's version
+    /// Destination HOST/PATH[:TAG] (default tag: the plugin's version)
     #[arg(value_name = "REF", value_parser = reference)]
     pub(crate) reference: Reference,
-    /// A component (*.wasm)
+    /// Component (*.wasm)
     pub(crate) file: PathBuf,
-    /// Sign it with this key, which `key new` has made
+    /// Sign with this key, created by `key new`
     #[arg(long, value_name = "KEY")]
     pub(crate) sign: Option<PathBuf>,
-    /// Add it to this index, which `plugin search` reads: HOST/PATH
+    /// Add the plugin to this index (HOST/PATH), which `plugin search` reads
     #[arg(long, value_name = "REF", value_parser = reference)]
     pub(crate) index: Option<Reference>,
-    /// Replace a version that is there with another content
+    /// Replace an existing version that has other content
     #[arg(long)]
     overwrite: bool,
-    /// How.
+    /// Options of the connection to the registry.
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,
 }
 
 impl PushArguments {
-    /// Whether it may.
+    /// Says whether an existing version may be replaced.
     pub(crate) fn overwrite(&self) -> Overwrite {
-        if self.overwrite { Overwrite::Asked } else { Overwrite::Never }
+        if self.overwrite { Overwrite::Allowed } else { Overwrite::Never }
     }
 }
 
-/// What `plugin sign` takes.
+/// Arguments of `plugin sign`.
 #[derive(Debug, Args)]
 pub(crate) struct SignArguments {
-    /// What to sign: HOST/PATH:TAG, or with its digest; or a component that was built here, a file (*.wasm)
+    /// Plugin to sign: HOST/PATH:TAG, HOST/PATH with a digest, or a component file (*.wasm)
     #[arg(value_name = "REF|PATH", value_parser = source)]
     pub(crate) reference: Source,
-    /// The key, which `key new` has made
+    /// Signing key, created by `key new`
     #[arg(long, value_name = "KEY")]
     pub(crate) key: PathBuf,
-    /// How.
+    /// Options of the connection to the registry.
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,
 }
 
-/// What `plugin add` takes.
+/// Arguments of `plugin add`.
 #[derive(Debug, Args)]
 pub(crate) struct AddArguments {
-    /// From where: HOST/PATH[:TAG], an address (https://…), a file or a folder; without one, all that is locked and not there
+    /// Source: HOST/PATH[:TAG], a URL (https://…), a file or a folder (default: fetch all missing locked plugins)
     #[arg(value_name = "REF|PATH|URL", value_parser = source)]
     pub(crate) source: Option<Source>,
-    /// Put it in the place of a file that nobody has locked, that was changed, or that is locked to another place
+    /// Replace a file that is not locked, was modified, or is locked to another source
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Take a plugin of the same place that is older than the locked one, is the same version with other content, or is no longer
-    /// signed
+    /// Accept a plugin from the locked source that is older, has other content for the same version, or is no longer signed
     #[arg(long)]
     allow_downgrade: bool,
-    /// Where it goes.
+    /// Folder that the plugin is added to.
     #[command(flatten)]
     pub(crate) folder: FolderArguments,
 }
 
 impl AddArguments {
-    /// Whether a person has asked for what is not newer.
+    /// Says whether a plugin may be replaced by one that is not newer.
     pub(crate) fn downgrade(&self) -> Downgrade {
         if self.allow_downgrade { Downgrade::Allowed } else { Downgrade::Refused }
     }
 }
 
-/// What `plugin update` takes.
+/// Arguments of `plugin update`.
 #[derive(Debug, Args)]
 pub(crate) struct UpdateArguments {
-    /// These plugins only
+    /// Names of the plugins to update (default: all)
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// Change nothing, say what is newer, and end with 1 where something is
+    /// Change nothing and list newer versions; exit code 1 if there are any
     #[arg(long)]
     pub(crate) check: bool,
-    /// Take plugins that are older than the locked ones, are the same versions with other content, or are no longer signed
+    /// Accept plugins that are older, have other content for the same version, or are no longer signed
     #[arg(long)]
     allow_downgrade: bool,
-    /// Where they are.
+    /// Folder that contains the plugins.
     #[command(flatten)]
     pub(crate) folder: FolderArguments,
 }
 
 impl UpdateArguments {
-    /// Whether a person has asked for what is not newer.
+    /// Says whether a plugin may be replaced by one that is not newer.
     pub(crate) fn downgrade(&self) -> Downgrade {
         if self.allow_downgrade { Downgrade::Allowed } else { Downgrade::Refused }
     }
 }
 
-/// What `plugin remove` takes.
+/// Arguments of `plugin remove`.
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArguments {
-    /// The plugin's name
+    /// Name of the plugin
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Take it out of the lock alone: its file stays, and is yours
+    /// Only remove the lock entry, and keep the file as an unlocked plugin
     #[arg(long)]
     pub(crate) keep_file: bool,
-    /// Where it is.
+    /// Folder that contains the plugin.
     #[command(flatten)]
     pub(crate) folder: FolderArguments,
 }
 
-/// What `plugin search` takes.
+/// Arguments of `plugin search`.
 #[derive(Debug, Args)]
 pub(crate) struct SearchArguments {
-    /// The words; without any, all plugins of the index
+    /// Search words (default: list all plugins of the index)
     #[arg(value_name = "WORD")]
     pub(crate) words: Vec<String>,
-    /// The index: HOST/PATH
+    /// Index to search: HOST/PATH
     #[arg(long, value_name = "REF", value_parser = reference)]
     pub(crate) index: Reference,
-    /// At most so many
+    /// Maximum number of results
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) limit: u32,
     /// Print one JSON line per plugin
     #[arg(long)]
     pub(crate) json: bool,
-    /// How.
+    /// Options of the connection to the registry.
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,
 }
@@ -167,12 +166,12 @@ pub(crate) struct SearchArguments {
 /// Commands on keys.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Make a key pair that signs plugins: FILE for you alone, and its public half beside it, FILE with the ending .pub
+    /// Create a key pair for signing plugins: the private key FILE, and the public key next to it with the extension .pub
     New {
-        /// Where to
+        /// File for the private key
         #[arg(value_name = "FILE", default_value = "agent-host.key")]
         file: PathBuf,
-        /// Let whoever can read the file sign; else a password is asked for, or read from AGENT_HOST_KEY_PASSWORD
+        /// Don't protect the key with a password (default: ask for one, or read AGENT_HOST_KEY_PASSWORD)
         #[arg(long)]
         no_password: bool,
     },
@@ -180,7 +179,7 @@ pub(crate) enum KeyCommand {
 
 fn token_server(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    url.ok_or_else(|| "write it with its scheme, such as https://auth.example".to_owned())
+    url.ok_or_else(|| "write a URL with its scheme, such as https://auth.example".to_owned())
 }
 
 fn reference(text: &str) -> Result<Reference, String> {
@@ -188,6 +187,6 @@ fn reference(text: &str) -> Result<Reference, String> {
 }
 
 fn source(text: &str) -> Result<Source, String> {
-    let no_file = if text.contains("://") { "" } else { "; and no file or folder here has this name" };
+    let no_file = if text.contains("://") { "" } else { "; and there is no file or folder with this name" };
     Source::parse(text).map_err(|error| format!("{error}{no_file}"))
 }

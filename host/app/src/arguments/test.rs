@@ -1,36 +1,36 @@
-//! The command line of `agent-host test`.
+//! Command-line arguments of `agent-host test`.
 
 use clap::Args;
 use std::path::PathBuf;
 
-/// Exit codes of `test`, below its help.
+/// Text below the options in the help of `test`.
 const CODES: &str = "\
-A scenario is a file NAME.scenario.toml: host/docs/guide/scenarios.md explains every key.
-Exit codes: 0 all passed, 1 some did not, 2 nothing could be played.";
+A scenario is a file NAME.scenario.toml; host/docs/scenarios.md explains every key.
+Exit codes: 0 all passed, 1 some failed, 2 no scenario could be run.";
 
-/// Which scenarios are played, and what comes of that.
+/// Arguments of `test`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = CODES)]
 pub(crate) struct TestArguments {
-    /// A folder with scenarios (*.scenario.toml) in it or below, or one scenario's file
+    /// Scenario file, or a folder that contains scenarios (*.scenario.toml) at any depth
     #[arg(value_name = "DIR", default_value = ".")]
     pub(crate) at: PathBuf,
-    /// Only scenarios whose names contain this
+    /// Run only scenarios whose names contain this text
     #[arg(value_name = "FILTER")]
     pub(crate) filter: Option<String>,
-    /// Write golden transcripts that differ, and show what changes in them
+    /// Update golden transcripts that differ, and show the changes
     #[arg(long)]
     pub(crate) update: bool,
-    /// Also write a report in JUnit's XML
+    /// Also write a JUnit XML report
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
-    /// Print one JSON document instead
+    /// Print one JSON document instead of text
     #[arg(long)]
     pub(crate) json: bool,
     /// Don't build plugin projects first
     #[arg(long)]
     pub(crate) no_build: bool,
-    /// Take the components from this folder (NAME.wasm), and build nothing
+    /// Use the components in this folder (NAME.wasm), and build nothing
     #[arg(long, value_name = "DIR")]
     pub(crate) plugins: Option<PathBuf>,
 }

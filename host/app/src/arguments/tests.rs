@@ -1,7 +1,7 @@
-//! Command lines that are taken, and those that are refused.
+//! Tests of which command lines are accepted and which are rejected.
 
 use super::*;
-use crate::grants::{Kind, Receiver};
+use agent_config::grants::{Kind, Receiver};
 use clap::CommandFactory;
 
 fn parse(line: &[&str]) -> Result<Arguments, clap::Error> {
@@ -9,13 +9,13 @@ fn parse(line: &[&str]) -> Result<Arguments, clap::Error> {
 }
 
 #[test]
-fn the_definition_is_sound() {
+fn clap_definition_is_valid() {
     Arguments::command().debug_assert();
 }
 
 /// I1
 #[test]
-fn a_prompt_with_plugins_and_grants() {
+fn i1_parses_prompt_with_plugins_and_grants() {
     let arguments =
         parse(&["--plugins", "plugins", "--grant", "files:read=.", "--grant", "host:read=docs", "How many?"]);
     let run = arguments.expect("parsed").run;
@@ -25,7 +25,7 @@ fn a_prompt_with_plugins_and_grants() {
 }
 
 #[test]
-fn commands_are_words_and_prompts_are_not() {
+fn distinguishes_commands_from_prompts() {
     assert!(matches!(parse(&["plugin", "build"]).expect("parsed").command, Some(Command::Plugin(_))));
     assert_eq!(parse(&["list files"]).expect("parsed").run.prompt.as_deref(), Some("list files"));
     assert_eq!(parse(&["--", "plugin"]).expect("parsed").run.prompt.as_deref(), Some("plugin"));
@@ -34,14 +34,14 @@ fn commands_are_words_and_prompts_are_not() {
 }
 
 #[test]
-fn options_of_a_turn_before_a_command_are_refused() {
+fn rejects_turn_options_before_a_command() {
     assert!(parse(&["--json", "session", "list"]).expect("parsed").check().is_err());
     assert!(parse(&["-v", "session", "list"]).expect("parsed").check().is_ok());
 }
 
 #[test]
-fn wrong_lines_are_refused() {
-    let wrong: &[&[&str]] = &[
+fn rejects_invalid_command_lines() {
+    let invalid_lines: &[&[&str]] = &[
         &["--continue", "--session", "s"],
         &["--grant", "files", "x"],
         &["one", "two"],
@@ -76,20 +76,20 @@ fn wrong_lines_are_refused() {
         &["--agent", "", "hi"],
         &["config", "init", "agent.toml"],
     ];
-    for line in wrong {
-        let error = parse(line).err().unwrap_or_else(|| panic!("{line:?} was taken"));
+    for line in invalid_lines {
+        let error = parse(line).err().unwrap_or_else(|| panic!("{line:?} was accepted"));
         assert_eq!(error.exit_code(), 2, "{line:?}");
     }
 }
 
 #[test]
-fn an_empty_name_is_said_to_be_empty() {
-    let message = |line: &[&str]| parse(line).expect_err("refused").to_string();
+fn reports_empty_names() {
+    let message = |line: &[&str]| parse(line).expect_err("rejected").to_string();
     assert!(message(&["--data", "", "x"]).contains("AGENT_HOST_DATA"));
-    assert!(message(&["--session", "", "x"]).contains("the session's id is empty"));
+    assert!(message(&["--session", "", "x"]).contains("the session id is empty"));
 }
 
-/// Words as a shell takes them: quotes hold them together, and a comment ends the line.
+/// Splits a line into words as a shell does: quotes join words, and a comment, pipe or redirection ends the command.
 fn shell_words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for character in line.chars() {
@@ -108,9 +108,9 @@ fn shell_words(line: &str) -> Vec<String> {
     words
 }
 
-/// I1, S1: every command that the pages for authors and people show is one, with the options that stand there.
+/// I1, S1: every command in the README and guide pages parses, including its options.
 #[test]
-fn documented_commands_are_understood() {
+fn i1_s1_documented_commands_parse() {
     let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let templates =
         ["rust", "python", "javascript", "c"].map(|language| format!("host/devkit/templates/{language}/all/README.md"));
@@ -131,16 +131,16 @@ fn documented_commands_are_understood() {
             let Some(rest) = command.strip_prefix("agent-host ").filter(|_| is_console) else { continue };
             let words = shell_words(rest);
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            assert!(parse(&words).is_ok(), "{page}: `{line}`: {}", parse(&words).expect_err("refused"));
+            assert!(parse(&words).is_ok(), "{page}: `{line}`: {}", parse(&words).expect_err("rejected"));
             count += 1;
         }
         assert!(count > 0 || page.starts_with("host/docs/guide/"), "{page} shows commands");
     }
 }
 
-/// S1, S2: what the pages show of files is taken by who reads them.
+/// S1, S2: every plugin.toml in the README and guide pages parses.
 #[test]
-fn documented_manifests_are_understood() {
+fn s1_s2_documented_manifests_parse() {
     let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for page in ["README.md", "sdk/README.md", "wit/README.md"] {
         let text = std::fs::read_to_string(top.join(page)).expect("a page");

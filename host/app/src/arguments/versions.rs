@@ -1,18 +1,18 @@
-//! The options of commands on versions of plugins, and on the audit log.
+//! Command-line arguments of the commands on plugin versions, the quarantine and the audit log.
 
 use clap::Args;
 use std::path::PathBuf;
 
-/// What `plugin history` takes.
+/// Arguments of `plugin history`.
 #[derive(Debug, Args)]
 pub(crate) struct HistoryArguments {
-    /// Of this plugin only
+    /// Show only this plugin
     #[arg(value_name = "NAME")]
     pub(crate) plugin: Option<String>,
-    /// Of this folder of plugins only
+    /// Show only plugins of this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) plugins: Option<PathBuf>,
-    /// At most so many
+    /// Maximum number of results
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) limit: u32,
     /// Print one JSON line per version
@@ -20,27 +20,27 @@ pub(crate) struct HistoryArguments {
     pub(crate) json: bool,
 }
 
-/// What `plugin rollback` takes.
+/// Arguments of `plugin rollback`.
 #[derive(Debug, Args)]
 pub(crate) struct RollbackArguments {
-    /// The plugin's name
+    /// Name of the plugin
     #[arg(value_name = "NAME")]
     pub(crate) plugin: String,
-    /// The version to go back to, or a beginning of its digest; else the one before
+    /// Digest of the version to return to, or a prefix of it (default: the previous version)
     #[arg(long, value_name = "DIGEST", conflicts_with = "undo")]
     pub(crate) to: Option<String>,
-    /// Let the plugin's file decide again
+    /// Undo the rollback, and serve the plugin's current file again
     #[arg(long)]
     pub(crate) undo: bool,
-    /// The folder of plugins, where several have one of that name
+    /// Plugin folder, if several folders have a plugin with this name
     #[arg(long, value_name = "DIR")]
     pub(crate) plugins: Option<PathBuf>,
 }
 
-/// What `audit` takes.
+/// Arguments of `audit`.
 #[derive(Debug, Args)]
 pub(crate) struct AuditArguments {
-    /// Nothing older: a time such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, or an age such as 90s, 15m, 12h or 7d
+    /// Oldest entry to show: a time (2026-01-31T12:00:00Z), a day (2026-01-31) or an age (90s, 15m, 12h, 7d)
     #[arg(long, value_name = "TIME", value_parser = since)]
     pub(crate) since: Option<Since>,
     /// Print one JSON line per entry
@@ -48,7 +48,7 @@ pub(crate) struct AuditArguments {
     pub(crate) json: bool,
 }
 
-/// Microseconds since 1970.
+/// A point in time, in microseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Since(pub(crate) i64);
 
@@ -79,22 +79,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn o3_since_is_a_time_a_day_or_an_age() {
+    fn o3_since_accepts_time_day_or_age() {
         let day = since("1970-01-02").expect("a day");
         assert_eq!(day, Since(86_400_000_000));
         assert_eq!(since("1970-01-02T00:00:00Z"), Ok(day));
         let (hour, day) = (since("1h").expect("an age").0, since("1d").expect("an age").0);
         assert!((82_000_000_000..83_000_000_000).contains(&(hour - day)), "{}", hour - day);
-        for wrong in ["", "h", "12", "-1h", "12y", "yesterday", "9999999999999999d"] {
-            assert!(since(wrong).is_err(), "{wrong}");
+        for invalid in ["", "h", "12", "-1h", "12y", "yesterday", "9999999999999999d"] {
+            assert!(since(invalid).is_err(), "{invalid}");
         }
     }
 }
 
-/// What `plugin quarantine` takes.
+/// Arguments of `plugin quarantine`.
 #[derive(Debug, Args)]
 pub(crate) struct QuarantineArguments {
-    /// Take the component with this digest out of quarantine; the beginning of a digest is enough
+    /// Release the component with this digest, or this prefix of it, from quarantine
     #[arg(long, value_name = "DIGEST")]
     pub(crate) release: Option<String>,
 }

@@ -1,21 +1,20 @@
-//! `approvals list|revoke`: what was allowed for good (L17).
+//! `approvals list|revoke`: the approvals that apply to all future sessions (L17).
 
 use crate::arguments::approval::ApprovalsCommand;
-use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
-use crate::setup;
 use crate::terminal::approval::escaped;
 use crate::terminal::{BOLD, DIM, Terminal};
+use agent_config::{DataDirectory, assembly};
 use agent_runtime::approvals::{remember_grants, revoke};
 use agent_store::{MAX_PAGE, SessionFilter, Store, StoredGrant};
 use std::collections::BTreeSet;
 
-/// Digits of an id that a list shows.
+/// Number of characters of an id that a list shows.
 const SHOWN_ID: usize = 12;
 
 /// Runs one of the commands.
 pub(crate) async fn run(command: ApprovalsCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let store = setup::store_to_read(data)?;
+    let store = assembly::open_store_to_read(data)?;
     remember_grants(&*store, None).await.map_err(Failure::failed)?;
     match command {
         ApprovalsCommand::List { of, json } => {
@@ -28,14 +27,15 @@ pub(crate) async fn run(command: ApprovalsCommand, data: &DataDirectory, termina
                 terminal.print(line).map_err(Failure::output)?;
             }
             if all.is_empty() && !json {
-                terminal.note("nothing was allowed for good");
+                terminal.note("there are no permanent approvals");
             }
         }
         ApprovalsCommand::Revoke { ids } => {
             let all = grants(&*store, None).await?;
-            // All of them before the first is gone: what one beginning means must not depend on another.
-            let meant: Vec<_> = ids.iter().map(|id| meant(&all, id)).collect::<Result<_, _>>()?;
-            for grant in meant {
+            // Resolve all prefixes before the first approval is revoked, so that the order of the prefixes does not
+            // matter.
+            let selected: Vec<_> = ids.iter().map(|id| find_by_prefix(&all, id)).collect::<Result<_, _>>()?;
+            for grant in selected {
                 revoke(&*store, &grant.id).await.map_err(Failure::failed)?;
                 terminal.note(format!("revoked: {}", shown(grant)));
             }
@@ -44,7 +44,8 @@ pub(crate) async fn run(command: ApprovalsCommand, data: &DataDirectory, termina
     Ok(Exit::Done)
 }
 
-/// Of one agent, or of all that have sessions; each agent's latest first.
+/// Reads the permanent approvals of one agent, or of all agents that have sessions. The latest of each agent comes
+/// first.
 async fn grants(store: &dyn Store, of: Option<String>) -> Result<Vec<StoredGrant>, Failure> {
     let agents = match of {
         Some(agent) => BTreeSet::from([agent]),
@@ -60,14 +61,14 @@ async fn grants(store: &dyn Store, of: Option<String>) -> Result<Vec<StoredGrant
     Ok(all)
 }
 
-fn meant<'a>(all: &'a [StoredGrant], id: &str) -> Result<&'a StoredGrant, Failure> {
-    let found: Vec<_> = all.iter().filter(|grant| grant.id.starts_with(id)).collect();
-    match (id.is_empty(), found.as_slice()) {
+fn find_by_prefix<'a>(all: &'a [StoredGrant], id: &str) -> Result<&'a StoredGrant, Failure> {
+    let matches: Vec<_> = all.iter().filter(|grant| grant.id.starts_with(id)).collect();
+    match (id.is_empty(), matches.as_slice()) {
         (false, [one]) => Ok(one),
         (false, []) => {
-            Err(Failure::refused(format!("nothing of the id `{id}` was allowed; `approvals list` shows all")))
+            Err(Failure::refused(format!("there is no approval `{id}`; `agent-host approvals list` shows all")))
         }
-        _ => Err(Failure::refused(format!("{} grants begin with `{id}`; write more of the id", found.len()))),
+        _ => Err(Failure::refused(format!("{} approvals begin with `{id}`; write more of the id", matches.len()))),
     }
 }
 

@@ -1,25 +1,25 @@
-//! `audit`: what plugins were granted and denied, what people allowed, and which versions served (O3).
+//! `audit`: prints what plugins were granted and denied, what people approved, and which plugin versions were used
+//! (O3).
 
 use crate::arguments::versions::AuditArguments;
-use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
-use crate::setup;
 use crate::terminal::{BOLD, DIM, Terminal, text};
-use agent_core::approval::ApprovalWord;
+use agent_config::{DataDirectory, assembly};
+use agent_core::approval::ApprovalOutcome;
 use agent_core::message::Digest;
 use agent_core::tool::ToolSource;
-use agent_store::{Audit, AuditEntry, Deed, MAX_PAGE};
+use agent_store::{Audit, AuditAction, AuditEntry, MAX_PAGE};
 
-/// Characters of names and reasons that a line shows.
+/// Number of characters of a name or reason that a line shows.
 const SHOWN: usize = 200;
 
-/// Prints the log, the oldest first.
+/// Prints the log, oldest entries first.
 pub(crate) async fn run(arguments: AuditArguments, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let store = setup::store_to_read(data)?;
+    let store = assembly::open_store_to_read(data)?;
     let since = arguments.since.map_or(0, |since| since.0);
     let (mut after, mut found) = (0, false);
     loop {
-        let entries = store.audited(since, after, MAX_PAGE).await.map_err(Failure::failed)?;
+        let entries = store.audit_entries(since, after, MAX_PAGE).await.map_err(Failure::failed)?;
         let Some(last) = entries.last() else { break };
         (after, found) = (last.number, true);
         for entry in &entries {
@@ -31,7 +31,7 @@ pub(crate) async fn run(arguments: AuditArguments, data: &DataDirectory, termina
         }
     }
     if !found && !arguments.json {
-        terminal.note("the audit log has nothing of that time");
+        terminal.note("the audit log has no entries for that time");
     }
     Ok(Exit::Done)
 }
@@ -39,57 +39,57 @@ pub(crate) async fn run(arguments: AuditArguments, data: &DataDirectory, termina
 fn shown(entry: &AuditEntry) -> String {
     let time = entry.time.get(..19).unwrap_or(&entry.time).replace('T', " ");
     let line = |text: &str| text::one_line(text, SHOWN);
-    let (what, place) = match &entry.deed {
-        Deed::Granted { agent, plugin, digest, grants } => {
+    let (what, place) = match &entry.action {
+        AuditAction::Granted { agent, plugin, digest, grants } => {
             let grants = if grants.is_empty() { "nothing".to_owned() } else { line(&grants.join(", ")) };
             (format!("{BOLD}{}{BOLD:#}@{} is granted {grants}", line(plugin), digest.short()), line(agent))
         }
-        Deed::HostGranted { agent, grants } => {
+        AuditAction::HostGranted { agent, grants } => {
             let grants = if grants.is_empty() { "nothing".to_owned() } else { line(&grants.join(", ")) };
-            (format!("{BOLD}the host's own tools{BOLD:#} are granted {grants}"), line(agent))
+            (format!("{BOLD}the built-in tools{BOLD:#} are granted {grants}"), line(agent))
         }
-        Deed::Denied { session, call, source, denial } => {
+        AuditAction::Denied { session, call, source, denial } => {
             let who = source.as_ref().map_or_else(|| line(&denial.plugin), from);
             let place = call.as_ref().map_or_else(|| session.clone(), |call| format!("{session}/{call}"));
             (format!("{BOLD}{who}{BOLD:#} was denied {}", line(&denial.thing)), line(&place))
         }
-        Deed::Emitted { session, call, source, event_type } => (
+        AuditAction::Emitted { session, call, source, event_type } => (
             format!("{BOLD}{}{BOLD:#} sent the service event {}", from(source), line(event_type)),
             line(&format!("{session}/{call}")),
         ),
-        Deed::Revoked { grant, .. } => {
+        AuditAction::Revoked { grant, .. } => {
             let what = format!(
-                "{BOLD}{}{BOLD:#}@{} is not allowed for good any more",
+                "the permanent approval of {BOLD}{}{BOLD:#}@{} was revoked",
                 line(&grant.tool),
                 grant.digest.short()
             );
             (what, line(&grant.agent))
         }
-        Deed::Approval { session, call, tool, source, verdict } => {
+        AuditAction::Approval { session, call, tool, source, verdict } => {
             let verdict = match verdict {
-                ApprovalWord::Once => "allowed once",
-                ApprovalWord::Session => "allowed in its session",
-                ApprovalWord::Always => "allowed from now on",
-                ApprovalWord::Denied => "not allowed",
-                ApprovalWord::Void => "asked about again: the tool had changed",
+                ApprovalOutcome::Once => "allowed once",
+                ApprovalOutcome::Session => "allowed for its session",
+                ApprovalOutcome::Always => "allowed from now on",
+                ApprovalOutcome::Denied => "not allowed",
+                ApprovalOutcome::Void => "asked about again, because the tool had changed",
             };
             let of = source.as_ref().map(|source| format!(" of {}", from(source))).unwrap_or_default();
             (format!("{BOLD}{}{BOLD:#}{of} was {verdict}", line(tool)), line(&format!("{session}/{call}")))
         }
-        Deed::Swapped { directory, plugin, from, to } => {
+        AuditAction::Swapped { directory, plugin, from, to } => {
             let digest = |digest: &Option<Digest>| digest.as_ref().map_or("nothing", Digest::short).to_owned();
-            (format!("{BOLD}{}{BOLD:#} was swapped: {} → {}", line(plugin), digest(from), digest(to)), line(directory))
+            (format!("{BOLD}{}{BOLD:#} was replaced: {} → {}", line(plugin), digest(from), digest(to)), line(directory))
         }
-        Deed::RolledBack { directory, plugin, from, to, because } => {
+        AuditAction::RolledBack { directory, plugin, from, to, because } => {
             let versions = format!("{} → {}", from.short(), to.short());
             (format!("{BOLD}{}{BOLD:#} was rolled back: {versions}, {}", line(plugin), line(because)), line(directory))
         }
-        Deed::RollbackUndone { directory, plugin, from, to } => {
+        AuditAction::RollbackUndone { directory, plugin, from, to } => {
             let versions = format!("{} → {}", from.short(), to.short());
-            (format!("{BOLD}{}{BOLD:#} is what its file holds again: {versions}", line(plugin)), line(directory))
+            (format!("{BOLD}{}{BOLD:#} is served from its file again: {versions}", line(plugin)), line(directory))
         }
-        Deed::Refused { directory, subject, reason } => {
-            (format!("{BOLD}{}{BOLD:#} was not taken: {}", line(subject), line(reason)), line(directory))
+        AuditAction::Refused { directory, subject, reason } => {
+            (format!("{BOLD}{}{BOLD:#} was refused: {}", line(subject), line(reason)), line(directory))
         }
     };
     format!("{DIM}{time}{DIM:#} {what} {DIM}{place}{DIM:#}")

@@ -1,107 +1,110 @@
-//! `agent-host` on a terminal: a session of as many turns as are asked, and slash commands between them.
+//! The interactive session: a loop that reads prompts and slash commands from the terminal and runs turns.
 
+pub(super) mod build_news;
 mod completion;
 mod editor;
 mod history;
-mod lent;
 mod lists;
+mod session_lease;
 mod slash;
-pub(super) mod watch;
-pub(super) mod work;
+mod watch;
 
-use super::asking::{Asker, Person};
-use super::first_use::FirstUseDesk;
-use super::opening::{self, Opened};
-use super::run::asked;
-use super::session;
+use super::approval_prompt::ApprovalPrompter;
+use super::drive_turn::open_question;
+use super::event_file;
+use super::first_use;
+use super::open_session::{self, OpenedSession};
+use super::person::Person;
+use super::stored_sessions;
 use crate::arguments::RunArguments;
 use crate::exit::{Exit, Failure};
-use crate::interrupt::{Doing, Interrupts};
-use crate::settings::Settings;
-use crate::setup;
-use crate::terminal::turn::{Format, Kept, TurnView, Use};
+use crate::interrupt::{Activity, Interrupts};
+use crate::terminal::turn::{Format, SessionUse, Storage, TurnView};
 use crate::terminal::{DIM, Output, RED, Terminal, YELLOW, text};
+use agent_config::{Settings, WatchEvent, assembly};
 use agent_core::event::{Suspension, Wait, WaitCause};
 use agent_core::message::{CallId, TurnInput};
 use agent_core::run::{Action, Decision};
 use agent_core::tool::errors_in_words;
 use agent_core::view::result_text;
-use agent_devkit::dev::News;
+use agent_devkit::dev::DevEvent;
 use agent_models::Provider;
-use agent_runtime::{Host, LiveAgent, Models, Notice, OpenSession, Responded, Session, TurnResult};
+use agent_runtime::{Host, LiveAgent, Models, Notice, OpenSession, ResponseOutcome, Session, TurnResult};
 use agent_store::{CallFilter, SessionFilter};
 use completion::Names;
 use editor::{Editor, Typed};
-use slash::Asked;
+use slash::SlashCommand;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::mpsc::Receiver;
 use tokio_util::sync::CancellationToken;
-use watch::{Told, Watch};
+use watch::{ChatNews, ChatWatch};
 
-/// Sessions that `/session list` shows.
-const LATEST: usize = 10;
+/// Number of sessions that `/session list` shows.
+const LISTED_SESSIONS: usize = 10;
 
-/// What a person can do about a turn that waits, by what it waits for.
-fn how_to_go_on(waits: &[Wait]) -> String {
+/// Tells the user how to continue a suspended turn, for each thing that it waits for.
+fn how_to_continue(waits: &[Wait]) -> String {
     let mut ways: Vec<&str> = Vec::new();
     for wait in waits {
         let way = match wait.cause {
-            WaitCause::Approval => "/approve asks about its calls",
-            WaitCause::Service { .. } => "/respond FILE gives a service's answer",
-            WaitCause::OutcomeUnknown => "/resolve decides about a call",
-            WaitCause::Agent { .. } => "/approve asks what the agents below it wait for",
-            WaitCause::Answer { .. } => "write the answer to its question",
+            WaitCause::Approval => "/approve asks you about its calls",
+            WaitCause::Service { .. } => "/respond FILE passes on a service's answer",
+            WaitCause::OutcomeUnknown => "/resolve decides about a call whose outcome is unknown",
+            WaitCause::Agent { .. } => "/approve asks what its delegates wait for",
+            WaitCause::Answer { .. } => "type the answer to its question",
         };
         if !ways.contains(&way) {
             ways.push(way);
         }
     }
     if ways.is_empty() {
-        ways.push("/continue goes on with it");
+        ways.push("/continue continues it");
     }
-    format!("the turn before this one has not ended: {}; /cancel ends it", ways.join("; "))
+    format!("the previous turn has not ended: {}; /cancel ends it", ways.join("; "))
 }
 
-/// Talks until the person leaves. With what becomes of sources that are built meanwhile, where there are any.
+/// Runs the interactive session until the person quits. `sources` receives the build messages of `dev`, if this is
+/// `dev`.
 pub(crate) async fn chat(
-    opened: Opened,
-    (run, sources): (&RunArguments, Option<Receiver<News>>),
+    opened: OpenedSession,
+    (run, sources): (&RunArguments, Option<Receiver<DevEvent>>),
     interrupts: Interrupts,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let _silent = terminal.silent_keyboard();
     Interrupts::give_keyboard_back(terminal.clone());
-    let Opened { settings, host, agent, made, first_uses, session, kept } = opened;
-    let watch = if run.no_watch { Watch::nothing() } else { Watch::begin(&host, &made) };
+    let OpenedSession { settings, host, agents, first_uses, session, storage } = opened;
+    let agent = agents.agent.clone();
+    let watch = if run.no_watch { ChatWatch::nothing() } else { ChatWatch::begin(&host, &agents) };
     let watch = watch.with_sources(sources);
     let names = Names {
         models: lists::models(&agent.current()),
         tools: agent.current().registry().offered().iter().map(|tool| tool.author_name.clone()).collect(),
     };
-    let mut editor = Editor::new(terminal, &interrupts, &kept.data, names);
-    let view = TurnView::new(terminal, (Format::Terminal, Use::Interactive), &session, kept.clone());
+    let mut editor = Editor::new(terminal, &interrupts, &storage.data, names);
+    let view = TurnView::new(terminal, (Format::Terminal, SessionUse::Interactive), &session, storage.clone());
     let person = Person::of(terminal);
-    let desk = FirstUseDesk::new(
-        terminal,
-        person.at_first_use(&run.yes),
-        kept.store.clone(),
-        (first_uses, opening::files(&made)),
+    let first_uses = first_use::handler(
+        (terminal, person.at_first_use(&run.yes)),
+        storage.store.clone(),
+        settings.environment.clone(),
+        (first_uses, agents.files()),
     );
-    let asker = Asker::new(terminal, person, (&kept.data, desk), &run.yes);
-    let mut chat = Chat { terminal, interrupts, settings, host, agent, watch, session, kept, view, asker };
+    let prompter = ApprovalPrompter::new(terminal, person, (&storage.data, first_uses), &run.yes);
+    let mut chat = Chat { terminal, interrupts, settings, host, agent, watch, session, storage, view, prompter };
     chat.greet();
-    let left = chat.talk(&mut editor).await;
+    let ended = chat.talk(&mut editor).await;
     let servers = chat.agent.current().servers().clone();
-    let is_told_to_end = chat.interrupts.is_leaving();
+    let is_terminated = chat.interrupts.is_leaving();
     let store = chat.host.store.clone();
     let closed = chat.close().await;
-    opening::finish(&*store, &made, terminal).await;
-    if is_told_to_end {
-        servers.hurry();
+    agents.record_trials(&*store, terminal).await;
+    if is_terminated {
+        servers.shorten_grace_periods();
     }
     servers.shutdown().await;
-    let exit = left?;
+    let exit = ended?;
     closed?;
     Ok(exit)
 }
@@ -113,18 +116,18 @@ struct Chat<'t> {
     settings: Settings,
     host: Host,
     agent: LiveAgent,
-    watch: Watch,
+    watch: ChatWatch,
     session: Session,
-    kept: Kept,
+    storage: Storage,
     view: TurnView<'t>,
-    asker: Asker,
+    prompter: ApprovalPrompter,
 }
 
-/// Whether the session goes on.
+/// What the session does after an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum AfterInput {
     Prompt,
-    Leave,
+    Quit,
 }
 
 impl Chat<'_> {
@@ -133,43 +136,43 @@ impl Chat<'_> {
         let models = agent.models();
         let (plugins, tools) = (agent.generation().plugins().len(), agent.registry().offered().len());
         let (plugins, tools) = (text::count(plugins, "plugin"), text::count(tools, "tool"));
-        let model = models.first().facts().model.to_string();
+        let model = models.first().info().model.to_string();
         let servers = match agent.servers().names().len() {
             0 => String::new(),
             number => format!(", and {}", text::count(number, "MCP server")),
         };
         self.prose(format!("{model} with {plugins} and {tools}{servers}"));
         self.hint(format!("session {}", self.session.subject()));
-        self.hint("/help shows the commands; Ctrl-C cancels, Ctrl-D leaves");
+        self.hint("/help shows the commands; Ctrl-C cancels, Ctrl-D quits");
     }
 
     async fn talk(&mut self, editor: &mut Editor) -> Result<Exit, Failure> {
         if self.session.state().is_open() {
             self.turn(None).await?;
         }
-        self.ask_kept().await?;
+        self.run_kept_prompts().await?;
         let mut warned = false;
         while !self.interrupts.is_leaving() {
-            self.tell_changes();
+            self.show_changes();
             self.terminal.note("");
-            let held = self.lend().await?;
-            let typed = self.typed(editor).await?;
-            let leaves = matches!(typed, Typed::End | Typed::Leave) || (warned && typed == Typed::Interrupted);
-            if !leaves && !self.take_back(held).await? {
+            let holder = self.lend().await?;
+            let typed = self.read_input(editor).await?;
+            let quits = matches!(typed, Typed::End | Typed::Leave) || (warned && typed == Typed::Interrupted);
+            if !quits && !self.take_back(holder).await? {
                 continue;
             }
             let is_interrupted = typed == Typed::Interrupted;
             match typed {
                 Typed::End => return Ok(Exit::Done),
                 Typed::Interrupted if warned => return Ok(Exit::Done),
-                Typed::Interrupted => self.hint("Ctrl-C once more leaves, as does Ctrl-D"),
+                Typed::Interrupted => self.hint("press Ctrl-C again, or Ctrl-D, to quit"),
                 Typed::Leave => {
                     self.terminal.note("");
                     break;
                 }
                 Typed::Cleared => {}
                 Typed::Text(text) => {
-                    if self.take(text).await? == Next::Leave {
+                    if self.handle_text(text).await? == AfterInput::Quit {
                         return Ok(Exit::Done);
                     }
                 }
@@ -179,21 +182,21 @@ impl Chat<'_> {
         Ok(Exit::Cancelled)
     }
 
-    /// Waits for the next input. Who works on a plugin is told meanwhile what becomes of it.
-    async fn typed(&mut self, editor: &mut Editor) -> Result<Typed, Failure> {
-        if !self.watch.is_at_work() {
+    /// Waits for the next input. In `dev`, shows build messages while waiting.
+    async fn read_input(&mut self, editor: &mut Editor) -> Result<Typed, Failure> {
+        if !self.watch.has_sources() {
             return editor.read().await;
         }
         let above = editor.above();
         let reading = editor.read();
         tokio::pin!(reading);
         loop {
-            let told = tokio::select! {
+            let news = tokio::select! {
                 biased;
                 typed = &mut reading => return typed,
-                told = self.watch.news() => told,
+                news = self.watch.next() => news,
             };
-            let Some(text) = self.words(told) else { continue };
+            let Some(text) = self.describe(news) else { continue };
             match &above {
                 Some(above) => above.print(text),
                 None => self.terminal.note(text),
@@ -201,96 +204,98 @@ impl Chat<'_> {
         }
     }
 
-    /// What has become of the agents' files, and what was not taken of the plugins' folder.
-    fn tell_changes(&mut self) {
-        while let Some(told) = self.watch.next() {
-            if let Some(text) = self.words(told) {
+    /// Shows the changes of the agents' files, and the files in the plugin folder that were refused.
+    fn show_changes(&mut self) {
+        while let Some(news) = self.watch.try_next() {
+            if let Some(text) = self.describe(news) {
                 self.terminal.note(text);
             }
         }
     }
 
-    /// What to say of a change. What was taken of the plugins' folder is told by the turn that has it, but for who works on
-    /// one.
-    fn words(&mut self, told: Told) -> Option<String> {
+    /// Describes a change, or returns `None` if it needs no message here. A plugin version that was taken into use is
+    /// reported by the turn that first uses it; only `dev` reports it at once.
+    fn describe(&mut self, news: ChatNews) -> Option<String> {
         let width = self.terminal.width();
         let warning =
-            |said: String| Some(text::wrapped(&format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&said)), width));
-        match told {
-            Told::Plugins(Notice::Refused { subject, reason }) => {
-                warning(format!("{subject}: {reason}\n  what was there before goes on serving"))
+            |message: String| Some(text::wrapped(&format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&message)), width));
+        match news {
+            ChatNews::Agents(WatchEvent::Plugins(Notice::Refused { subject, reason })) => {
+                warning(format!("{subject}: {reason}\n  the previous version stays in use"))
             }
-            Told::Plugins(notice) => self.watch.is_at_work().then(|| work::swapped(&notice)).flatten(),
-            Told::Built(news) => work::words(&news),
-            Told::Misconfigured { reason } => {
-                warning(format!("{reason}\n  what the configuration said before holds until that is mended"))
+            ChatNews::Agents(WatchEvent::Plugins(notice)) => {
+                self.watch.has_sources().then(|| build_news::swapped(&notice)).flatten()
             }
-            Told::Configured { path, settings, later } => {
+            ChatNews::Built(news) => build_news::describe(&news),
+            ChatNews::Agents(WatchEvent::Misconfigured { reason }) => {
+                warning(format!("{reason}\n  the previous configuration stays in effect until this is fixed"))
+            }
+            ChatNews::Agents(WatchEvent::Configured { path, settings, later }) => {
                 let later = match later.as_slice() {
                     [] => String::new(),
-                    [one] => format!("; `{one}` counts from the next start"),
-                    several => format!("; `{}` count from the next start", several.join("`, `")),
+                    [one] => format!("; `{one}` takes effect at the next start"),
+                    several => format!("; `{}` take effect at the next start", several.join("`, `")),
                 };
                 if settings.path == self.settings.path {
                     self.settings = *settings;
                 }
-                let said = format!("{DIM}{} has changed: the next turn has it{later}{DIM:#}", path.display());
-                Some(text::wrapped(&said, width))
+                let message = format!("{DIM}{} has changed: the next turn uses it{later}{DIM:#}", path.display());
+                Some(text::wrapped(&message, width))
             }
         }
     }
 
-    async fn take(&mut self, text: String) -> Result<Next, Failure> {
-        self.tell_changes();
+    async fn handle_text(&mut self, text: String) -> Result<AfterInput, Failure> {
+        self.show_changes();
         if text.trim().is_empty() {
-            return Ok(Next::Prompt);
+            return Ok(AfterInput::Prompt);
         }
         match slash::parse(&text) {
-            None if asked(&self.session).is_some() => self.answer(text).await?,
+            None if open_question(&self.session).is_some() => self.answer(text).await?,
             None if self.session.state().is_open() => {
-                match self.session.keep(TurnInput::Text(text)).await {
-                    Ok(()) => self.view.kept_prompt(),
+                match self.session.queue_prompt(TurnInput::Text(text)).await {
+                    Ok(()) => self.view.note_prompt_queued(),
                     Err(error) => self.fail(&Failure::refused(error)),
                 }
-                self.warn(how_to_go_on(&self.session.state().waits()));
+                self.warn(how_to_continue(&self.session.state().waits()));
             }
             None => self.turn(Some(text)).await?,
             Some(Err(problem)) => self.warn(problem),
-            Some(Ok(Asked::Quit)) => return Ok(Next::Leave),
-            Some(Ok(asked)) => {
-                if let Err(failure) = self.obey(asked).await {
+            Some(Ok(SlashCommand::Quit)) => return Ok(AfterInput::Quit),
+            Some(Ok(command)) => {
+                if let Err(failure) = self.run_command(command).await {
                     self.fail(&failure);
                 }
             }
         }
-        Ok(Next::Prompt)
+        Ok(AfterInput::Prompt)
     }
 
-    /// What is typed after a question is its answer (L18).
+    /// Passes the typed text on as the answer to the open question (L18).
     async fn answer(&mut self, text: String) -> Result<(), Failure> {
-        if let Some(call) = asked(&self.session) {
+        if let Some(call) = open_question(&self.session) {
             self.session.answer(call, text).await.map_err(Failure::refused)?;
         }
         self.turn(None).await
     }
 
-    /// Runs a turn, or without an input goes on with the open one. That it fails does not end the session.
+    /// Runs a turn, or continues the open one if there is no input. A turn that fails does not end the session.
     async fn turn(&mut self, input: Option<String>) -> Result<(), Failure> {
-        let cancel = self.interrupts.begin(Doing::Turn);
+        let cancel = self.interrupts.begin(Activity::Turn);
         self.run(input.map(TurnInput::Text), &cancel).await?;
-        self.ask_kept().await
+        self.run_kept_prompts().await
     }
 
-    /// Asks what was typed while a turn waited.
-    async fn ask_kept(&mut self) -> Result<(), Failure> {
+    /// Runs the prompts that were typed while a turn waited.
+    async fn run_kept_prompts(&mut self) -> Result<(), Failure> {
         while !self.interrupts.is_leaving()
-            && let Some(kept) = self.session.next_kept()
+            && let Some(kept) = self.session.next_queued_prompt()
         {
-            let left = self.session.state().kept.len();
-            self.view.asks_kept(&kept);
-            let cancel = self.interrupts.begin(Doing::Turn);
+            let left = self.session.state().queued_prompts.len();
+            self.view.note_queued_prompt_sent(&kept);
+            let cancel = self.interrupts.begin(Activity::Turn);
             self.run(Some(kept), &cancel).await?;
-            if self.session.state().kept.len() >= left {
+            if self.session.state().queued_prompts.len() >= left {
                 break;
             }
         }
@@ -298,14 +303,14 @@ impl Chat<'_> {
     }
 
     async fn run(&mut self, input: Option<TurnInput>, cancel: &CancellationToken) -> Result<(), Failure> {
-        let result = self.asker.run(&mut self.session, input, &mut self.view, cancel).await;
+        let result = self.prompter.run(&mut self.session, input, &mut self.view, cancel).await;
         self.terminal.idle();
         let shown = match result {
             Ok(TurnResult::Idle) => Ok(Exit::Done),
             Ok(result) => self.view.end(result).await,
             Err(failure) => Err(failure),
         };
-        // Nobody sees or types anything any more.
+        // The terminal is gone, so the session must end.
         if !self.terminal.is_terminal(Output::Stderr) {
             return shown.map(|_| ());
         }
@@ -315,55 +320,56 @@ impl Chat<'_> {
         Ok(())
     }
 
-    async fn obey(&mut self, asked: Asked) -> Result<(), Failure> {
-        match asked {
-            Asked::Help => self.say(lists::help(self.terminal.width())),
-            Asked::Tools => self.list_tools().await?,
-            Asked::Plugins => self.say(lists::plugins(&self.agent.current(), self.terminal.width())),
-            Asked::Models => self.prose(lists::shown_models(&self.agent.current())),
-            Asked::Model(name) => self.ask_another_model(&name)?,
-            Asked::Session => self.show_session(),
-            Asked::Sessions => self.list_sessions().await?,
-            Asked::NewSession => self.go_to(OpenSession::New).await?,
-            Asked::OtherSession(id) => {
-                let which = opening::existing(&id, &self.settings.name, (&*self.host.store, &self.kept.data)).await?;
+    async fn run_command(&mut self, command: SlashCommand) -> Result<(), Failure> {
+        match command {
+            SlashCommand::Help => self.say(lists::help(self.terminal.width())),
+            SlashCommand::Tools => self.list_tools().await?,
+            SlashCommand::Plugins => self.say(lists::plugins(&self.agent.current(), self.terminal.width())),
+            SlashCommand::Models => self.prose(lists::marked_models(&self.agent.current())),
+            SlashCommand::Model(name) => self.switch_model(&name)?,
+            SlashCommand::Session => self.show_session(),
+            SlashCommand::Sessions => self.list_sessions().await?,
+            SlashCommand::NewSession => self.switch_session(OpenSession::New).await?,
+            SlashCommand::OtherSession(id) => {
+                let which =
+                    open_session::existing(&id, &self.settings.name, (&*self.host.store, &self.storage.data)).await?;
                 if which == OpenSession::Existing(self.session.subject().to_owned()) {
                     self.show_session();
                 } else {
-                    self.go_to(which).await?;
+                    self.switch_session(which).await?;
                 }
             }
-            Asked::Result => self.show_result().await?,
-            Asked::Undo => self.undo().await?,
-            Asked::Approve | Asked::Continue if self.session.state().is_open() => self.turn(None).await?,
-            Asked::Approve | Asked::Continue => self.say("there is no turn that waits"),
-            Asked::Resolve(call, verdict, text) => self.resolve(call, &verdict, text).await?,
-            Asked::Respond(file) => self.respond(&file).await?,
-            Asked::Cancel if self.session.state().is_open() => {
+            SlashCommand::Result => self.show_result().await?,
+            SlashCommand::Undo => self.undo().await?,
+            SlashCommand::Approve | SlashCommand::Continue if self.session.state().is_open() => self.turn(None).await?,
+            SlashCommand::Approve | SlashCommand::Continue => self.say("no turn is waiting"),
+            SlashCommand::Resolve(call, verdict, text) => self.resolve(call, &verdict, text).await?,
+            SlashCommand::Respond(file) => self.respond(&file).await?,
+            SlashCommand::Cancel if self.session.state().is_open() => {
                 let cancelled = CancellationToken::new();
                 cancelled.cancel();
                 self.run(None, &cancelled).await?;
             }
-            Asked::Cancel => self.say("there is no turn to cancel"),
-            Asked::Quit => {}
+            SlashCommand::Cancel => self.say("there is no turn to cancel"),
+            SlashCommand::Quit => {}
         }
         Ok(())
     }
 
-    /// The models that follow in the chain stay behind the new one.
-    fn ask_another_model(&mut self, name: &str) -> Result<(), Failure> {
+    /// Puts the model first in the chain. The other models of the chain stay as fallbacks.
+    fn switch_model(&mut self, name: &str) -> Result<(), Failure> {
         let agent = self.agent.current();
         let models = agent.models();
-        let known = models.chain().iter().find(|model| model.facts().model.to_string() == name).cloned();
-        let first = known.map_or_else(|| setup::model(&self.settings, name), Ok)?;
-        let is_other = |model: &&Arc<dyn Provider>| model.facts().model != first.facts().model;
+        let known = models.chain().iter().find(|model| model.info().model.to_string() == name).cloned();
+        let first = known.map_or_else(|| assembly::model_named(&self.settings, name), Ok)?;
+        let is_other = |model: &&Arc<dyn Provider>| model.info().model != first.info().model;
         let others: Vec<_> = models.chain().iter().filter(is_other).cloned().collect();
         let mut chain = Models::new(first.clone(), others);
         (chain.retry, chain.cooldown) = (models.retry, models.cooldown);
         chain.fallback_text.clone_from(&models.fallback_text);
         (chain.planning, chain.embedder) = (models.planning.clone(), models.embedder.clone());
         self.agent.change(|agent| agent.with_models(chain)).map_err(Failure::refused)?;
-        self.say(format!("{} answers from now on", first.facts().model));
+        self.say(format!("{} is used from now on", first.info().model));
         Ok(())
     }
 
@@ -373,10 +379,10 @@ impl Chat<'_> {
         let messages = text::count(state.view.len(), "message");
         let tokens: u64 = state.view.iter().map(|entry| u64::from(entry.tokens)).sum();
         self.say(self.session.subject());
-        self.hint(format!("{turns}; the model sees {messages} of about {} tokens", text::grouped(tokens)));
+        self.hint(format!("{turns}; the model sees {messages}, about {} tokens", text::grouped(tokens)));
     }
 
-    /// Asks the MCP servers, too, where no turn has asked them yet.
+    /// Lists the tools. If no turn has asked the MCP servers for theirs yet, asks them now.
     async fn list_tools(&self) -> Result<(), Failure> {
         let mut agent = self.session.agent();
         if agent.catalogue().is_none() && !agent.servers().is_empty() {
@@ -391,18 +397,20 @@ impl Chat<'_> {
 
     async fn list_sessions(&self) -> Result<(), Failure> {
         let filter = SessionFilter { agent: Some(self.settings.name.clone()), ..SessionFilter::default() };
-        for session in session::sessions(&*self.host.store, &self.kept.data, filter, LATEST).await? {
-            self.say(session::summary(&session));
+        for session in stored_sessions::sessions(&*self.host.store, &self.storage.data, filter, LISTED_SESSIONS).await?
+        {
+            self.say(stored_sessions::summary(&session));
         }
         Ok(())
     }
 
     /// Opens another session and closes this one.
-    async fn go_to(&mut self, which: OpenSession) -> Result<(), Failure> {
+    async fn switch_session(&mut self, which: OpenSession) -> Result<(), Failure> {
         let other = Session::open(&self.host, self.agent.clone(), which).await.map_err(Failure::refused)?;
-        self.view = TurnView::new(self.terminal, (Format::Terminal, Use::Interactive), &other, self.kept.clone());
+        self.view =
+            TurnView::new(self.terminal, (Format::Terminal, SessionUse::Interactive), &other, self.storage.clone());
         let this = std::mem::replace(&mut self.session, other);
-        opening::close(this, &*self.host.store).await?;
+        open_session::close(this, &*self.host.store).await?;
         self.show_session();
         if self.session.state().is_open() {
             self.turn(None).await?;
@@ -421,20 +429,21 @@ impl Chat<'_> {
                 let whole = result_text(&result.content);
                 self.say(text::harmless(&if result.is_error { errors_in_words(&whole) } else { whole }));
             }
-            None => self.say("the last turn has called no tool"),
+            None => self.say("the last turn called no tool"),
         }
         Ok(())
     }
 
     async fn undo(&mut self) -> Result<(), Failure> {
         if let Action::Suspended(Suspension { waits }) = self.session.state().action() {
-            return Err(Failure::refused(how_to_go_on(&waits)));
+            return Err(Failure::refused(how_to_continue(&waits)));
         }
         let turn = self.session.state().view.iter().map(|entry| entry.turn).max();
         self.session.undo().await.map_err(Failure::refused)?;
         if let Some(turn) = turn {
             self.prose(format!(
-                "turn {turn} is taken back: the model does not see it any more, nor is it remembered; what tools did stays done"
+                "turn {turn} was undone: the model no longer sees it, and it is not remembered; what its tools changed stays \
+                 changed"
             ));
         }
         Ok(())
@@ -447,29 +456,33 @@ impl Chat<'_> {
                 Decision::Failed(text.unwrap_or_else(|| "the call was interrupted and has failed".to_owned()))
             }
             ("result", Some(text)) => Decision::Result(text),
-            _ => return Err(Failure::refused("write /resolve CALL retry, failed [TEXT] or result TEXT")),
+            _ => {
+                return Err(Failure::refused(
+                    "write /resolve CALL retry, /resolve CALL failed [TEXT] or /resolve CALL result TEXT",
+                ));
+            }
         };
         self.session.resolve(CallId(call), decision).await.map_err(Failure::refused)?;
         self.turn(None).await
     }
 
     async fn respond(&mut self, file: &str) -> Result<(), Failure> {
-        let event = session::respond::read(Path::new(file))?;
+        let event = event_file::read(Path::new(file))?;
         match self.session.respond(event).await.map_err(Failure::refused)? {
-            Responded::Taken { .. } => self.turn(None).await,
-            Responded::Duplicate => {
-                self.say("the call has this answer already; nothing has changed");
+            ResponseOutcome::Taken { .. } => self.turn(None).await,
+            ResponseOutcome::Duplicate => {
+                self.say("the call has this answer already; nothing was changed");
                 Ok(())
             }
-            Responded::Late => {
-                self.say("the call has another result already; nothing has changed");
+            ResponseOutcome::Late => {
+                self.say("the call has another result already; nothing was changed");
                 Ok(())
             }
         }
     }
 
     async fn close(self) -> Result<(), Failure> {
-        opening::close(self.session, &*self.host.store).await
+        open_session::close(self.session, &*self.host.store).await
     }
 
     fn say(&self, lines: impl AsRef<str>) {

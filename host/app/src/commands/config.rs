@@ -1,15 +1,12 @@
-//! `config init|schema|check|list`: agents' configurations.
+//! `config init|schema|check|list`: writes, describes, checks and lists agent files.
 
-use crate::arguments::{AgentArguments, ConfigCommand};
-use crate::configuration::{MOST_BYTES, json_schema, read_bounded, template, with_line};
-use crate::data::DataDirectory;
+use crate::arguments::ConfigCommand;
 use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::protection;
-use crate::settings::{Helpers, Problems, Settings, agents};
-use crate::setup;
-use crate::setup::agents::{Projects, ReadFor};
 use crate::terminal::{BOLD, DIM, RED, Terminal, YELLOW, text};
+use agent_config::agent_file::{MAX_BYTES, json_schema, read_bounded, template, with_line};
+use agent_config::settings::{Helpers, agent_lookup};
+use agent_config::{AgentOptions, DataDirectory, Problems, Settings, assembly, protection};
 use agent_mcp::{ServerConfig, Transport};
 use agent_plugins::{Access, Generation, Grants, Sandbox, TreeGrant};
 use agent_runtime::{Agent, Delegate};
@@ -18,10 +15,10 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// What stands for stdout where a file's name is asked for.
+/// File name that means stdout.
 const STDOUT: &str = "-";
 
-/// Whether a file that is there may be replaced.
+/// Whether an existing file may be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Existing {
     Keep,
@@ -36,7 +33,7 @@ pub(crate) async fn run(command: ConfigCommand, data: Option<&Path>, terminal: &
             if output != Path::new(STDOUT) {
                 let path = output.display();
                 terminal.note(format!(
-                    "wrote {path}: take the `#` from what you want, then `agent-host config check {path}`"
+                    "wrote {path}: remove the `#` from the settings that you want, then run `agent-host config check {path}`"
                 ));
             }
         }
@@ -66,7 +63,7 @@ fn write(path: &Path, text: &str, existing: Existing, terminal: &Terminal) -> Re
     let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => Failure::refused(format!(
-            "`{}` is there already: --force replaces it, --output FILE writes another",
+            "`{}` already exists: --force replaces it, --output FILE writes to another file",
             path.display()
         )),
         _ => Failure::refused(format!("`{}` cannot be written: {error}", path.display())),
@@ -74,38 +71,39 @@ fn write(path: &Path, text: &str, existing: Existing, terminal: &Terminal) -> Re
 }
 
 async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
-    let path = agents::find(&agent, Path::new("."))?;
-    let arguments = AgentArguments { agent: Some(path.clone()), ..AgentArguments::default() };
-    let (settings, mut problems) = Settings::examine(&arguments, &environment::variable)?;
-    let data = DataDirectory::open(data)?;
-    let sandbox = setup::sandbox_of(&settings, &data)?;
-    let loaded = problems.take(setup::plugins(&settings, &sandbox, terminal).await);
+    let path = agent_lookup::find_agent(&agent, Path::new("."))?;
+    let options = AgentOptions { agent: Some(path.clone()), ..AgentOptions::default() };
+    let environment = environment::host();
+    let (settings, mut problems) = Settings::examine(&options, &environment)?;
+    let data = DataDirectory::open(data, &environment)?;
+    let sandbox = assembly::open_sandbox(&settings, &data)?;
+    let loaded = problems.collect(assembly::load_plugins(&settings, &sandbox, terminal).await);
     let (generation, broken) = loaded.unwrap_or_else(|| (Generation::new([]), Vec::new()));
-    problems.take(setup::refuse(&broken));
-    let served = setup::serving(&settings, (&data, &sandbox), generation.clone(), terminal).await;
-    let generation = problems.take(served).unwrap_or(generation);
-    let delegates = setup::agents::delegates(&settings, &sandbox, (Projects::Leave, ReadFor::Host), terminal).await;
-    let delegates = problems.take(delegates).map(|delegates| delegates.below).unwrap_or_default();
-    setup::examine(&settings, generation.clone(), delegates.clone(), &mut problems);
-    problems.take(protection::hold_trees(&sandbox, [&settings]));
+    problems.collect(assembly::refuse_unusable_plugins(&broken));
+    let served = assembly::serving_plugins(&settings, (&data, &sandbox), generation.clone(), terminal).await;
+    let generation = problems.collect(served).unwrap_or(generation);
+    let delegates = assembly::load_delegates(&settings, &sandbox, &environment, terminal).await;
+    let delegates = problems.collect(delegates).map(|delegates| delegates.by_tool).unwrap_or_default();
+    assembly::examine(&settings, generation.clone(), delegates.clone(), &mut problems);
+    problems.collect(protection::open_granted_trees(&sandbox, [&settings]));
     if !problems.is_empty() {
-        return Err(all_of(problems, &path));
+        return Err(all_problems(problems, &path));
     }
     let models = models(&settings)?;
-    setup::note_no_plugins(&settings, &generation, terminal);
-    let (plugins, below) = (plugins(&settings, &generation), below(&delegates));
-    let mcp = settings.servers(&environment::variable)?;
-    let agent = setup::agent(&settings, (generation, delegates), mcp, terminal)?;
+    assembly::warn_of_no_plugins(&settings, &generation, terminal);
+    let (plugins, agents) = (plugins(&settings, &generation), delegate_lines(&delegates));
+    let mcp = settings.servers()?;
+    let agent = assembly::make_agent(&settings, (generation, delegates), mcp, terminal)?;
     print(terminal, &format!("{BOLD}{}{BOLD:#}: ok", path.display()))?;
     row("agent", std::slice::from_ref(&settings.name), terminal)?;
     row("model", &models, terminal)?;
     row("plugins", &plugins, terminal)?;
-    row("agents", &below, terminal)?;
+    row("agents", &agents, terminal)?;
     row("grants", &grants(&settings), terminal)?;
     row("excluded", &excluded(&settings, &sandbox), terminal)?;
     row("mcp", &servers(&agent.config().mcp), terminal)?;
     row("services", &services(&settings), terminal)?;
-    let overlaps = protection::overlaps(&protection::trees(&settings));
+    let overlaps = protection::overlapping_trees(&protection::granted_trees(&settings));
     let exposed = protection::exposed_servers(&settings);
     let missing = missing_programs(&settings, &agent.config().mcp);
     for problem in missing.into_iter().chain(too_deep(&agent)).chain(overlaps).chain(exposed) {
@@ -114,9 +112,10 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     Ok(())
 }
 
-/// All problems with the lines that they are about, as the reader of the file shows its own.
-fn all_of(problems: Problems, path: &Path) -> Failure {
-    let text = read_bounded(path, MOST_BYTES).unwrap_or_default();
+/// Combines all problems into one failure. Each problem that names a line is shown with that line, as the file's reader
+/// does.
+fn all_problems(problems: Problems, path: &Path) -> Failure {
+    let text = read_bounded(path, MAX_BYTES).unwrap_or_default();
     let shown = problems.in_order(Some(path)).into_iter().map(|(line, problem)| match line {
         Some(line) => with_line(path, &text, (line, &problem)),
         None => problem,
@@ -124,7 +123,8 @@ fn all_of(problems: Problems, path: &Path) -> Failure {
     Failure::refused(shown.collect::<Vec<_>>().join("\n\n"))
 }
 
-/// MCP servers that could not be started now. They may be installed later, so that this is no error.
+/// Returns a warning for each MCP server whose program is missing. This is not an error, because it may be installed
+/// later.
 fn missing_programs(settings: &Settings, servers: &[ServerConfig]) -> Vec<String> {
     let problem = |server: &ServerConfig| {
         let Transport::Stdio(child) = &server.transport else { return None };
@@ -134,34 +134,35 @@ fn missing_programs(settings: &Settings, servers: &[ServerConfig]) -> Vec<String
         }
         let place = settings.file.mcp.get(&server.name).and_then(|table| table.command.as_ref());
         let place = place.map(|placed| format!("{}: ", placed.place)).unwrap_or_default();
-        let looked = if child.command.contains(std::path::is_separator) { "there" } else { "on its PATH" };
-        Some(format!("{place}there is no program `{}` {looked}: install it, or name another", child.command))
+        let searched = if child.command.contains(std::path::is_separator) { "there" } else { "on its PATH" };
+        Some(format!("{place}there is no program `{}` {searched}: install it, or name another", child.command))
     };
     servers.iter().filter_map(problem).collect()
 }
 
-/// Agents that the one that is asked can never reach, since work is handed down only so many times (L16).
+/// Returns a warning if the chain of delegates is longer than `max_depth`, so that some agents can never be reached
+/// (L16).
 fn too_deep(agent: &Agent) -> Option<String> {
-    let most = agent.config().bounds.max_depth;
+    let max_depth = agent.config().bounds.max_depth;
     let mut chain = vec![agent.config().name.clone()];
-    let mut below = deepest(&agent.config().delegates);
-    let depth = u32::try_from(below.len()).unwrap_or(u32::MAX);
-    chain.append(&mut below);
+    let mut delegates = longest_chain(&agent.config().delegates);
+    let depth = u32::try_from(delegates.len()).unwrap_or(u32::MAX);
+    chain.append(&mut delegates);
     let last = chain.last().cloned().unwrap_or_default();
     let names = chain.join(" → ");
-    (depth > most).then(|| {
+    (depth > max_depth).then(|| {
         format!(
-            "work is handed down at most {most} times (`max_depth`), so that `{last}` is out of reach this way: {names}"
+            "work can be delegated at most {max_depth} levels deep (`max_depth`), so `{last}` cannot be reached through: {names}"
         )
     })
 }
 
-/// The longest way down, by the agents' names. Circles were refused when they were loaded.
-fn deepest(delegates: &BTreeMap<String, Delegate>) -> Vec<String> {
+/// Returns the agents' names along the longest chain of delegates. Loading has already refused cycles.
+fn longest_chain(delegates: &BTreeMap<String, Delegate>) -> Vec<String> {
     let ways = delegates.values().map(|delegate| {
         let agent = delegate.agent.current();
         let mut way = vec![agent.config().name.clone()];
-        way.extend(deepest(&agent.config().delegates));
+        way.extend(longest_chain(&agent.config().delegates));
         way
     });
     ways.max_by_key(Vec::len).unwrap_or_default()
@@ -175,19 +176,20 @@ fn row(name: &str, values: &[String], terminal: &Terminal) -> Result<(), Failure
     Ok(())
 }
 
-/// The models in the order in which they are asked, each with its address. Of keys it is said only whether they are there.
+/// Lists the models in the order in which they are called, each with its address and whether it has a key. Keys are not
+/// shown.
 fn models(settings: &Settings) -> Result<Vec<String>, Failure> {
-    let (chain, providers) = settings.models(&environment::variable)?;
+    let (chain, providers) = settings.models()?;
     let mut lines = Vec::new();
     for (index, model) in chain.iter().enumerate() {
         let provider = model.name.split_once('/').map(|(provider, _)| provider);
         let provider = providers.iter().find(|known| Some(known.name.as_str()) == provider);
-        let where_it_is = provider.map(|provider| {
+        let address = provider.map(|provider| {
             let key = if provider.key.is_some() { "with a key" } else { "without a key" };
             format!(" at {}, {key}", provider.base_url)
         });
         let before = if index == 0 { "" } else { "then " };
-        lines.push(format!("{before}{}{}", model.name, where_it_is.unwrap_or_default()));
+        lines.push(format!("{before}{}{}", model.name, address.unwrap_or_default()));
     }
     lines
         .extend(settings.file.fallback_text.as_ref().map(|text| format!("then the text {}", text::one_line(text, 60))));
@@ -198,14 +200,14 @@ fn models(settings: &Settings) -> Result<Vec<String>, Failure> {
     Ok(lines)
 }
 
-/// The agents that it may delegate to, each with those below it.
-fn below(delegates: &BTreeMap<String, Delegate>) -> Vec<String> {
+/// Lists the delegates, each followed by its own delegates.
+fn delegate_lines(delegates: &BTreeMap<String, Delegate>) -> Vec<String> {
     let mut lines = Vec::new();
     for (tool, delegate) in delegates {
         let agent = delegate.agent.current();
         let config = agent.config();
         lines.push(format!("{tool}: the agent {}", config.name));
-        lines.extend(below(&config.delegates).into_iter().map(|line| format!("  {line}")));
+        lines.extend(delegate_lines(&config.delegates).into_iter().map(|line| format!("  {line}")));
     }
     lines
 }
@@ -218,7 +220,8 @@ fn plugins(settings: &Settings, generation: &Generation) -> Vec<String> {
     }
 }
 
-/// What would be started or reached; nothing is. Values may be secret, so that only programs and addresses are shown.
+/// Lists the MCP servers without starting or contacting them. Values may be secret, so only programs and addresses are
+/// shown.
 fn servers(servers: &[ServerConfig]) -> Vec<String> {
     let line = |server: &ServerConfig| match &server.transport {
         Transport::Stdio(child) => format!("{}: {} {}", server.name, child.command, child.args.join(" ")),
@@ -235,19 +238,19 @@ fn grants(settings: &Settings) -> Vec<String> {
     if lines.is_empty() { vec!["none".to_owned()] } else { lines }
 }
 
-/// What no grant for writing covers, by tree; nothing where no tree may be written.
+/// Lists, for each writable tree, the paths that are excluded from writing.
 fn excluded(settings: &Settings, sandbox: &Sandbox) -> Vec<String> {
     let protected = sandbox.protected();
-    let trees = protection::trees(settings).into_iter().filter(|(_, tree)| tree.access == Access::ReadWrite);
+    let trees = protection::granted_trees(settings).into_iter().filter(|(_, tree)| tree.access == Access::ReadWrite);
     let lines = trees.filter_map(|(plugin, tree)| {
-        let excluded = protection::excluded(&protected, &tree.host);
+        let excluded = protection::excluded_from_writing(&protected, &tree.host);
         let list = excluded.join(", ");
         (!list.is_empty()).then(|| format!("{plugin}: write {} without {list}", tree.guest))
     });
     lines.collect()
 }
 
-/// Nothing where there are none: few agents have any.
+/// Lists the services and the outbox directory. Returns nothing if there are none, because few agents have any.
 fn services(settings: &Settings) -> Vec<String> {
     let services = settings.file.services.iter();
     let services = services.map(|(name, table)| {
@@ -257,7 +260,7 @@ fn services(settings: &Settings) -> Vec<String> {
     services.chain(outbox).collect()
 }
 
-/// Names only: values may be secret.
+/// Lists one plugin's grants by name. Values may be secret, so they are not shown.
 fn granted(grants: &Grants) -> String {
     let env = grants.env.keys().map(|name| format!("env {name}"));
     let config = grants.config.keys().map(|key| format!("config {key}"));
@@ -277,15 +280,15 @@ fn tree(tree: &TreeGrant) -> String {
 }
 
 fn list(terminal: &Terminal) -> Result<(), Failure> {
-    let all = agents::all(Path::new("."));
+    let all = agent_lookup::list_agents(Path::new("."));
     if all.is_empty() {
-        terminal.note("there is no agent in this folder; `agent-host config init` writes an agent.toml");
+        terminal.note("there is no agent in this folder; `agent-host config init` creates an agent.toml");
     }
     for agent in all {
         let (name, path) = (&agent.name, agent.path.display());
         let line = match &agent.file {
             Ok(file) => file.model.as_ref().map_or("offline", |model| &model.value).to_owned(),
-            Err(_) => format!("{RED}cannot be used{RED:#}: `agent-host config check {path}` says why"),
+            Err(_) => format!("{RED}cannot be used{RED:#}: `agent-host config check {path}` shows why"),
         };
         print(terminal, &format!("{BOLD}{}{BOLD:#}  {path}  {DIM}{line}{DIM:#}", text::one_line(name, 64)))?;
     }

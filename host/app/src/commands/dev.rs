@@ -1,20 +1,20 @@
-//! `agent-host dev`: a session in which each change of a plugin's source is built in the background and taken up (S5).
+//! `agent-host dev`: a session that rebuilds a plugin in the background whenever its source changes, and uses the new
+//! build from the next turn on (S5).
 
-use super::chat::{chat, work};
-use super::opening::{self, Opened};
+use super::chat::{build_news, chat};
+use super::open_session::{self, OpenedSession};
 use super::run;
 use crate::arguments::RunArguments;
 use crate::arguments::new::DevArguments;
-use crate::data::DataDirectory;
+use crate::commands::agent_settings;
 use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::interrupt::{Doing, Interrupts};
-use crate::settings::Settings;
-use crate::setup;
+use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::{Output, Terminal, show_build};
+use agent_config::{DataDirectory, Settings};
 use agent_core::message::TurnInput;
 use agent_devkit::build::{BuildEvent, BuiltPlugin, Written, projects_at};
-use agent_devkit::dev::{News, Workshop};
+use agent_devkit::dev::{DevEvent, SourceWatcher};
 use agent_plugins::Kind;
 use agent_runtime::RuleBinding;
 use std::io::IsTerminal;
@@ -24,27 +24,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio_util::sync::CancellationToken;
 
-/// What may be said of builds before anybody reads it; then they wait.
-const NEWS: usize = 16;
+/// Number of build messages that can be queued. When the queue is full, the builder waits.
+const NEWS_QUEUE: usize = 16;
 
-/// Builds, opens the session, and goes on building.
+/// Builds the plugins, opens a session with them, and keeps building in the background.
 pub(crate) async fn dev(arguments: &DevArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let can_type =
         std::io::stdin().is_terminal() && terminal.is_terminal(Output::Stdout) && terminal.is_terminal(Output::Stderr);
     if arguments.prompt.is_none() && !can_type {
         return Err(Failure::refused(
-            "`dev` is a session in which you type: call it on a terminal, or say with --prompt what to ask after each build",
+            "`dev` is an interactive session: run it in a terminal, or use --prompt TEXT to ask TEXT after each build",
         ));
     }
     let interrupts = Interrupts::listen(terminal.clone());
-    let cancel = interrupts.begin(Doing::Turn);
-    let bench = Bench::new(arguments, data)?;
+    let cancel = interrupts.begin(Activity::Turn);
+    let session = DevSession::new(arguments, data)?;
     let stop = CancellationToken::new();
     let _stop = stop.clone().drop_guard();
-    let (sender, mut news) = channel(NEWS);
-    let (workshop, is_first) = (bench.workshop.clone(), Arc::new(AtomicBool::new(true)));
+    let (sender, mut news) = channel(NEWS_QUEUE);
+    let (workshop, is_first) = (session.workshop.clone(), Arc::new(AtomicBool::new(true)));
     let progress = first_progress(is_first.clone(), terminal.clone());
-    tokio::spawn(async move { workshop.keep_built(sender, &progress, stop).await });
+    tokio::spawn(async move { workshop.run(sender, &progress, stop).await });
     let first = tokio::select! {
         first = first_build(&mut news, terminal) => first?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
@@ -52,56 +52,57 @@ pub(crate) async fn dev(arguments: &DevArguments, data: Option<&Path>, terminal:
     is_first.store(false, Ordering::Relaxed);
     terminal.idle();
     if let Some(prompt) = &arguments.prompt {
-        return bench.ask_again((prompt, first), news, (&interrupts, terminal)).await;
+        return session.ask_after_each_build((prompt, first), news, (&interrupts, terminal)).await;
     }
     let opened = tokio::select! {
-        opened = bench.open(&first, terminal) => opened?,
+        opened = session.open(&first, terminal) => opened?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
-    interrupts.end_with_us(opened.servers());
-    chat(opened, (&bench.run, Some(news)), interrupts, terminal).await
+    interrupts.kill_servers_on_exit(opened.agents.servers());
+    chat(opened, (&session.run, Some(news)), interrupts, terminal).await
 }
 
-/// What toolchains say passes by until the first build is done: it takes longest. Later ones are told when they are over.
+/// Shows toolchain output until the first build is done, because that build takes longest. Later builds are reported
+/// only when they end.
 fn first_progress(is_first: Arc<AtomicBool>, terminal: Terminal) -> impl Fn(BuildEvent<'_>) + Send + Sync {
     move |event: BuildEvent<'_>| match &event {
-        // Where there is no terminal, lines would stay.
+        // Without an interactive terminal the lines would not be overwritten, and would fill the output.
         BuildEvent::Line { .. } if !terminal.is_interactive() => {}
         _ if is_first.load(Ordering::Relaxed) => show_build(&terminal, &event),
         _ => {}
     }
 }
 
-/// Waits for a build that succeeds, and shows those that don't.
-async fn first_build(news: &mut Receiver<News>, terminal: &Terminal) -> Result<Vec<BuiltPlugin>, Failure> {
+/// Waits for the first build that succeeds, and shows those that fail.
+async fn first_build(news: &mut Receiver<DevEvent>, terminal: &Terminal) -> Result<Vec<BuiltPlugin>, Failure> {
     loop {
-        let told = news.recv().await.ok_or_else(|| Failure::failed("nothing is built any more"))?;
-        match told {
-            News::Building { .. } => terminal.busy("building; the first time takes longest"),
-            News::Superseded => {}
-            News::Built(plugins) => {
+        let event = news.recv().await.ok_or_else(|| Failure::failed("the background build has stopped"))?;
+        match event {
+            DevEvent::Building { .. } => terminal.busy("building; the first build takes longest"),
+            DevEvent::Superseded => {}
+            DevEvent::Built(plugins) => {
                 terminal.idle();
                 return Ok(plugins);
             }
-            failed @ News::Failed(_) => {
+            failed @ DevEvent::Failed(_) => {
                 terminal.idle();
-                terminal.note(work::words(&failed).unwrap_or_default());
-                terminal.note("waiting for a change; Ctrl-C leaves");
+                terminal.note(build_news::describe(&failed).unwrap_or_default());
+                terminal.note("waiting for a change; Ctrl-C quits");
             }
         }
     }
 }
 
-/// What is worked on, and with what.
-struct Bench {
-    workshop: Workshop,
+/// The plugin sources under development, and the settings of the sessions that test them.
+struct DevSession {
+    workshop: SourceWatcher,
     run: RunArguments,
     data: DataDirectory,
-    /// Whether the agent is one that was named, and so knows itself what it needs.
+    /// Whether the command line names an agent. Its file then says which plugins it uses.
     has_agent: bool,
 }
 
-impl Bench {
+impl DevSession {
     fn new(arguments: &DevArguments, data: Option<&Path>) -> Result<Self, Failure> {
         let sources = arguments.directory.clone();
         projects_at(&sources).map_err(Failure::refused)?;
@@ -110,42 +111,42 @@ impl Bench {
         if run.agent.plugins.is_none() && !has_agent {
             run.agent.plugins = Some(sources.clone());
         }
-        let settings = Settings::read(&run.agent, &environment::variable)?;
+        let settings = agent_settings::read(&run.agent)?;
         let out = settings.plugins.unwrap_or_else(|| sources.clone());
-        let data = DataDirectory::open(data)?;
-        let workshop = Workshop { toolchain: environment::toolchain(), sources, out };
+        let data = DataDirectory::open(data, &environment::host())?;
+        let workshop = SourceWatcher { toolchain: environment::toolchain(), sources, out };
         Ok(Self { workshop, run, data, has_agent })
     }
 
-    /// A session with what was built. Where nobody has named an agent, it uses what it has of every kind.
-    async fn open(&self, built: &[BuiltPlugin], terminal: &Terminal) -> Result<Opened, Failure> {
-        let mut settings = setup::settings(&self.run.agent, terminal).await?;
-        // Who develops a plugin replaces it with each build, and has not to allow it again each time.
+    /// Opens a session with the built plugins. If the command line names no agent, the session uses every plugin.
+    async fn open(&self, built: &[BuiltPlugin], terminal: &Terminal) -> Result<OpenedSession, Failure> {
+        let mut settings = agent_settings::settings(&self.run.agent, terminal).await?;
+        // Each build replaces the plugin. Its author should not have to approve it again every time.
         settings.rule_binding = RuleBinding::Name;
         settings.sources = Some(self.workshop.sources.clone());
         if !self.has_agent {
             use_all(&mut settings, built);
         }
-        opening::open_in(&self.run, (settings, self.data.clone()), opening::OpenedFor::Turns, terminal).await
+        open_session::open_in(&self.run, (settings, self.data.clone()), open_session::OpenedFor::Turns, terminal).await
     }
 
-    /// Asks the same after each build, each time in a new session, until somebody stops it.
-    async fn ask_again(
+    /// Asks the same prompt after each build, each time in a new session, until the user interrupts.
+    async fn ask_after_each_build(
         &self,
         (prompt, mut built): (&str, Vec<BuiltPlugin>),
-        mut news: Receiver<News>,
+        mut news: Receiver<DevEvent>,
         (interrupts, terminal): (&Interrupts, &Terminal),
     ) -> Result<Exit, Failure> {
         loop {
-            let cancel = interrupts.begin(Doing::Turn);
+            let cancel = interrupts.begin(Activity::Turn);
             let opened = tokio::select! {
                 opened = self.open(&built, terminal) => opened,
                 () = cancel.cancelled() => return Ok(Exit::Cancelled),
             };
-            // What cannot be loaded, and a turn that fails, may be mended by the next change.
-            let asked = match opened {
+            // The next change may fix a plugin that does not load, or a turn that fails.
+            let result = match opened {
                 Ok(opened) => {
-                    interrupts.end_with_us(opened.servers());
+                    interrupts.kill_servers_on_exit(opened.agents.servers());
                     let input = Some(TurnInput::Text(prompt.to_owned()));
                     run::once(opened, (run::format(&self.run, terminal), input), (&self.run.yes, &cancel), terminal)
                         .await
@@ -153,13 +154,13 @@ impl Bench {
                 Err(failure) => Err(failure),
             };
             terminal.idle();
-            match asked {
+            match result {
                 Err(failure) if !failure.message.is_empty() => terminal.failure(&failure.message),
                 _ if interrupts.is_leaving() => return Ok(Exit::Cancelled),
                 _ => {}
             }
-            terminal.note("waiting for a change; Ctrl-C leaves");
-            let cancel = interrupts.begin(Doing::Prompt);
+            terminal.note("waiting for a change; Ctrl-C quits");
+            let cancel = interrupts.begin(Activity::Prompt);
             built = tokio::select! {
                 next = next_build((&mut news, &built), terminal) => next?,
                 () = cancel.cancelled() => return Ok(Exit::Done),
@@ -168,35 +169,37 @@ impl Bench {
     }
 }
 
-/// Waits for a build of something else than was asked last, whoever has built it, and shows what becomes of the others.
+/// Waits for a build that differs from the one that the last prompt used, whichever process built it. Also reports the
+/// builds that do not differ, and those that fail.
 async fn next_build(
-    (news, asked): (&mut Receiver<News>, &[BuiltPlugin]),
+    (news, used): (&mut Receiver<DevEvent>, &[BuiltPlugin]),
     terminal: &Terminal,
 ) -> Result<Vec<BuiltPlugin>, Failure> {
     loop {
-        let mut told = news.recv().await.ok_or_else(|| Failure::failed("nothing is built any more"))?;
-        if let News::Built(plugins) = &mut told {
-            // A file may hold this build already: somebody else has made it meanwhile.
+        let mut event = news.recv().await.ok_or_else(|| Failure::failed("the background build has stopped"))?;
+        if let DevEvent::Built(plugins) = &mut event {
+            // Another process may have written the same build already, so compare digests.
             for plugin in plugins {
-                let is_known = asked.iter().any(|asked| (&asked.name, &asked.digest) == (&plugin.name, &plugin.digest));
+                let is_known = used.iter().any(|used| (&used.name, &used.digest) == (&plugin.name, &plugin.digest));
                 plugin.written = if is_known { Written::Unchanged } else { Written::Changed };
             }
         }
-        if let Some(text) = work::words(&told) {
+        if let Some(text) = build_news::describe(&event) {
             terminal.note(text);
         }
-        if let News::Built(plugins) = told
-            && (plugins.len() != asked.len() || plugins.iter().any(|plugin| plugin.written == Written::Changed))
+        if let DevEvent::Built(plugins) = event
+            && (plugins.len() != used.len() || plugins.iter().any(|plugin| plugin.written == Written::Changed))
         {
             return Ok(plugins);
         }
     }
 }
 
-/// Names the plugins that work only where an agent names them.
+/// Adds the plugins of those kinds that an agent must name before it uses them.
 fn use_all(settings: &mut Settings, built: &[BuiltPlugin]) {
     let file = &mut settings.file;
-    let providers: Vec<String> = settings.models.asked().iter().map(|model| provider(&model.name)).collect();
+    let providers: Vec<String> =
+        settings.models.chain_and_summary().iter().map(|model| provider(&model.name)).collect();
     for plugin in built {
         let is = |kind: Kind| {
             let interface = format!("agent-host:plugin/{}@", kind.interface());
@@ -215,7 +218,7 @@ fn use_all(settings: &mut Settings, built: &[BuiltPlugin]) {
     }
 }
 
-/// The first part of a model's name: `openai/gpt-5`, `scripted:replies.toml`, `offline`.
+/// Returns the provider part of a model name, as in `openai/gpt-5`, `scripted:replies.toml` or `offline`.
 fn provider(model: &str) -> String {
     model.split(['/', ':']).next().unwrap_or(model).to_owned()
 }

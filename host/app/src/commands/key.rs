@@ -1,4 +1,4 @@
-//! `key new`: keys that sign plugins, and the passwords that keep them.
+//! `key new`: creates keys that sign plugins, and asks for the passwords that protect them.
 
 use crate::arguments::sharing::KeyCommand;
 use crate::environment;
@@ -7,7 +7,7 @@ use crate::terminal::{BOLD, DIM, Output, Terminal};
 use agent_registry::{KeyFile, Protection, SigningKey, create_key, public_path};
 use std::path::Path;
 
-/// The variable that has the password where nobody can be asked.
+/// Environment variable with the password of the key. Without it, the password is asked at the terminal.
 const PASSWORD: &str = "AGENT_HOST_KEY_PASSWORD";
 
 /// Runs one of the commands.
@@ -15,11 +15,12 @@ pub(crate) async fn run(command: KeyCommand, terminal: &Terminal) -> Result<Exit
     let KeyCommand::New { file, no_password } = command;
     let protection = if no_password { Protection::None } else { Protection::Password(new_password(terminal)?) };
     let path = file.clone();
-    let made = tokio::task::spawn_blocking(move || create_key(&path, protection)).await.map_err(Failure::failed)?;
-    let public = made.map_err(Failure::refused)?;
+    let created = tokio::task::spawn_blocking(move || create_key(&path, protection)).await.map_err(Failure::failed)?;
+    let public = created.map_err(Failure::refused)?;
     let shown = format!(
-        "{BOLD}{}{BOLD:#} {DIM}signs; keep it secret{DIM:#}\n{BOLD}{}{BOLD:#} {DIM}for everybody{DIM:#}\n\n\
-         Who shall trust it writes into their agent.toml, with the place that it signs for:\n\n\
+        "{BOLD}{}{BOLD:#} {DIM}the private key that signs; keep it secret{DIM:#}\n\
+         {BOLD}{}{BOLD:#} {DIM}the public key; share it{DIM:#}\n\n\
+         To trust this key, add it to agent.toml, with the repository that it signs for:\n\n\
          [sharing]\nsignatures = \"required\"\n\n[sharing.trusted_keys]\n\"registry.example/team\" = \"{public}\"",
         file.display(),
         public_path(&file).display(),
@@ -28,7 +29,7 @@ pub(crate) async fn run(command: KeyCommand, terminal: &Terminal) -> Result<Exit
     Ok(Exit::Done)
 }
 
-/// The key in a file, with its password where it has one.
+/// Opens the private key in a file. If the key has a password, takes it from the environment or asks for it.
 pub(crate) async fn open(path: &Path, terminal: &Terminal) -> Result<SigningKey, Failure> {
     let file = KeyFile::read(path).map_err(Failure::refused)?;
     let password = match (file.needs_password(), environment::variable(PASSWORD)) {
@@ -44,28 +45,31 @@ fn new_password(terminal: &Terminal) -> Result<String, Failure> {
     let password = match environment::variable(PASSWORD) {
         Some(password) => password,
         None => {
-            let first = typed("a password that keeps the key: ", terminal)?;
-            if first != typed("the same once more: ", terminal)? {
-                return Err(Failure::refused("these are two passwords; nothing was made"));
+            let first = typed("password for the new key: ", terminal)?;
+            if first != typed("repeat the password: ", terminal)? {
+                return Err(Failure::refused("the two passwords differ, so no key was created"));
             }
             first
         }
     };
     match password.is_empty() {
-        true => Err(Failure::refused("the password is empty; --no-password makes a key without one")),
+        true => {
+            Err(Failure::refused("the password is empty: choose one, or use --no-password to create a key without one"))
+        }
         false => Ok(password),
     }
 }
 
 fn typed(prompt: &str, terminal: &Terminal) -> Result<String, Failure> {
-    let nobody = || {
+    let no_terminal = || {
         Failure::refused(format!(
-            "nobody can be asked for the key's password here: set {PASSWORD}, or make the key with --no-password"
+            "the key's password cannot be asked here, because stderr is not a terminal: set {PASSWORD}, or create the key \
+             with --no-password"
         ))
     };
     if !terminal.is_terminal(Output::Stderr) {
-        return Err(nobody());
+        return Err(no_terminal());
     }
     terminal.idle();
-    rpassword::prompt_password(prompt).map_err(|_| nobody())
+    rpassword::prompt_password(prompt).map_err(|_| no_terminal())
 }

@@ -1,25 +1,24 @@
-//! `memory search|list|forget`: what is remembered of a user over sessions (D4).
+//! `memory search|list|forget`: the memories that are kept about a user across sessions (D4).
 
 use crate::arguments::MemoryCommand;
-use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::setup;
 use crate::terminal::{BOLD, DIM, Terminal, text};
-use agent_store::{Memories, MemoryFilter, RememberedFact};
+use agent_config::{DataDirectory, assembly};
+use agent_store::{Memories, MemoryFilter, StoredMemory};
 use serde::Serialize;
 
-/// Characters of what was asked, and of what came of it, in a list for people.
+/// Number of characters that a list shows of each of the two parts of a memory.
 const SHOWN: usize = 200;
-/// What stands before the second, in memories of answers and of calls.
-const SECOND: [&str; 2] = ["\nAnswered: ", "\nCalled: "];
+/// Labels that begin the second part of a memory: the answer, or the tool call.
+const SECOND_PART: [&str; 2] = ["\nAnswered: ", "\nCalled: "];
 
 /// Runs one of the commands.
 pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let store = setup::store_to_read(data)?;
+    let store = assembly::open_store_to_read(data)?;
     match command {
         MemoryCommand::Search { query, user, limit, json } => {
-            let user = whose(user)?;
+            let user = user_or_current(user)?;
             let filter = MemoryFilter::of_user(&user);
             let found = store.search(&filter, &query, limit as usize).await.map_err(Failure::refused)?;
             for fact in &found {
@@ -27,21 +26,21 @@ pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: 
                 if json { print_json(terminal, fact)? } else { print(terminal, shown)? }
             }
             if found.is_empty() && !json {
-                terminal.note(format!("nothing that is remembered of `{user}` has a word of that"));
+                terminal.note(format!("no memory about `{user}` contains any of these words"));
             }
         }
         MemoryCommand::List { user, limit, json } => {
-            let user = whose(user)?;
+            let user = user_or_current(user)?;
             let found = store.list(&user, "", limit as usize).await.map_err(Failure::refused)?;
             for fact in &found {
                 if json { print_json(terminal, fact)? } else { print(terminal, listed(fact))? }
             }
             if found.is_empty() && !json {
-                terminal.note(format!("nothing is remembered of `{user}`"));
+                terminal.note(format!("there are no memories about `{user}`"));
             }
         }
         MemoryCommand::Forget { ids, user } => {
-            let user = whose(user)?;
+            let user = user_or_current(user)?;
             let mut missing = Vec::new();
             for id in ids {
                 match store.forget(&user, &id).await.map_err(Failure::refused)? {
@@ -51,41 +50,41 @@ pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: 
             }
             if !missing.is_empty() {
                 let missing: Vec<_> = missing.iter().map(|id| format!("`{id}`")).collect();
-                let advice = "`agent-host memory list` shows the ids, --user those of another user";
+                let advice = "`agent-host memory list` shows the ids, and --user NAME selects another user";
                 let missing = missing.join(", ");
-                return Err(Failure::refused(format!("nothing is remembered of `{user}` under {missing}; {advice}")));
+                return Err(Failure::refused(format!("there is no memory {missing} about `{user}`; {advice}")));
             }
         }
     }
     Ok(Exit::Done)
 }
 
-/// The user that is meant: named, else who is logged in.
-fn whose(named: Option<String>) -> Result<String, Failure> {
-    let nobody = || Failure::refused("nobody knows who you are here: name the user with --user NAME");
-    named.or_else(environment::user).ok_or_else(nobody)
+/// Returns the named user, or else the user who is logged in.
+fn user_or_current(named: Option<String>) -> Result<String, Failure> {
+    let unknown = || Failure::refused("the current user cannot be determined here: name the user with --user NAME");
+    named.or_else(environment::user).ok_or_else(unknown)
 }
 
-fn listed(fact: &RememberedFact) -> String {
+fn listed(fact: &StoredMemory) -> String {
     let written = fact.memory.written.as_deref().map(date).unwrap_or_default();
     shown(&fact.id, &[&written, fact.memory.kind.as_str()], &fact.memory.text)
 }
 
 fn shown(id: &str, details: &[&str], text: &str) -> String {
     let (id, details) = (text::one_line(id, 200), details.join(", "));
-    let place = SECOND.iter().filter_map(|begin| text.find(begin)).min().unwrap_or(text.len());
-    let (asked, came) = text.split_at(place);
-    let came = if came.is_empty() { String::new() } else { format!("\n  {}", beginning(came)) };
-    format!("{BOLD}{id}{BOLD:#}  {DIM}{details}{DIM:#}\n  {}{came}", beginning(asked))
+    let place = SECOND_PART.iter().filter_map(|begin| text.find(begin)).min().unwrap_or(text.len());
+    let (first, second) = text.split_at(place);
+    let second = if second.is_empty() { String::new() } else { format!("\n  {}", shortened(second)) };
+    format!("{BOLD}{id}{BOLD:#}  {DIM}{details}{DIM:#}\n  {}{second}", shortened(first))
 }
 
-/// In one line, whatever it is written in.
-fn beginning(text: &str) -> String {
+/// Returns the beginning of the text in one line.
+fn shortened(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     text::one_line(&words, SHOWN)
 }
 
-/// To the second, without the fractions that a person does not read.
+/// Shortens a time stamp to seconds for people.
 fn date(written: &str) -> String {
     format!("{} UTC", written.get(..19).unwrap_or(written).replace('T', " "))
 }
@@ -102,9 +101,9 @@ fn print(terminal: &Terminal, line: String) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    /// D4: what came of it is shown, however long the question is.
+    /// D4: the answer is shown, however long the question is.
     #[test]
-    fn d4_a_memory_is_shown_with_its_answer() {
+    fn d4_shown_includes_the_answer_after_a_long_question() {
         let text = format!("Asked: {}\nand more\nAnswered: At nine.\n\nSurely.", "x".repeat(500));
         let listed = anstream::adapter::strip_str(&shown("a/1/1/final", &["final"], &text)).to_string();
         let lines: Vec<_> = listed.lines().collect();

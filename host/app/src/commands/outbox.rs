@@ -1,12 +1,11 @@
-//! `outbox list` and `outbox deliver`: what commits have asked to be done outside their sessions, whether it was done, and
-//! doing it (D2, D6).
+//! `outbox list` and `outbox deliver`: lists the effects that commits placed in the outbox, and delivers the pending
+//! ones (D2, D6).
 
-use super::session;
+use super::stored_sessions;
 use crate::arguments::OutboxCommand;
-use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
-use crate::setup;
 use crate::terminal::{BOLD, DIM, Terminal, text};
+use agent_config::{DataDirectory, assembly};
 use agent_core::change::OutboxEffect;
 use agent_runtime::{OutboxConfig, outbox};
 use agent_store::{MAX_PAGE, OutboxFilter, SessionFilter, Store, StoredOutboxItem};
@@ -14,18 +13,18 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Items that are read at once.
+/// Number of items that are read at once.
 const PAGE: usize = 200;
-/// Characters of an event's data that are shown.
+/// Number of characters of an event's data that are shown.
 const SHOWN: usize = 120;
 
 /// Runs one of the commands.
 pub(crate) async fn run(command: OutboxCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let store = setup::store_to_read(data)?;
+    let store = assembly::open_store_to_read(data)?;
     match command {
         OutboxCommand::List { session, all, json } => {
             let session = subject(&*store, data, session).await?;
-            let own = session::sessions(&*store, data, SessionFilter::default(), MAX_PAGE).await?;
+            let own = stored_sessions::sessions(&*store, data, SessionFilter::default(), MAX_PAGE).await?;
             let own = own.into_iter().map(|session| session.subject).collect();
             list(&*store, (session.as_deref(), &own), (all, json), terminal).await
         }
@@ -36,14 +35,14 @@ pub(crate) async fn run(command: OutboxCommand, data: &DataDirectory, terminal: 
     }
 }
 
-async fn subject(store: &dyn Store, data: &DataDirectory, asked: Option<String>) -> Result<Option<String>, Failure> {
-    Ok(match asked {
-        Some(asked) => Some(session::find(store, data, Some(&asked)).await?.subject),
+async fn subject(store: &dyn Store, data: &DataDirectory, id: Option<String>) -> Result<Option<String>, Failure> {
+    Ok(match id {
+        Some(id) => Some(stored_sessions::find(store, data, Some(&id)).await?.subject),
         None => None,
     })
 }
 
-/// Writes what is pending into the folder. What cannot be written stays pending.
+/// Writes the pending items into the folder. Items that cannot be written stay pending.
 async fn deliver(
     store: &dyn Store,
     directory: PathBuf,
@@ -51,7 +50,10 @@ async fn deliver(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     if !directory.is_dir() {
-        return Err(Failure::refused(format!("{}: there is no such folder", directory.display())));
+        return Err(Failure::refused(format!(
+            "there is no folder `{}`: create it, or name another",
+            directory.display()
+        )));
     }
     let (shown, written) = (directory.display().to_string(), AtomicUsize::new(0));
     let config = OutboxConfig { directory: Some(directory), ..OutboxConfig::default() };
@@ -73,18 +75,18 @@ async fn list(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let which = if all { OutboxFilter::All } else { OutboxFilter::Pending };
-    let (mut after, mut found) = (0, false);
+    let (mut after, mut found_any) = (0, false);
     loop {
         let items = store.outbox(session, which, after, PAGE).await.map_err(Failure::failed)?;
         let Some(last) = items.last() else { break };
         after = last.number;
         for item in items.iter().filter(|item| own.contains(&item.session)) {
-            found = true;
+            found_any = true;
             let line = if json { serde_json::to_string(item).map_err(Failure::failed)? } else { shown(item) };
             terminal.print(line).map_err(Failure::output)?;
         }
     }
-    if !found && !json {
+    if !found_any && !json {
         terminal.note(if all { "the outbox is empty" } else { "nothing is pending in the outbox" });
     }
     Ok(Exit::Done)

@@ -1,12 +1,12 @@
-//! `store check|rebuild`: what is only there to be searched and listed, beside what it is made from (D6).
+//! `store check|rebuild`: compares the derived tables for search and lists with their source data, and rebuilds them
+//! (D6).
 
 use crate::arguments::StoreCommand;
-use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
-use crate::setup;
 use crate::terminal::{DIM, GREEN, RED, Terminal, text};
+use agent_config::{DataDirectory, assembly};
 use agent_runtime::session::status_of;
-use agent_store::{Comparison, Projection, Projections, SqliteStore};
+use agent_store::{Projection, ProjectionComparison, Projections, SqliteStore};
 use serde_json::json;
 
 /// Runs one of the commands.
@@ -14,11 +14,11 @@ pub(crate) async fn run(command: StoreCommand, data: &DataDirectory, terminal: &
     let database = data.database();
     if !database.exists() {
         return Err(Failure::refused(format!(
-            "there is no database `{}` yet: nothing was ever stored",
+            "there is no database `{}` yet, because nothing was stored so far",
             database.display()
         )));
     }
-    let store = setup::store_to_mend(data)?;
+    let store = assembly::open_store_to_rebuild(data)?;
     match command {
         StoreCommand::Check { json } => check(&store, json, data, terminal).await,
         StoreCommand::Rebuild => rebuild(&store, data, terminal).await,
@@ -29,28 +29,27 @@ async fn check(store: &SqliteStore, json: bool, data: &DataDirectory, terminal: 
     let file = store.integrity_check().await.err().map(|error| error.to_string());
     let compared = store.check_projections(status_of).await.map_err(Failure::failed)?;
     let print = |line: String| terminal.print(line).map_err(Failure::output);
-    let is_right = file.is_none() && compared.iter().all(|of| of.different == 0);
+    let is_consistent = file.is_none() && compared.iter().all(|of| of.different == 0);
     if json {
         print(json!({"file": data.database(), "problem": file}).to_string())?;
         for of in &compared {
             print(serde_json::to_string(of).map_err(Failure::failed)?)?;
         }
-        return Ok(if is_right { Exit::Done } else { Exit::Failed });
+        return Ok(if is_consistent { Exit::Done } else { Exit::Failed });
     }
     print(match &file {
-        None => format!("{GREEN}✓{GREEN:#} the file {} is whole", data.database().display()),
+        None => format!("{GREEN}✓{GREEN:#} the file {} is intact", data.database().display()),
         Some(problem) => format!("{RED}✗{RED:#} {}", text::harmless(problem)),
     })?;
     for of in &compared {
         print(shown(of))?;
     }
-    if is_right {
+    if is_consistent {
         return Ok(Exit::Done);
     }
     let flag = data.flag();
     if compared.iter().any(|of| of.different > 0) {
-        terminal
-            .note(format!("agent-host store rebuild{flag} makes anew what differs; nothing that was said is changed"));
+        terminal.note(format!("agent-host store rebuild{flag} rebuilds what differs; no stored message is changed"));
     }
     Ok(Exit::Failed)
 }
@@ -62,12 +61,12 @@ async fn rebuild(store: &SqliteStore, data: &DataDirectory, terminal: &Terminal)
     }
     for of in store.rebuild_projections(status_of).await.map_err(Failure::failed)? {
         let (name, things) = words(of.projection);
-        let line = format!("made {name} anew from {}", counted(of.made_from, things));
+        let line = format!("rebuilt {name} from {}", counted(of.made_from, things));
         terminal.print(line).map_err(Failure::output)?;
     }
     let left: Vec<_> = store.check_projections(status_of).await.map_err(Failure::failed)?;
     let left: Vec<_> = left.iter().filter(|of| of.different > 0).map(shown).collect();
-    // What is not of an index is no longer hidden by one.
+    // Damage outside the indexes can be detected now that the indexes are rebuilt.
     store.integrity_check().await.map_err(Failure::failed)?;
     match left.is_empty() {
         true => Ok(Exit::Done),
@@ -75,11 +74,11 @@ async fn rebuild(store: &SqliteStore, data: &DataDirectory, terminal: &Terminal)
     }
 }
 
-/// A projection and what it is made from.
+/// Returns a projection's name for people, and the singular and plural of what it is built from.
 fn words(projection: Projection) -> (&'static str, [&'static str; 2]) {
     match projection {
-        Projection::MessageWords => ("the words of messages", ["message", "messages"]),
-        Projection::MemoryWords => ("the words of memories", ["memory", "memories"]),
+        Projection::MessageWords => ("the search index of messages", ["message", "messages"]),
+        Projection::MemoryWords => ("the search index of memories", ["memory", "memories"]),
         Projection::Sessions => ("the list of sessions", ["session", "sessions"]),
     }
 }
@@ -88,17 +87,17 @@ fn counted(number: u64, [one, many]: [&str; 2]) -> String {
     format!("{} {}", text::grouped(number), if number == 1 { one } else { many })
 }
 
-fn shown(of: &Comparison) -> String {
+fn shown(of: &ProjectionComparison) -> String {
     let (name, things) = words(of.projection);
     let compared = counted(of.compared, things);
     let compared = match of.pending {
         0 => compared,
-        pending => format!("{compared} ({} more come in with the next search)", text::grouped(pending)),
+        pending => format!("{compared} ({} more are added by the next search)", text::grouped(pending)),
     };
     if of.different == 0 {
         return format!("{GREEN}✓{GREEN:#} {name}: {compared}");
     }
-    let mut lines = vec![format!("{RED}✗{RED:#} {name}: of {compared} {} differ", of.different)];
+    let mut lines = vec![format!("{RED}✗{RED:#} {name}: of {compared}, {} differ", of.different)];
     lines.extend(of.examples.iter().map(|example| format!("    {DIM}{}{DIM:#}", text::one_line(example, 200))));
     if of.different > of.examples.len() as u64 {
         lines.push(format!("    {DIM}…{DIM:#}"));

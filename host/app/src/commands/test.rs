@@ -1,20 +1,22 @@
-//! `agent-host test`: plays the scenarios of a folder, on plugins that are built first, and says what does not hold (S4).
+//! `agent-host test`: builds the plugins that the scenarios of a folder need, runs the scenarios, and reports what
+//! fails (S4).
 
-pub(crate) mod components;
+mod agents;
+mod components;
 mod show;
 
 use crate::arguments::test::TestArguments;
-use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::interrupt::{Doing, Interrupts};
-use crate::setup;
-use crate::setup::scenario::Cast;
+use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::{Terminal, show_build};
+use agent_config::{DataDirectory, assembly};
 use agent_devkit::build::{BuildError, Project, build_projects};
 use agent_devkit::scenario::{
-    Discovered, Golden, GoldenMode, Player, Report, SUFFIX, Scenario, Totals, Verdict, discover, json, junit,
+    DiscoveredScenario, GoldenMode, GoldenResult, Player, Report, SUFFIX, Scenario, Totals, Verdict, discover, json,
+    junit,
 };
+use agents::ScenarioAgents;
 use components::Components;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,41 +24,41 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// Scenarios at once where nobody knows how many processors there are.
-const AT_ONCE: usize = 4;
+/// Number of scenarios that run at the same time if the number of processors is unknown.
+const DEFAULT_PARALLELISM: usize = 4;
 
-/// What stands in a report of what was not played to its end.
-const UNFINISHED: &str = "it did not come to an end";
+/// Text in the report file while the run has not finished.
+const UNFINISHED: &str = "the run did not finish";
 
-/// What was played.
+/// The result of a run.
 struct Played {
     reports: Vec<Report>,
-    /// Scenarios that there are.
+    /// Number of scenarios that were selected, whether they ran or not.
     all: usize,
     time: Duration,
     end: End,
 }
 
-/// How playing ended.
+/// How the run ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// All were played.
-    Whole,
-    /// Somebody stopped it.
+    /// All scenarios ran.
+    Complete,
+    /// The user stopped the run.
     Stopped,
 }
 
-/// Runs it. A report in a file is never that of another run: until there is one, it says so.
+/// Runs the command. The report file is overwritten first, so that it never contains the report of an earlier run.
 pub(crate) async fn run(arguments: TestArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let junit_file = arguments.junit.as_deref();
     if let Some(file) = junit_file.filter(|file| !file.exists() || file.is_file()) {
-        let unwritten = |failure: Failure| Failure::refused(failure.message);
-        write_junit(file, &[instead(&arguments, UNFINISHED)]).map_err(unwritten)?;
+        let as_refusal = |failure: Failure| Failure::refused(failure.message);
+        write_junit(file, &[placeholder(&arguments, UNFINISHED)]).map_err(as_refusal)?;
     }
     match play(&arguments, data, terminal).await {
         Ok(played) => finish(&arguments, played, terminal),
         Err(failure) => {
-            let reports = [instead(&arguments, &failure.message)];
+            let reports = [placeholder(&arguments, &failure.message)];
             if arguments.json && !failure.message.is_empty() {
                 terminal.print(json(&reports).to_string()).map_err(Failure::output)?;
             }
@@ -66,21 +68,21 @@ pub(crate) async fn run(arguments: TestArguments, data: Option<&Path>, terminal:
     }
 }
 
-/// Stands in a report where no scenario does.
-fn instead(arguments: &TestArguments, why: &str) -> Report {
+/// Creates the report for a run in which no scenario ran.
+fn placeholder(arguments: &TestArguments, why: &str) -> Report {
     Report {
         name: "agent-host test".to_owned(),
         path: arguments.at.clone(),
         verdict: Verdict::NotPlayed(why.to_owned()),
-        golden: Golden::None,
+        golden: GoldenResult::None,
         notes: Vec::new(),
         time: Duration::ZERO,
     }
 }
 
 async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Played, Failure> {
-    let found = found(arguments)?;
-    let cancel = Interrupts::listen(terminal.clone()).begin(Doing::Turn);
+    let found = discover_scenarios(arguments)?;
+    let cancel = Interrupts::listen(terminal.clone()).begin(Activity::Turn);
     let read: Vec<_> = found.iter().map(|found| (found, Scenario::read(&found.path, &found.name))).collect();
     let scenarios = read.iter().filter_map(|(_, scenario)| scenario.as_ref().ok());
     let mut components = Components::new(&arguments.at, arguments.plugins.clone())?;
@@ -94,17 +96,19 @@ async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Termina
             }
         }
     }
-    let sandbox = setup::sandbox(&DataDirectory::open(data)?)?;
+    let environment = environment::host();
+    let data = DataDirectory::open(data, &environment)?;
+    let sandbox = assembly::open_default_sandbox(&data, &environment)?;
     let golden = if arguments.update { GoldenMode::Update } else { GoldenMode::Compare };
-    let casting = Arc::new(Cast { sandbox: sandbox.clone(), components, terminal: terminal.clone() });
-    let player = Arc::new(Player { sandbox, casting, golden });
-    let (began, mut reports, mut shown) = (Instant::now(), Vec::new(), show::Shown::default());
-    let mut playing = begin(read, &player).into_iter();
-    while let Some(next) = playing.next() {
+    let casting = Arc::new(ScenarioAgents { sandbox: sandbox.clone(), components, terminal: terminal.clone() });
+    let player = Arc::new(Player { sandbox, agents: casting, golden });
+    let (began, mut reports, mut shown) = (Instant::now(), Vec::new(), show::ShownReports::default());
+    let mut running = start_all(read, &player).into_iter();
+    while let Some(next) = running.next() {
         let report = tokio::select! {
             report = next.report() => report,
             () = cancel.cancelled() => {
-                playing.for_each(Playing::stop);
+                running.for_each(ScenarioRun::stop);
                 break;
             }
         };
@@ -116,49 +120,53 @@ async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Termina
         terminal.busy(format!("{} of {all} scenarios", reports.len()));
     }
     terminal.idle();
-    let end = if cancel.is_cancelled() { End::Stopped } else { End::Whole };
+    let end = if cancel.is_cancelled() { End::Stopped } else { End::Complete };
     Ok(Played { reports, all, time: began.elapsed(), end })
 }
 
-fn found(arguments: &TestArguments) -> Result<Vec<Discovered>, Failure> {
+fn discover_scenarios(arguments: &TestArguments) -> Result<Vec<DiscoveredScenario>, Failure> {
     let at = &arguments.at;
     if !at.exists() {
-        return Err(absent(at));
+        return Err(missing_path(at));
     }
     let all = discover(at).map_err(Failure::refused)?;
     if all.is_empty() && at.is_file() {
         let what = at.display();
-        return Err(Failure::refused(format!("`{what}` is no scenario: the name of one ends in {SUFFIX}")));
+        return Err(Failure::refused(format!(
+            "`{what}` is not a scenario: the name of a scenario file ends in {SUFFIX}"
+        )));
     }
     if all.is_empty() {
-        let (what, advice) = (at.display(), "host/docs/guide/scenarios.md shows how one is written");
-        return Err(Failure::refused(format!("there is no scenario (*{SUFFIX}) in `{what}` or below; {advice}")));
+        let (what, advice) = (at.display(), "host/docs/scenarios.md shows how to write one");
+        return Err(Failure::refused(format!(
+            "there is no scenario (*{SUFFIX}) in `{what}` or its subfolders; {advice}"
+        )));
     }
     let Some(filter) = &arguments.filter else { return Ok(all) };
     let names: Vec<String> = all.iter().map(|found| found.name.clone()).collect();
-    let fits: Vec<_> = all.into_iter().filter(|found| found.name.contains(filter.as_str())).collect();
-    if fits.is_empty() {
+    let matches: Vec<_> = all.into_iter().filter(|found| found.name.contains(filter.as_str())).collect();
+    if matches.is_empty() {
         return Err(Failure::refused(format!(
-            "no scenario's name contains `{filter}`; there are: {}",
+            "no scenario's name contains `{filter}`; the scenarios are: {}",
             names.join(", ")
         )));
     }
-    Ok(fits)
+    Ok(matches)
 }
 
-/// What to say where nothing is. Somebody may have meant scenarios of this folder by their name.
-fn absent(at: &Path) -> Failure {
+/// Returns the error for a path that does not exist. The user may have meant the name of a scenario in this folder.
+fn missing_path(at: &Path) -> Failure {
     let (what, here) = (at.display(), discover(Path::new(".")).unwrap_or_default());
     let advice = if here.iter().any(|found| found.name.contains(&*at.to_string_lossy())) {
-        format!("`agent-host test . {what}` plays those of this folder whose names contain it")
+        format!("`agent-host test . {what}` runs the scenarios of this folder whose names contain it")
     } else {
-        format!("name a folder with scenarios, or one (*{SUFFIX}); without a name it is this folder")
+        format!("name a folder with scenarios or a scenario file (*{SUFFIX}); without a name, this folder is used")
     };
     Failure::refused(format!("there is no file or folder `{what}`: {advice}"))
 }
 
-/// Builds the projects that scenarios need, those that lie together in one go. What cannot be built is said where it is
-/// needed, and does not keep others from being played.
+/// Builds the projects that the scenarios need, one folder at a time. A build error is reported by the scenarios that
+/// need the project, and the other scenarios still run.
 async fn build(groups: Vec<(PathBuf, Vec<Project>)>, components: &mut Components, terminal: &Terminal) {
     let toolchain = environment::toolchain();
     let progress = |event: agent_devkit::build::BuildEvent<'_>| show_build(terminal, &event);
@@ -168,68 +176,69 @@ async fn build(groups: Vec<(PathBuf, Vec<Project>)>, components: &mut Components
         match built {
             Ok(built) => {
                 for (project, plugin) in projects.iter().zip(built) {
-                    components.built(project.directory(), plugin.path);
+                    components.add_built(project.directory(), plugin.path);
                 }
             }
             Err(error) => {
                 let why = match &error {
                     BuildError::Compile { .. } | BuildError::NotAComponent { .. } => error.to_string(),
-                    _ => format!("{error}\n--no-build takes the components as they are"),
+                    _ => format!("{error}\n--no-build uses the existing components"),
                 };
-                projects.iter().for_each(|project| components.unbuilt(project.directory(), why.clone()));
+                projects.iter().for_each(|project| components.add_build_error(project.directory(), why.clone()));
             }
         }
     }
 }
 
-/// A scenario that is being played, or cannot be.
-enum Playing {
-    Played(JoinHandle<Report>),
+/// A scenario that runs, or that could not be started.
+enum ScenarioRun {
+    Started(JoinHandle<Report>),
     Refused(Report),
 }
 
-impl Playing {
+impl ScenarioRun {
     async fn report(self) -> Report {
         match self {
-            Playing::Refused(report) => report,
-            // It is not stopped before it was asked for, and what it does is caught where it fails.
-            Playing::Played(handle) => {
+            ScenarioRun::Refused(report) => report,
+            // The task is not aborted before this is called, so the only possible error is a panic.
+            ScenarioRun::Started(handle) => {
                 handle.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
             }
         }
     }
 
     fn stop(self) {
-        if let Playing::Played(handle) = self {
+        if let ScenarioRun::Started(handle) = self {
             handle.abort();
         }
     }
 }
 
-/// Begins all, as many at once as there are processors.
-fn begin(
-    read: Vec<(&Discovered, Result<Scenario, agent_devkit::scenario::ScenarioError>)>,
+/// Starts all scenarios. As many run at the same time as there are processors.
+fn start_all(
+    read: Vec<(&DiscoveredScenario, Result<Scenario, agent_devkit::scenario::ScenarioError>)>,
     player: &Arc<Player>,
-) -> Vec<Playing> {
-    let at_once = std::thread::available_parallelism().map_or(AT_ONCE, usize::from);
-    let places = Arc::new(Semaphore::new(at_once));
-    let one = |(found, scenario): (&Discovered, Result<Scenario, agent_devkit::scenario::ScenarioError>)| match scenario
-    {
-        Ok(scenario) => {
-            let (player, places) = (player.clone(), places.clone());
-            Playing::Played(tokio::spawn(async move {
-                let _place = places.acquire().await;
-                player.play(&scenario).await
-            }))
+) -> Vec<ScenarioRun> {
+    let parallelism = std::thread::available_parallelism().map_or(DEFAULT_PARALLELISM, usize::from);
+    let permits = Arc::new(Semaphore::new(parallelism));
+    let one = |(found, scenario): (&DiscoveredScenario, Result<Scenario, agent_devkit::scenario::ScenarioError>)| {
+        match scenario {
+            Ok(scenario) => {
+                let (player, permits) = (player.clone(), permits.clone());
+                ScenarioRun::Started(tokio::spawn(async move {
+                    let _permit = permits.acquire().await;
+                    player.play(&scenario).await
+                }))
+            }
+            Err(error) => ScenarioRun::Refused(Report {
+                name: found.name.clone(),
+                path: found.path.clone(),
+                verdict: Verdict::NotPlayed(error.to_string()),
+                golden: GoldenResult::None,
+                notes: Vec::new(),
+                time: Duration::ZERO,
+            }),
         }
-        Err(error) => Playing::Refused(Report {
-            name: found.name.clone(),
-            path: found.path.clone(),
-            verdict: Verdict::NotPlayed(error.to_string()),
-            golden: Golden::None,
-            notes: Vec::new(),
-            time: Duration::ZERO,
-        }),
     };
     read.into_iter().map(one).collect()
 }
@@ -240,11 +249,11 @@ fn finish(arguments: &TestArguments, played: Played, terminal: &Terminal) -> Res
     match (arguments.json, end) {
         (true, _) => terminal.print(json(&reports).to_string()).map_err(Failure::output)?,
         (false, End::Stopped) => show::stopped(reports.len(), all, terminal),
-        (false, End::Whole) => show::totals(totals, time, terminal)?,
+        (false, End::Complete) => show::totals(totals, time, terminal)?,
     }
     if let Some(file) = &arguments.junit {
         if end == End::Stopped {
-            reports.push(instead(arguments, &format!("stopped: {} of {all} scenarios were played", reports.len())));
+            reports.push(placeholder(arguments, &format!("stopped: {} of {all} scenarios ran", reports.len())));
         }
         write_junit(file, &reports)?;
     }
@@ -257,6 +266,6 @@ fn finish(arguments: &TestArguments, played: Played, terminal: &Terminal) -> Res
 }
 
 fn write_junit(file: &Path, reports: &[Report]) -> Result<(), Failure> {
-    let unwritten = |error| Failure::failed(format!("--junit: `{}` cannot be written: {error}", file.display()));
-    std::fs::write(file, junit(reports)).map_err(unwritten)
+    let write_error = |error| Failure::failed(format!("--junit: `{}` cannot be written: {error}", file.display()));
+    std::fs::write(file, junit(reports)).map_err(write_error)
 }

@@ -1,11 +1,11 @@
-//! A build, and plugins being loaded, while it goes on.
+//! Shows the progress of builds and of loading plugins.
 
 use super::{BOLD, DIM, Terminal, YELLOW, text};
 use agent_devkit::build::{BuildEvent, BuiltPlugin, Written};
-use agent_devkit::vendored::{Age, OtherVersion};
+use agent_devkit::renew::{Age, VersionMismatch};
 use agent_plugins::{CodeSource, LoadEvent};
 
-/// Shows what a build tells: on a terminal the toolchain's lines pass by in the spinner, elsewhere they are lines.
+/// Shows a build event. The toolchain's output appears in the spinner on a terminal, and as lines elsewhere.
 pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
     match event {
         BuildEvent::Building { tool, plugins } => {
@@ -17,7 +17,7 @@ pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
         }
         BuildEvent::Line { line, .. } if !terminal.is_interactive() => terminal.note(text::harmless(line)),
         BuildEvent::Line { tool, line } => terminal.busy(format!("{tool}: {}", line.trim())),
-        BuildEvent::OtherVersion(other) => terminal.note(other_version(other)),
+        BuildEvent::VersionMismatch(other) => terminal.note(other_version(other)),
         BuildEvent::Built(plugin) => {
             terminal.idle();
             tracing::info!(plugin = plugin.name, digest = plugin.digest.short(), "built");
@@ -25,77 +25,79 @@ pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
     }
 }
 
-fn other_version(other: &OtherVersion) -> String {
-    let OtherVersion { plugin, project, what, version, age } = other;
+fn other_version(other: &VersionMismatch) -> String {
+    let VersionMismatch { plugin, project, description: what, version, age } = other;
     let version = text::one_line(version, 40);
-    let whose = match (version == env!("CARGO_PKG_VERSION"), version.is_empty()) {
+    let difference = match (version == env!("CARGO_PKG_VERSION"), version.is_empty()) {
         (true, _) => format!("{what} of another build of agent-host {version}"),
-        (_, true) => format!("{what} of another agent-host"),
-        _ => format!("{what} of agent-host {version}, and this is {}", env!("CARGO_PKG_VERSION")),
+        (_, true) => format!("{what} of another version of agent-host"),
+        _ => format!("{what} of agent-host {version}, but this is version {}", env!("CARGO_PKG_VERSION")),
     };
     let advice = match age {
-        Age::Older => format!("`agent-host plugin renew {}` renews it", project.display()),
-        Age::Newer => "update agent-host where that hinders".to_owned(),
+        Age::Older => format!("`agent-host plugin renew {}` updates the project", project.display()),
+        Age::Newer => "update agent-host if this causes problems".to_owned(),
     };
-    format!("{YELLOW}!{YELLOW:#} {plugin} has {whose}; it is built with what it has: {advice}")
+    format!("{YELLOW}!{YELLOW:#} {plugin} has {difference}, and is built with that one; {advice}")
 }
 
-/// Shows which plugin is being compiled; that happens once per component.
+/// Shows which component is being compiled. Each component is compiled only once.
 pub(crate) fn show_load(terminal: &Terminal, event: &LoadEvent) {
     match event {
         LoadEvent::Compiling { name, size } => {
             tracing::info!(plugin = name, size, "compiling");
-            terminal.compiling(name, *size);
+            terminal.compilation_started(name, *size);
         }
-        LoadEvent::Refused { name } => terminal.compiled(name),
+        LoadEvent::Refused { name } => terminal.compilation_ended(name),
         LoadEvent::Loaded { name, code } => {
             tracing::info!(plugin = name, ?code, "loaded");
             if *code == CodeSource::Compiled {
-                terminal.compiled(name);
+                terminal.compilation_ended(name);
             }
         }
     }
 }
 
-/// Components that are being compiled.
+/// Running compilations, in the order in which they started, and the number of finished ones.
 #[derive(Debug, Default)]
 pub(super) struct Compiling {
-    now: Vec<(String, u64)>,
+    running: Vec<(String, u64)>,
     done: usize,
 }
 
 impl Compiling {
-    pub(super) fn begin(&mut self, name: &str, size: u64) {
-        self.now.push((name.to_owned(), size));
+    /// Records that the compilation of a component with this size in bytes has started.
+    pub(super) fn start(&mut self, name: &str, size: u64) {
+        self.running.push((name.to_owned(), size));
     }
 
+    /// Records that a compilation has ended. A name that is not being compiled is ignored.
     pub(super) fn end(&mut self, name: &str) {
-        if let Some(index) = self.now.iter().position(|(other, _)| other == name) {
-            self.now.remove(index);
+        if let Some(index) = self.running.iter().position(|(other, _)| other == name) {
+            self.running.remove(index);
             self.done += 1;
         }
     }
 
-    /// Nothing waits for the next one: the count begins again.
-    pub(super) fn rest(&mut self) {
-        if self.now.is_empty() {
+    /// Starts counting from zero again if no compilation is running.
+    pub(super) fn reset_if_idle(&mut self) {
+        if self.running.is_empty() {
             self.done = 0;
         }
     }
 
-    /// What a person sees while it goes on: of several the one that began first.
+    /// Text for the spinner. It names the compilation that started first. None if no compilation is running.
     pub(super) fn line(&self) -> Option<String> {
-        let (name, size) = self.now.first()?;
-        let count = match self.done + self.now.len() {
+        let (name, size) = self.running.first()?;
+        let count = match self.done + self.running.len() {
             1 => String::new(),
             all => format!(" {} of {all}:", self.done + 1),
         };
         let name = text::one_line(name, 100);
-        Some(format!("compiling{count} {name} ({}); this happens once, the code is kept", text::size(*size)))
+        Some(format!("compiling{count} {name} ({}); this happens once, then the code is cached", text::size(*size)))
     }
 }
 
-/// What was built, for stdout.
+/// Describes a built plugin, for stdout.
 pub(crate) fn built(plugin: &BuiltPlugin) -> String {
     let state = match plugin.written {
         Written::Changed => "written",
@@ -117,23 +119,23 @@ pub(crate) fn built(plugin: &BuiltPlugin) -> String {
 mod tests {
     use super::*;
 
-    // P9: what is being compiled is said, with a count where there are several.
+    /// P9: the spinner names the component that is being compiled, with a count if there are several.
     #[test]
-    fn what_is_compiled_is_counted() {
+    fn p9_shows_and_counts_compilations() {
         let mut compiling = Compiling::default();
         assert_eq!(compiling.line(), None);
-        compiling.begin("web", 18 * 1024 * 1024);
-        let once = "; this happens once, the code is kept";
+        compiling.start("web", 18 * 1024 * 1024);
+        let once = "; this happens once, then the code is cached";
         assert_eq!(compiling.line(), Some(format!("compiling web (18.0 MiB){once}")));
-        ["text", "calc"].into_iter().for_each(|name| compiling.begin(name, 2048));
+        ["text", "calc"].into_iter().for_each(|name| compiling.start(name, 2048));
         assert_eq!(compiling.line(), Some(format!("compiling 1 of 3: web (18.0 MiB){once}")));
         compiling.end("web");
-        compiling.end("never begun");
+        compiling.end("never started");
         assert_eq!(compiling.line(), Some(format!("compiling 2 of 3: text (2.0 KiB){once}")));
         ["text", "calc"].into_iter().for_each(|name| compiling.end(name));
         assert_eq!(compiling.line(), None);
-        compiling.rest();
-        compiling.begin("web", 2048);
+        compiling.reset_if_idle();
+        compiling.start("web", 2048);
         assert_eq!(compiling.line(), Some(format!("compiling web (2.0 KiB){once}")));
     }
 }

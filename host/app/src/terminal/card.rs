@@ -1,4 +1,4 @@
-//! A call and its result as one card: what was asked, what came of it, what it cost.
+//! Formats a call and its result as one card: name, arguments, cost and result.
 
 use super::cost;
 use super::text::{count, cut, harmless, size, wrapped};
@@ -8,44 +8,45 @@ use agent_core::tool::{CallCost, errors_in_words};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
-/// Lines of a result that are shown.
+/// Maximum number of lines of a result.
 const RESULT_LINES: usize = 6;
-/// Lines of an error that are shown: it says what to do.
+/// Maximum number of lines of an error. It is larger because an error says what to do.
 const ERROR_LINES: usize = 12;
-/// Lines of the arguments that are shown, where they don't fit beside the name.
+/// Maximum number of lines for arguments that don't fit on the line of the name.
 const ARGUMENT_LINES: usize = 6;
-/// Columns below which arguments are not shown beside the name.
-const LEAST_BESIDE: usize = 16;
+/// Minimum number of columns for arguments on the line of the name.
+const MIN_INLINE_COLUMNS: usize = 16;
 
 /// A call that has ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Card<'c> {
-    /// Of the tool, as its author wrote it.
+    /// Name of the tool, not yet escaped for the terminal.
     pub(crate) name: &'c str,
-    /// Where they are known.
+    /// Arguments of the call. None if they are unknown.
     pub(crate) arguments: Option<&'c Value>,
-    /// From 1.
+    /// Number of the attempt, starting with 1.
     pub(crate) attempt: u32,
-    /// What came of it.
+    /// Result or error of the call.
     pub(crate) outcome: Outcome,
-    /// What it cost.
+    /// Resources that the call used.
     pub(crate) cost: CallCost,
 }
 
-/// What came of a call.
+/// Outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// A text, and bytes of the whole result where that is more.
+    /// A text, and the size of the complete result in bytes.
     Text(String, usize),
-    /// Media, described already.
+    /// A description of the returned media.
     Media(String),
-    /// The error, as the model is given it, and the denials that were shown already.
+    /// The error as the model gets it, and the denials that were already shown.
     Error(String, Vec<Denial>),
 }
 
 impl Card<'_> {
-    /// The card on a terminal of so many columns. `rest` says where the lines are that are left out.
-    pub(crate) fn shown(&self, width: usize, rest: &str) -> String {
+    /// Formats the card for a terminal with `width` columns. `hint` is added to the line about omitted lines, and says where
+    /// to find them.
+    pub(crate) fn shown(&self, width: usize, hint: &str) -> String {
         let mark = match self.outcome {
             Outcome::Error(..) => format!("{RED}✗{RED:#}"),
             _ => format!("{GREEN}✓{GREEN:#}"),
@@ -54,10 +55,10 @@ impl Card<'_> {
         let name = cut(self.name, width.saturating_sub(2));
         let mut line = format!("{mark} {BOLD}{name}{BOLD:#}");
         let mut room = width.saturating_sub(2 + name.width());
-        let (beside, below) = self.arguments(room.saturating_sub(details.width() + 2), width);
-        if !beside.is_empty() {
-            room = room.saturating_sub(1 + beside.width());
-            line.push_str(&format!(" {beside}"));
+        let (inline, below) = self.arguments(room.saturating_sub(details.width() + 2), width);
+        if !inline.is_empty() {
+            room = room.saturating_sub(1 + inline.width());
+            line.push_str(&format!(" {inline}"));
         }
         let mut lines = Vec::new();
         if !details.is_empty() && details.width() + 2 <= room {
@@ -66,48 +67,48 @@ impl Card<'_> {
             lines.push(line);
         }
         lines.extend(below.iter().map(|line| format!("  {DIM}{line}{DIM:#}")));
-        lines.extend(self.result(width.saturating_sub(2), rest).iter().map(|line| format!("  {line}")));
+        lines.extend(self.result(width.saturating_sub(2), hint).iter().map(|line| format!("  {line}")));
         lines.join("\n")
     }
 
-    /// The arguments beside the name, or, where they are too long for that, one a line.
+    /// The arguments for the line of the name. If they are too long, each argument gets a line below instead.
     fn arguments(&self, room: usize, width: usize) -> (String, Vec<String>) {
-        let again = if self.attempt > 1 { format!("(attempt {}) ", self.attempt) } else { String::new() };
+        let attempt = if self.attempt > 1 { format!("(attempt {}) ", self.attempt) } else { String::new() };
         let Some(arguments) = self.arguments.filter(|arguments| **arguments != Value::Object(Default::default()))
         else {
-            return (again.trim_end().to_owned(), Vec::new());
+            return (attempt.trim_end().to_owned(), Vec::new());
         };
-        let line = format!("{again}{arguments}");
+        let line = format!("{attempt}{arguments}");
         if line.width() <= room {
             return (harmless(&line).into_owned(), Vec::new());
         }
         match arguments {
-            Value::Object(fields) if room < LEAST_BESIDE || fields.len() > 1 => {
+            Value::Object(fields) if room < MIN_INLINE_COLUMNS || fields.len() > 1 => {
                 let shown = fields.iter().take(ARGUMENT_LINES);
                 let mut below: Vec<_> =
                     shown.map(|(name, value)| cut(&format!("{name}: {value}"), width.saturating_sub(2))).collect();
                 if fields.len() > ARGUMENT_LINES {
                     below.push(format!("… {} more", fields.len() - ARGUMENT_LINES));
                 }
-                (again.trim_end().to_owned(), below)
+                (attempt.trim_end().to_owned(), below)
             }
-            _ => (cut(&line, room.max(LEAST_BESIDE)), Vec::new()),
+            _ => (cut(&line, room.max(MIN_INLINE_COLUMNS)), Vec::new()),
         }
     }
 
-    fn result(&self, width: usize, rest: &str) -> Vec<String> {
+    fn result(&self, width: usize, hint: &str) -> Vec<String> {
         match &self.outcome {
             Outcome::Media(media) => vec![cut(media, width)],
-            Outcome::Text(text, bytes) => beginning(text, *bytes, (width, rest)),
-            // People read the error's message, of a denial with the lines to add.
+            Outcome::Text(text, bytes) => first_lines(text, *bytes, (width, hint)),
+            // The message of a denial includes the configuration lines to add.
             Outcome::Error(content, denials) => {
                 let message = without(errors_in_words(content), denials);
                 let message = harmless(&message).into_owned();
                 let all = wrapped(message.trim_end(), width);
-                let left = all.lines().count().saturating_sub(ERROR_LINES);
+                let omitted = all.lines().count().saturating_sub(ERROR_LINES);
                 let mut lines: Vec<_> = all.lines().take(ERROR_LINES).map(str::to_owned).collect();
-                if left > 0 {
-                    lines.push(format!("{DIM}… {} more{rest}{DIM:#}", count(left, "line")));
+                if omitted > 0 {
+                    lines.push(format!("{DIM}… {}{hint}{DIM:#}", count(omitted, "more line")));
                 }
                 lines
             }
@@ -115,7 +116,7 @@ impl Card<'_> {
     }
 }
 
-/// A failed call's error without the denials of which people were told by themselves.
+/// Removes denials from an error message that the person has already seen as lines of their own.
 pub(crate) fn without<'d>(mut error: String, denials: impl IntoIterator<Item = &'d Denial>) -> String {
     for Denial { thing, grant, .. } in denials {
         error = error.replacen(&format!("\n{}", Denial::in_error(thing, grant)), "", 1);
@@ -123,15 +124,19 @@ pub(crate) fn without<'d>(mut error: String, denials: impl IntoIterator<Item = &
     error
 }
 
-/// The first lines of a text of which `bytes` there are, and how much is left out.
-fn beginning(text: &str, bytes: usize, (width, rest): (usize, &str)) -> Vec<String> {
+/// The first lines of a text, and a line about what is omitted. `bytes` is the size of the complete text.
+fn first_lines(text: &str, bytes: usize, (width, hint): (usize, &str)) -> Vec<String> {
     let all: Vec<&str> = text.trim_end().lines().collect();
     let mut lines: Vec<_> = all.iter().take(RESULT_LINES).map(|line| cut(line, width)).collect();
     let is_whole = bytes <= text.len() && all.iter().take(RESULT_LINES).all(|line| line.width() <= width);
-    let left = all.len().saturating_sub(RESULT_LINES);
-    if left > 0 || !is_whole {
-        let lines_left = if left > 0 { format!("{} more of ", count(left, "line")) } else { String::new() };
-        lines.push(format!("{DIM}… {lines_left}{}{rest}{DIM:#}", size(bytes.max(text.len()) as u64)));
+    let omitted = all.len().saturating_sub(RESULT_LINES);
+    if omitted > 0 || !is_whole {
+        let size = size(bytes.max(text.len()) as u64);
+        let note = match omitted {
+            0 => format!("{size} in total"),
+            _ => format!("{}, {size}", count(omitted, "more line")),
+        };
+        lines.push(format!("{DIM}… {note}{hint}{DIM:#}"));
     }
     lines
 }
@@ -155,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_call_is_two_lines() {
+    fn shows_short_call_on_two_lines() {
         let arguments = json!({"path": "README.md"});
         let card = card(&arguments, Outcome::Text("3 lines\n".into(), 8));
         let wide = "✓ text.count_file {\"path\":\"README.md\"} (4.2 ms, 1.2 MiB)\n  3 lines";
@@ -164,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn long_arguments_and_results_are_shortened() {
+    fn shortens_long_arguments_and_results() {
         let arguments = json!({"path": "a.txt", "text": "x".repeat(200), "mode": "append"});
         let lines: String = (1..=500).map(|line| format!("line {line} of many, each of which has forty.\n")).collect();
         let card = card(&arguments, Outcome::Text(lines.clone(), lines.len()));
@@ -179,21 +184,21 @@ mod tests {
           line 4 of many, each of which has for…
           line 5 of many, each of which has for…
           line 6 of many, each of which has for…
-          … 494 lines more of 20.9 KiB: /result
+          … 494 more lines, 20.9 KiB: /result
         "#);
     }
 
     #[test]
-    fn one_long_line_says_how_long_it_is() {
+    fn shows_size_of_long_line() {
         let arguments = json!({});
         let long = Outcome::Text("x".repeat(6_000), 20_480);
         let result = shown(&card(&arguments, long), 30);
-        assert_eq!(result, format!("✓ text.count_file\n  {}…\n  … 20.0 KiB: /result", "x".repeat(27)));
+        assert_eq!(result, format!("✓ text.count_file\n  {}…\n  … 20.0 KiB in total: /result", "x".repeat(27)));
     }
 
-    /// P6: an error is shown for people, a denial with the lines to add.
+    /// P6: an error is shown in words, and a denial with the configuration lines to add.
     #[test]
-    fn errors_are_read_by_people() {
+    fn p6_shows_errors_in_words() {
         let denied = ToolError::Denied { message: "no tree\nTo allow it, add:\nread = [\".\"]\u{1b}[2J".into() };
         let arguments = json!({"path": "a"});
         let mut card = card(&arguments, Outcome::Error(denied.for_model(), Vec::new()));
@@ -206,9 +211,9 @@ mod tests {
         "#);
     }
 
-    /// L28, row 8: with the warning before it, or cut, an error is told in the same words.
+    /// L28, row 8: an error is shown in words even if a warning precedes it or it was cut.
     #[test]
-    fn l28_an_error_behind_a_warning_is_read_by_people() {
+    fn l28_row_8_shows_error_after_warning_in_words() {
         let error = ToolError::Failed { message: "division by \"zero\"".into() }.for_model();
         let arguments = json!({"a": 1});
         let warned = format!("[the same call has failed three times]\n{error}");

@@ -1,15 +1,15 @@
-//! What a call has cost, in words (P8).
+//! Formats the cost of a call for people (P8).
 
 use super::text::{count, grouped, size, time};
 use agent_core::tool::CallCost;
 
-/// Waiting for a place from which on it is worth a word, in microseconds.
+/// Time in the queue from which it is shown in brief costs, in microseconds.
 const LONG_QUEUE: u64 = 10_000;
 
-/// What matters beside the call; empty where it never ran.
+/// The most important costs, for the line of the call. Empty if the call never ran.
 pub(crate) fn brief(cost: &CallCost) -> String {
     let mut details = Vec::new();
-    // A call that was refused before it ran has cost nothing.
+    // A call that was rejected before it ran has no costs.
     if *cost != CallCost::default() {
         details.push(time(cost.wall_us));
     }
@@ -23,18 +23,18 @@ pub(crate) fn brief(cost: &CallCost) -> String {
     details.join(", ")
 }
 
-/// All of it; empty where the call never ran.
+/// All costs. Empty if the call never ran.
 pub(crate) fn whole(cost: &CallCost) -> String {
     if *cost == CallCost::default() {
         return String::new();
     }
     let mut details = vec![time(cost.wall_us)];
-    // Only a guest has a place to wait for, a processor of its own, and memory.
+    // Only plugin calls have queue time, processor time and memory.
     if cost.memory_bytes > 0 {
         details.push(format!("{} of processor time", time(cost.cpu_us)));
         details.push(format!("{} in the queue", time(cost.queue_us)));
         details.push(format!("{} of memory", size(cost.memory_bytes)));
-        details.push(format!("{} given, {} taken", size(cost.bytes_in), size(cost.bytes_out)));
+        details.push(format!("{} in, {} out", size(cost.bytes_in), size(cost.bytes_out)));
     }
     details.extend(requests(cost).into_iter().chain(model(cost)).chain(fuel(cost)));
     details.join(", ")
@@ -43,7 +43,7 @@ pub(crate) fn whole(cost: &CallCost) -> String {
 fn model(cost: &CallCost) -> Option<String> {
     let asks = usize::try_from(cost.model.asks).unwrap_or(usize::MAX);
     let tokens = grouped(cost.model.usage.total());
-    (asks > 0).then(|| format!("{} to the model of {tokens} tokens", count(asks, "question")))
+    (asks > 0).then(|| format!("{} of {tokens} tokens", count(asks, "model request")))
 }
 
 fn fuel(cost: &CallCost) -> Option<String> {
@@ -62,7 +62,7 @@ mod tests {
 
     /// P8
     #[test]
-    fn a_cost_is_told_in_brief_and_whole() {
+    fn p8_formats_brief_and_complete_costs() {
         let cost = CallCost {
             cpu_us: 400,
             wall_us: 4_200,
@@ -76,15 +76,15 @@ mod tests {
         };
         assert_eq!(
             brief(&cost),
-            "4.2 ms, after waiting 12 ms, 1.2 MiB, 2 requests, 1 question to the model of 1,024 tokens, 1,234,567 units of fuel"
+            "4.2 ms, after waiting 12 ms, 1.2 MiB, 2 requests, 1 model request of 1,024 tokens, 1,234,567 units of fuel"
         );
         assert_eq!(
             whole(&cost),
-            "4.2 ms, 0.4 ms of processor time, 12 ms in the queue, 1.2 MiB of memory, 2.0 KiB given, 17 bytes taken, \
-             2 requests, 1 question to the model of 1,024 tokens, 1,234,567 units of fuel"
+            "4.2 ms, 0.4 ms of processor time, 12 ms in the queue, 1.2 MiB of memory, 2.0 KiB in, 17 bytes out, \
+             2 requests, 1 model request of 1,024 tokens, 1,234,567 units of fuel"
         );
-        let of_the_host = CallCost { wall_us: 300, ..CallCost::default() };
-        assert_eq!((brief(&of_the_host), whole(&of_the_host)), ("0.3 ms".to_owned(), "0.3 ms".to_owned()));
+        let host_tool = CallCost { wall_us: 300, ..CallCost::default() };
+        assert_eq!((brief(&host_tool), whole(&host_tool)), ("0.3 ms".to_owned(), "0.3 ms".to_owned()));
         assert_eq!((brief(&CallCost::default()), whole(&CallCost::default())), Default::default());
     }
 }

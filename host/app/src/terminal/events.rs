@@ -1,143 +1,145 @@
-//! What the host says of a turn beside the reply and the calls: one line or a few for an event.
+//! Formats the events of a turn as lines for people, except the reply and the tool calls.
 
 use super::text::{harmless, json_line, one_line, time};
 use super::{BOLD, DIM, RED, YELLOW};
-use agent_core::approval::ApprovalWord;
+use agent_core::approval::ApprovalOutcome;
 use agent_core::change::Denial;
 use agent_core::event::{ErrorScope, EventKind, NudgeCause};
 use agent_core::run::FALLBACK_TEXT;
 use agent_core::tool::Violation;
 use agent_runtime::summary::EXTRACT;
 
-/// Characters of names and messages that a line shows.
-const SHOWN: usize = 100;
-/// Characters of a provider's message: it says what to do.
-const REASON: usize = 600;
+/// Maximum length of names and messages in characters.
+const MAX_CHARACTERS: usize = 100;
+/// Maximum length of a provider's message in characters. It is longer because such a message says what to do.
+const MAX_REASON: usize = 600;
 
-/// The line or lines for an event; none for those that people don't need to see, and for calls and their results.
+/// The lines for an event. None for events that people don't need to see, and for tool calls and their results.
 pub(crate) fn lines(event: &EventKind) -> Option<String> {
     Some(match event {
         EventKind::LoopIteration { last: true, .. } => {
-            format!("{DIM}the last model call of this turn: tools are withheld{DIM:#}")
+            format!("{DIM}last model call of this turn: the model gets no tools{DIM:#}")
         }
         EventKind::ToolNotFound { name, .. } => {
-            format!("{RED}✗{RED:#} {BOLD}{}{BOLD:#} there is no such tool", one_line(name, SHOWN))
+            format!("{RED}✗{RED:#} {BOLD}{}{BOLD:#}: there is no such tool", one_line(name, MAX_CHARACTERS))
         }
         EventKind::ToolDeferred { name, .. } => {
-            format!("{DIM}… {} deferred: a call of higher priority ran first{DIM:#}", one_line(name, SHOWN))
+            format!("{DIM}… {} deferred: a call of higher priority ran first{DIM:#}", one_line(name, MAX_CHARACTERS))
         }
         EventKind::Denied { denial: Denial { plugin, thing, grant }, .. } => {
             let grant = harmless(grant).replace('\n', "\n    ");
-            let thing = one_line(thing, SHOWN);
+            let thing = one_line(thing, MAX_CHARACTERS);
             format!("{YELLOW}!{YELLOW:#} {BOLD}{plugin}{BOLD:#} was denied {thing}; to allow it, {grant}")
         }
         EventKind::PluginSwapped { plugin, from, to } => {
-            let plugin = one_line(plugin, SHOWN);
+            let plugin = one_line(plugin, MAX_CHARACTERS);
             let what = match (from, to) {
-                (Some(from), Some(to)) => format!("is new: {} → {}", from.short(), to.short()),
-                (None, Some(to)) => format!("is here now: {}", to.short()),
-                (_, None) => "is gone".to_owned(),
+                (Some(from), Some(to)) => format!("was updated: {} → {}", from.short(), to.short()),
+                (None, Some(to)) => format!("was added: {}", to.short()),
+                (_, None) => "was removed".to_owned(),
             };
             format!("{DIM}↻{DIM:#} {BOLD}{plugin}{BOLD:#} {what}")
         }
         EventKind::PluginRolledBack { plugin, from, to } => {
-            let plugin = one_line(plugin, SHOWN);
+            let plugin = one_line(plugin, MAX_CHARACTERS);
             let (from, to) = (from.short(), to.short());
             format!("{YELLOW}!{YELLOW:#} {BOLD}{plugin}{BOLD:#} was rolled back: {from} → {to}, until its file changes")
         }
         EventKind::Retry { model, attempt, wait_ms, reason } => {
             let wait = time(wait_ms.saturating_mul(1000));
-            let (model, reason) = (one_line(model, SHOWN), one_line(reason, REASON));
-            format!("{YELLOW}!{YELLOW:#} {reason}\n  {model} is asked again in {wait}, try {attempt}")
+            let (model, reason) = (one_line(model, MAX_CHARACTERS), one_line(reason, MAX_REASON));
+            format!("{YELLOW}!{YELLOW:#} {reason}\n  retrying {model} in {wait}, attempt {attempt}")
         }
         EventKind::ModelFallback { from, to, reason } => {
-            let (from, reason) = (one_line(from, SHOWN), one_line(reason, REASON));
-            let instead = match to.as_str() {
-                FALLBACK_TEXT => "the configured text answers".to_owned(),
-                to => format!("{} is asked", one_line(to, SHOWN)),
+            let (from, reason) = (one_line(from, MAX_CHARACTERS), one_line(reason, MAX_REASON));
+            let fallback = match to.as_str() {
+                FALLBACK_TEXT => "the configured text".to_owned(),
+                to => one_line(to, MAX_CHARACTERS),
             };
-            format!("{YELLOW}!{YELLOW:#} {reason}\n  {instead} instead of {from}")
+            format!("{YELLOW}!{YELLOW:#} {reason}\n  using {fallback} instead of {from}")
         }
         EventKind::OutputRejected { by, attempt, problems } => {
-            let by = one_line(by, SHOWN);
+            let by = one_line(by, MAX_CHARACTERS);
             format!("{YELLOW}!{YELLOW:#} answer {attempt} was rejected by {BOLD}{by}{BOLD:#}: {}", violations(problems))
         }
         EventKind::Evicted { messages, tokens, summary_tokens, by } => {
-            let by = one_line(by, SHOWN);
+            let by = one_line(by, MAX_CHARACTERS);
             let by = if by == EXTRACT { "the host".to_owned() } else { by };
             format!(
-                "{DIM}{messages} earlier messages ({tokens} tokens) have left the prompt; summarised by {by} in {summary_tokens} \
-                 tokens{DIM:#}"
+                "{DIM}{messages} earlier messages ({tokens} tokens) were removed from the prompt; {by} summarised them in \
+                 {summary_tokens} tokens{DIM:#}"
             )
         }
         EventKind::ApprovalResolved { name, verdict, .. } => {
-            let name = one_line(name, SHOWN);
-            let until = match verdict {
-                ApprovalWord::Once => "this once",
-                ApprovalWord::Session => "in this session",
-                ApprovalWord::Always => "from now on",
-                // The call's own line says the rest.
-                ApprovalWord::Denied => return None,
-                ApprovalWord::Void => {
-                    let why = "what was allowed is not what would run now, so it is asked again";
+            let name = one_line(name, MAX_CHARACTERS);
+            let scope = match verdict {
+                ApprovalOutcome::Once => "for this call",
+                ApprovalOutcome::Session => "for this session",
+                ApprovalOutcome::Always => "from now on",
+                // The call's result shows the denial.
+                ApprovalOutcome::Denied => return None,
+                ApprovalOutcome::Void => {
+                    let why = "the call has changed since it was approved, so the host asks again";
                     return Some(format!("{YELLOW}!{YELLOW:#} {BOLD}{name}{BOLD:#}: {why}"));
                 }
             };
-            format!("{DIM}{name} is allowed, {until}{DIM:#}")
+            format!("{DIM}{name} is approved {scope}{DIM:#}")
         }
-        EventKind::Resumed => format!("{DIM}going on with the turn{DIM:#}"),
+        EventKind::Resumed => format!("{DIM}resuming the turn{DIM:#}"),
         EventKind::NoToolCall { count, .. } => {
             format!("{DIM}… the reply called no tool: the model is reminded ({count} in a row){DIM:#}")
         }
         EventKind::Nudge { cause, attempt, .. } => format!("{DIM}… {}{DIM:#}", nudge(*cause, *attempt)),
         EventKind::ToolDisabled { name, .. } => {
-            let name = one_line(name, SHOWN);
-            format!("{YELLOW}!{YELLOW:#} {BOLD}{name}{BOLD:#} failed the same way three times: it is off for this turn")
+            let name = one_line(name, MAX_CHARACTERS);
+            format!(
+                "{YELLOW}!{YELLOW:#} {BOLD}{name}{BOLD:#} failed the same way three times: it is disabled for this turn"
+            )
         }
         EventKind::Error { message, scope: ErrorScope::Reply, .. } => {
-            format!("{YELLOW}!{YELLOW:#} a tool call could not be read: {}", one_line(message, REASON))
+            format!("{YELLOW}!{YELLOW:#} a tool call could not be parsed: {}", one_line(message, MAX_REASON))
         }
         EventKind::Plan { steps } if steps.is_empty() => format!("{DIM}the plan: no tool is needed{DIM:#}"),
         EventKind::Plan { steps } => {
             let lines = (1..).zip(steps).map(|(number, step)| {
-                let (tool, task) = (one_line(&step.tool, SHOWN), one_line(&step.task, SHOWN));
+                let (tool, task) = (one_line(&step.tool, MAX_CHARACTERS), one_line(&step.task, MAX_CHARACTERS));
                 format!("\n  {number}. {BOLD}{tool}{BOLD:#} {task}")
             });
             format!("the plan:{}", lines.collect::<String>())
         }
         EventKind::PlanFallback { reason } => {
-            format!("{YELLOW}!{YELLOW:#} going on without a plan: {}", one_line(reason, REASON))
+            format!("{YELLOW}!{YELLOW:#} continuing without a plan: {}", one_line(reason, MAX_REASON))
         }
         _ => return None,
     })
 }
 
-/// The line of a call that begins, where no spinner shows it.
-pub(crate) fn begun(event: &EventKind) -> Option<String> {
+/// The line for a tool call that starts. None for other events. Used if there is no spinner to show the call.
+pub(crate) fn started_call(event: &EventKind) -> Option<String> {
     let EventKind::ToolCall { name, arguments, attempt, .. } = event else { return None };
-    let again = if *attempt > 1 { format!(" {DIM}(attempt {attempt}){DIM:#}") } else { String::new() };
-    Some(format!("→ {BOLD}{}{BOLD:#} {}{again}", one_line(name, SHOWN), json_line(arguments, SHOWN)))
+    let retry = if *attempt > 1 { format!(" {DIM}(attempt {attempt}){DIM:#}") } else { String::new() };
+    Some(format!("→ {BOLD}{}{BOLD:#} {}{retry}", one_line(name, MAX_CHARACTERS), json_line(arguments, MAX_CHARACTERS)))
 }
 
-/// What the spinner says after this event.
+/// Text for the spinner after this event. None if the event does not change it.
 pub(crate) fn activity(event: &EventKind) -> Option<String> {
     match event {
         EventKind::LoopStart { .. } => Some("building the context".to_owned()),
         EventKind::LoopIteration { .. } | EventKind::ModelFallback { .. } => Some("waiting for the model".to_owned()),
-        EventKind::Retry { model, .. } => Some(format!("waiting before {} is asked again", one_line(model, SHOWN))),
+        EventKind::Retry { model, .. } => Some(format!("waiting to retry {}", one_line(model, MAX_CHARACTERS))),
         _ => None,
     }
 }
 
-/// Why a reply that was being written is void, by the event that follows.
-pub(crate) fn void(event: &EventKind) -> Option<&'static str> {
+/// Why an unfinished reply was discarded, according to the event that follows it. None if the event gives no reason.
+pub(crate) fn discard_reason(event: &EventKind) -> Option<&'static str> {
     match event {
-        EventKind::Retry { .. } | EventKind::ModelFallback { .. } => Some("it broke off"),
+        EventKind::Retry { .. } | EventKind::ModelFallback { .. } => Some("it was interrupted"),
         EventKind::OutputRejected { .. } => Some("it was rejected"),
-        EventKind::Nudge { .. } => Some("it is not the end"),
-        EventKind::Error { scope: ErrorScope::Reply, .. } => Some("its tool call could not be read"),
+        EventKind::Nudge { .. } => Some("it is not a final reply"),
+        EventKind::Error { scope: ErrorScope::Reply, .. } => Some("its tool call could not be parsed"),
         EventKind::Error { scope: ErrorScope::Turn, .. } => Some("the turn ended with an error"),
-        EventKind::PlanFallback { .. } => Some("it is no step of the plan"),
+        EventKind::PlanFallback { .. } => Some("it is not a step of the plan"),
         EventKind::LoopEnd { .. } => Some("the turn was cancelled"),
         _ => None,
     }
@@ -146,18 +148,18 @@ pub(crate) fn void(event: &EventKind) -> Option<&'static str> {
 fn nudge(cause: NudgeCause, attempt: u32) -> String {
     match cause {
         NudgeCause::Incomplete => {
-            format!("the reply says that something is left: the model is told to go on ({attempt})")
+            format!("the reply leaves work undone: the model is told to continue ({attempt})")
         }
-        NudgeCause::Deflection => format!("the reply refuses or asks: the model is told to go on ({attempt})"),
-        NudgeCause::Empty => format!("the reply is empty: the model is told to go on ({attempt})"),
+        NudgeCause::Deflection => format!("the reply refuses or asks: the model is told to continue ({attempt})"),
+        NudgeCause::Empty => format!("the reply is empty: the model is told to continue ({attempt})"),
         NudgeCause::ForcedSummary => "three empty replies: the model is asked for a summary, without tools".to_owned(),
     }
 }
 
 fn violations(problems: &[Violation]) -> String {
     let shown = problems.iter().take(5).map(|problem| match problem.pointer.as_str() {
-        "" => one_line(&problem.message, SHOWN),
-        pointer => format!("{} {}", one_line(pointer, SHOWN), one_line(&problem.message, SHOWN)),
+        "" => one_line(&problem.message, MAX_CHARACTERS),
+        pointer => format!("{} {}", one_line(pointer, MAX_CHARACTERS), one_line(&problem.message, MAX_CHARACTERS)),
     });
     shown.collect::<Vec<_>>().join("; ")
 }
@@ -170,11 +172,11 @@ mod tests {
     use serde_json::json;
 
     fn shown(event: EventKind) -> String {
-        anstream::adapter::strip_str(&lines(&event).or_else(|| begun(&event)).unwrap_or_default()).to_string()
+        anstream::adapter::strip_str(&lines(&event).or_else(|| started_call(&event)).unwrap_or_default()).to_string()
     }
 
     #[test]
-    fn events_are_a_line_or_two() {
+    fn formats_events_as_short_lines() {
         let call = CallId("c1".into());
         let arguments = json!({"path": "x".repeat(200)});
         let (model, reason) = ("openai/gpt".to_owned(), "503: busy\u{1b}[2J\nhtml".to_owned());
@@ -196,27 +198,27 @@ mod tests {
         ];
         insta::assert_snapshot!(events.map(shown).join("\n"), @r#"
         → text.count_file {"path":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… (attempt 2)
-        ✗ text.cuont there is no such tool
+        ✗ text.cuont: there is no such tool
         … text.count_file deferred: a call of higher priority ran first
-        4 earlier messages (4000 tokens) have left the prompt; summarised by openai/gpt in 300 tokens
-        2 earlier messages (2000 tokens) have left the prompt; summarised by the host in 310 tokens
+        4 earlier messages (4000 tokens) were removed from the prompt; openai/gpt summarised them in 300 tokens
+        2 earlier messages (2000 tokens) were removed from the prompt; the host summarised them in 310 tokens
         ! 503: busy\u{1b}[2J…
-          openai/gpt is asked again in 1.5 s, try 2
+          retrying openai/gpt in 1.5 s, attempt 2
         ! 503: busy\u{1b}[2J…
-          ollama/qwen is asked instead of openai/gpt
+          using ollama/qwen instead of openai/gpt
         ! 503: busy\u{1b}[2J…
-          the configured text answers instead of openai/gpt
-        ! a tool call could not be read: no JSON
+          using the configured text instead of openai/gpt
+        ! a tool call could not be parsed: no JSON
         the plan:
           1. ocr.extract read it…
         the plan: no tool is needed
-        ! going on without a plan: no JSON
+        ! continuing without a plan: no JSON
         "#);
     }
 
     /// L19, L23, L28
     #[test]
-    fn what_the_host_tells_the_model_is_a_dim_line() {
+    fn l19_l23_l28_formats_nudges_and_reminders() {
         let nudge = |cause, attempt| EventKind::Nudge { cause, attempt, text: "Go on.".into() };
         let events = [
             EventKind::NoToolCall { count: 2, reminder: "Call a tool.".into() },
@@ -228,17 +230,17 @@ mod tests {
         ];
         insta::assert_snapshot!(events.map(shown).join("\n"), @r#"
         … the reply called no tool: the model is reminded (2 in a row)
-        … the reply says that something is left: the model is told to go on (1)
-        … the reply refuses or asks: the model is told to go on (3)
-        … the reply is empty: the model is told to go on (2)
+        … the reply leaves work undone: the model is told to continue (1)
+        … the reply refuses or asks: the model is told to continue (3)
+        … the reply is empty: the model is told to continue (2)
         … three empty replies: the model is asked for a summary, without tools
-        ! files.write failed the same way three times: it is off for this turn
+        ! files.write failed the same way three times: it is disabled for this turn
         "#);
     }
 
-    /// P10, L30: what a turn has otherwise than the one before it.
+    /// P10, L30: each plugin that changed since the previous turn gets a line.
     #[test]
-    fn p10_swaps_and_rollbacks_are_a_line() {
+    fn p10_formats_swaps_and_rollbacks() {
         let digest = |byte: u8| agent_core::message::Digest::from_sha256([byte; 32]);
         let swapped = |from: Option<u8>, to: Option<u8>| EventKind::PluginSwapped {
             plugin: "text".into(),
@@ -248,16 +250,16 @@ mod tests {
         let back = EventKind::PluginRolledBack { plugin: "text".into(), from: digest(2), to: digest(1) };
         let events = [swapped(Some(1), Some(2)), swapped(None, Some(1)), swapped(Some(1), None), back];
         insta::assert_snapshot!(events.map(shown).join("\n"), @r#"
-        ↻ text is new: 010101010101 → 020202020202
-        ↻ text is here now: 010101010101
-        ↻ text is gone
+        ↻ text was updated: 010101010101 → 020202020202
+        ↻ text was added: 010101010101
+        ↻ text was removed
         ! text was rolled back: 020202020202 → 010101010101, until its file changes
         "#);
     }
 
-    /// P6: a denial names the plugin, the thing, and the line to add.
+    /// P6: a denial names the plugin, what was denied, and the configuration line to add.
     #[test]
-    fn a_denial_shows_the_line_to_add() {
+    fn p6_denial_shows_the_line_to_add() {
         let denial = Denial {
             plugin: "files@0123456789ab".into(),
             thing: "reading files".into(),
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rejection_shows_who_and_why() {
+    fn rejection_names_validator_and_problems() {
         let problem =
             |pointer: &str, message: &str| Violation { pointer: pointer.into(), rule: None, message: message.into() };
         let rejected = EventKind::OutputRejected {

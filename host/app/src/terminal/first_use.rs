@@ -1,54 +1,51 @@
-//! What a person is shown at the first use of a plugin, and how their answer is read (P6).
+//! Shows the question at the first use of a plugin, and parses the answer (P6).
 
 use super::approval::escaped;
 use super::{BOLD, DIM, YELLOW};
-use crate::first_use::Offers;
+use agent_config::first_use::{FirstUseQuestion, GrantOffers, Keeping};
 use agent_plugins::PluginIdentity;
 
-/// Most things that cannot be given that are shown.
-const SHOWN: usize = 12;
-/// Characters of one of them.
-const CHARACTERS: usize = 200;
+/// Maximum number of requests to show that cannot be granted here.
+const MAX_NOT_OFFERED: usize = 12;
+/// Maximum length of a text in characters.
+const MAX_CHARACTERS: usize = 200;
 
-/// What somebody types.
+/// Answer of a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Yes, as long as the host runs.
+    /// Grant until the host exits.
     ThisRun,
-    /// Yes, written into the configuration.
+    /// Grant, and write the grants into the configuration.
     Always,
-    /// No, as long as the host runs.
+    /// Refuse until the host exits.
     No,
-    /// No, written into the configuration.
+    /// Refuse, and write the refusal into the configuration.
     Never,
-    /// Another folder.
+    /// Offer another folder.
     Folder(String),
-    /// Requests to one server alone; `*`: whatever the plugin asks for.
+    /// Offer requests to this server only. `*`: to all servers that the plugin asks for.
     Host(String),
-    /// Say what may be typed.
+    /// Show the possible answers.
     Help,
 }
 
-/// Who asks, and for what.
-pub(crate) struct Asking<'a> {
-    /// The plugin.
+/// The plugin that asks for grants, and its purpose.
+pub(crate) struct RequestingPlugin<'a> {
+    /// Name and digest of the plugin.
     pub(crate) plugin: &'a PluginIdentity,
-    /// Whose it is.
+    /// Name of the agent that uses the plugin.
     pub(crate) agent: &'a str,
-    /// The tool that is called; none where it builds the context.
+    /// Tool that is called. None: the plugin builds the context.
     pub(crate) tool: Option<&'a str>,
 }
 
-/// Whether an answer can be kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keeping {
-    /// In the agent's configuration.
-    File,
-    /// The agent has none.
-    Nowhere,
+impl<'a> From<&FirstUseQuestion<'a>> for RequestingPlugin<'a> {
+    fn from(question: &FirstUseQuestion<'a>) -> Self {
+        Self { plugin: question.plugin, agent: question.agent, tool: question.tool }
+    }
 }
 
-/// The question behind what is shown.
+/// The prompt below the card.
 pub(crate) fn question(keeping: Keeping) -> &'static str {
     match keeping {
         Keeping::File => "grant this? y this run, a always, n no, ? help > ",
@@ -56,34 +53,34 @@ pub(crate) fn question(keeping: Keeping) -> &'static str {
     }
 }
 
-/// What may be typed.
-pub(crate) fn help(offers: &Offers, keeping: Keeping) -> String {
+/// Explains the possible answers.
+pub(crate) fn help(offers: &GrantOffers, keeping: Keeping) -> String {
     let mut help = match keeping {
         Keeping::File => {
-            "  y      yes, until this agent-host ends
-  a      always: yes, and the lines go into the agent's configuration
-  n      no, until this agent-host ends; Enter and Ctrl-D, too
-  never  no, and nobody is asked again: `ask = false` goes into the configuration"
+            "  y      yes, until this agent-host exits
+  a      always: yes, and write the lines into the agent's configuration
+  n      no, until this agent-host exits (also Enter or Ctrl-D)
+  never  no, and never ask again: write `ask = false` into the configuration"
         }
         Keeping::Nowhere => {
-            "  y      yes, until this agent-host ends
-  n      no, until this agent-host ends; Enter and Ctrl-D, too
-  (nothing can be kept: this agent has no configuration file, --agent FILE)"
+            "  y      yes, until this agent-host exits
+  n      no, until this agent-host exits (also Enter or Ctrl-D)
+  (no answer can be saved, because this agent has no configuration file; --agent FILE uses one)"
         }
     }
     .to_owned();
     if offers.has_folder() {
-        help.push_str("\n  d DIR  another folder instead of the one that is shown");
+        help.push_str("\n  d DIR  use another folder instead of the one that is shown");
     }
     if offers.has_requests() {
-        help.push_str("\n  h HOST requests to this server alone; `h *`: all that the plugin asks for");
+        help.push_str("\n  h HOST allow requests to this server only; `h *`: to all that the plugin asks for");
     }
     help.push_str("\n  Ctrl-C cancels the turn");
     help
 }
 
 impl Answer {
-    /// Reads a line. What is not understood is no answer, and an empty one is a no.
+    /// Parses a line. An empty line means no. None if the line is not a valid answer.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let line = line.trim();
         if let Some(folder) = line.strip_prefix("d ").map(str::trim).filter(|folder| !folder.is_empty()) {
@@ -103,38 +100,38 @@ impl Answer {
     }
 }
 
-/// A line for each thing, with the line of the configuration that it would become.
-pub(crate) fn card(asking: &Asking<'_>, offers: &Offers) -> String {
-    let Asking { plugin, agent, tool } = asking;
+/// Describes each requested grant, with the configuration line that grants it.
+pub(crate) fn card(plugin: &RequestingPlugin<'_>, offers: &GrantOffers) -> String {
+    let RequestingPlugin { plugin, agent, tool } = plugin;
     let purpose = tool.map_or_else(|| "build the context".to_owned(), |tool| format!("run {}", shown(tool)));
     let mut lines = vec![format!(
-        "{YELLOW}first use{YELLOW:#}: {BOLD}{}{BOLD:#} {DIM}{}{DIM:#} asks for this, to {purpose} (agent {})",
+        "{YELLOW}first use{YELLOW:#}: {BOLD}{}{BOLD:#} {DIM}{}{DIM:#} asks for these grants to {purpose} (agent {})",
         shown(&plugin.name),
         plugin.digest.short(),
         shown(agent)
     )];
-    for offer in &offers.given {
-        // Whole: what is granted is what is read.
+    for offer in &offers.offered {
+        // Not shortened: a person must see everything that they grant.
         lines.push(format!("  {}  {DIM}{}{DIM:#}", escaped(&offer.meaning), escaped(&offer.line())));
     }
-    for beyond in offers.beyond.iter().take(SHOWN) {
-        let (thing, why) = (shown(&beyond.asked.thing), shown(&beyond.why));
-        let advice = &beyond.asked.advice;
+    for refused in offers.not_offered.iter().take(MAX_NOT_OFFERED) {
+        let (thing, why) = (shown(&refused.unmet.thing), shown(&refused.why));
+        let advice = &refused.unmet.advice;
         lines.push(format!(
-            "  {DIM}not by a yes: {thing}, {why}: {} {}{DIM:#}",
+            "  {DIM}cannot be granted here: {thing}, {why}: {} {}{DIM:#}",
             shown(&advice.table),
             shown(&advice.line)
         ));
     }
-    if let more @ 1.. = offers.beyond.len().saturating_sub(SHOWN) {
-        lines.push(format!("  {DIM}nor {more} more things: `agent-host plugin explain` shows all{DIM:#}"));
+    if let more @ 1.. = offers.not_offered.len().saturating_sub(MAX_NOT_OFFERED) {
+        lines.push(format!("  {DIM}and {more} more: `agent-host plugin explain` shows all{DIM:#}"));
     }
     lines.join("\n")
 }
 
-/// Nothing that a plugin wrote steers the terminal or hides anything.
+/// Shortens a text of the plugin, and escapes control and invisible characters.
 fn shown(text: &str) -> String {
-    let beginning: String = text.chars().take(CHARACTERS).collect();
+    let beginning: String = text.chars().take(MAX_CHARACTERS).collect();
     let more = if beginning.len() < text.len() { "…" } else { "" };
     format!("{}{more}", escaped(&beginning))
 }
@@ -142,13 +139,13 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::first_use::{Bounds, Folder};
+    use agent_config::first_use::{OfferBounds, OfferedFolder};
     use agent_core::message::Digest;
     use agent_plugins::{Access, GrantAdvice, Need, Unmet};
 
-    /// P6: a card says who asks for what, with the line that it would become, and nothing in it steers the terminal.
+    /// P6: the card names the plugin, the grants and their configuration lines, and cannot control the terminal.
     #[test]
-    fn p6_a_card_says_who_asks_for_what() {
+    fn p6_card_names_plugin_and_requested_grants() {
         let lacking = |need| Unmet {
             need,
             thing: "the secret K\u{1b}[2J\u{202e}".into(),
@@ -159,26 +156,26 @@ mod tests {
             lacking(Need::Http("GET https://*:*".into())),
             lacking(Need::Secret("K\u{1b}[2J\u{202e}".into())),
         ];
-        let place = tempfile::tempdir().expect("a temporary folder");
-        let base = place.path().canonicalize().expect("there");
-        let folder = Folder { base: base.clone(), written: ".".into(), is_typed: false };
-        let offers = Offers::new("p", lacking, (&folder, &Bounds::default()), &|_| None);
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let base = directory.path().canonicalize().expect("there");
+        let folder = OfferedFolder { base: base.clone(), written: ".".into(), is_typed: false };
+        let offers = GrantOffers::new("p", lacking, (&folder, &OfferBounds::default()), &|_| None);
         let plugin = PluginIdentity { name: "p\u{1b}]0;x\u{7}".into(), digest: Digest::from_sha256([7; 32]) };
-        let shown = card(&Asking { plugin: &plugin, agent: "reader", tool: Some("p.read") }, &offers);
+        let shown = card(&RequestingPlugin { plugin: &plugin, agent: "reader", tool: Some("p.read") }, &offers);
         let shown = anstream::adapter::strip_str(&shown).to_string();
         insta::assert_snapshot!(shown.replace(&base.display().to_string(), "/base"), @r#"
-        first use: p\u{1b}]0;x\u{7} 070707070707 asks for this, to run p.read (agent reader)
-          reading whatever is in /base  read = ["."]
-          requests GET https://*:*, which is any server of the internet  http = ["GET https://*:*"]
-          not by a yes: the secret K\u{1b}[2J\u{202e}, it needs hosts to go to: [t] l
+        first use: p\u{1b}]0;x\u{7} 070707070707 asks for these grants to run p.read (agent reader)
+          reading everything in /base  read = ["."]
+          requests GET https://*:*, which is any server on the internet  http = ["GET https://*:*"]
+          cannot be granted here: the secret K\u{1b}[2J\u{202e}, it needs hosts to be sent to: [t] l
         "#);
         assert!(help(&offers, Keeping::File).contains("d DIR") && help(&offers, Keeping::File).contains("always"));
         assert!(!help(&offers, Keeping::Nowhere).contains("always") && !question(Keeping::Nowhere).contains("always"));
     }
 
-    /// P6: only a clear yes is one, and no is the default.
+    /// P6: only a clear yes counts as a yes, and no is the default.
     #[test]
-    fn p6_only_a_clear_yes_is_one() {
+    fn p6_accepts_only_a_clear_yes() {
         let cases = [
             ("y", Some(Answer::ThisRun)),
             (" YES ", Some(Answer::ThisRun)),

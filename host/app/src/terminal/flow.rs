@@ -1,14 +1,14 @@
-//! Words on lines of a terminal: wrapped at its width, written once and never touched again.
+//! Wraps words into terminal lines. Output is only appended, never redrawn.
 
 use anstyle::{Effects, Style};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Columns that a wrapped line keeps for its words: where a prefix leaves fewer, it is left out.
-const LEAST_COLUMNS: usize = 10;
-/// Columns of a tab.
+/// Minimum number of columns for the words of a wrapped line. If the prefix leaves fewer, it is omitted.
+const MIN_COLUMNS: usize = 10;
+/// Width of a tab in columns.
 const TAB: usize = 4;
 
-/// What stands before the words of a line.
+/// Text before the words of a line, such as an indentation or a list mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Prefix {
     text: String,
@@ -16,37 +16,38 @@ pub(crate) struct Prefix {
 }
 
 impl Prefix {
-    /// So many spaces.
+    /// A prefix of `number` spaces.
     pub(crate) fn spaces(number: usize) -> Self {
         Self { text: " ".repeat(number), width: number }
     }
 
-    /// Columns that it takes.
+    /// Width of the prefix in columns.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
 
-    /// This one, and behind it a text.
+    /// Appends a styled text.
     pub(crate) fn with(mut self, style: Style, text: &str) -> Self {
         write_styled(&mut self.text, style, text);
         self.width += text.width();
         self
     }
 
-    /// This one, and another behind it.
+    /// Appends another prefix.
     pub(crate) fn followed_by(mut self, other: Prefix) -> Self {
         self.text.push_str(&other.text);
         self.width += other.width;
         self
     }
 
-    /// Itself, without spaces at its end.
+    /// The prefix without trailing spaces.
     pub(crate) fn trimmed(&self) -> &str {
         self.text.trim_end()
     }
 }
 
-/// A writer that puts words on lines. A word is held back until it is whole, since only then it is known where it goes.
+/// A writer that wraps words into lines. It holds a word back until the word is complete, because only then it is known
+/// whether the word fits on the line.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
     width: usize,
@@ -55,13 +56,13 @@ pub(crate) struct Flow {
     word: Vec<(Style, String)>,
     word_width: usize,
     spaces: usize,
-    /// Of the last word on this line.
+    /// Style of the last word on this line.
     last: Style,
     out: String,
 }
 
 impl Flow {
-    /// An empty line of so many columns.
+    /// Creates a writer for lines of `width` columns.
     pub(crate) fn new(width: usize) -> Self {
         Self {
             width: width.max(1),
@@ -75,24 +76,24 @@ impl Flow {
         }
     }
 
-    /// Lines have so many columns from now on.
+    /// Sets the width of the following lines in columns.
     pub(crate) fn resize(&mut self, width: usize) {
         self.width = width.max(1);
     }
 
-    /// Columns of a line.
+    /// Width of a line in columns.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
 
-    /// Begins a line with `first`; lines that it is wrapped onto begin with `hanging`.
+    /// Starts a line with the prefix `first`. The lines that it is wrapped into start with `hanging`.
     pub(crate) fn begin(&mut self, first: &Prefix, hanging: Prefix) {
         self.out.push_str(&first.text);
         (self.column, self.last) = (first.width, Style::new());
-        self.hanging = if hanging.width + LEAST_COLUMNS <= self.width { hanging } else { Prefix::default() };
+        self.hanging = if hanging.width + MIN_COLUMNS <= self.width { hanging } else { Prefix::default() };
     }
 
-    /// Adds text of one style. White space separates words and is kept, but for the end of a wrapped line.
+    /// Adds text in one style. White space separates words, and is kept except at the end of a wrapped line.
     pub(crate) fn put(&mut self, style: Style, text: &str) {
         for character in text.chars() {
             match character {
@@ -111,13 +112,13 @@ impl Flow {
         self.column = 0;
     }
 
-    /// A whole line as it is.
+    /// Writes a complete line without wrapping it.
     pub(crate) fn line(&mut self, line: &str) {
         self.out.push_str(line);
         self.end_line();
     }
 
-    /// What was written since this was asked last.
+    /// Takes the output since the previous call.
     pub(crate) fn take(&mut self) -> String {
         std::mem::take(&mut self.out)
     }
@@ -129,7 +130,7 @@ impl Flow {
 
     fn put_character(&mut self, style: Style, character: char) {
         let width = character.width().unwrap_or(0);
-        // A line may be broken between wide characters, such as those of Chinese, but not within a joined emoji.
+        // A line may break between wide characters, such as Chinese ones, but not within a joined emoji.
         if width == 2 && !self.joins(character) {
             self.end_word();
         }
@@ -138,13 +139,13 @@ impl Flow {
             _ => self.word.push((style, character.into())),
         }
         self.word_width += width;
-        // It fits on no line, so it is broken anyway, and need not be held any longer.
+        // A word this long never fits on a line and will be broken, so there is no need to hold it back.
         if self.word_width >= self.width {
             self.end_word();
         }
     }
 
-    /// Whether the character belongs to the one before it.
+    /// Returns true if the character forms one emoji with the character before it.
     fn joins(&self, character: char) -> bool {
         let joined = self.word.last().is_some_and(|(_, run)| run.ends_with('\u{200d}'));
         joined || matches!(character, '\u{1f3fb}'..='\u{1f3ff}')
@@ -170,7 +171,7 @@ impl Flow {
         }
     }
 
-    /// Writes a part of a word, broken where it has to be.
+    /// Writes a part of a word, and breaks it if it does not fit.
     fn write(&mut self, style: Style, run: &str) {
         let mut rest = run;
         while self.column + rest.width() > self.width {
@@ -194,24 +195,24 @@ impl Flow {
     }
 }
 
-/// The style of spaces: a line under or through words of one style has no holes.
+/// The style of spaces between two words. An underline or strikethrough continues between words of the same style.
 fn between(last: Style, next: Style) -> Style {
     let effects = last.get_effects();
     let is_lined = effects.contains(Effects::UNDERLINE) || effects.contains(Effects::STRIKETHROUGH);
     if last == next && is_lined { last } else { Style::new() }
 }
 
-/// Bytes of the beginning of a text that takes at most so many columns.
+/// Length in bytes of the longest prefix of a text that fits into `columns`.
 pub(crate) fn fitting(text: &str, columns: usize) -> usize {
     let mut used = 0;
     let over = text.char_indices().find(|(_, character)| {
         used += character.width().unwrap_or(0);
         used > columns
     });
-    over.map_or(text.len(), |(place, _)| place)
+    over.map_or(text.len(), |(position, _)| position)
 }
 
-/// Writes text between the codes of its style; none where there is nothing to write, or no style.
+/// Writes text with the escape codes of its style. Writes nothing for an empty text.
 pub(crate) fn write_styled(out: &mut String, style: Style, text: &str) {
     if text.is_empty() {
         return;

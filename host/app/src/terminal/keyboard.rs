@@ -1,41 +1,42 @@
-//! What is typed while nobody reads it: not echoed, not lost, and no way to stop the output. Only on Unix.
+//! Keyboard modes: while the process does not read, typed text is not echoed and not lost, and cannot stop the output. On
+//! systems other than Unix, nothing is changed.
 
 use std::sync::Arc;
 
-/// The keyboard of the process's terminal. Clones share what it was found as.
+/// The keyboard of the process's terminal. Clones share the saved original mode.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keyboard {
-    found: Arc<Found>,
+    original: Arc<OriginalMode>,
 }
 
 #[cfg(unix)]
-pub(super) use unix::{Found, columns, forget_typed, is_hung_up, wait_for_line};
+pub(super) use unix::{OriginalMode, columns, forget_typed, is_hung_up, wait_for_line};
 
 #[cfg(not(unix))]
-pub(super) use other::{Found, columns, forget_typed, is_hung_up, wait_for_line};
+pub(super) use other::{OriginalMode, columns, forget_typed, is_hung_up, wait_for_line};
 
 impl Keyboard {
-    /// What is typed from now on waits for whoever reads it next.
+    /// Turns off the echo. Typed text is kept for the next reader.
     pub(super) fn silence(&self) {
-        self.found.silence();
+        self.original.silence();
     }
 
-    /// It is again as it was found before it was silenced.
-    pub(super) fn restore(&self) -> Silenced {
-        self.found.restore()
+    /// Restores the mode from before [`Keyboard::silence`], and returns the mode that the keyboard had until now.
+    pub(super) fn restore(&self) -> KeyboardMode {
+        self.original.restore()
     }
 }
 
-/// What the keyboard was before it was restored.
+/// Mode of the keyboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Silenced {
-    /// Silent.
-    Was,
-    /// As it had been found.
-    WasNot,
+pub(crate) enum KeyboardMode {
+    /// Typed text is not echoed.
+    Silent,
+    /// The mode that the keyboard had when the process started.
+    Normal,
 }
 
-/// The keyboard is silent for as long as this lives; a panic ends that, too.
+/// Guard that turns off the echo of typed text and restores it on drop, also after a panic.
 pub(crate) struct Silence {
     keyboard: Keyboard,
 }
@@ -55,7 +56,7 @@ impl Drop for Silence {
 
 #[cfg(unix)]
 mod unix {
-    use super::Silenced;
+    use super::KeyboardMode;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::termios::{
         InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr,
@@ -64,32 +65,32 @@ mod unix {
     use std::io::{stderr, stdin, stdout};
     use std::sync::{Mutex, PoisonError};
 
-    /// The state of the terminal before it was silenced.
+    /// Terminal modes from before the keyboard was silenced. None: it is not silenced.
     #[derive(Debug, Default)]
-    pub(in crate::terminal) struct Found(Mutex<Option<Termios>>);
+    pub(in crate::terminal) struct OriginalMode(Mutex<Option<Termios>>);
 
-    impl Found {
+    impl OriginalMode {
         pub(super) fn silence(&self) {
-            let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if found.is_some() {
+            let mut saved = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if saved.is_some() {
                 return;
             }
-            // Without a terminal there is nothing to silence.
+            // If stdin is not a terminal, there is nothing to silence.
             let Ok(original) = tcgetattr(stdin()) else { return };
             if tcsetattr(stdin(), OptionalActions::Now, &silent(original.clone())).is_ok() {
-                *found = Some(original);
+                *saved = Some(original);
             }
         }
 
-        pub(super) fn restore(&self) -> Silenced {
-            let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(original) = found.take() else { return Silenced::WasNot };
+        pub(super) fn restore(&self) -> KeyboardMode {
+            let mut saved = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(original) = saved.take() else { return KeyboardMode::Normal };
             let _ = tcsetattr(stdin(), OptionalActions::Now, &original);
-            Silenced::Was
+            KeyboardMode::Silent
         }
     }
 
-    /// Keys arrive one by one and as they are; Ctrl-C keeps what was typed before it, and Ctrl-S stops nothing.
+    /// Returns modes without echo and line editing. Ctrl-C does not discard typed text, and Ctrl-S does not stop the output.
     fn silent(mut modes: Termios) -> Termios {
         modes.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ICANON);
         modes.local_modes.insert(LocalModes::NOFLSH);
@@ -99,12 +100,12 @@ mod unix {
         modes
     }
 
-    /// What was typed and not read yet is gone: it was meant for something else.
+    /// Discards typed text that has not been read, because it was not meant for the next question.
     pub(in crate::terminal) fn forget_typed() {
         let _ = tcflush(stdin(), QueueSelector::IFlush);
     }
 
-    /// Waits a moment for a line; whether there is one, or none will ever come.
+    /// Waits up to 50 ms for a line. Returns true if a read will not block, also because of end of input or an error.
     pub(in crate::terminal) fn wait_for_line() -> bool {
         let stdin = stdin();
         let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
@@ -115,7 +116,7 @@ mod unix {
         }
     }
 
-    /// Whether the terminal is gone: whoever reads from it is told of an end of input again and again.
+    /// Returns true if the terminal is closed. A read from it then returns end of input every time.
     pub(in crate::terminal) fn is_hung_up() -> bool {
         let stdin = stdin();
         let mut terminal = [PollFd::new(&stdin, PollFlags::empty())];
@@ -123,7 +124,7 @@ mod unix {
         poll(&mut terminal, Some(&now)).is_ok() && terminal[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Columns of whichever output is a terminal that knows them.
+    /// Width in columns of stdout or stderr. None if neither is a terminal that reports its width.
     pub(in crate::terminal) fn columns() -> Option<usize> {
         let sizes = [tcgetwinsize(stdout()), tcgetwinsize(stderr())];
         sizes.into_iter().flatten().map(|size| usize::from(size.ws_col)).find(|columns| *columns > 0)
@@ -132,17 +133,17 @@ mod unix {
 
 #[cfg(not(unix))]
 mod other {
-    use super::Silenced;
+    use super::KeyboardMode;
 
-    /// Nothing is changed, so there is nothing to be known.
+    /// Empty, because the keyboard's mode is never changed.
     #[derive(Debug, Default)]
-    pub(in crate::terminal) struct Found;
+    pub(in crate::terminal) struct OriginalMode;
 
-    impl Found {
+    impl OriginalMode {
         pub(super) fn silence(&self) {}
 
-        pub(super) fn restore(&self) -> Silenced {
-            Silenced::WasNot
+        pub(super) fn restore(&self) -> KeyboardMode {
+            KeyboardMode::Normal
         }
     }
 

@@ -1,5 +1,5 @@
-//! Markdown for a terminal, written as it streams in: only ever added to, never drawn again. What cannot be decided yet is
-//! held back: a word until it ends, a mark until its other end, a line of code until its end, a table until its last row.
+//! Renders streamed Markdown for a terminal. Output is only appended, never redrawn, so text is held back until its format
+//! is certain: a word until it ends, a mark until its closing mark, a code line until its end, a table until its last row.
 
 mod inline;
 mod line;
@@ -15,56 +15,57 @@ use inline::{Ending, Inline};
 use line::{Fence, Kind, Start};
 use table::Table;
 
-/// Code, within a line and in blocks.
+/// Style of inline code and code blocks.
 const CODE: Style = AnsiColor::Cyan.on_default();
-/// Longest rule.
-const RULE: usize = 40;
-/// Rows after which a table is shown with the columns that it has by then.
-const MOST_HELD_ROWS: usize = 200;
+/// Maximum width of a horizontal rule in columns.
+const MAX_RULE_WIDTH: usize = 40;
+/// Number of rows after which a table is shown without waiting for its end. Its column widths are then fixed.
+const MAX_HELD_ROWS: usize = 200;
 
-/// How it is shown.
+/// How Markdown is rendered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// Marks become styles.
+pub(crate) enum Rendering {
+    /// Marks are replaced by styles.
     Styled,
-    /// Marks stay; only lines are wrapped, and tables aligned.
+    /// Marks stay. Only lines are wrapped and tables aligned.
     Plain,
 }
 
-/// A text in Markdown, of which more may come. Every line that the author ended is a line; only longer ones are wrapped.
+/// Renderer for a text that arrives in pieces. Every line break of the text is kept, and longer lines are wrapped.
 #[derive(Debug)]
 pub(crate) struct Markdown {
-    look: Look,
+    rendering: Rendering,
     flow: Flow,
-    /// Of the current line, not read yet.
+    /// Part of the current line that is not rendered yet.
     held: String,
     state: State,
-    /// Whether anything was written, and whether an empty line is owed before what is written next.
+    /// Whether an empty line must be written before the next output.
     gap: Gap,
     fence: Option<OpenFence>,
     table: Option<Table>,
-    /// Column of the words of the last list item: four further, and it is code.
+    /// Column of the text of the last list item. A line that is indented by four columns more is code.
     item: usize,
-    /// Whether the line before was empty, or code by its indentation.
+    /// True if the previous line was empty or indented code, so that an indented line can be code.
     may_be_code: bool,
 }
 
-/// Where in a line the reader is.
+/// Position of the renderer in a line.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Within the marks at its beginning, of which so many were `>`.
+    /// At the marks at the start of the line, after this number of `>`.
     Start(usize),
-    /// Within its words.
+    /// Within the text of the line.
     Words(Inline),
-    /// It is read, and shows nothing.
+    /// After the line: it is completely rendered.
     Done,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gap {
+    /// Nothing was written yet, so no empty line is needed.
     Beginning,
     None,
-    Owed,
+    Pending,
 }
 
 #[derive(Debug)]
@@ -75,10 +76,10 @@ struct OpenFence {
 }
 
 impl Markdown {
-    /// For a terminal of so many columns.
-    pub(crate) fn new(look: Look, width: usize) -> Self {
+    /// Creates a renderer for a terminal with `width` columns.
+    pub(crate) fn new(rendering: Rendering, width: usize) -> Self {
         Self {
-            look,
+            rendering,
             flow: Flow::new(width),
             held: String::new(),
             state: State::Start(0),
@@ -90,12 +91,12 @@ impl Markdown {
         }
     }
 
-    /// The terminal has so many columns from now on.
+    /// Sets the width of the following lines in columns.
     pub(crate) fn resize(&mut self, width: usize) {
         self.flow.resize(width);
     }
 
-    /// Takes a piece, and returns what is to be written now.
+    /// Adds a piece of text, and returns the output that later text can no longer change.
     pub(crate) fn push(&mut self, piece: &str) -> String {
         for part in piece.split_inclusive('\n') {
             let (words, is_over) = part.strip_suffix('\n').map_or((part, false), |words| (words, true));
@@ -108,20 +109,20 @@ impl Markdown {
         self.flow.take()
     }
 
-    /// The text is over, or stops here for good: whatever is held is to be written now. The next piece begins anew.
+    /// Ends the text, and returns the output that was held back. The next piece starts a new text.
     pub(crate) fn finish(&mut self) -> String {
         if !self.held.is_empty() || matches!(self.state, State::Words(_)) {
             self.end_line();
         }
         self.show_table();
         let out = self.flow.take();
-        *self = Self::new(self.look, self.flow.width());
+        *self = Self::new(self.rendering, self.flow.width());
         out
     }
 
-    /// Whether a table waits for its last row.
+    /// Returns true if a table is held back until its last row.
     pub(crate) fn holds_table(&self) -> bool {
-        self.table.as_ref().is_some_and(Table::is_one)
+        self.table.as_ref().is_some_and(Table::is_table)
     }
 
     fn end_line(&mut self) {
@@ -157,7 +158,7 @@ impl Markdown {
         }
     }
 
-    /// A line within a block of code, once it is whole.
+    /// Renders a line of a code block. None if the line is not complete.
     fn code_line(&mut self, ending: Ending) -> Option<()> {
         let OpenFence { fence, quotes, indent } = self.fence.as_ref()?;
         if ending == Ending::Open {
@@ -166,7 +167,7 @@ impl Markdown {
         let (quotes, indent) = (*quotes, *indent);
         if fence.may_be_closed_by(&self.held) && fence.is_closed_by(&self.held) {
             self.fence = None;
-            if self.look == Look::Plain {
+            if self.rendering == Rendering::Plain {
                 let line = self.held.trim().to_owned();
                 self.show_line(quotes, indent, Style::new(), &line);
             }
@@ -186,7 +187,7 @@ impl Markdown {
             self.state = State::Start(quotes + 1);
             return Some(());
         }
-        // Who leaves the quote leaves the code in it.
+        // A code block in a quote ends with the quote.
         self.fence = None;
         if self.is_code(&start) {
             if ending == Ending::Open {
@@ -214,39 +215,41 @@ impl Markdown {
         start.kind == Kind::Text && start.indent >= self.item + 4 && self.may_be_code
     }
 
-    /// Begins a line that is no row of a table.
+    /// Starts a line that is not a table row.
     fn begin(&mut self, quotes: usize, Start { indent, kind, length }: Start) {
         let indent = indent.min(self.flow.width() / 2);
         self.may_be_code = false;
         match kind {
             Kind::Blank | Kind::Quote | Kind::Row => {
-                self.owe();
+                self.request_gap();
                 self.may_be_code = true;
                 self.state = State::Done;
             }
             Kind::Heading(level) => {
                 self.item = 0;
                 let style = if level == 1 { Style::new().bold().underline() } else { Style::new().bold() };
-                match self.look {
-                    Look::Styled => self.begin_words(quotes, Prefix::default(), (style, length)),
-                    Look::Plain => self.begin_words(quotes, Prefix::default(), (Style::new(), 0)),
+                match self.rendering {
+                    Rendering::Styled => self.begin_words(quotes, Prefix::default(), (style, length)),
+                    Rendering::Plain => self.begin_words(quotes, Prefix::default(), (Style::new(), 0)),
                 }
             }
             Kind::Item(mark) => {
                 self.item = indent + mark.len() + 1;
-                let shown = if self.look == Look::Styled && mark.len() == 1 { "•".to_owned() } else { mark };
+                let shown =
+                    if self.rendering == Rendering::Styled && mark.len() == 1 { "•".to_owned() } else { mark };
                 let first = Prefix::spaces(indent).with(Style::new(), &shown).with(Style::new(), " ");
                 self.begin_words(quotes, first, (Style::new(), length));
             }
             Kind::Rule => {
                 self.item = 0;
-                let width = self.flow.width().saturating_sub(2 * quotes).min(RULE);
-                let (style, rule) = if self.look == Look::Styled { (DIM, "─") } else { (Style::new(), "-") };
+                let width = self.flow.width().saturating_sub(2 * quotes).min(MAX_RULE_WIDTH);
+                let (style, rule) =
+                    if self.rendering == Rendering::Styled { (DIM, "─") } else { (Style::new(), "-") };
                 self.show_line(quotes, 0, style, &rule.repeat(width));
                 self.state = State::Done;
             }
             Kind::Fence(fence) => {
-                if self.look == Look::Plain {
+                if self.rendering == Rendering::Plain {
                     let line = self.held.trim().to_owned();
                     self.show_line(quotes, indent, Style::new(), &line);
                 } else if !fence.info.is_empty() {
@@ -265,27 +268,27 @@ impl Markdown {
         }
     }
 
-    /// Begins a line of words of a style, behind so many bytes of marks.
+    /// Starts a line of styled text after its prefix. `marks` is the length of the marks to skip, in bytes.
     fn begin_words(&mut self, quotes: usize, first: Prefix, (style, marks): (Style, usize)) {
-        self.pay();
+        self.write_gap();
         let hanging = self.quoted(quotes).with(Style::new(), &" ".repeat(first.width()));
         let first = self.quoted(quotes).followed_by(first);
         self.flow.begin(&first, hanging);
         self.held.drain(..marks);
-        self.state = State::Words(Inline::new(self.look, style));
+        self.state = State::Words(Inline::new(self.rendering, style));
     }
 
-    /// A line of code: as it is, never wrapped.
+    /// Writes a line of code without wrapping it.
     fn show_code(&mut self, quotes: usize, indent: usize, line: &str) {
         self.may_be_code = true;
-        match self.look {
-            Look::Styled => self.show_line(quotes, indent + 2, CODE, line),
-            Look::Plain => self.show_line(quotes, indent, Style::new(), line),
+        match self.rendering {
+            Rendering::Styled => self.show_line(quotes, indent + 2, CODE, line),
+            Rendering::Plain => self.show_line(quotes, indent, Style::new(), line),
         }
     }
 
     fn show_line(&mut self, quotes: usize, indent: usize, style: Style, text: &str) {
-        self.pay();
+        self.write_gap();
         let prefix = self.quoted(quotes).with(Style::new(), &" ".repeat(indent));
         if text.trim().is_empty() {
             self.flow.line(prefix.trimmed());
@@ -297,16 +300,16 @@ impl Markdown {
         }
     }
 
-    /// A whole line that begins with `|`.
+    /// Handles a complete line that starts with `|`: it belongs to the current table or starts a new one.
     fn row(&mut self, quotes: usize, indent: usize) {
         let line = self.held.trim().to_owned();
         let prefix = self.quoted(quotes).with(Style::new(), &" ".repeat(indent.min(self.flow.width() / 2)));
-        let of_this_table = self.table.as_mut().filter(|table| table.prefix() == &prefix);
-        let taken = of_this_table.is_some_and(|table| table.add(&line));
-        if !taken {
+        let current_table = self.table.as_mut().filter(|table| table.prefix() == &prefix);
+        let is_added = current_table.is_some_and(|table| table.add(&line));
+        if !is_added {
             self.show_table();
-            self.table = Some(Table::new(self.look, prefix, line));
-        } else if self.table.as_ref().is_some_and(|table| table.held_rows() >= MOST_HELD_ROWS) {
+            self.table = Some(Table::new(self.rendering, prefix, line));
+        } else if self.table.as_ref().is_some_and(|table| table.held_rows() >= MAX_HELD_ROWS) {
             self.show_rows();
         }
         self.may_be_code = false;
@@ -314,13 +317,13 @@ impl Markdown {
     }
 
     fn show_rows(&mut self) {
-        self.pay();
+        self.write_gap();
         if let Some(table) = &mut self.table {
             table.show(&mut self.flow);
         }
     }
 
-    /// The table is over: it is shown, or as the text that it was if it was none.
+    /// Ends the current table and shows it. If its lines are not a table, they are shown as text.
     fn show_table(&mut self) {
         if self.table.is_some() {
             self.show_rows();
@@ -329,18 +332,18 @@ impl Markdown {
     }
 
     fn quoted(&self, quotes: usize) -> Prefix {
-        let (style, mark) = if self.look == Look::Styled { (DIM, "│ ") } else { (Style::new(), "> ") };
+        let (style, mark) = if self.rendering == Rendering::Styled { (DIM, "│ ") } else { (Style::new(), "> ") };
         (0..quotes).fold(Prefix::default(), |prefix, _| prefix.with(style, mark))
     }
 
-    fn owe(&mut self) {
+    fn request_gap(&mut self) {
         if self.gap == Gap::None {
-            self.gap = Gap::Owed;
+            self.gap = Gap::Pending;
         }
     }
 
-    fn pay(&mut self) {
-        if self.gap == Gap::Owed {
+    fn write_gap(&mut self) {
+        if self.gap == Gap::Pending {
             self.flow.line("");
         }
         self.gap = Gap::None;

@@ -1,33 +1,33 @@
-//! What stands on the terminal so far: an empty line comes between blocks of different kinds.
+//! Spacing of the output: writes an empty line between blocks of different kinds.
 
 use super::{Output, Terminal};
 use std::io;
 
-/// A kind of what is shown.
+/// Kind of a block of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Block {
-    /// What the person typed.
+    /// A prompt that the person typed.
     Prompt,
     /// The model's thinking.
     Thinking,
-    /// The model's words.
+    /// The model's reply.
     Words,
-    /// Calls of tools.
+    /// Tool calls and their results.
     Calls,
-    /// What the host has to say.
+    /// Messages of the host.
     Note,
 }
 
-/// How blocks are set apart.
+/// How blocks are separated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spacing {
-    /// By empty lines.
+    /// Empty lines between blocks.
     Wide,
-    /// Not at all.
+    /// No empty lines.
     Narrow,
 }
 
-/// The page of one session.
+/// The output of one session.
 #[derive(Debug)]
 pub(super) struct Page<'t> {
     terminal: &'t Terminal,
@@ -36,23 +36,24 @@ pub(super) struct Page<'t> {
 }
 
 impl<'t> Page<'t> {
-    /// An empty one.
+    /// Creates a page without output.
     pub(super) fn new(terminal: &'t Terminal, spacing: Spacing) -> Self {
         Self { terminal, spacing, last: None }
     }
 
-    /// The person has typed something.
+    /// Records that the person has typed a prompt.
     pub(super) fn prompted(&mut self) {
         self.last = Some(Block::Prompt);
     }
 
-    /// Lines of a block, on stderr.
+    /// Writes lines of a block to stderr.
     pub(super) fn note(&mut self, block: Block, lines: impl AsRef<str>) {
         self.begin(block);
         self.terminal.note(lines);
     }
 
-    /// A piece of a block, which goes on where the last piece has ended.
+    /// Writes a piece of a block, which continues where the previous piece ended. The model's reply goes to stdout, all else
+    /// to stderr.
     pub(super) fn stream(&mut self, block: Block, piece: &str) -> io::Result<()> {
         if piece.is_empty() {
             return Ok(());

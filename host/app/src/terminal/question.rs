@@ -1,52 +1,53 @@
-//! One line that a person is asked for while a turn waits. Nothing that was typed before counts as the answer.
+//! Asks a person for one line while a turn waits. Text that was typed before the question is discarded.
 
 use super::Terminal;
-use super::keyboard::{Silenced, forget_typed, wait_for_line};
+use super::keyboard::{KeyboardMode, forget_typed, wait_for_line};
 use std::io::{self, BufRead, Read};
 use tokio_util::sync::CancellationToken;
 
-/// Most bytes of a line.
-const LONGEST: u64 = 1 << 20;
+/// Maximum length of a line in bytes.
+const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// What came of the question.
+/// Answer to the question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// A line, without its end.
+    /// The typed line, without its line break.
     Text(String),
-    /// Ctrl-D: there will be none.
+    /// End of input (Ctrl-D).
     End,
-    /// The turn was cancelled meanwhile.
+    /// The turn was cancelled while the question was open.
     Stopped,
 }
 
 impl Terminal {
-    /// Asks for a line that the terminal itself lets somebody type and end. Ctrl-C cancels the token, which ends this.
+    /// Asks for a line, which the person edits with the terminal's own line editing. Cancelling the token (Ctrl-C) ends the
+    /// question.
     pub(crate) async fn question(&self, prompt: &str, cancel: &CancellationToken) -> io::Result<Line> {
         self.idle();
-        let silenced = self.restore_keyboard();
+        let mode_before = self.restore_keyboard();
         forget_typed();
         self.ask(prompt)?;
         let stopped = cancel.clone();
         let line = tokio::task::spawn_blocking(move || read(&stopped)).await.map_err(io::Error::other)?;
         if !matches!(line, Ok(Line::Text(_))) {
-            // The cursor still stands behind the prompt.
+            // The cursor is still after the prompt, so end that line.
             self.note("");
         }
-        if silenced == Silenced::Was {
+        if mode_before == KeyboardMode::Silent {
             self.silence_keyboard();
         }
         line
     }
 }
 
-/// Does not begin to read before a line is there: nobody could take it from a thread that reads for ever.
+/// Reads only once a line is available: a blocking read cannot be cancelled and would take the next line that is typed.
 fn read(stopped: &CancellationToken) -> io::Result<Line> {
     while !stopped.is_cancelled() {
         if !wait_for_line() {
             continue;
         }
         let mut line = Vec::new();
-        let read = io::stdin().lock().take(LONGEST).read_until(b'\n', &mut line)?;
+        let read = io::stdin().lock().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
         let line = String::from_utf8_lossy(&line);
         return Ok(if read == 0 { Line::End } else { Line::Text(line.trim_end_matches(['\n', '\r']).to_owned()) });
     }

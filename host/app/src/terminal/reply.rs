@@ -1,62 +1,69 @@
-//! A reply while it is being written (L21): thinking dimmed, words as Markdown, both only ever added to.
+//! Shows a reply while it is streamed (L21): thinking dimmed, and words as Markdown. Output is only appended.
 
 use super::flow::{Flow, Prefix};
-use super::markdown::{Look, Markdown};
+use super::markdown::{Markdown, Rendering};
 use super::page::{Block, Page};
 use super::{DIM, Output, Terminal, text};
 use anstyle::Style;
 use std::io;
 
-/// One reply.
+/// Writer for one streamed reply.
 #[derive(Debug)]
 pub(super) struct Reply<'t> {
     terminal: &'t Terminal,
     markdown: Markdown,
     thinking: Option<Thinking>,
-    /// Its words so far.
-    said: String,
-    heard: Heard,
-    /// Whether any of it can be seen.
-    seen: Seen,
+    /// The reply's words that were received and shown so far.
+    received: String,
+    completeness: Completeness,
+    /// Whether any of the reply is on the screen.
+    on_screen: ScreenOutput,
 }
 
-/// Whether pieces of the words were missed.
+/// Whether all streamed pieces of the reply were received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
+enum Completeness {
     All,
     NotAll,
 }
 
-/// Whether a reply has left anything on the screen.
+/// Whether a reply has written anything to the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// It has.
+pub(super) enum ScreenOutput {
+    /// Some of the reply is on the screen.
     Something,
-    /// It has not.
+    /// None of the reply is on the screen.
     Nothing,
 }
 
 impl<'t> Reply<'t> {
-    /// Nothing yet.
+    /// Creates a writer for a reply that has not started.
     pub(super) fn new(terminal: &'t Terminal) -> Self {
-        let markdown = Markdown::new(terminal.look(Output::Stdout), terminal.width());
-        Self { terminal, markdown, thinking: None, said: String::new(), heard: Heard::All, seen: Seen::Nothing }
+        let markdown = Markdown::new(terminal.rendering(Output::Stdout), terminal.width());
+        Self {
+            terminal,
+            markdown,
+            thinking: None,
+            received: String::new(),
+            completeness: Completeness::All,
+            on_screen: ScreenOutput::Nothing,
+        }
     }
 
-    /// A piece of its thinking.
+    /// Shows a piece of the model's thinking.
     pub(super) fn think(&mut self, piece: &str, page: &mut Page<'_>) -> io::Result<()> {
         let mut shown = String::new();
         let thinking = self.thinking.get_or_insert_with(|| {
-            let thinking = Thinking::new(self.terminal.look(Output::Stderr), self.terminal.width());
-            shown = thinking.head();
+            let thinking = Thinking::new(self.terminal.rendering(Output::Stderr), self.terminal.width());
+            shown = thinking.heading();
             thinking
         });
         shown.push_str(&thinking.push(piece, self.terminal.width()));
-        self.seen = Seen::Something;
+        self.on_screen = ScreenOutput::Something;
         page.stream(Block::Thinking, &shown)
     }
 
-    /// It has thought.
+    /// Ends the thinking, if there was any.
     pub(super) fn end_thinking(&mut self, page: &mut Page<'_>) -> io::Result<()> {
         match self.thinking.take() {
             Some(mut thinking) => page.stream(Block::Thinking, &thinking.finish()),
@@ -64,13 +71,13 @@ impl<'t> Reply<'t> {
         }
     }
 
-    /// A piece of its words.
-    pub(super) fn say(&mut self, piece: &str, page: &mut Page<'_>) -> io::Result<()> {
-        if self.heard == Heard::NotAll {
+    /// Shows a piece of the reply's words, unless earlier pieces were missed.
+    pub(super) fn write(&mut self, piece: &str, page: &mut Page<'_>) -> io::Result<()> {
+        if self.completeness == Completeness::NotAll {
             return Ok(());
         }
         self.end_thinking(page)?;
-        self.said.push_str(piece);
+        self.received.push_str(piece);
         self.markdown.resize(self.terminal.width());
         let shown = self.markdown.push(piece);
         self.show(&shown, page)?;
@@ -80,76 +87,77 @@ impl<'t> Reply<'t> {
         Ok(())
     }
 
-    /// Pieces were missed: the rest follows when the reply is whole.
+    /// Records that pieces were missed. The rest is shown when the complete reply arrives.
     pub(super) fn miss(&mut self) {
-        self.heard = Heard::NotAll;
+        self.completeness = Completeness::NotAll;
     }
 
-    /// It is whole, and this is its text.
+    /// Shows the rest of the complete reply `whole`.
     pub(super) fn complete(&mut self, whole: &str, page: &mut Page<'_>) -> io::Result<()> {
-        self.heard = Heard::All;
-        let said = std::mem::take(&mut self.said);
-        match whole.strip_prefix(said.as_str()) {
-            Some(rest) => self.say(rest, page)?,
-            // The provider has set right what it had streamed.
+        self.completeness = Completeness::All;
+        let received = std::mem::take(&mut self.received);
+        match whole.strip_prefix(received.as_str()) {
+            Some(rest) => self.write(rest, page)?,
+            // The complete reply differs from the streamed text, so it is shown again in full.
             None => {
                 self.stop(page)?;
-                self.say(whole, page)?;
+                self.write(whole, page)?;
             }
         }
         self.stop(page)?;
-        self.seen = Seen::Nothing;
+        self.on_screen = ScreenOutput::Nothing;
         Ok(())
     }
 
-    /// It stops here, and is void. Says whether anything of it is seen.
-    pub(super) fn void(&mut self, page: &mut Page<'_>) -> io::Result<Seen> {
+    /// Discards the unfinished reply, and returns whether any of it is on the screen.
+    pub(super) fn discard(&mut self, page: &mut Page<'_>) -> io::Result<ScreenOutput> {
         self.end_thinking(page)?;
-        // What was held back need not be seen any more.
+        // Text that the Markdown renderer still holds back is dropped.
         let _ = self.markdown.finish();
-        (self.heard, self.said) = (Heard::All, String::new());
-        Ok(std::mem::replace(&mut self.seen, Seen::Nothing))
+        (self.completeness, self.received) = (Completeness::All, String::new());
+        Ok(std::mem::replace(&mut self.on_screen, ScreenOutput::Nothing))
     }
 
     fn stop(&mut self, page: &mut Page<'_>) -> io::Result<()> {
         self.end_thinking(page)?;
         let shown = self.markdown.finish();
         self.show(&shown, page)?;
-        self.said.clear();
+        self.received.clear();
         Ok(())
     }
 
     fn show(&mut self, shown: &str, page: &mut Page<'_>) -> io::Result<()> {
         if !shown.is_empty() {
-            self.seen = Seen::Something;
+            self.on_screen = ScreenOutput::Something;
         }
         page.stream(Block::Words, shown)
     }
 }
 
-/// Thinking: dimmed words, indented below a head line.
+/// Formats thinking as dimmed words, indented below a heading.
 #[derive(Debug)]
 struct Thinking {
     style: Style,
     flow: Flow,
-    place: Place,
+    position: Position,
 }
 
-/// Where in a line of thinking the writer is.
+/// Position of the writer in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Position {
+    /// Before the first word.
     Top,
-    Start,
-    Within,
+    LineStart,
+    WithinLine,
 }
 
 impl Thinking {
-    fn new(look: Look, width: usize) -> Self {
-        let style = if look == Look::Styled { DIM } else { Style::new() };
-        Self { style, flow: Flow::new(width), place: Place::Top }
+    fn new(rendering: Rendering, width: usize) -> Self {
+        let style = if rendering == Rendering::Styled { DIM } else { Style::new() };
+        Self { style, flow: Flow::new(width), position: Position::Top }
     }
 
-    fn head(&self) -> String {
+    fn heading(&self) -> String {
         let style = self.style;
         format!("{style}thinking{style:#}\n")
     }
@@ -159,25 +167,25 @@ impl Thinking {
         for part in piece.split_inclusive('\n') {
             let words = part.trim_end_matches(['\r', '\n']);
             if !words.is_empty() {
-                if self.place != Place::Within {
+                if self.position != Position::WithinLine {
                     self.flow.begin(&Prefix::spaces(2), Prefix::spaces(2));
-                    self.place = Place::Within;
+                    self.position = Position::WithinLine;
                 }
                 self.flow.put(self.style, &text::harmless(words));
             }
-            // Empty lines before the first word say nothing.
-            if part.ends_with('\n') && self.place != Place::Top {
+            // Empty lines before the first word are skipped.
+            if part.ends_with('\n') && self.position != Position::Top {
                 self.flow.end_line();
-                self.place = Place::Start;
+                self.position = Position::LineStart;
             }
         }
         self.flow.take()
     }
 
     fn finish(&mut self) -> String {
-        if self.place == Place::Within {
+        if self.position == Position::WithinLine {
             self.flow.end_line();
-            self.place = Place::Start;
+            self.position = Position::LineStart;
         }
         self.flow.take()
     }
@@ -189,9 +197,9 @@ mod tests {
 
     /// L21
     #[test]
-    fn thinking_is_wrapped_below_its_head() {
-        let mut thinking = Thinking::new(Look::Plain, 24);
-        let mut shown = thinking.head();
+    fn l21_wraps_thinking_below_its_heading() {
+        let mut thinking = Thinking::new(Rendering::Plain, 24);
+        let mut shown = thinking.heading();
         for piece in ["\n", "Let me ", "see what the fil", "e says.\n\nThe", "n count\u{1b}[2J."] {
             shown.push_str(&thinking.push(piece, 24));
         }

@@ -1,30 +1,21 @@
-//! Foreign text, sizes and times, made fit for a line that people read.
+//! Formats untrusted text, sizes, times and numbers for lines that people read.
 
 use super::flow::fitting;
+pub(crate) use agent_config::{one_line, shell_word};
+use agent_core::message::Media;
 use agent_core::visible::visible;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthStr;
 
-/// Foreign text for a terminal: it can neither steer the terminal nor hide something (row 49).
+/// Escapes control and invisible characters, so that text from outside can neither control the terminal nor hide anything
+/// (row 49).
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     visible(text)
 }
 
-/// The first line that is not empty, harmless, of at most so many characters; `…` where something is missing.
-pub(crate) fn one_line(text: &str, characters: usize) -> String {
-    let text = text.trim();
-    let line = text.lines().next().unwrap_or_default();
-    let whole = harmless(line).replace('\t', " ");
-    let mut shown: String = whole.chars().take(characters).collect();
-    if line.len() < text.len() || shown.len() < whole.len() {
-        shown.push('…');
-    }
-    shown
-}
-
-/// What fits into so many columns; `…` stands for the rest.
+/// Shortens a text to one line of at most `columns`. `…` replaces the rest.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     let text = harmless(text).replace(['\t', '\n'], " ");
     if text.width() <= columns {
@@ -33,7 +24,7 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     format!("{}…", &text[..fitting(&text, columns.saturating_sub(1))])
 }
 
-/// Prose on lines of so many columns, broken between words. Codes of styles take no columns.
+/// Wraps prose between words into lines of at most `columns`. Escape codes of styles do not count.
 pub(crate) fn wrapped(text: &str, columns: usize) -> String {
     let width = |text: &str| anstream::adapter::strip_str(text).to_string().width();
     let lines = text.lines().map(|line| {
@@ -59,7 +50,7 @@ pub(crate) fn wrapped(text: &str, columns: usize) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// `1,234,567`
+/// A number with thousands separators: `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let first = digits.len() % 3;
@@ -73,12 +64,12 @@ pub(crate) fn grouped(number: u64) -> String {
     shown
 }
 
-/// JSON on one line, of at most so many characters.
+/// JSON on one line, shortened to at most `characters`.
 pub(crate) fn json_line(value: &Value, characters: usize) -> String {
     one_line(&value.to_string(), characters)
 }
 
-/// `917 bytes`, `1.2 KiB`, `3.4 MiB`.
+/// A size in a fitting unit: `917 bytes`, `1.2 KiB`, `3.4 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     const UNIT: f64 = 1024.0;
     let exact = bytes as f64;
@@ -90,7 +81,12 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// `0.3 ms`, `12 ms`, `4.2 s`.
+/// Describes a medium: `[image/png, 1.2 KiB, 0123456789ab]`.
+pub(crate) fn medium(media: &Media) -> String {
+    format!("[{}, {}, {}]", media.mime_type, size(media.size), media.digest.short())
+}
+
+/// A duration in a fitting unit: `0.3 ms`, `12 ms`, `4.2 s`.
 pub(crate) fn time(microseconds: u64) -> String {
     let exact = microseconds as f64;
     match microseconds {
@@ -100,7 +96,7 @@ pub(crate) fn time(microseconds: u64) -> String {
     }
 }
 
-/// Imported interfaces, one line per package: `wasi:cli@0.2.12 exit, stderr, stdin`; `nothing` where there are none.
+/// Imported interfaces, one line per package: `wasi:cli@0.2.12 exit, stderr, stdin`. The line `nothing` if there are none.
 pub(crate) fn imports(names: &[String]) -> Vec<String> {
     if names.is_empty() {
         return vec!["nothing".to_owned()];
@@ -118,16 +114,7 @@ pub(crate) fn imports(names: &[String]) -> Vec<String> {
     packages.iter().map(line).collect()
 }
 
-/// A word as a shell takes it: as it is, or in single quotes.
-pub(crate) fn shell_word(word: &str) -> String {
-    let is_plain = |character: char| character.is_alphanumeric() || "-_./:@+=,%".contains(character);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", harmless(word).replace('\'', r"'\''"))
-}
-
-/// `1 line`, `2 lines`.
+/// A number with its noun: `1 line`, `2 lines`. The plural is formed by adding `s`.
 pub(crate) fn count(number: usize, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
@@ -137,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_text_cannot_steer_the_terminal() {
+    fn row_49_escapes_control_and_invisible_characters() {
         assert_eq!(harmless("a\u{1b}[31mb\n\tc\u{202e}d"), "a\\u{1b}[31mb\n\tc\\u{202e}d");
         assert_eq!(harmless("\u{61c}\u{200e}\u{200f}"), r"\u{61c}\u{200e}\u{200f}");
         for invisible in
@@ -150,9 +137,9 @@ mod tests {
         assert_eq!(one_line("äöü", 3), "äöü");
     }
 
-    /// Row 8: what joins is kept where it makes what people see, and nowhere else.
+    /// Row 8: joiners are kept in emoji and scripts that need them, and escaped everywhere else.
     #[test]
-    fn emoji_and_scripts_that_need_joiners_stay_readable() {
+    fn row_8_keeps_joiners_in_emoji_and_scripts() {
         for whole in ["👩\u{200d}💻", "❤\u{fe0f}\u{200d}🔥", "👩🏽\u{200d}🚀", "می\u{200c}خواهم", "क्\u{200d}ष"]
         {
             assert_eq!(harmless(whole), whole);
@@ -161,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_counted_as_the_terminal_does() {
+    fn cuts_text_by_display_width() {
         assert_eq!((cut("abcdef", 6), cut("abcdef", 5)), ("abcdef".into(), "abcd…".into()));
         assert_eq!((cut("漢字漢字", 8), cut("漢字漢字", 6)), ("漢字漢字".into(), "漢字…".into()));
         assert_eq!([0, 12, 123, 1234, 1_234_567].map(grouped), ["0", "12", "123", "1,234", "1,234,567"]);
     }
 
     #[test]
-    fn prose_is_wrapped_without_counting_styles() {
+    fn wraps_prose_without_counting_styles() {
         let text = "\u{1b}[2mone two\u{1b}[0m three\n  four five six seven\nshort";
         let shown = "\u{1b}[2mone two\u{1b}[0m\nthree\n  four five\n  six seven\nshort";
         assert_eq!(wrapped(text, 11), shown);
@@ -176,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_are_shown_by_package() {
+    fn groups_imports_by_package() {
         let names =
             ["wasi:io/poll@0.2.12", "agent-host:plugin/types@0.1.0", "wasi:io/error@0.2.12", "wasi:logging/logging"];
         let shown = imports(&names.map(str::to_owned));
@@ -185,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_times() {
+    fn formats_sizes_and_times() {
         let sizes: Vec<_> = [0, 1, 1023, 1024, 1_258_291].into_iter().map(size).collect();
         assert_eq!(sizes, ["0 bytes", "1 byte", "1023 bytes", "1.0 KiB", "1.2 MiB"]);
         let times: Vec<_> = [40, 9_949, 9_950, 999_499, 999_500, 4_210_000].into_iter().map(time).collect();

@@ -1,16 +1,14 @@
-//! A running turn, for people or as JSON lines.
+//! Shows a running turn, for people or as JSON lines.
 
 mod delegated;
 mod ending;
 
 use super::card::{Card, Outcome};
 use super::page::{Block, Page, Spacing};
-use super::reply::{Reply, Seen};
-use super::spent::Spent;
+use super::reply::{Reply, ScreenOutput};
+use super::spending::TurnSpending;
 use super::{DIM, Output as To, Terminal, events, text};
-use crate::commands::session::show;
-use crate::data::DataDirectory;
-
+use agent_config::DataDirectory;
 use agent_core::change::{CallRecord, Denial};
 use agent_core::event::{Event, EventKind, WaitCause};
 use agent_core::message::{CallId, Content};
@@ -27,63 +25,63 @@ use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-/// Columns of a card where there is no terminal.
+/// Width of a call's card in columns without a terminal.
 const CARD_WIDTH: usize = 120;
-/// Characters from which on the model may not have been shown a whole result.
+/// Length in bytes from which a result in an event may be shortened, so the stored result is read instead.
 const LONG_RESULT: usize = 1_000;
 
-/// Who reads it.
+/// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// A person, on a terminal: the reply as it is written, and a word on each thing that happens.
+    /// For a terminal: the reply while it is streamed, and lines about everything that happens.
     Terminal,
-    /// Whoever stands behind a pipe: the answer on stdout once it is there, all else on stderr.
+    /// For pipes: the complete answer on stdout, everything else on stderr.
     Lines,
-    /// A program: every event on stdout, and how the turn ended as the last line.
+    /// For programs: every event as a JSON line on stdout. The last line is the turn's result.
     Json,
 }
 
-/// Where the session is kept.
+/// Where the session is stored.
 #[derive(Clone)]
-pub(crate) struct Kept {
-    /// The database.
+pub(crate) struct Storage {
+    /// The store that contains the session.
     pub(crate) store: Arc<dyn Store>,
-    /// Its folder.
+    /// The data directory of the store.
     pub(crate) data: DataDirectory,
 }
 
-/// Whether a session is one of many turns, typed one after another.
+/// Whether the process runs one turn or an interactive session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
-    /// One turn, and the process ends.
+pub(crate) enum SessionUse {
+    /// The process ends after one turn.
     Once,
-    /// The next prompt follows.
+    /// The person types further prompts.
     Interactive,
 }
 
-/// Shows one session's turns.
+/// Shows the turns of one session.
 pub(crate) struct TurnView<'t> {
     terminal: &'t Terminal,
     format: Format,
-    usage: Use,
+    usage: SessionUse,
     session: String,
-    kept: Kept,
-    /// The last durable event that was shown.
+    storage: Storage,
+    /// Sequence number of the last stored event that was shown.
     shown: u64,
     page: Page<'t>,
     reply: Reply<'t>,
-    /// Whether a reply is data for programs, and nothing to be read as it is written.
+    /// Whether replies are text for people or data for programs. Data is not shown while it is streamed.
     replies: Replies,
-    /// Calls that run now, with their arguments.
+    /// Running calls: name, arguments and attempt.
     running: BTreeMap<CallId, (String, Value, u32)>,
-    /// What was denied to calls whose results are to come, and was shown.
+    /// Denials that were shown for calls that have not ended.
     denied: BTreeMap<CallId, Vec<Denial>>,
-    /// The reply that was shown last.
+    /// The last complete reply that was shown.
     answered: Option<String>,
-    /// The reply that has just become void; the next event says why.
-    voided: Seen,
-    spent: Spent,
-    /// What the turn has cost, once it has stopped.
+    /// Whether a reply on the screen was just discarded. The next event gives the reason.
+    discarded: ScreenOutput,
+    spent: TurnSpending,
+    /// Cost of the turn. None while it runs.
     cost: Option<TurnCost>,
     delegated: Delegated,
 }
@@ -95,15 +93,20 @@ enum Replies {
 }
 
 impl<'t> TurnView<'t> {
-    /// A view of what happens since the session was opened.
-    pub(crate) fn new(terminal: &'t Terminal, (format, usage): (Format, Use), session: &Session, kept: Kept) -> Self {
+    /// Creates a view of the events since the session was opened.
+    pub(crate) fn new(
+        terminal: &'t Terminal,
+        (format, usage): (Format, SessionUse),
+        session: &Session,
+        storage: Storage,
+    ) -> Self {
         let spacing = if format == Format::Terminal { Spacing::Wide } else { Spacing::Narrow };
         Self {
             terminal,
             format,
             usage,
             session: session.subject().to_owned(),
-            kept,
+            storage,
             shown: session.opened_at(),
             page: Page::new(terminal, spacing),
             reply: Reply::new(terminal),
@@ -111,29 +114,29 @@ impl<'t> TurnView<'t> {
             running: BTreeMap::new(),
             denied: BTreeMap::new(),
             answered: None,
-            voided: Seen::Nothing,
-            spent: Spent::default(),
+            discarded: ScreenOutput::Nothing,
+            spent: TurnSpending::default(),
             cost: None,
             delegated: Delegated::default(),
         }
     }
 
-    /// A turn begins, or is gone on with.
+    /// Prepares the view for a turn that starts or is resumed.
     pub(crate) fn begin(&mut self, session: &Session) {
         let agent = session.agent();
         self.replies = if agent.config().output_schema.is_none() { Replies::Words } else { Replies::Data };
-        let facts = agent.models().all().map(|model| model.facts());
-        self.spent = Spent::new(facts.filter_map(|facts| Some((facts.model.to_string(), facts.price?))));
+        let facts = agent.models().all().map(|model| model.info());
+        self.spent = TurnSpending::new(facts.filter_map(|facts| Some((facts.model.to_string(), facts.price?))));
         self.reply = Reply::new(self.terminal);
         self.running.clear();
         self.denied.clear();
         self.answered = None;
-        if self.usage == Use::Interactive {
+        if self.usage == SessionUse::Interactive {
             self.page.prompted();
         }
     }
 
-    /// Shows the next event. Who was too slow for some reads them from the store.
+    /// Shows the next event. If the receiver has missed events, it reads them from the store.
     pub(crate) async fn receive(&mut self, event: Result<Event, RecvError>) -> io::Result<()> {
         match event {
             Ok(event) => self.show(&event).await,
@@ -142,7 +145,7 @@ impl<'t> TurnView<'t> {
         }
     }
 
-    /// Shows an event that is already there; whether there was one.
+    /// Shows the next event if one is already available. Returns false if there was none.
     pub(crate) async fn receive_waiting(&mut self, events: &mut Receiver<Event>) -> io::Result<bool> {
         match events.try_recv() {
             Ok(event) => self.show(&event).await?,
@@ -154,7 +157,7 @@ impl<'t> TurnView<'t> {
 
     async fn show(&mut self, event: &Event) -> io::Result<()> {
         if event.session != self.session && self.format != Format::Json {
-            self.of_another(event);
+            self.show_delegate_event(event);
             return Ok(());
         }
         if event.provisional.is_none() && event.session == self.session {
@@ -166,7 +169,7 @@ impl<'t> TurnView<'t> {
         if self.format == Format::Json {
             return self.terminal.print(serde_json::to_string(event)?);
         }
-        self.explain_void(&event.kind);
+        self.explain_discarded_reply(&event.kind);
         match &event.kind {
             EventKind::ThinkingStart | EventKind::ThinkingContent { .. } | EventKind::ThinkingEnd => {
                 self.thinking(&event.kind)
@@ -177,7 +180,7 @@ impl<'t> TurnView<'t> {
                 self.completed(text)
             }
             EventKind::StreamClear => {
-                self.voided = self.reply.void(&mut self.page)?;
+                self.discarded = self.reply.discard(&mut self.page)?;
                 Ok(())
             }
             EventKind::ToolCall { .. } | EventKind::ToolResult { .. } | EventKind::ToolResultError { .. } => {
@@ -185,8 +188,8 @@ impl<'t> TurnView<'t> {
                 Ok(())
             }
             EventKind::Suspended { suspension } => {
-                self.delegated.waits(suspension);
-                // What was handed on to services runs no longer here.
+                self.delegated.record_waits(suspension);
+                // Calls that wait for a service no longer run here.
                 let waits = suspension.waits.iter();
                 for wait in waits.filter(|wait| matches!(wait.cause, WaitCause::Service { .. })) {
                     self.running.remove(&wait.call);
@@ -201,8 +204,7 @@ impl<'t> TurnView<'t> {
                 }
                 if let Some(lines) = events::lines(other) {
                     let block = if matches!(other, EventKind::Retry { .. }) { Block::Note } else { Block::Calls };
-                    self.page
-                        .note(block, if self.is_seen() { text::wrapped(&lines, self.terminal.width()) } else { lines });
+                    self.page.note(block, self.fitted(lines));
                 }
                 if let Some(activity) = events::activity(other) {
                     self.terminal.busy(activity);
@@ -212,16 +214,16 @@ impl<'t> TurnView<'t> {
         }
     }
 
-    /// Says of a reply that is seen and void why it is, as soon as an event tells.
-    fn explain_void(&mut self, event: &EventKind) {
+    /// If a reply on the screen was discarded, shows the reason as soon as an event gives it.
+    fn explain_discarded_reply(&mut self, event: &EventKind) {
         let is_rejected = matches!(event, EventKind::OutputRejected { .. }) && self.format == Format::Terminal;
-        if self.voided == Seen::Nothing && !is_rejected {
+        if self.discarded == ScreenOutput::Nothing && !is_rejected {
             return;
         }
-        if let Some(why) = events::void(event) {
-            self.voided = Seen::Nothing;
+        if let Some(reason) = events::discard_reason(event) {
+            self.discarded = ScreenOutput::Nothing;
             self.answered = None;
-            self.page.note(Block::Note, format!("{DIM}the reply above is void: {why}{DIM:#}"));
+            self.page.note(Block::Note, format!("{DIM}the reply above is discarded: {reason}{DIM:#}"));
         }
     }
 
@@ -238,7 +240,7 @@ impl<'t> TurnView<'t> {
 
     fn words(&mut self, piece: &str) -> io::Result<()> {
         if self.format == Format::Terminal && self.replies == Replies::Words {
-            return self.reply.say(piece, &mut self.page);
+            return self.reply.write(piece, &mut self.page);
         }
         self.reply.end_thinking(&mut self.page)?;
         self.terminal.busy("writing the answer");
@@ -258,7 +260,7 @@ impl<'t> TurnView<'t> {
             EventKind::ToolCall { call, name, arguments, attempt } => {
                 self.running.insert(call.clone(), (name.clone(), arguments.clone(), *attempt));
                 if !self.terminal.is_interactive() {
-                    events::begun(event).into_iter().for_each(|line| self.page.note(Block::Calls, line));
+                    events::started_call(event).into_iter().for_each(|line| self.page.note(Block::Calls, line));
                 }
             }
             EventKind::ToolResult { call, name, content, cost } => {
@@ -275,26 +277,26 @@ impl<'t> TurnView<'t> {
     }
 
     fn card(&mut self, (call, name): (&CallId, &str), outcome: Outcome, cost: CallCost) {
-        let begun = self.running.remove(call);
+        let started = self.running.remove(call);
         let (arguments, attempt) =
-            begun.as_ref().map_or((None, 1), |(_, arguments, attempt)| (Some(arguments), *attempt));
-        let width = if self.is_seen() { self.terminal.width() } else { CARD_WIDTH };
-        let rest = if self.usage == Use::Interactive { ": /result" } else { "" };
+            started.as_ref().map_or((None, 1), |(_, arguments, attempt)| (Some(arguments), *attempt));
+        let width = if self.is_on_terminal() { self.terminal.width() } else { CARD_WIDTH };
+        let hint = if self.usage == SessionUse::Interactive { ": /result" } else { "" };
         let card = Card { name, arguments, attempt, outcome, cost };
-        let mut shown = card.shown(width, rest);
+        let mut shown = card.shown(width, hint);
         if let Some(session) = self.delegated.session_of(call) {
             shown += &format!("\n  {DIM}session {session}{DIM:#}");
         }
         self.page.note(Block::Calls, shown);
     }
 
-    /// Whether lines have the width of a terminal.
-    fn is_seen(&self) -> bool {
+    /// Returns true if lines must fit into the width of a terminal.
+    fn is_on_terminal(&self) -> bool {
         self.terminal.is_terminal(To::Stderr)
     }
 
     fn fitted(&self, lines: String) -> String {
-        if self.is_seen() { text::wrapped(&lines, self.terminal.width()) } else { lines }
+        if self.is_on_terminal() { text::wrapped(&lines, self.terminal.width()) } else { lines }
     }
 
     fn show_running(&self) {
@@ -306,7 +308,8 @@ impl<'t> TurnView<'t> {
         }
     }
 
-    /// What came of a call: the event has only what the model is shown, which may be less than the whole.
+    /// Outcome of a successful call. The event contains only what the model gets, which may be shortened, so a long result is
+    /// read from the store.
     async fn outcome(&self, call: &CallId, content: &str) -> Outcome {
         let plain = Outcome::Text(content.to_owned(), content.len());
         if !content.is_empty() && content.len() < LONG_RESULT {
@@ -315,7 +318,7 @@ impl<'t> TurnView<'t> {
         let calls = self.calls(vec![call.clone()]).await.unwrap_or_default();
         let Some(result) = calls.into_iter().next().and_then(|call| call.result) else { return plain };
         let media = result.content.iter().filter_map(|content| match content {
-            Content::Media(media) => Some(show::medium(media)),
+            Content::Media(media) => Some(text::medium(media)),
             _ => None,
         });
         let media: Vec<_> = media.collect();
@@ -327,14 +330,14 @@ impl<'t> TurnView<'t> {
     }
 
     async fn calls(&self, ids: Vec<CallId>) -> Result<Vec<CallRecord>, agent_store::StoreError> {
-        self.kept.store.calls(&self.session, CallFilter::Ids(ids)).await
+        self.storage.store.calls(&self.session, CallFilter::Ids(ids)).await
     }
 
     async fn catch_up(&mut self) -> io::Result<()> {
         self.reply.miss();
         loop {
             let shown = self.shown;
-            let missed = self.kept.store.events(&self.session, shown, MAX_PAGE).await.map_err(io::Error::other)?;
+            let missed = self.storage.store.events(&self.session, shown, MAX_PAGE).await.map_err(io::Error::other)?;
             if missed.is_empty() {
                 return Ok(());
             }

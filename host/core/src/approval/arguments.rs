@@ -1,13 +1,13 @@
-//! Arguments as approvals see them: one text for equal arguments, and in words what a person has changed.
+//! Call arguments in approvals: one canonical text for equal arguments, and a description of what a person edited.
 
 use serde_json::Value;
 
-/// Characters of a value that the note shows.
+/// Maximum number of characters of a value that the note shows.
 const SHOWN_VALUE: usize = 200;
-/// Changed fields that the note names.
+/// Maximum number of changed fields that the note names.
 const SHOWN_FIELDS: usize = 10;
 
-/// JSON in one form: no spaces, and keys in the order of their bytes. Equal data give the same text, whoever wrote them.
+/// JSON in canonical form: without spaces and with the keys in byte order. Equal data gives the same text.
 pub fn canonical_json(value: &Value) -> String {
     let mut text = String::new();
     write(value, &mut text);
@@ -18,8 +18,8 @@ fn write(value: &Value, text: &mut String) {
     match value {
         Value::Array(items) => {
             text.push('[');
-            for (place, item) in items.iter().enumerate() {
-                separate(place, text);
+            for (index, item) in items.iter().enumerate() {
+                separate(index, text);
                 write(item, text);
             }
             text.push(']');
@@ -28,8 +28,8 @@ fn write(value: &Value, text: &mut String) {
             let mut fields: Vec<_> = fields.iter().collect();
             fields.sort_unstable_by_key(|(name, _)| name.as_bytes());
             text.push('{');
-            for (place, (name, field)) in fields.into_iter().enumerate() {
-                separate(place, text);
+            for (index, (name, field)) in fields.into_iter().enumerate() {
+                separate(index, text);
                 text.push_str(&Value::from(name.as_str()).to_string());
                 text.push(':');
                 write(field, text);
@@ -40,21 +40,21 @@ fn write(value: &Value, text: &mut String) {
     }
 }
 
-fn separate(place: usize, text: &mut String) {
-    if place > 0 {
+fn separate(index: usize, text: &mut String) {
+    if index > 0 {
         text.push(',');
     }
 }
 
-/// For the model, before the result of a call that ran with other arguments than it wrote: which. Shortened, since the
-/// result itself must still be seen.
+/// Tells the model which arguments a person changed before the call ran. The text precedes the call's result and is
+/// shortened, so that the result stays visible.
 pub fn edit_note(written: &Value, edited: &Value) -> String {
     let changes = match (written, edited) {
         (Value::Object(before), Value::Object(after)) => {
             let set = after.iter().filter(|(name, value)| before.get(*name) != Some(value));
             let set = set.map(|(name, value)| format!("{name} = {}", shortened(value)));
-            let gone = before.keys().filter(|name| !after.contains_key(*name)).map(|name| format!("without {name}"));
-            let mut changes: Vec<_> = set.chain(gone).collect();
+            let removed = before.keys().filter(|name| !after.contains_key(*name)).map(|name| format!("without {name}"));
+            let mut changes: Vec<_> = set.chain(removed).collect();
             if changes.len() > SHOWN_FIELDS {
                 let more = changes.split_off(SHOWN_FIELDS).len();
                 changes.push(format!("{more} more"));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn l17_the_model_is_told_what_was_changed() {
+    fn l17_the_model_is_told_which_arguments_changed() {
         let note = edit_note(&json!({"to": "x", "amount": 5, "note": "n"}), &json!({"to": "x", "amount": 1}));
         assert_eq!(note, "[a person allowed this call with changed arguments: amount = 1; without note]");
         let long = edit_note(&json!({}), &json!({"text": "x".repeat(10_000)}));

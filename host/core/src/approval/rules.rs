@@ -1,37 +1,37 @@
-//! Which tools may run unasked (L17): the rules of a configuration, and what they say of one tool.
+//! Approval rules of a configuration, and how they apply to one tool (L17).
 
 use super::ApprovalPolicy;
 use crate::tool::{ToolDefinition, ToolSource};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a configuration says about approvals. Default: every tool runs unasked that does not itself ask for an approval.
+/// Approval rules of a configuration. By default, a tool runs without approval unless the tool itself requires one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ApprovalRules {
-    /// Of all tools but the host's own.
+    /// Policy for all tools except the host's built-in tools.
     pub default: ApprovalPolicy,
-    /// Of tools that say that they are destructive.
+    /// Policy for tools that declare themselves destructive.
     pub destructive: ApprovalPolicy,
-    /// Of tools that say that they deal with an open world.
+    /// Policy for tools that declare that they deal with an open world.
     pub open_world: ApprovalPolicy,
-    /// By name, or by pattern: `*` stands for any characters.
+    /// Policies by tool name or pattern. In a pattern, `*` matches any characters.
     pub tools: BTreeMap<String, ApprovalPolicy>,
-    /// Names and patterns of tools whose remembered grants hold for the same arguments only.
+    /// Names and patterns of tools whose remembered grants are only valid for the same arguments.
     pub bind_arguments: Vec<String>,
 }
 
-/// What the rules say of one tool.
+/// The rule that applies to one tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ruling {
-    /// Whether it may run.
+    /// Whether the tool may run.
     pub policy: ApprovalPolicy,
-    /// The key of the configuration that says so, or that the tool itself does.
+    /// The configuration key that decided, or `the tool itself`.
     pub because: String,
 }
 
 impl Ruling {
-    /// The stricter one; where both are the same, this one.
+    /// Returns the stricter of two rulings, or `self` if they are equally strict.
     #[must_use]
     pub fn strictest(self, other: Ruling) -> Ruling {
         if other.policy > self.policy { other } else { self }
@@ -39,8 +39,9 @@ impl Ruling {
 }
 
 impl ApprovalRules {
-    /// The rule that holds for a tool. A rule with its exact name decides alone, and only that may relax what other rules
-    /// or the tool itself ask for; of all others that fit, the strictest holds.
+    /// Returns the ruling for a tool. A rule with the tool's exact name takes precedence over all others, and only
+    /// such a rule may relax what other rules or the tool itself require. Otherwise the strictest matching rule
+    /// applies.
     pub fn ruling(&self, definition: &ToolDefinition, source: &ToolSource) -> Ruling {
         let name = definition.name.as_str();
         if let Some(policy) = self.tools.get(name) {
@@ -49,59 +50,61 @@ impl ApprovalRules {
         self.general_ruling(definition, source)
     }
 
-    /// What holds for a tool beside a rule with its exact name: the strictest of all other rules that fit.
+    /// Returns the ruling for a tool without rules that have its exact name: the strictest of all others that match.
     pub fn general_ruling(&self, definition: &ToolDefinition, source: &ToolSource) -> Ruling {
         let (name, traits) = (definition.name.as_str(), definition.traits);
-        // The host's own tools read what is granted and what is the session's: `default` speaks of foreign ones.
+        // Built-in tools only read what the session has or may read, so `default` does not apply to them.
         let default = if *source == ToolSource::BuiltIn { ApprovalPolicy::Allow } else { self.default };
         let mut strictest = Ruling { policy: default, because: "approval.default".to_owned() };
-        let mut say = |policy: ApprovalPolicy, because: &dyn Fn() -> String| {
+        let mut consider = |policy: ApprovalPolicy, because: &dyn Fn() -> String| {
             if policy > strictest.policy {
                 strictest = Ruling { policy, because: because() };
             }
         };
-        for (pattern, policy) in self.tools.iter().filter(|(pattern, _)| fits(pattern, name)) {
-            say(*policy, &|| key_of(pattern));
+        for (pattern, policy) in self.tools.iter().filter(|(pattern, _)| matches_pattern(pattern, name)) {
+            consider(*policy, &|| key_of(pattern));
         }
         if traits.destructive {
-            say(self.destructive, &|| "approval.destructive".to_owned());
+            consider(self.destructive, &|| "approval.destructive".to_owned());
         }
         if traits.open_world {
-            say(self.open_world, &|| "approval.open_world".to_owned());
+            consider(self.open_world, &|| "approval.open_world".to_owned());
         }
         if traits.needs_approval {
-            say(ApprovalPolicy::Ask, &|| "the tool itself".to_owned());
+            consider(ApprovalPolicy::Ask, &|| "the tool itself".to_owned());
         }
         strictest
     }
 
-    /// Whether remembered grants of a tool hold for the same arguments only.
+    /// Whether remembered grants of a tool are only valid for the same arguments.
     pub fn binds_arguments(&self, tool: &str) -> bool {
-        self.bind_arguments.iter().any(|pattern| fits(pattern, tool))
+        self.bind_arguments.iter().any(|pattern| matches_pattern(pattern, tool))
     }
 
-    /// Names and patterns that fit none of these tools: most likely a slip, after which a tool runs unasked.
-    pub fn idle<'a>(&'a self, tools: &[&str]) -> Vec<&'a str> {
+    /// Returns the names and patterns that match none of these tools. They are probably typing errors, and a tool
+    /// then runs without approval.
+    pub fn unmatched_patterns<'a>(&'a self, tools: &[&str]) -> Vec<&'a str> {
         let all = self.tools.keys().chain(&self.bind_arguments);
-        all.filter(|pattern| !tools.iter().any(|tool| fits(pattern, tool))).map(String::as_str).collect()
+        all.filter(|pattern| !tools.iter().any(|tool| matches_pattern(pattern, tool))).map(String::as_str).collect()
     }
 }
 
-/// What stands before the first `.` of a tool's name, or of a pattern that says so much: where its tools come from.
-pub fn source_of(rule: &str) -> Option<&str> {
+/// Returns the part of a tool name or pattern before the first `.`, which says where the tool comes from. None: there
+/// is no `.`, or that part contains a `*`.
+pub fn rule_source(rule: &str) -> Option<&str> {
     rule.split_once('.').map(|(source, _)| source).filter(|source| !source.contains('*'))
 }
 
-/// Whether a tool's name fits a pattern, in which `*` stands for any characters and everything else for itself.
-pub fn fits(pattern: &str, name: &str) -> bool {
+/// Whether a tool's name matches a pattern. `*` matches any characters, and every other character matches itself.
+pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(start) else { return false };
     let mut pieces: Vec<&str> = rest.split('*').collect();
     let end = pieces.pop().unwrap_or_default();
-    // Each piece as early as it can be: what follows has the more room.
+    // The earliest match leaves the most room for the pieces that follow.
     for piece in pieces {
         match name.find(piece) {
-            Some(place) => name = &name[place + piece.len()..],
+            Some(position) => name = &name[position + piece.len()..],
             None => return false,
         }
     }
@@ -172,7 +175,7 @@ mod tests {
 
     /// L17
     #[test]
-    fn l17_the_default_speaks_of_foreign_tools_only() {
+    fn l17_the_default_does_not_apply_to_built_in_tools() {
         let rules = ApprovalRules { default: ApprovalPolicy::Deny, ..Default::default() };
         let read = tool("read_result", Traits::default());
         assert_eq!(rules.ruling(&read, &ToolSource::BuiltIn).policy, ApprovalPolicy::Allow);
@@ -182,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_fit_whole_names() {
+    fn patterns_match_whole_names() {
         let cases = [
             ("a", "a", true),
             ("a", "ab", false),
@@ -200,15 +203,15 @@ mod tests {
             ("f.r", "fxr", false),
         ];
         for (pattern, name, expected) in cases {
-            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}");
         }
     }
 
     #[test]
-    fn rules_that_fit_nothing_are_found() {
+    fn rules_that_match_nothing_are_found() {
         let mut rules = rules(&[("files.*", ApprovalPolicy::Ask), ("fiels.write", ApprovalPolicy::Ask)]);
         rules.bind_arguments = vec!["pay".into(), "files.read".into()];
-        assert_eq!(rules.idle(&["files.read"]), ["fiels.write", "pay"]);
+        assert_eq!(rules.unmatched_patterns(&["files.read"]), ["fiels.write", "pay"]);
         assert!(rules.binds_arguments("pay") && !rules.binds_arguments("payer"));
     }
 }

@@ -1,46 +1,47 @@
-//! A suffix automaton: it follows a text symbol by symbol and always knows the longest end of the text that occurs somewhere
+//! A suffix automaton. It reads a text symbol by symbol and always knows the longest suffix of that text that occurs
 //! in one of its strings. One step takes constant time on average, however many strings there are.
 
 const ROOT: u32 = 0;
 const NONE: u32 = u32::MAX;
 
-/// How much of a string must occur in a text before that counts.
+/// How much of a string must occur in a text before it counts as a match.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thresholds {
-    /// Symbols of a string's part. A string that is not longer than this counts only as a whole.
+    /// Number of symbols of a part. A string that is not longer only counts as a whole.
     pub(super) part: usize,
-    /// Symbols of a part at the very beginning or end of a text, where the text may have been cut.
+    /// Number of symbols of a part at the very beginning or end of a text, where the text may have been cut.
     pub(super) at_edge: usize,
 }
 
-/// All parts of some strings.
+/// All substrings of a set of strings.
 #[derive(Debug)]
 pub(super) struct SubstringAutomaton {
     pub(super) thresholds: Thresholds,
-    /// The column of each symbol in `next`; [`NO_COLUMN`] for symbols that no string has.
+    /// Column of each symbol in `next`, or [`NO_COLUMN`] for symbols that no string has.
     columns: Box<[u16; 256]>,
     width: usize,
-    /// One row of `width` states for each state.
+    /// Transitions: one row of `width` states for each state.
     next: Vec<u32>,
     link: Vec<u32>,
-    /// Of the longest part that a state stands for.
+    /// For each state, the length of its longest substring.
     length: Vec<u32>,
-    /// Of the longest whole short string that the state's longest part ends with.
+    /// For each state, the length of the longest short string that is a suffix of the state's longest substring.
     whole: Vec<u32>,
-    /// Of the longest beginning of a string that the state's longest part ends with.
+    /// For each state, the length of the longest prefix of a string that is a suffix of the state's longest
+    /// substring.
     beginning: Vec<u32>,
 }
 
-/// Shorter parts that are not the beginning of a string are not waited for: they occur in any text.
+/// A shorter match that is not the prefix of a string is not held back, because it occurs in any text.
 const WAITED_FOR: usize = 4;
 
 const NO_COLUMN: u16 = u16::MAX;
 
-/// A place in the automaton: the longest part that the text so far ends with.
+/// A position in the automaton: the longest suffix of the text so far that occurs in a string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Matched {
     state: u32,
-    /// Symbols.
+    /// Length in symbols.
     pub(super) length: usize,
 }
 
@@ -75,7 +76,7 @@ impl SubstringAutomaton {
         automaton
     }
 
-    /// The longest part that the text ends with after one more symbol.
+    /// Returns the longest match after one more symbol.
     pub(super) fn step(&self, mut matched: Matched, symbol: u8) -> Matched {
         let column = self.columns[usize::from(symbol)];
         if column == NO_COLUMN {
@@ -94,12 +95,12 @@ impl SubstringAutomaton {
         }
     }
 
-    /// How many of the last symbols must not be shown. 0: none.
+    /// Number of last symbols that must not be shown.
     pub(super) fn found(&self, matched: Matched) -> usize {
         if matched.length >= self.thresholds.part { matched.length } else { self.look_up(&self.whole, matched) }
     }
 
-    /// How many of the last symbols may turn out to be what must not be shown, depending on what follows.
+    /// Number of last symbols that may turn out to be part of a secret, depending on what follows.
     pub(super) fn uncertain(&self, matched: Matched) -> usize {
         match matched.length {
             length if length >= self.thresholds.part => 0,
@@ -133,7 +134,8 @@ impl SubstringAutomaton {
         new
     }
 
-    /// The state whose longest part is the longest part of `from` with one more symbol: `to`, or one that is split off it.
+    /// Returns the state whose longest substring is the longest one of `from` with one more symbol: `to`, or a state
+    /// that is split off it.
     fn longest_after(&mut self, from: u32, column: usize, to: u32) -> u32 {
         let length = self.length[from as usize] + 1;
         if self.length[to as usize] == length {
@@ -164,13 +166,13 @@ impl SubstringAutomaton {
         new
     }
 
-    /// For each state the longest of these states' longest parts that its own longest part ends with.
+    /// For each state, the longest of the given states' longest substrings that is a suffix of its own.
     fn longest_of(&self, ends: &[u32]) -> Vec<u32> {
         let mut lengths = vec![0; self.length.len()];
         for end in ends {
             lengths[*end as usize] = self.length[*end as usize];
         }
-        // A state's link has a shorter part than the state.
+        // A state's link has a shorter substring than the state.
         let mut by_length: Vec<usize> = (1..self.length.len()).collect();
         by_length.sort_unstable_by_key(|state| self.length[*state]);
         for state in by_length {
@@ -187,7 +189,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The longest end of `text` that occurs in one of the strings, found the slow way.
+    /// The longest suffix of `text` that occurs in one of the strings, found by brute force.
     fn longest(strings: &[Vec<u8>], text: &[u8]) -> usize {
         let occurs = |part: &[u8]| strings.iter().any(|string| string.windows(part.len()).any(|window| window == part));
         (1..=text.len()).rev().find(|length| occurs(&text[text.len() - length..])).unwrap_or(0)
@@ -198,9 +200,9 @@ mod tests {
     }
 
     proptest! {
-        /// Row 41: the automaton knows what a search through all parts of all strings finds.
+        /// Row 41: the automaton agrees with a search through all substrings.
         #[test]
-        fn row_41_the_longest_part_is_known(strings in proptest::collection::vec(words(), 1..4), text in words()) {
+        fn row_41_the_automaton_finds_the_longest_match(strings in proptest::collection::vec(words(), 1..4), text in words()) {
             let automaton = SubstringAutomaton::new(&strings, Thresholds { part: 5, at_edge: 3 });
             let mut matched = Matched::default();
             for end in 1..=text.len() {

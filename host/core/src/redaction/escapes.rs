@@ -1,7 +1,7 @@
-//! Undoes one layer of escapes in a text, and keeps for each byte where in the source it came from: percent encoding, JSON and
-//! C escapes, HTML character references and quoted-printable.
+//! Decodes one layer of escapes in a text and keeps the source position of each byte. It handles percent encoding,
+//! JSON and C escapes, HTML character references and quoted-printable.
 
-/// A byte of a text, and which bytes of the source it stands for.
+/// A byte of a text, and the range of source bytes that it represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Symbol {
     pub(super) byte: u8,
@@ -9,11 +9,11 @@ pub(super) struct Symbol {
     pub(super) end: u64,
 }
 
-/// Longest escape: `&#x0000074;`.
+/// Length of the longest escape: `&#x0000074;`.
 const LONGEST: usize = 12;
 
-/// Named character references of characters that tokens are made of.
-const NAMED: [(&str, u8); 20] = [
+/// Named character references for characters that tokens consist of.
+const NAMED_REFERENCES: [(&str, u8); 20] = [
     ("amp", b'&'),
     ("lt", b'<'),
     ("gt", b'>'),
@@ -41,55 +41,55 @@ pub(super) fn may_begin(byte: u8) -> bool {
     matches!(byte, b'%' | b'\\' | b'&' | b'=')
 }
 
-/// One layer, with the beginning of an escape whose rest has not come yet.
+/// Decoder of one layer, with the beginning of an incomplete escape.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Unescape {
     pending: Vec<Symbol>,
 }
 
-/// What the pending bytes are.
+/// How the pending bytes are to be read.
 enum Escape {
-    /// Nothing that can be told yet.
+    /// More bytes are needed.
     Incomplete,
-    /// The first byte stands for itself.
+    /// The first byte is not an escape.
     Literal,
-    /// So many bytes stand for these.
+    /// This number of bytes is an escape for the decoded bytes.
     Of(usize, Decoded),
 }
 
-/// What an escape stands for: up to four bytes.
+/// The bytes that an escape represents, up to four.
 struct Decoded {
     bytes: [u8; 4],
     length: usize,
 }
 
 impl Unescape {
-    /// Takes the next byte; `tell` gets what is certain then.
-    pub(super) fn push(&mut self, symbol: Symbol, tell: &mut impl FnMut(Symbol)) {
+    /// Takes the next byte. `report` gets the bytes that are certain.
+    pub(super) fn push(&mut self, symbol: Symbol, report: &mut impl FnMut(Symbol)) {
         if self.pending.is_empty() && !may_begin(symbol.byte) {
-            return tell(symbol);
+            return report(symbol);
         }
         self.pending.push(symbol);
-        self.settle(tell);
+        self.settle(report);
     }
 
-    /// Nothing follows.
-    pub(super) fn finish(&mut self, tell: &mut impl FnMut(Symbol)) {
+    /// Ends the text.
+    pub(super) fn finish(&mut self, report: &mut impl FnMut(Symbol)) {
         while !self.pending.is_empty() {
-            tell(self.pending.remove(0));
-            self.settle(tell);
+            report(self.pending.remove(0));
+            self.settle(report);
         }
     }
 
-    /// Where the first byte stands of which nothing was told yet.
+    /// Position of the first byte that is still pending.
     pub(super) fn pending_from(&self) -> Option<u64> {
         self.pending.first().map(|symbol| symbol.start)
     }
 
-    fn settle(&mut self, tell: &mut impl FnMut(Symbol)) {
+    fn settle(&mut self, report: &mut impl FnMut(Symbol)) {
         while let Some(first) = self.pending.first() {
             if !may_begin(first.byte) {
-                tell(self.pending.remove(0));
+                report(self.pending.remove(0));
                 continue;
             }
             let mut bytes = [0; LONGEST];
@@ -97,11 +97,11 @@ impl Unescape {
             self.pending.iter().zip(&mut bytes).for_each(|(symbol, byte)| *byte = symbol.byte);
             match read(&bytes[..known]) {
                 Escape::Incomplete if known < LONGEST => return,
-                Escape::Incomplete | Escape::Literal => tell(self.pending.remove(0)),
+                Escape::Incomplete | Escape::Literal => report(self.pending.remove(0)),
                 Escape::Of(length, decoded) => {
                     let (start, end) = (self.pending[0].start, self.pending[length - 1].end);
                     self.pending.drain(..length);
-                    decoded.bytes[..decoded.length].iter().for_each(|byte| tell(Symbol { byte: *byte, start, end }));
+                    decoded.bytes[..decoded.length].iter().for_each(|byte| report(Symbol { byte: *byte, start, end }));
                 }
             }
         }
@@ -118,7 +118,7 @@ fn read(bytes: &[u8]) -> Escape {
     }
 }
 
-/// So many hexadecimal digits behind so many other bytes.
+/// Reads `digits` hexadecimal digits after `before` other bytes.
 fn hexadecimal(bytes: &[u8], before: usize, digits: usize) -> Escape {
     let there = &bytes[before.min(bytes.len())..bytes.len().min(before + digits)];
     if !there.iter().all(u8::is_ascii_hexdigit) {
@@ -150,7 +150,7 @@ fn backslash(bytes: &[u8]) -> Escape {
     }
 }
 
-/// One to three octal digits.
+/// Reads one to three octal digits.
 fn octal(bytes: &[u8]) -> Escape {
     let digits = bytes[1..].iter().take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
     if digits < 3 && bytes.len() == digits + 1 {
@@ -162,7 +162,7 @@ fn octal(bytes: &[u8]) -> Escape {
     }
 }
 
-/// `&#116` and `&#x74`, which browsers read without the `;`, too. None: it is no number.
+/// Reads `&#116` and `&#x74`, which browsers also accept without `;`. None: it is not a number.
 fn numeric_reference(bytes: &[u8]) -> Option<Escape> {
     let (before, radix) = match bytes {
         [_, b'#', b'x' | b'X', ..] => (3, 16),
@@ -190,13 +190,13 @@ fn reference(bytes: &[u8]) -> Escape {
         return if may_go_on { Escape::Incomplete } else { Escape::Literal };
     };
     let name = &bytes[1..end];
-    match NAMED.iter().find(|(named, _)| named.as_bytes() == name) {
+    match NAMED_REFERENCES.iter().find(|(named, _)| named.as_bytes() == name) {
         Some((_, byte)) => one(end + 1, *byte),
         None => Escape::Literal,
     }
 }
 
-/// Of `=3D` only what quoted-printable encodes: letters and digits behind `=` are ordinary text far more often.
+/// Decodes only what quoted-printable must encode. `=` before letters and digits is ordinary text far more often.
 fn quoted_printable(bytes: &[u8]) -> Escape {
     match bytes.get(1) {
         None => Escape::Incomplete,
@@ -231,7 +231,7 @@ fn one(length: usize, byte: u8) -> Escape {
     Escape::Of(length, Decoded { bytes: [byte, 0, 0, 0], length: 1 })
 }
 
-/// Two digits stand for a byte, more of them for a character in UTF-8.
+/// Two digits represent a byte, more digits a character in UTF-8.
 fn character(number: u32, length: usize, digits: usize) -> Escape {
     match (u8::try_from(number), char::from_u32(number)) {
         (Ok(byte), _) if digits == 2 || byte.is_ascii() => one(length, byte),
@@ -250,16 +250,16 @@ mod tests {
 
     fn decoded(text: &str) -> String {
         let (mut unescape, mut bytes) = (Unescape::default(), Vec::new());
-        for (place, byte) in (0..).zip(text.bytes()) {
-            unescape.push(Symbol { byte, start: place, end: place + 1 }, &mut |symbol| bytes.push(symbol.byte));
+        for (position, byte) in (0..).zip(text.bytes()) {
+            unescape.push(Symbol { byte, start: position, end: position + 1 }, &mut |symbol| bytes.push(symbol.byte));
         }
         unescape.finish(&mut |symbol| bytes.push(symbol.byte));
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Row 41: each escape is undone once, and what is none stays as it is.
+    /// Row 41: each escape is decoded once, and everything else stays unchanged.
     #[test]
-    fn row_41_escapes_are_undone() {
+    fn row_41_escapes_are_decoded() {
         for (text, plain) in [
             ("a%2Bb%2f%zz%2", "a+b/%zz%2"),
             (r#"a\u002b\/\"\x2b\u{2b}\n\q"#, "a+/\"++\n\\q"),

@@ -1,41 +1,41 @@
-//! Takes secrets out of a text that comes in pieces. What may be the beginning of a secret waits for the next piece.
+//! Redacts a text that arrives in pieces. Bytes that may begin a secret are held back until the next piece.
 
+use super::encodings::{Patterns, Readings, Span};
 use super::escapes::{Symbol, Unescape, may_begin};
-use super::reading::{Patterns, Readings, Span};
 use super::{MARK, Redaction};
 use std::sync::Arc;
 
-/// What stands where a secret stood.
+/// What replaces a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replacement {
-    /// A star for each byte, so that lengths stay true.
+    /// A star for each byte, so that lengths stay correct.
     Stars,
-    /// The word `(secret)`. Texts in UTF-8 stay valid.
+    /// The word `(secret)`. UTF-8 texts stay valid.
     Mark,
 }
 
-/// Whether a text's beginning and end are those of what was said, or whether there may have been more.
+/// Whether a text is complete or may have been cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edges {
-    /// It is all that was said.
+    /// The text is complete.
     Whole,
-    /// It may have been cut in the middle of a secret, so that smaller parts count there.
+    /// The text may have been cut in the middle of a secret, so shorter parts count at its beginning and end.
     Cut,
 }
 
-/// A text on its way. Layers of escapes are undone side by side: what is a secret in any of them is taken out.
+/// Redacts a text in pieces. Layers of escapes are decoded in parallel, and a secret in any of them is removed.
 #[derive(Debug)]
 pub struct RedactionStream {
     patterns: Option<Arc<Patterns>>,
     replacement: Replacement,
     edges: Edges,
     as_written: Readings,
-    /// Where it differs from the text as it is written.
+    /// The decoded layers, while they differ from the text as written.
     unescaped: Option<Box<Unescaped>>,
-    held: Held,
+    pending: PendingOutput,
 }
 
-/// The text without one layer of escapes, and without two.
+/// The text with one layer of escapes decoded, and with two.
 #[derive(Debug)]
 struct Unescaped {
     first: Unescape,
@@ -44,79 +44,79 @@ struct Unescaped {
     twice: Readings,
 }
 
-/// What has come and has not been given on.
+/// Bytes that were received and not released yet.
 #[derive(Debug, Default)]
-struct Held {
+struct PendingOutput {
     bytes: Vec<u8>,
     is_secret: Vec<bool>,
-    /// Where the first of the bytes stands in the text.
+    /// Position of the first of these bytes in the text.
     from: u64,
-    /// Whether a mark stands right before them.
+    /// Whether a mark was released right before these bytes.
     after_mark: bool,
     found: bool,
 }
 
 impl Redaction {
-    /// Takes the secrets out of a text that comes in pieces.
+    /// Starts to redact a text that arrives in pieces.
     pub fn stream(&self, replacement: Replacement, edges: Edges) -> RedactionStream {
         let readings = Readings::default();
         let as_written = if edges == Edges::Cut { readings.after_cut() } else { readings };
         let patterns = self.patterns.clone();
-        RedactionStream { patterns, replacement, edges, as_written, unescaped: None, held: Held::default() }
+        RedactionStream { patterns, replacement, edges, as_written, unescaped: None, pending: PendingOutput::default() }
     }
 }
 
 impl RedactionStream {
-    /// What can be told after this piece.
+    /// Takes a piece and returns what is certain to be shown.
     pub fn push(&mut self, piece: &[u8]) -> Vec<u8> {
         let Some(patterns) = self.patterns.clone() else { return piece.to_vec() };
         for byte in piece {
-            let start = self.held.from + self.held.bytes.len() as u64;
-            self.held.bytes.push(*byte);
-            self.held.is_secret.push(false);
+            let start = self.pending.from + self.pending.bytes.len() as u64;
+            self.pending.bytes.push(*byte);
+            self.pending.is_secret.push(false);
             self.read(&patterns, Symbol { byte: *byte, start, end: start + 1 });
         }
-        let end = self.held.from + self.held.bytes.len() as u64;
+        let end = self.pending.from + self.pending.bytes.len() as u64;
         let certain_to = self.uncertain_from(&patterns).unwrap_or(end);
-        self.held.let_go(certain_to, self.replacement)
+        self.pending.release(certain_to, self.replacement)
     }
 
-    /// What was held back, when nothing follows.
+    /// Ends the text and returns what was held back.
     pub fn finish(&mut self) -> Vec<u8> {
         let Some(patterns) = self.patterns.clone() else { return Vec::new() };
-        let Self { held, as_written, unescaped, edges, .. } = self;
-        let mut tell = |span| held.hide(span);
+        let Self { pending, as_written, unescaped, edges, .. } = self;
+        let mut report = |span| pending.hide(span);
         if let Some(unescaped) = unescaped {
-            unescaped.finish(&patterns, &mut tell);
+            unescaped.finish(&patterns, &mut report);
         }
-        as_written.finish(&patterns, &mut tell);
+        as_written.finish(&patterns, &mut report);
         if *edges == Edges::Cut {
-            as_written.cut(&patterns, &mut tell);
+            as_written.cut(&patterns, &mut report);
             if let Some(unescaped) = unescaped {
-                unescaped.once.cut(&patterns, &mut tell);
-                unescaped.twice.cut(&patterns, &mut tell);
+                unescaped.once.cut(&patterns, &mut report);
+                unescaped.twice.cut(&patterns, &mut report);
             }
         }
-        let end = self.held.from + self.held.bytes.len() as u64;
-        self.held.let_go(end, self.replacement)
+        let end = self.pending.from + self.pending.bytes.len() as u64;
+        self.pending.release(end, self.replacement)
     }
 
-    /// Whether a secret was taken out so far.
+    /// Whether a secret was removed so far.
     pub fn found(&self) -> bool {
-        self.held.found
+        self.pending.found
     }
 
     fn read(&mut self, patterns: &Patterns, symbol: Symbol) {
-        let Self { held, as_written, unescaped, .. } = self;
-        let mut tell = |span| held.hide(span);
+        let Self { pending, as_written, unescaped, .. } = self;
+        let mut report = |span| pending.hide(span);
         if unescaped.is_none() && may_begin(symbol.byte) {
             let (first, second) = (Unescape::default(), Unescape::default());
             let (once, twice) = (as_written.clone(), as_written.clone());
             *unescaped = Some(Box::new(Unescaped { first, once, second, twice }));
         }
-        as_written.push(patterns, symbol, &mut tell);
+        as_written.push(patterns, symbol, &mut report);
         if let Some(layers) = unescaped {
-            layers.push(patterns, symbol, &mut tell);
+            layers.push(patterns, symbol, &mut report);
             if layers.is_as(as_written) {
                 *unescaped = None;
             }
@@ -133,45 +133,45 @@ impl RedactionStream {
 }
 
 impl Unescaped {
-    fn push(&mut self, patterns: &Patterns, symbol: Symbol, tell: &mut impl FnMut(Span)) {
+    fn push(&mut self, patterns: &Patterns, symbol: Symbol, report: &mut impl FnMut(Span)) {
         let Self { first, once, second, twice } = self;
         first.push(symbol, &mut |symbol| {
-            once.push(patterns, symbol, tell);
-            second.push(symbol, &mut |symbol| twice.push(patterns, symbol, tell));
+            once.push(patterns, symbol, report);
+            second.push(symbol, &mut |symbol| twice.push(patterns, symbol, report));
         });
     }
 
-    fn finish(&mut self, patterns: &Patterns, tell: &mut impl FnMut(Span)) {
+    fn finish(&mut self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
         let Self { first, once, second, twice } = self;
         first.finish(&mut |symbol| {
-            once.push(patterns, symbol, tell);
-            second.push(symbol, &mut |symbol| twice.push(patterns, symbol, tell));
+            once.push(patterns, symbol, report);
+            second.push(symbol, &mut |symbol| twice.push(patterns, symbol, report));
         });
-        second.finish(&mut |symbol| twice.push(patterns, symbol, tell));
-        once.finish(patterns, tell);
-        twice.finish(patterns, tell);
+        second.finish(&mut |symbol| twice.push(patterns, symbol, report));
+        once.finish(patterns, report);
+        twice.finish(patterns, report);
     }
 
-    /// Whether it goes on as the text does as it is written, up to the next escape.
+    /// Whether the decoded layers behave like the text as written until the next escape.
     fn is_as(&self, as_written: &Readings) -> bool {
         let is_between = self.first.pending_from().is_none() && self.second.pending_from().is_none();
         is_between && self.once == *as_written && self.twice == *as_written
     }
 }
 
-impl Held {
-    /// What has been given on already cannot be taken back, and was a secret's only where its rest is hidden now.
-    fn hide(&mut self, (start, end): Span) {
-        let place = |at: u64| usize::try_from(at.saturating_sub(self.from)).unwrap_or(usize::MAX);
-        let (start, end) = (place(start), place(end).min(self.is_secret.len()));
+impl PendingOutput {
+    /// Marks a range as secret. Bytes that were already released cannot be hidden; the rest of the range is.
+    fn hide(&mut self, Span { start, end }: Span) {
+        let position = |at: u64| usize::try_from(at.saturating_sub(self.from)).unwrap_or(usize::MAX);
+        let (start, end) = (position(start), position(end).min(self.is_secret.len()));
         if start < end {
             self.is_secret[start..end].fill(true);
             self.found = true;
         }
     }
 
-    /// Gives on what stands before this place.
-    fn let_go(&mut self, certain_to: u64, replacement: Replacement) -> Vec<u8> {
+    /// Releases the bytes before this position.
+    fn release(&mut self, certain_to: u64, replacement: Replacement) -> Vec<u8> {
         let mut length = usize::try_from(certain_to.saturating_sub(self.from)).unwrap_or(usize::MAX);
         length = length.min(self.bytes.len());
         match replacement {
@@ -182,7 +182,7 @@ impl Held {
                 given
             }
             Replacement::Mark => {
-                // A character is given on whole.
+                // Characters are released as a whole.
                 while length > 0 && length < self.bytes.len() && is_within_character(self.bytes[length]) {
                     length -= 1;
                 }

@@ -1,4 +1,4 @@
-//! Redaction: secrets in every encoding and any chunking are masked, and texts without secrets pass unchanged (row 41).
+//! Secrets in every encoding and any chunking are masked, and texts without secrets stay unchanged (row 41).
 
 use super::*;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 #[test]
-fn row_16_secrets_are_replaced_wherever_they_stand() {
+fn row_16_secrets_are_replaced_at_any_position() {
     let redaction =
         Redaction::new(["sk-canary-1 ", "sk-canary-1-longer", "Bearer other-canary", "none", "sk-canary-1"]);
     let text = "sk-canary-1 sk-canary-1-longer, other-canary none";
@@ -22,9 +22,9 @@ fn row_16_secrets_are_replaced_wherever_they_stand() {
     assert!(!format!("{redaction:?}").contains("canary"));
 }
 
-/// Row 41: a part of a secret is a secret when no honest text has it.
+/// Row 41: a part of a secret counts as the secret if it is too long to occur by chance.
 #[test]
-fn row_41_parts_are_found() {
+fn row_41_parts_of_secrets_are_found() {
     let redaction = Redaction::new(["tk-canary-5d1c77e0a4f94b6e"]);
     let whole = |text: &str| redaction.whole(text.to_owned());
     assert_eq!(whole("{\"first\": \"tk-canary-5d1\", \"second\": \"c77e0a4f94b6e\"}").matches("(secret)").count(), 2);
@@ -32,9 +32,9 @@ fn row_41_parts_are_found() {
     assert_eq!(whole("Zoë tk-canary-5d1c77e0a4f94b6eż"), "Zoë (secret)ż");
 }
 
-/// Row 41: a secret of digits may come as a number, and every secret as a list of its bytes or characters.
+/// Row 41: a secret of digits may be a number, and every secret may be a list of its bytes or characters.
 #[test]
-fn row_41_numbers_and_lists_are_looked_into() {
+fn row_41_numbers_and_lists_are_searched() {
     let redaction = Redaction::new(["84712093847120", "tk-canary-5d1c"]);
     let bytes: Vec<u8> = b"tk-canary-5d1c".to_vec();
     let characters: Vec<String> = "tk-canary-5d1c".chars().map(String::from).collect();
@@ -45,15 +45,15 @@ fn row_41_numbers_and_lists_are_looked_into() {
     assert_eq!(redaction.whole_value(value), expected);
 }
 
-/// Row 41: what the value of `Authorization: Basic` says is as secret as the value.
+/// Row 41: the text inside the value of `Authorization: Basic` is as secret as the value.
 #[test]
-fn row_41_the_password_of_basic_is_found() {
+fn row_41_the_password_of_basic_authentication_is_found() {
     let redaction = Redaction::new([format!("Basic {}", STANDARD.encode("somebody:pass-canary")).as_str()]);
     assert_eq!(redaction.whole("your password is pass-canary".into()), "your password is (secret)");
     assert_eq!(redaction.whole("somebody:pass-canary".into()), "(secret)");
 }
 
-/// Ways of writing a text that the host undoes.
+/// Encodings that the host decodes.
 fn encoded(secret: &str) -> Vec<(&'static str, String)> {
     let each = |form: &dyn Fn(u8) -> String| secret.bytes().map(form).collect::<String>();
     let joined = |form: &dyn Fn(u8) -> String, by: &str| secret.bytes().map(form).collect::<Vec<_>>().join(by);
@@ -121,14 +121,14 @@ fn secrets() -> impl Strategy<Value = String> {
     "[A-Za-z0-9+/=_.~-]{8,60}"
 }
 
-/// Of a secret's letters in Base64 those at its ends are partly of what stands beside it.
+/// Base64 digits at the ends of a secret share bits with the bytes next to it.
 const AT_ENDS: usize = 3;
 
 proptest! {
-    /// Row 41: for each secret, each encoding and each way of cutting the text into pieces, nothing that is given on holds the secret
-    /// in that encoding, and what stands beside it is whole.
+    /// Row 41: for each secret, each encoding and each way to cut the text, the output does not contain the secret in
+    /// that encoding, and the text around it is unchanged.
     #[test]
-    fn row_41_no_encoding_and_no_cut_lets_a_secret_through(secret in secrets(), size in 1_usize..40) {
+    fn row_41_secrets_are_found_in_every_encoding_and_cut(secret in secrets(), size in 1_usize..40) {
         let redaction = Redaction::new([secret.as_str()]);
         for (way, written) in encoded(&secret) {
             let text = format!("<p> before\n\n{written}\n\n<p> after");
@@ -140,7 +140,8 @@ proptest! {
             prop_assert!(given.starts_with("<p> before\n\n") && given.ends_with("\n\n<p> after"), "{}: {}", way, given);
             let shown = &given[12..given.len() - 11];
             let left = shown.bytes().filter(|byte| *byte != b'*').count();
-            // What stands between the parts of a secret may stay, and so may digits of Base64 that stand for something else, too.
+            // Separators inside a secret may remain unmasked, and so may Base64 digits that also encode bits of
+            // neighbouring bytes.
             let of_secret = match way {
                 way if way.starts_with("Base64") => STANDARD_NO_PAD.encode(&secret).len() - 2 * AT_ENDS,
                 way if way.starts_with("hexadecimal") => 2 * secret.len(),
@@ -153,9 +154,9 @@ proptest! {
         }
     }
 
-    /// Row 41: a text without the secret stays as it is, however it is cut.
+    /// Row 41: a text without the secret stays unchanged, however it is cut.
     #[test]
-    fn row_41_other_texts_stay(secret in "[g-z]{20,40}", text in "[ -f\\n\\r]{0,200}", size in 1_usize..40) {
+    fn row_41_texts_without_secrets_are_unchanged(secret in "[g-z]{20,40}", text in "[ -f\\n\\r]{0,200}", size in 1_usize..40) {
         let redaction = Redaction::new([secret.as_str()]);
         prop_assert_eq!(redaction.text(text.clone()), text.clone());
         let mut stream = redaction.stream(Replacement::Stars, Edges::Cut);
@@ -164,9 +165,9 @@ proptest! {
         prop_assert_eq!(given, text.as_bytes());
     }
 
-    /// Row 41: any bytes are taken, lengths stay true, and text stays text.
+    /// Row 41: any bytes are accepted, lengths stay correct, and text stays text.
     #[test]
-    fn row_41_any_bytes_are_taken(bytes in proptest::collection::vec(any::<u8>(), 0..300), text in ".{0,200}", size in 1_usize..40) {
+    fn row_41_any_bytes_are_accepted(bytes in proptest::collection::vec(any::<u8>(), 0..300), text in ".{0,200}", size in 1_usize..40) {
         let redaction = Redaction::new(["aaaaaaaaaaaaaaaaaaaaaaaa", "%41%41%41\\u0041", "00000000"]);
         let mut stream = redaction.stream(Replacement::Stars, Edges::Cut);
         let mut given: Vec<u8> = bytes.chunks(size).flat_map(|piece| stream.push(piece)).collect();
@@ -177,9 +178,9 @@ proptest! {
     }
 }
 
-/// Row 41: the time grows with the text and not with its square, also where every place looks like a beginning.
+/// Row 41: the time grows linearly with the text, even if every position looks like the beginning of an escape.
 #[test]
-fn row_41_long_texts_take_as_long_as_they_are() {
+fn row_41_little_is_held_back_in_long_texts() {
     let secret = format!("{}b", "a".repeat(4_000));
     let redaction = Redaction::new([secret.as_str()]);
     for unit in ["a", "%", "\\", "&#9", "%25", "0x61 ", "97,"] {

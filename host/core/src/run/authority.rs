@@ -1,31 +1,31 @@
 //! What a stored or imported state may decide, and what only the current configuration decides (P14, row 38).
 
-use super::batch::Progress;
+use super::batch::CallProgress;
 use super::config::{AtLimit, LoopConfig};
 use super::state::Run;
 use super::turn::{Phase, Turn};
 use crate::event::WaitCause;
 use crate::message::{CallId, Digest, Role};
 
-/// Most bytes of the state that a context builder keeps for the steps of a turn (L2).
+/// Maximum number of bytes of the state that a context builder keeps for the steps of a turn (L2).
 pub(super) const MAX_BUILDER_STATE: usize = 64 << 10;
 
-/// Parts of an imported state that were not taken over, since they would give the document authority.
+/// Parts of an imported state that were dropped because they would give the document authority.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Dropped {
-    /// Approvals for the session, and those that calls of the open turn had.
+pub struct DroppedClaims {
+    /// Number of approvals for the session and for calls of the open turn.
     pub approvals: usize,
-    /// The open turn's pins: grants, validators, policies, context builder and tools.
+    /// Whether the open turn had pins: grants, validators, policies, context builder and tools.
     pub pins: bool,
-    /// System sections of the open turn.
+    /// Number of system sections of the open turn.
     pub sections: usize,
-    /// The open turn had state of a context builder.
+    /// Whether the open turn had the state of a context builder.
     pub builder_state: bool,
-    /// Calls of the open turn that were about to run, that ran, or that were handed on to a service or to another agent.
+    /// Calls of the open turn that were about to run, were running, or were sent to a service or another agent.
     pub calls: Vec<CallId>,
-    /// What stood for messages that had left the view: it would be read as the host's own words.
+    /// Whether there was a summary of evicted messages. It would be read as the host's own text.
     pub summary: bool,
-    /// Prompts that waited for the end of the open turn.
+    /// Number of prompts that were queued during the open turn.
     pub prompts: usize,
     /// The session that delegated the work.
     pub delegated_by: Option<String>,
@@ -36,15 +36,15 @@ pub struct Dropped {
 /// For whom a document is imported, and what its messages say about the open turn.
 #[derive(Clone, Debug, Default)]
 pub struct ImportTerms {
-    /// Who imports it.
+    /// The user who imports the document.
     pub user: Option<String>,
-    /// Replies of the model in the last turn: at least so many interactions were made.
+    /// Number of the model's replies in the last turn. The turn made at least this many interactions.
     pub replies: u32,
 }
 
 impl LoopConfig {
-    /// These bounds as far as the agent's current ones allow them. Whatever gives others access or spends money is the
-    /// current configuration's: the fixed reply, the events that are announced, and the weights of execution units.
+    /// Narrows these limits to the agent's current ones. Everything that gives access to others or spends money comes
+    /// from the current configuration: the fixed reply, the announced events and the weights of execution units.
     #[must_use]
     pub fn within(&self, current: &LoopConfig) -> LoopConfig {
         let sound = (1..=100).contains(&self.evict_at) && self.evict_to <= self.evict_at;
@@ -77,48 +77,51 @@ impl LoopConfig {
 }
 
 impl Run {
-    /// Holds the open turn to the agent's current bounds: what its state says can only narrow them (P14).
+    /// Narrows the open turn to the agent's current limits. The stored state can never widen them (P14).
     pub fn narrow(&mut self, current: &LoopConfig) {
         if let Some(turn) = self.turn.as_mut().filter(|turn| !turn.is_over()) {
             turn.config = turn.config.within(current);
         }
     }
 
-    /// The state of an imported document as this host takes it: the conversation without authority. What was dropped is
-    /// said beside it. A call that has not brought its result waits for a person's decision, since a file is nobody's
-    /// permission to run anything.
-    pub fn imported(mut self, terms: &ImportTerms) -> (Self, Dropped) {
-        let mut dropped = Dropped { approvals: self.grants.len(), ..Dropped::default() };
+    /// Takes the state of an imported document without its authority, and returns what was dropped. A call without a
+    /// result waits for a person's decision, because a document gives no permission to run anything.
+    pub fn imported(mut self, terms: &ImportTerms) -> (Self, DroppedClaims) {
+        let mut dropped = DroppedClaims { approvals: self.grants.len(), ..DroppedClaims::default() };
         self.grants.clear();
         dropped.delegated_by = self.delegated_by.take();
         self.delegation.clear();
         dropped.summary = self.summary.take().is_some();
-        dropped.prompts = std::mem::take(&mut self.kept).len();
-        // What a turn kept that is over is history: nothing reads it as authority.
+        dropped.prompts = std::mem::take(&mut self.queued_prompts).len();
+        // A turn that is over is history, and nothing reads its state as authority.
         if let Some(turn) = self.turn.as_mut().filter(|turn| !turn.is_over()) {
             turn.drop_authority(terms, &mut dropped);
         }
         (self, dropped)
     }
 
-    /// The open turn was imported, or an older host began it: nothing of its agent was kept.
+    /// Whether the open turn has no pinned agent, because it was imported or begun by an older host.
     pub fn is_unpinned(&self) -> bool {
         self.turn.as_ref().is_some_and(|turn| !turn.is_over() && turn.pinned.is_none())
     }
 
-    /// Calls that wait for an approval of which nobody on this host was told what they would allow.
-    pub fn asked_about_nothing(&self) -> Vec<CallId> {
+    /// Calls that wait for an approval without an identity: nobody on this host was told what they would allow.
+    pub fn approvals_without_identity(&self) -> Vec<CallId> {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return Vec::new() };
-        let asking = batch.calls.iter().filter(|call| call.state == Progress::Asking && call.asked_about.is_none());
+        let asking = batch
+            .calls
+            .iter()
+            .filter(|call| call.state == CallProgress::AwaitingApproval && call.approval_identity.is_none());
         asking.map(|call| call.id.clone()).collect()
     }
 
-    /// Sets what an approval of such a call is about.
-    pub fn ask_about(&mut self, id: &CallId, identity: Digest) {
+    /// Sets the identity that an approval of such a call is bound to.
+    pub fn set_approval_identity(&mut self, id: &CallId, identity: Digest) {
         if let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn
-            && let Some(call) = batch.calls.iter_mut().find(|call| call.id == *id && call.state == Progress::Asking)
+            && let Some(call) =
+                batch.calls.iter_mut().find(|call| call.id == *id && call.state == CallProgress::AwaitingApproval)
         {
-            call.asked_about = Some(identity);
+            call.approval_identity = Some(identity);
         }
     }
 
@@ -129,10 +132,11 @@ impl Run {
             _ => None,
         };
         let calls = batch.into_iter().flat_map(|batch| &batch.calls);
-        calls.map(|call| (&call.id, call.name.as_str(), matches!(call.state, Progress::Done { .. })))
+        calls.map(|call| (&call.id, call.name.as_str(), matches!(call.state, CallProgress::Finished { .. })))
     }
 
-    /// Takes what the view says about a message from the message itself: its turn, role and tokens.
+    /// Takes the turn, role and tokens in the view from the messages themselves. An error is the id of a missing
+    /// message.
     pub fn derive_view(&mut self, of: impl Fn(u64) -> Option<(u32, Role, u32)>) -> Result<(), u64> {
         for entry in &mut self.view {
             let (turn, role, tokens) = of(entry.id).ok_or(entry.id)?;
@@ -143,7 +147,7 @@ impl Run {
 }
 
 impl Turn {
-    fn drop_authority(&mut self, terms: &ImportTerms, dropped: &mut Dropped) {
+    fn drop_authority(&mut self, terms: &ImportTerms, dropped: &mut DroppedClaims) {
         let unset = LoopConfig::default();
         dropped.user = self.config.user.take().filter(|user| Some(user) != terms.user.as_ref());
         self.config.user.clone_from(&terms.user);
@@ -155,27 +159,28 @@ impl Turn {
         dropped.builder_state = self.state.take().is_some();
         let Phase::Working(batch) = &mut self.phase else { return };
         for call in &mut batch.calls {
-            dropped.approvals += usize::from(call.granted.take().is_some());
-            call.asked_about = None;
-            // What a plugin asked of a service is the document's word only: nobody may be asked to allow it, and it is not sent.
+            dropped.approvals += usize::from(call.authorization.take().is_some());
+            call.approval_identity = None;
+            // A plugin's service request is only a claim of the document. It is not sent, and nobody may be asked to
+            // allow it.
             let had_request = call.request.take().is_some();
-            let asks_for_it = had_request && call.state == Progress::Asking;
-            // Nobody here has asked that service, or begun that agent's session, or agreed on what an answer is.
+            let asks_for_it = had_request && call.state == CallProgress::AwaitingApproval;
+            // This host has not sent that request, begun that agent's session, or agreed what an answer is.
             let is_handed_on =
-                call.state == Progress::Outstanding && !matches!(call.awaits, Some(WaitCause::Answer { .. }));
+                call.state == CallProgress::Outstanding && !matches!(call.awaits, Some(WaitCause::Answer { .. }));
             if is_handed_on {
                 call.awaits = None;
                 if let Some(count) = batch.outstanding.get_mut(&call.name) {
                     *count = count.saturating_sub(1);
                 }
             }
-            if asks_for_it || is_handed_on || matches!(call.state, Progress::Waiting | Progress::Running) {
-                call.state = Progress::Unknown;
+            if asks_for_it || is_handed_on || matches!(call.state, CallProgress::Waiting | CallProgress::Running) {
+                call.state = CallProgress::OutcomeUnknown;
                 dropped.calls.push(call.id.clone());
             }
         }
         batch.outstanding.retain(|_, count| *count > 0);
-        // What is waited for has changed, so it is said again.
+        // What the turn waits for has changed, so it must be announced again.
         batch.suspended &= dropped.calls.is_empty();
     }
 }
@@ -183,11 +188,11 @@ impl Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{Announced, Emission};
+    use crate::run::{AnnouncedEvents, Emission};
 
     // P14, row 38: stored bounds narrow the agent's own and never widen them.
     #[test]
-    fn p14_stored_bounds_never_widen_the_agents() {
+    fn p14_stored_limits_never_widen_the_agents() {
         let current = LoopConfig { max_interactions: 3, max_depth: 1, ..LoopConfig::default() };
         let claimed = LoopConfig {
             max_interactions: 4_000_000,
@@ -200,7 +205,7 @@ mod tests {
             max_depth: u32::MAX,
             persistence: true,
             fallback: Some(crate::plugin::OutputData::Text("forged".into())),
-            announced: Announced { completions: Emission::Emitted, approvals: Emission::Emitted },
+            announced: AnnouncedEvents { completions: Emission::Emitted, approvals: Emission::Emitted },
             ..LoopConfig::default()
         };
         assert_eq!(claimed.within(&current), current);

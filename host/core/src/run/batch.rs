@@ -1,10 +1,10 @@
-//! The calls of one reply: which run, which wait, and when all have their result.
+//! The calls of one reply: which run, which wait, and when all have their results.
 
-use super::finishing::Completion;
-use super::input::{Answerer, DispatchedCall, HeldRequest, Refused};
+use super::input::{Answerer, DispatchedCall, InputError, UnapprovedRequest};
+use super::loop_breaks::Completion;
 use super::repetition::CallEnd;
 use super::{Action, Dispatch};
-use crate::approval::Leave;
+use crate::approval::Authorization;
 use crate::change::{CallChange, CallState};
 use crate::event::{Suspension, Wait, WaitCause};
 use crate::loop_break::LoopBreak;
@@ -18,23 +18,23 @@ use std::collections::BTreeMap;
 pub(super) struct Batch {
     pub(super) step: u32,
     pub(super) calls: Vec<BatchCall>,
-    /// The suspension has been announced.
+    /// Whether the suspension has been announced.
     pub(super) suspended: bool,
-    /// Somebody has been asked for the calls that must be allowed (L17).
-    #[serde(default)]
-    pub(super) asked: bool,
-    /// Calls that were handed on, by tool (L11).
+    /// Whether a person has been asked about the calls that need approval (L17).
+    #[serde(default, rename = "asked")]
+    pub(super) approval_requested: bool,
+    /// Number of calls sent outside, by tool (L11).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) outstanding: BTreeMap<String, u32>,
-    /// The result of `task_completion`, while it is checked (L18).
+    /// The result of `task_completion`, while it is being checked (L18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) completion: Option<Completion>,
-    /// What the model is told beside the results (L20).
+    /// Feedback for the model in addition to the results (L20).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) feedback: Option<String>,
 }
 
-/// One call. Its arguments and its result stand in its record, not here.
+/// One call. Its arguments and its result are in its record, not here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct BatchCall {
     pub(super) id: CallId,
@@ -42,54 +42,57 @@ pub(super) struct BatchCall {
     pub(super) sequential: bool,
     pub(super) repeatable: bool,
     pub(super) attempt: u32,
-    pub(super) state: Progress,
-    /// What it waits for while it is outstanding.
+    pub(super) state: CallProgress,
+    /// What the call waits for while it is outstanding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) awaits: Option<WaitCause>,
-    /// It was outstanding and has its answer.
+    /// Whether the call was outstanding and has its answer.
     #[serde(default)]
     pub(super) answered: bool,
-    /// Digest of the tool about which somebody is asked (L17).
+    /// Identity of the tool that the approval is about (L17).
+    #[serde(default, rename = "asked_about", skip_serializing_if = "Option::is_none")]
+    pub(super) approval_identity: Option<Digest>,
+    /// Why the call is allowed to run (L17).
+    #[serde(default, rename = "granted", skip_serializing_if = "Option::is_none")]
+    pub(super) authorization: Option<Authorization>,
+    /// What the call's tool requests from a service, if that needs approval first (P2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) asked_about: Option<Digest>,
-    /// What allowed it (L17).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) granted: Option<Leave>,
-    /// What its tool has asked of a service, where somebody must allow that first (P2).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) request: Option<HeldRequest>,
-    /// Of a call that ran before it was handed on.
-    #[serde(default)]
-    pub(super) spent: CallCost,
-    /// Fingerprint of its arguments (L28).
+    pub(super) request: Option<UnapprovedRequest>,
+    /// Cost of a call that ran before it was sent outside.
+    #[serde(default, rename = "spent")]
+    pub(super) spent_cost: CallCost,
+    /// Fingerprint of the call's arguments (L28).
     #[serde(default)]
     pub(super) arguments: u64,
-    /// How it came out; none while it has not, and of a call that was deferred.
+    /// Whether the call succeeded. None: it has not finished, or it was deferred.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) end: Option<CallEnd>,
-    /// It ends the turn, and comes last (L18).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) breaks: Option<LoopBreak>,
+    /// How the call ends the turn. Such a call runs last (L18). None: it does not end the turn.
+    #[serde(default, rename = "breaks", skip_serializing_if = "Option::is_none")]
+    pub(super) loop_break: Option<LoopBreak>,
 }
 
-/// How far a call is.
+/// The state of a call in its batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Progress {
+pub(super) enum CallProgress {
     Waiting,
-    Asking,
+    #[serde(rename = "asking")]
+    AwaitingApproval,
     Running,
     Outstanding,
-    Unknown,
-    /// It has brought the turn's result, which is checked.
+    #[serde(rename = "unknown")]
+    OutcomeUnknown,
+    /// The call returned the turn's result, which is being checked.
     Checking,
-    Done {
+    #[serde(rename = "done")]
+    Finished {
         tokens: u32,
     },
 }
 
 impl BatchCall {
-    pub(super) fn new(id: CallId, name: String, state: Progress) -> Self {
+    pub(super) fn new(id: CallId, name: String, state: CallProgress) -> Self {
         Self {
             id,
             name,
@@ -99,45 +102,45 @@ impl BatchCall {
             state,
             awaits: None,
             answered: false,
-            asked_about: None,
-            granted: None,
+            approval_identity: None,
+            authorization: None,
             request: None,
-            spent: CallCost::default(),
+            spent_cost: CallCost::default(),
             arguments: 0,
             end: None,
-            breaks: None,
+            loop_break: None,
         }
     }
 
-    /// The tool that somebody is asked about: the service, where the call's own tool has run and asks for one.
-    pub(super) fn asked_name(&self) -> &str {
+    /// Name of the tool that a person is asked about: the service, if the call's own tool has run and requests one.
+    pub(super) fn approval_name(&self) -> &str {
         self.request.as_ref().map_or(&self.name, |request| &request.service)
     }
 
-    /// For its record: how far it is.
+    /// The change of state for the call's record.
     pub(super) fn moved(&self) -> CallChange {
         let state = match self.state {
-            Progress::Waiting => CallState::Waiting,
-            Progress::Asking => CallState::Asking,
-            Progress::Running | Progress::Checking => CallState::Started,
-            Progress::Outstanding => CallState::Outstanding,
-            Progress::Unknown => CallState::OutcomeUnknown,
-            Progress::Done { .. } => CallState::Finished,
+            CallProgress::Waiting => CallState::Waiting,
+            CallProgress::AwaitingApproval => CallState::AwaitingApproval,
+            CallProgress::Running | CallProgress::Checking => CallState::Started,
+            CallProgress::Outstanding => CallState::Outstanding,
+            CallProgress::OutcomeUnknown => CallState::OutcomeUnknown,
+            CallProgress::Finished { .. } => CallState::Finished,
         };
         CallChange::Moved { id: self.id.clone(), state, attempt: self.attempt }
     }
 }
 
-impl Progress {
+impl CallProgress {
     fn for_people(self) -> &'static str {
         match self {
-            Progress::Waiting => "waiting to run",
-            Progress::Asking => "waiting for an approval",
-            Progress::Running => "running",
-            Progress::Outstanding => "waiting for an answer",
-            Progress::Unknown => "waiting for a decision, its outcome being unknown",
-            Progress::Checking => "waiting for its result to be checked",
-            Progress::Done { .. } => "finished",
+            CallProgress::Waiting => "waiting to run",
+            CallProgress::AwaitingApproval => "waiting for an approval",
+            CallProgress::Running => "running",
+            CallProgress::Outstanding => "waiting for an answer",
+            CallProgress::OutcomeUnknown => "waiting for a decision, because its outcome is unknown",
+            CallProgress::Checking => "waiting for its result to be checked",
+            CallProgress::Finished { .. } => "finished",
         }
     }
 }
@@ -148,7 +151,7 @@ impl Batch {
             step,
             calls: Vec::new(),
             suspended: false,
-            asked: false,
+            approval_requested: false,
             outstanding: BTreeMap::new(),
             completion: None,
             feedback: None,
@@ -159,40 +162,44 @@ impl Batch {
         let dispatch = self.dispatchable(parallel_calls);
         if !dispatch.is_empty() {
             Action::Dispatch(dispatch)
-        } else if self.any(Progress::Running) {
+        } else if self.any(CallProgress::Running) {
             Action::AwaitOutcome
         } else {
             Action::Suspended(self.suspension())
         }
     }
 
-    /// What the batch waits for when nothing of it can run.
+    /// What the batch waits for when none of its calls can run.
     pub(super) fn suspension(&self) -> Suspension {
         let waits = self.calls.iter().filter_map(|call| {
             let cause = match call.state {
-                Progress::Unknown => WaitCause::OutcomeUnknown,
-                Progress::Asking => WaitCause::Approval,
-                Progress::Outstanding => call.awaits.clone()?,
-                Progress::Waiting | Progress::Running | Progress::Checking | Progress::Done { .. } => return None,
+                CallProgress::OutcomeUnknown => WaitCause::OutcomeUnknown,
+                CallProgress::AwaitingApproval => WaitCause::Approval,
+                CallProgress::Outstanding => call.awaits.clone()?,
+                CallProgress::Waiting
+                | CallProgress::Running
+                | CallProgress::Checking
+                | CallProgress::Finished { .. } => return None,
             };
-            let name = if cause == WaitCause::Approval { call.asked_name() } else { &call.name };
+            let name = if cause == WaitCause::Approval { call.approval_name() } else { &call.name };
             Some(Wait { call: call.id.clone(), name: name.to_owned(), cause })
         });
         Suspension { waits: waits.collect() }
     }
 
-    /// Whether only somebody outside can go on with it.
-    pub(super) fn is_stuck(&self) -> bool {
-        let may_run = |call: &BatchCall| call.state == Progress::Waiting && !self.is_held(&call.id);
-        let goes_on = self.any(Progress::Running) || self.any(Progress::Checking) || self.calls.iter().any(may_run);
-        !self.is_done() && !goes_on
+    /// Whether the batch can only continue after something external happens.
+    pub(super) fn is_blocked(&self) -> bool {
+        let may_run = |call: &BatchCall| call.state == CallProgress::Waiting && !self.waits_for_others(&call.id);
+        let can_continue =
+            self.any(CallProgress::Running) || self.any(CallProgress::Checking) || self.calls.iter().any(may_run);
+        !self.is_done() && !can_continue
     }
 
-    /// Whether a call waits in a state that nothing ends: no transition leaves one behind.
-    pub(super) fn is_contradictory(&self) -> bool {
+    /// Whether a call is in a state that nothing can end. No transition produces such a state.
+    pub(super) fn is_inconsistent(&self) -> bool {
         self.calls.iter().any(|call| match call.state {
-            Progress::Checking => self.completion.is_none(),
-            Progress::Outstanding => !matches!(
+            CallProgress::Checking => self.completion.is_none(),
+            CallProgress::Outstanding => !matches!(
                 call.awaits,
                 Some(WaitCause::Service { .. } | WaitCause::Agent { .. } | WaitCause::Answer { .. })
             ),
@@ -200,7 +207,7 @@ impl Batch {
         })
     }
 
-    /// How many answers have come, by tool (L11).
+    /// Number of answers that have arrived, by tool (L11).
     pub(super) fn answered(&self) -> BTreeMap<String, u32> {
         let mut answered = BTreeMap::new();
         for call in self.calls.iter().filter(|call| call.answered) {
@@ -210,113 +217,115 @@ impl Batch {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.calls.iter().all(|call| matches!(call.state, Progress::Done { .. }))
+        self.calls.iter().all(|call| matches!(call.state, CallProgress::Finished { .. }))
     }
 
     pub(super) fn call_mut(&mut self, id: &CallId) -> Option<&mut BatchCall> {
         self.calls.iter_mut().find(|call| call.id == *id)
     }
 
-    pub(super) fn check_dispatch(&self, calls: &[DispatchedCall], parallel_calls: u32) -> Result<(), Refused> {
+    pub(super) fn check_dispatch(&self, calls: &[DispatchedCall], parallel_calls: u32) -> Result<(), InputError> {
         let dispatchable = self.dispatchable(parallel_calls);
-        for (place, DispatchedCall { call, awaits, .. }) in calls.iter().enumerate() {
-            if calls[..place].iter().any(|earlier| earlier.call == *call) {
-                return Err(Refused::Settled(call.clone(), "named twice"));
+        for (index, DispatchedCall { call, awaits, .. }) in calls.iter().enumerate() {
+            if calls[..index].iter().any(|earlier| earlier.call == *call) {
+                return Err(InputError::Settled(call.clone(), "named twice"));
             }
             if !dispatchable.iter().any(|dispatch| dispatch.call == *call) {
-                return Err(Refused::Settled(call.clone(), self.find(call)?.state.for_people()));
+                return Err(InputError::Settled(call.clone(), self.find(call)?.state.for_people()));
             }
             if self.find(call)?.request.is_some() && awaits.is_none() {
-                return Err(Refused::Settled(call.clone(), "run already, and only its request is handed on"));
+                return Err(InputError::Settled(call.clone(), "finished running, and only its request may be sent"));
             }
         }
         Ok(())
     }
 
-    pub(super) fn check_running(&self, id: &CallId) -> Result<(), Refused> {
-        self.check_state(id, Progress::Running)
+    pub(super) fn check_running(&self, id: &CallId) -> Result<(), InputError> {
+        self.check_state(id, CallProgress::Running)
     }
 
-    pub(super) fn check_unknown(&self, id: &CallId) -> Result<(), Refused> {
-        self.check_state(id, Progress::Unknown)
+    pub(super) fn check_unknown(&self, id: &CallId) -> Result<(), InputError> {
+        self.check_state(id, CallProgress::OutcomeUnknown)
     }
 
-    pub(super) fn check_outstanding(&self, id: &CallId) -> Result<(), Refused> {
-        self.check_state(id, Progress::Outstanding)
+    pub(super) fn check_outstanding(&self, id: &CallId) -> Result<(), InputError> {
+        self.check_state(id, CallProgress::Outstanding)
     }
 
-    /// It waits for an answer of just this kind.
-    pub(super) fn check_answer(&self, id: &CallId, from: Answerer) -> Result<(), Refused> {
+    /// Checks that the call waits for an answer of this kind.
+    pub(super) fn check_answer(&self, id: &CallId, from: Answerer) -> Result<(), InputError> {
         self.check_outstanding(id)?;
         let awaits = self.find(id)?.awaits.as_ref();
         if awaits.is_none_or(|cause| from.may_answer(cause)) {
             return Ok(());
         }
-        Err(Refused::Unexpected(match from {
+        Err(InputError::Unexpected(match from {
             Answerer::Service => "a service's answer to this call",
             Answerer::Agent => "an agent's answer to this call",
             Answerer::User => "an answer to a question of this call",
         }))
     }
 
-    /// Each waits for an approval that somebody has been asked for.
-    pub(super) fn check_asked<'a>(&self, ids: impl Iterator<Item = &'a CallId>) -> Result<(), Refused> {
-        self.check_all(ids, Progress::Asking)?;
-        if self.asked { Ok(()) } else { Err(Refused::Unexpected("an approval")) }
+    /// Checks that each call waits for an approval that a person has been asked for.
+    pub(super) fn check_awaiting_approval<'a>(&self, ids: impl Iterator<Item = &'a CallId>) -> Result<(), InputError> {
+        self.check_all(ids, CallProgress::AwaitingApproval)?;
+        if self.approval_requested { Ok(()) } else { Err(InputError::Unexpected("an approval")) }
     }
 
-    /// Each was about to run. Nobody is ever asked about a call that ends the loop.
-    pub(super) fn check_ask_again<'a>(&self, ids: impl Iterator<Item = &'a CallId> + Clone) -> Result<(), Refused> {
-        self.check_all(ids.clone(), Progress::Waiting)?;
-        let breaks = |id: &CallId| self.find(id).is_ok_and(|call| call.breaks.is_some());
-        if ids.into_iter().any(breaks) { Err(Refused::Unexpected("an approval")) } else { Ok(()) }
+    /// Checks that each call was about to run. Calls that end the loop never need approval.
+    pub(super) fn check_reapproval<'a>(&self, ids: impl Iterator<Item = &'a CallId> + Clone) -> Result<(), InputError> {
+        self.check_all(ids.clone(), CallProgress::Waiting)?;
+        let breaks = |id: &CallId| self.find(id).is_ok_and(|call| call.loop_break.is_some());
+        if ids.into_iter().any(breaks) { Err(InputError::Unexpected("an approval")) } else { Ok(()) }
     }
 
-    /// At least one, each once.
-    fn check_all<'a>(&self, ids: impl Iterator<Item = &'a CallId>, expected: Progress) -> Result<(), Refused> {
+    /// Checks that there is at least one call and each is named once.
+    fn check_all<'a>(&self, ids: impl Iterator<Item = &'a CallId>, expected: CallProgress) -> Result<(), InputError> {
         let mut seen = Vec::new();
         for id in ids {
             if seen.contains(&id) {
-                return Err(Refused::Settled(id.clone(), "named twice"));
+                return Err(InputError::Settled(id.clone(), "named twice"));
             }
             self.check_state(id, expected)?;
             seen.push(id);
         }
-        if seen.is_empty() { Err(Refused::Unexpected("an approval")) } else { Ok(()) }
+        if seen.is_empty() { Err(InputError::Unexpected("an approval")) } else { Ok(()) }
     }
 
-    pub(super) fn check_waiting(&self, id: &CallId) -> Result<(), Refused> {
-        self.check_state(id, Progress::Waiting)
+    pub(super) fn check_waiting(&self, id: &CallId) -> Result<(), InputError> {
+        self.check_state(id, CallProgress::Waiting)
     }
 
-    fn check_state(&self, id: &CallId, expected: Progress) -> Result<(), Refused> {
+    fn check_state(&self, id: &CallId, expected: CallProgress) -> Result<(), InputError> {
         let found = self.find(id)?.state;
-        if found == expected { Ok(()) } else { Err(Refused::Settled(id.clone(), found.for_people())) }
+        if found == expected { Ok(()) } else { Err(InputError::Settled(id.clone(), found.for_people())) }
     }
 
-    fn find(&self, id: &CallId) -> Result<&BatchCall, Refused> {
-        self.calls.iter().find(|call| call.id == *id).ok_or_else(|| Refused::UnknownCall(id.clone()))
+    fn find(&self, id: &CallId) -> Result<&BatchCall, InputError> {
+        self.calls.iter().find(|call| call.id == *id).ok_or_else(|| InputError::UnknownCall(id.clone()))
     }
 
-    pub(super) fn any(&self, state: Progress) -> bool {
+    pub(super) fn any(&self, state: CallProgress) -> bool {
         self.calls.iter().any(|call| call.state == state)
     }
 
-    /// The calls that may start now, in call order: up to the cap, a sequential one alone (L9).
+    /// The calls that may start now, in call order: up to the limit, and a sequential call only alone (L9).
     fn dispatchable(&self, parallel_calls: u32) -> Vec<Dispatch> {
-        let running: Vec<&BatchCall> = self.calls.iter().filter(|call| call.state == Progress::Running).collect();
+        let running: Vec<&BatchCall> = self.calls.iter().filter(|call| call.state == CallProgress::Running).collect();
         if running.iter().any(|call| call.sequential) {
             return Vec::new();
         }
         let free = (parallel_calls.max(1) as usize).saturating_sub(running.len());
         let mut picked = Vec::new();
-        for call in self.calls.iter().filter(|call| call.state == Progress::Waiting && !self.is_held(&call.id)) {
+        for call in
+            self.calls.iter().filter(|call| call.state == CallProgress::Waiting && !self.waits_for_others(&call.id))
+        {
             if picked.len() == free {
                 break;
             }
-            let granted = call.granted.clone();
+            let authorization = call.authorization.clone();
             let request = call.request.clone();
-            let dispatch = Dispatch { call: call.id.clone(), attempt: call.attempt + 1, granted, request };
+            let dispatch = Dispatch { call: call.id.clone(), attempt: call.attempt + 1, authorization, request };
             if !call.sequential {
                 picked.push(dispatch);
                 continue;

@@ -11,37 +11,37 @@ pub(super) enum Fit {
     Not,
 }
 
-/// Tokens of the window (L26).
+/// How the tokens of the model's window are divided (L26).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptBudget {
     /// The model's window.
     pub window: u32,
-    /// System text.
+    /// Tokens of the system text.
     pub system: u32,
-    /// Tool definitions, measured.
+    /// Measured tokens of the tool definitions.
     pub tools: u32,
-    /// Kept for the reply.
+    /// Tokens reserved for the reply.
     pub reserved: u32,
 }
 
 impl PromptBudget {
-    /// What is left beside messages of so many tokens.
+    /// Tokens that are left next to messages of this size.
     pub fn remaining(&self, messages: u32) -> u32 {
         [self.system, self.tools, self.reserved, messages].into_iter().fold(self.window, u32::saturating_sub)
     }
 
-    /// Whether messages of so many tokens leave less room for a step than it must have. No room is always too little.
+    /// Whether messages of this size leave less room than a step needs. A step needs at least one token.
     pub(super) fn is_full(&self, messages: u32, config: &LoopConfig) -> bool {
         self.remaining(messages) < config.minimum_remaining.max(1)
     }
 
-    /// Whether the prompt of the last call, which offers no tools, leaves any room at all.
+    /// Whether the prompt of the last call, which offers no tools, fits into the window.
     pub(super) fn fits_without_tools(&self, messages: u32) -> Fit {
         let prompt = self.system.saturating_add(self.reserved).saturating_add(messages);
         if prompt < self.window { Fit::Fits } else { Fit::Not }
     }
 
-    /// As plugins see it.
+    /// The budget in the form that plugins see.
     pub fn for_plugins(&self) -> Budget {
         let available = self.window.saturating_sub(self.tools).saturating_sub(self.reserved);
         Budget { available, reserved: self.reserved, tools: self.tools }

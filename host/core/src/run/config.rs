@@ -1,84 +1,84 @@
-//! The bounds of a turn, taken from its agent when it begins.
+//! The limits of a turn, taken from its agent when the turn begins.
 
 use crate::loop_break::Finish;
 use crate::model::Usage;
 use crate::plugin::OutputData;
 use serde::{Deserialize, Serialize};
 
-/// The bounds of a turn, taken from the agent when the turn begins.
+/// The limits of a turn, taken from its agent when the turn begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LoopConfig {
-    /// Model calls of a turn (L4). Default 10.
+    /// Maximum number of model calls of a turn (L4). Default 10.
     pub max_interactions: u32,
-    /// What happens at the bound (L4). Default: finish.
+    /// What happens at that limit (L4). Default: finish.
     pub at_limit: AtLimit,
-    /// Rejected outputs that the model may correct (L12). Default 2.
+    /// Number of rejected outputs that the model may correct (L12). Default 2.
     pub max_corrections: u32,
-    /// Calls of a batch that run at once (L9). Default 4.
+    /// Maximum number of calls of a batch that run at the same time (L9). Default 4.
     pub parallel_calls: u32,
-    /// Characters of a tool result that the model is shown (L26). Default 6,000.
+    /// Maximum number of characters of a tool result that the model sees (L26). Default 6,000.
     pub result_characters: u32,
-    /// Tokens that must remain before a step (L26). Default 1,500.
+    /// Tokens that must be left before a step (L26). Default 1,500.
     pub minimum_remaining: u32,
-    /// Percent of the history budget, which is the window less all but the messages, beyond which the oldest messages
-    /// leave the prompt (L27). Default 80.
+    /// Percentage of the history budget (the window without everything except messages) at which the oldest messages
+    /// are evicted (L27). Default 80.
     pub evict_at: u32,
-    /// Percent of it down to which they leave. Default 50.
+    /// Percentage of the history budget down to which messages are evicted. Default 50.
     pub evict_to: u32,
-    /// How often work may be handed down from agent to agent, counted from the one that a person asks (L16). Default 4.
+    /// Maximum number of delegations from agent to agent, counted from the agent that a person uses (L16). Default 4.
     pub max_depth: u32,
     /// What ends the turn (L18). Default: a reply without a tool call.
     pub finish: Finish,
-    /// Whether replies that give up too early are answered by the host (L23). Default: not.
+    /// Whether the host nudges the model when a reply gives up too early (L23). Default: no.
     pub persistence: bool,
-    /// Milliseconds that a question of `ask_question` waits for its answer. Default: until it comes.
+    /// Milliseconds that a question of `ask_question` waits for its answer. None: it waits indefinitely.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer_within_ms: Option<u64>,
-    /// For whom the turn works: the request's user, else the agent's (D4).
+    /// The user for whom the turn works: the request's user, or else the agent's (D4).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The output when no model answers (M3). Default: none, so that the turn ends with `model_failed`.
+    /// The output if no model answers (M3). None: the turn ends with `model_failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<OutputData>,
-    /// Which of its moments the turn tells others by events (I6). Default: none.
-    #[serde(skip_serializing_if = "Announced::is_nothing")]
-    pub announced: Announced,
-    /// What its model calls count for (L5). Default: their tokens.
+    /// What the turn announces to others by events (I6). Default: nothing.
+    #[serde(skip_serializing_if = "AnnouncedEvents::is_nothing")]
+    pub announced: AnnouncedEvents,
+    /// How model calls are counted in execution units (L5). Default: their tokens.
     #[serde(skip_serializing_if = "UnitWeights::is_default")]
     pub execution_units: UnitWeights,
 }
 
-/// What a turn's model calls count for (L5). Default: a unit for each token, of the prompt and of the reply.
+/// How model calls are counted in execution units (L5). Default: one unit for each token of prompt and reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UnitWeights {
-    /// Of a token of the prompt.
+    /// Units for one token of the prompt. Default 1.
     pub prompt_token: Weight,
-    /// Of a token of the reply.
+    /// Units for one token of the reply. Default 1.
     pub completion_token: Weight,
-    /// Of a model call, whatever its tokens. Default 0.
+    /// Units for one model call, in addition to its tokens. Default 0.
     pub model_call: Weight,
 }
 
-/// How many units something counts for, in millionths, so that sums are exact on every machine.
+/// A number of units, stored in millionths so that sums are exact on every machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Weight(u32);
 
 impl Weight {
-    /// A whole unit.
+    /// One unit.
     pub const ONE: Weight = Weight(MILLION);
-    /// The largest one, in units.
-    pub const MOST: u32 = 1_000;
+    /// The largest weight, in units.
+    pub const MAX: u32 = 1_000;
 
-    /// So many units, to the nearest millionth; none where that is not from 0 to [`Weight::MOST`].
+    /// Makes a weight, rounded to the nearest millionth. None: `units` is not between 0 and [`Weight::MAX`].
     pub fn of(units: f64) -> Option<Self> {
-        // Within these bounds nothing is lost but what is smaller than a millionth.
-        (0.0..=f64::from(Self::MOST)).contains(&units).then(|| Self((units * f64::from(MILLION)).round() as u32))
+        // Within these bounds, the conversion only loses fractions of a millionth.
+        (0.0..=f64::from(Self::MAX)).contains(&units).then(|| Self((units * f64::from(MILLION)).round() as u32))
     }
 
-    /// In units.
+    /// The weight in units.
     pub fn units(self) -> f64 {
         f64::from(self.0) / f64::from(MILLION)
     }
@@ -98,7 +98,7 @@ impl UnitWeights {
     }
 }
 
-/// Execution units that add up (L5): whole ones, and millionths of the next one.
+/// Execution units that add up (L5): whole units, and millionths of the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Units {
     pub(super) whole: u64,
@@ -106,7 +106,7 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// With so many tokens of so many model calls.
+    /// Adds the tokens of `calls` model calls.
     pub(super) fn and(self, weights: &UnitWeights, usage: Usage, calls: u64) -> Self {
         let counted = [
             (weights.prompt_token, usage.prompt_tokens),
@@ -120,37 +120,37 @@ impl Units {
         Self { whole: self.whole.saturating_add(whole), millionths: (sum % million) as u32 }
     }
 
-    /// A part of a unit counts as one.
+    /// Rounds up to whole units.
     pub(super) fn rounded_up(self) -> u64 {
         self.whole.saturating_add(u64::from(self.millionths > 0))
     }
 }
 
-/// Moments of a turn that are events for others (I6). They belong to the turn, since whoever answers or cancels it later need
-/// not know the agent's configuration.
+/// What a turn announces to others by events (I6). The settings belong to the turn, because whoever answers or
+/// cancels it later need not know the agent's configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Announced {
-    /// How it ended.
+pub struct AnnouncedEvents {
+    /// Whether the end of a turn is announced.
     pub completions: Emission,
-    /// That calls wait for approval.
+    /// Whether calls that wait for approval are announced.
     pub approvals: Emission,
 }
 
-impl Announced {
+impl AnnouncedEvents {
     fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Whether something that happens in a session is an event for others.
+/// Whether something that happens in a session is sent as an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Emission {
-    /// It is not.
+    /// No event is sent.
     #[default]
     Silent,
-    /// It is.
+    /// An event is sent.
     Emitted,
 }
 
@@ -171,17 +171,17 @@ impl Default for LoopConfig {
             answer_within_ms: None,
             user: None,
             fallback: None,
-            announced: Announced::default(),
+            announced: AnnouncedEvents::default(),
             execution_units: UnitWeights::default(),
         }
     }
 }
 
-/// What happens when the interactions are spent.
+/// What happens when the turn has made all its interactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AtLimit {
-    /// One last call without tools answers.
+    /// One last call without tools writes the answer.
     #[default]
     Finish,
     /// The turn ends with `interactions_exhausted`.
@@ -196,9 +196,9 @@ mod tests {
         Usage { prompt_tokens, completion_tokens }
     }
 
-    /// L5: parts of units add up exactly, in whatever pieces they come, and at the end a part counts as a unit.
+    /// L5: fractions of units add up exactly, in any number of pieces, and the total is rounded up.
     #[test]
-    fn l5_parts_of_units_are_not_lost() {
+    fn l5_fractions_of_units_are_not_lost() {
         let weight = |units| Weight::of(units).expect("in range");
         let weights =
             UnitWeights { prompt_token: weight(0.001), completion_token: weight(0.1), model_call: weight(2.5) };
@@ -222,10 +222,10 @@ mod tests {
         assert_eq!(Weight::of(0.25).map(Weight::units), Some(0.25));
     }
 
-    /// L5: whatever the numbers, the sum stays a number.
+    /// L5: the sum saturates instead of overflowing.
     #[test]
-    fn l5_sums_end_at_the_largest_number() {
-        let most = Weight::of(f64::from(Weight::MOST)).expect("in range");
+    fn l5_sums_saturate() {
+        let most = Weight::of(f64::from(Weight::MAX)).expect("in range");
         let weights = UnitWeights { prompt_token: most, completion_token: most, model_call: most };
         let units = Units::default().and(&weights, usage(u64::MAX, u64::MAX), u64::MAX);
         assert_eq!(units.and(&weights, usage(1, 1), 1).rounded_up(), u64::MAX);
@@ -233,7 +233,7 @@ mod tests {
 
     /// L5: a state that an older host stored has no weights, and counts tokens.
     #[test]
-    fn l5_older_bounds_count_tokens() {
+    fn l5_limits_of_an_older_host_count_tokens() {
         let bounds: LoopConfig = serde_json::from_str("{\"max_interactions\": 3}").expect("older bounds");
         assert_eq!(bounds.execution_units, UnitWeights::default());
         assert_eq!(Units::default().and(&bounds.execution_units, usage(100, 10), 1).rounded_up(), 110);

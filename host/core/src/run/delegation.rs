@@ -1,6 +1,6 @@
-//! Delegation: which agents a session may hand work to, and the session that does the work (L16; row 13).
+//! Delegation: which agents a session may delegate work to, and the session that does the work (L16; row 13).
 
-use super::batch::Progress;
+use super::batch::CallProgress;
 use super::config::LoopConfig;
 use super::state::Run;
 use super::turn::{Phase, Turn};
@@ -9,8 +9,8 @@ use crate::message::CallId;
 use crate::tool::ToolError;
 
 impl Run {
-    /// Whether the open turn may delegate to an agent. The error is for the model: an agent that is at work above would
-    /// wait for itself, and below [`LoopConfig::max_depth`] nobody works.
+    /// Checks whether the open turn may delegate to an agent. The error is for the model. An agent that is already in
+    /// the chain would wait for itself, and [`LoopConfig::max_depth`] limits the depth.
     pub fn may_delegate(&self, agent: &str) -> Result<(), ToolError> {
         let Some(Turn { config, .. }) = &self.turn else {
             return Err(ToolError::Failed { message: "no turn is open".to_owned() });
@@ -19,15 +19,15 @@ impl Run {
         let shown = chain.join(" → ");
         if chain.contains(&agent) {
             let message = format!(
-                "the agent `{agent}` works above this call already ({shown}), so it would wait for itself: do the work \
-                 without it"
+                "the agent `{agent}` is already working above this call ({shown}), so it would wait for itself: do the \
+                 work without it"
             );
             return Err(ToolError::Denied { message });
         }
-        // The first agent of the chain has the work from a person.
+        // The first agent of the chain got its work from a person.
         if chain.len() > config.max_depth as usize {
             let message = format!(
-                "work is handed down at most {} times here, and has been already ({shown}): do it without the agent \
+                "work may be delegated at most {} times, and this is the limit ({shown}): do the work without the agent \
                  `{agent}`",
                 config.max_depth
             );
@@ -39,7 +39,7 @@ impl Run {
     /// Calls of the open batch that wait for another agent's output, each with that agent's session.
     pub fn delegations(&self) -> Vec<(CallId, String)> {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return Vec::new() };
-        let outstanding = batch.calls.iter().filter(|call| call.state == Progress::Outstanding);
+        let outstanding = batch.calls.iter().filter(|call| call.state == CallProgress::Outstanding);
         let delegated = outstanding.filter_map(|call| match &call.awaits {
             Some(WaitCause::Agent { session }) => Some((call.id.clone(), session.clone())),
             _ => None,
@@ -47,7 +47,7 @@ impl Run {
         delegated.collect()
     }
 
-    /// A new session of an agent that does work for this one.
+    /// Makes a new session of an agent that works for this one.
     pub fn delegated(&self, session: impl Into<String>, agent: impl Into<String>) -> Run {
         let mut run = Run::new(session, agent);
         run.delegated_by = Some(self.session.clone());
@@ -55,7 +55,7 @@ impl Run {
         run
     }
 
-    /// The bounds of a turn that works for the open one: its own, and no deeper than those above allow.
+    /// The limits of a turn that works for the open one: its own, narrowed to the depth that the open turn allows.
     pub fn bounds_below(&self, own: LoopConfig) -> LoopConfig {
         let above = self.turn.as_ref().map_or(u32::MAX, |turn| turn.config.max_depth);
         LoopConfig { max_depth: own.max_depth.min(above), ..own }

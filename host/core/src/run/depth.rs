@@ -1,23 +1,23 @@
-//! JSON that nests too deeply is kept as its text. What `serde_json` reads once it must still be able to read when it
-//! stands inside a state, a message or an event, each of which adds levels of its own to the 127 that can be read.
+//! Keeps JSON that is nested too deeply as text. `serde_json` reads at most 127 levels, and it must still read a
+//! value inside a state, a message or an event, which add levels of their own.
 
 use crate::change::CallResult;
 use crate::message::{Content, Part, TurnInput};
 use serde_json::Value;
 
-/// Levels of arrays and objects that are kept as data.
+/// Maximum number of levels of arrays and objects that are kept as data.
 pub(super) const MAX_JSON_DEPTH: usize = 64;
 
 pub(super) fn is_too_deep(json: &Value) -> bool {
     !fits(json, MAX_JSON_DEPTH)
 }
 
-/// The value, or its text as a string.
+/// Returns the value, or its text as a string if it is nested too deeply.
 pub(super) fn flattened(json: Value) -> Value {
     if is_too_deep(&json) { Value::String(json.to_string()) } else { json }
 }
 
-/// The input, with the same message as before.
+/// Replaces JSON in an input that is nested too deeply by its text. The resulting message is the same.
 pub(super) fn shallow_input(input: TurnInput) -> TurnInput {
     match input {
         TurnInput::Json(json) if is_too_deep(&json) => TurnInput::Text(json.to_string()),
@@ -46,7 +46,7 @@ pub(super) fn shallow_parts(parts: Vec<Part>) -> Vec<Part> {
     parts.collect()
 }
 
-/// A result with the same text as before.
+/// Replaces JSON in a result that is nested too deeply by its text.
 pub(super) fn shallow_result(result: CallResult) -> CallResult {
     let content = shallow_content(result.content);
     CallResult { content, structured: result.structured.map(flattened), ..result }

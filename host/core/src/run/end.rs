@@ -1,6 +1,6 @@
-//! How a turn ends.
+//! How a turn ends: its output or its error.
 
-use super::input::Prospect;
+use super::input::Retryability;
 use crate::event::EndReason;
 use crate::message::Message;
 use crate::model::Usage;
@@ -17,51 +17,51 @@ pub enum TurnEnd {
     Finished(Output),
     /// With a typed error.
     Failed(TurnError),
-    /// Somebody stopped it.
+    /// Somebody cancelled the turn.
     Cancelled,
 }
 
 /// The output of a turn (L13).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Output {
-    /// The accepted data: a string without an output schema.
+    /// The accepted data. Without an output schema, it is a string.
     pub data: serde_json::Value,
     /// Why the turn ended.
     pub finish: EndReason,
-    /// Whether it ended at a bound.
+    /// Whether the turn ended at a limit.
     pub limit_reached: bool,
-    /// Over the whole turn (L5).
+    /// Execution units of the whole turn (L5).
     pub execution_units: u64,
-    /// Over the whole turn.
+    /// Token usage of the whole turn.
     pub usage: Usage,
-    /// Model calls, the last one at the bound included (L4).
+    /// Number of model calls, including the last one at the limit (L4).
     pub interactions: u32,
-    /// `provider/model` that answered last.
+    /// The model that answered last, as `provider/model`.
     pub model: String,
-    /// The session's subject.
+    /// Subject of the session, which identifies it.
     pub session: String,
-    /// From 1.
+    /// Number of the turn in its session, from 1.
     pub turn: u32,
-    /// The session's messages, where the agent sets `include_history`: all but those that were taken back.
+    /// The session's messages except those that were undone. None: the agent does not set `include_history`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<Vec<Message>>,
 }
 
-/// What a turn has cost so far, however it ended or for whomever it waits (L5).
+/// What a turn has cost so far, whether it has ended or is suspended (L5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TurnCost {
-    /// From 1.
+    /// Number of the turn in its session, from 1.
     pub turn: u32,
-    /// Over the whole turn.
+    /// Execution units of the whole turn.
     pub execution_units: u64,
-    /// Over the whole turn.
+    /// Token usage of the whole turn.
     pub usage: Usage,
-    /// Model calls.
+    /// Number of model calls.
     pub interactions: u32,
 }
 
 impl OutputData {
-    /// As it stands in the output: a text is a JSON string.
+    /// The data in JSON form. A text becomes a JSON string.
     pub fn into_value(self) -> serde_json::Value {
         match self {
             OutputData::Text(text) => serde_json::Value::String(text),
@@ -70,86 +70,86 @@ impl OutputData {
     }
 }
 
-/// Why a turn could not end with an output.
+/// Why a turn ended without an output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case", tag = "code")]
 pub enum TurnError {
-    /// The bound was reached, and `at_limit` is `error` or the last reply was no output (L4).
+    /// The turn reached its limit of model calls, and `at_limit` is `error` or the last reply was not a valid output
+    /// (L4).
     #[error("interactions exhausted after {interactions} model calls: {reason}; raise `max_interactions`")]
     InteractionsExhausted {
-        /// Made.
+        /// Number of model calls that were made.
         interactions: u32,
-        /// What was the matter.
+        /// Why the turn could not finish.
         reason: String,
-        /// What the model wrote last.
+        /// The last reply of the model. None: there was none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last_reply: Option<String>,
     },
-    /// The corrections are spent (L12).
-    #[error("the output was rejected by {by}, at attempt {attempts}: {}", problems_for_people(problems))]
+    /// The output was rejected and no corrections are left (L12).
+    #[error("the output was rejected by {by} at attempt {attempts}: {}", problems_for_people(problems))]
     OutputRejected {
-        /// A plugin, or `output schema`.
+        /// The plugin that rejected the output, or `output schema`.
         by: String,
-        /// Outputs that the model gave.
+        /// Number of outputs that the model gave.
         attempts: u32,
-        /// What is wrong with the last one.
+        /// What is wrong with the last output.
         problems: Vec<Violation>,
-        /// The last one.
+        /// The last output.
         last_reply: String,
     },
-    /// Reply after reply called no tool, though only a tool may end the turn (L19).
+    /// Too many consecutive replies called no tool although only a tool may end the turn (L19).
     #[error(
         "no_tool_call: {replies} replies in a row called no tool, and only `task_completion`, `ask_question` or `converse` \
-        ends a turn here: take a model that calls tools well, or set `finish = \"text\"`"
+        ends a turn here; use a model that calls tools well, or set `finish = \"text\"`"
     )]
     NoToolCall {
-        /// In a row.
+        /// Number of consecutive replies.
         replies: u32,
     },
-    /// Reply after reply brought the same error (L19).
+    /// Too many consecutive replies ended with the same error (L19).
     #[error(
-        "same_error: calls of {replies} replies in a row failed with the same error, the last one of `{tool}`: {message}; \
-        put right what it names, or tell the agent in its instructions how to call the tool"
+        "same_error: calls in {replies} replies in a row failed with the same error, most recently `{tool}`: {message}; \
+        fix the cause, or explain in the agent's instructions how to call the tool"
     )]
     SameError {
-        /// In a row.
+        /// Number of consecutive replies.
         replies: u32,
         /// The tool that was called last.
         tool: String,
-        /// How the error begins.
+        /// The beginning of the error.
         message: String,
     },
-    /// Not even a summary could be had of the model (L23).
+    /// The model gave empty replies, even when it was asked for a summary (L23).
     #[error(
         "empty_replies: the model replied with nothing {replies} times in a row, the last time when it was asked for a \
-        summary without tools: ask again, or take another model"
+        summary without tools; try again, or use another model"
     )]
     EmptyReplies {
-        /// In a row.
+        /// Number of consecutive replies.
         replies: u32,
     },
-    /// Nothing that could be sent fits into the model's window.
+    /// The prompt does not fit into the model's window.
     #[error(
-        "the prompt has about {tokens} tokens, and the model's window {window}, the reply included: shorten the input, \
-        begin a new session, or take a model with a larger window"
+        "the prompt has about {tokens} tokens, and the model's window has {window}, including the reply; shorten the input, \
+        begin a new session, or use a model with a larger window"
     )]
     PromptTooLarge {
-        /// System text and messages, estimated.
+        /// Estimated tokens of system text and messages.
         tokens: u32,
-        /// Of the model.
+        /// The model's window in tokens.
         window: u32,
     },
-    /// Not every call that was handed on has been answered, or more were than had been (L11). The stored state is
-    /// damaged: no model is asked.
+    /// The numbers of sent and answered calls differ (L11). The stored state is damaged, so no model is called.
     #[error(
-        "outstanding_mismatch: answers are missing or too many, by tool: {} were handed on, {} were answered",
+        "outstanding_mismatch: the numbers of requests and answers differ, by tool: {} were sent, {} were answered",
         counts_for_people(handed_on),
         counts_for_people(answered)
     )]
     OutstandingMismatch {
-        /// Calls that were handed on, by tool.
+        /// Number of calls that were sent outside, by tool.
         handed_on: BTreeMap<String, u32>,
-        /// Calls that were answered, by tool.
+        /// Number of calls that were answered, by tool.
         answered: BTreeMap<String, u32>,
     },
     /// No model answered.
@@ -157,22 +157,23 @@ pub enum TurnError {
     ModelFailed {
         /// What happened and what to do.
         message: String,
-        /// Whether the same may be answered later.
-        #[serde(default, skip_serializing_if = "Prospect::is_later")]
-        prospect: Prospect,
+        /// Whether the same request may succeed later.
+        #[serde(default, rename = "prospect", skip_serializing_if = "Retryability::is_retryable")]
+        retryability: Retryability,
     },
-    /// A context builder, validator or media policy failed; the host never goes on as if it had not been asked.
+    /// A context builder, validator or media policy failed. The host never continues as if the plugin had not been
+    /// called.
     #[error("plugin {plugin} failed: {message}")]
     PluginFailed {
-        /// `name@digest`.
+        /// The plugin, as `name@digest`.
         plugin: String,
         /// What happened.
         message: String,
     },
-    /// The turn is pinned to a plugin that is gone (P10).
-    #[error("plugin_changed: this turn cannot go on with the plugins that it began with: {reason}")]
+    /// The turn is pinned to a plugin that is no longer available (P10).
+    #[error("plugin_changed: this turn cannot continue with the plugins that it began with: {reason}")]
     PluginChanged {
-        /// Which, and what has become of it.
+        /// Which plugin, and what happened to it.
         reason: String,
     },
     /// The host itself failed (L9).
@@ -184,8 +185,8 @@ pub enum TurnError {
 }
 
 impl TurnError {
-    /// For programs: its code, what it says to people, and, of an output that was rejected, the last reply with what is wrong
-    /// about it (L12).
+    /// The error as JSON for programs: its code, the message for people and, for a rejected output, the last reply
+    /// with its problems (L12).
     pub fn details(&self) -> serde_json::Value {
         let mut details = serde_json::json!({"code": self.code(), "message": self.to_string()});
         match self {
@@ -203,7 +204,7 @@ impl TurnError {
         details
     }
 
-    /// For programs: the same word as `code` in JSON.
+    /// Code of the error for programs. It equals `code` in the JSON form.
     pub fn code(&self) -> &'static str {
         match self {
             TurnError::InteractionsExhausted { .. } => "interactions_exhausted",

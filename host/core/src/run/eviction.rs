@@ -1,64 +1,66 @@
-//! Eviction: when the history passes its threshold, the oldest whole groups leave the view and a summary takes their
-//! place (L26, L27).
+//! Eviction: when the history exceeds its threshold, the oldest groups of messages are removed from the view and a
+//! summary replaces them (L26, L27).
 
 use super::budget::PromptBudget;
 use super::input::Summarised;
-use super::state::Run;
+use super::state::{NO_TURN, Run};
 use super::turn::{Phase, Turn, answered};
-use crate::change::{Change, Departure};
+use crate::change::{Change, HideReason};
 use crate::event::EventKind;
 use crate::message::{MessageId, Role};
 use crate::plugin::{History, Section, Stability};
 use crate::prompt;
-use crate::summary::{Draft, HistorySummary, Leaving};
+use crate::summary::{Draft, EvictedMessages, HistorySummary};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Messages that are to leave, with what a summary of them needs.
+/// Messages that are about to be evicted, with everything that a summary of them needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummaryPlan {
-    /// Oldest first: whole groups.
+    /// Ids of the messages, oldest first. They form whole groups.
     pub messages: Vec<MessageId>,
-    /// Of what has left before.
+    /// Summary of the messages that were evicted before. None: there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<HistorySummary>,
-    /// Tokens that the whole section may have; what is longer is cut.
+    /// Maximum number of tokens of the whole summary section. A longer summary is cut.
     pub limit: u32,
 }
 
-/// Where the turn goes on once the messages have left.
+/// Where the turn continues after the eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum AfterEviction {
     /// With the next step.
     NextStep,
-    /// With the step that has begun, whose model is another one now.
+    /// With the current step, which has switched to another model.
     SameStep { last: bool },
 }
 
-/// What the messages of the view take, and how much they may.
+/// How many tokens the messages of the view take and may take.
 struct Load {
-    /// Tokens of messages beside the rest of the prompt.
+    /// Tokens available for messages.
     capacity: u64,
-    /// The same once a new summary is as long as it may be.
+    /// The same once a new summary has its maximum length.
     capacity_after: u64,
-    /// Of the whole view.
+    /// Tokens of the whole view.
     view: u64,
-    /// What eviction begins at.
+    /// The threshold at which eviction begins.
     high: u64,
-    /// Fewer than the minimum of a step remain.
+    /// Whether fewer tokens are left than a step needs.
     is_tight: bool,
 }
 
 impl PromptBudget {
-    /// Most tokens of the session summary: an eighth of what messages may have, at least 64 and at most 1,000.
+    /// Maximum number of tokens of the session summary: an eighth of the room for messages, at least 64 and at most
+    /// 1,000.
     fn summary_limit(&self) -> u32 {
         (self.remaining(0) / 8).clamp(64, 1_000)
     }
 }
 
 impl Run {
-    /// The system sections of the next prompt: the turn's, and the session summary behind those that are fixed (L22).
+    /// The system sections of the next prompt: those of the turn, with the session summary after the fixed ones
+    /// (L22).
     pub fn system_sections(&self) -> Vec<Section> {
         let mut sections = self.turn.as_ref().map(|turn| turn.sections.clone()).unwrap_or_default();
         if let Some(summary) = self.shown_summary() {
@@ -68,15 +70,15 @@ impl Run {
         sections
     }
 
-    /// The window of the open turn, the session summary counted as system text.
+    /// The token budget of the open turn, with the session summary counted as system text.
     pub fn prompt_budget(&self) -> PromptBudget {
         let budget = self.turn.as_ref().map(|turn| turn.budget).unwrap_or_default();
         let summary = self.shown_summary().map_or(0, |summary| summary.tokens);
         PromptBudget { system: budget.system.saturating_add(summary), ..budget }
     }
 
-    /// The session summary where the prompt has it. A builder that leaves the history out leaves out what is said of it,
-    /// too, and one with a section of that name has its own.
+    /// The session summary if the prompt includes it. A builder that leaves out the history also leaves out its
+    /// summary, and a builder's own section of that name replaces it.
     fn shown_summary(&self) -> Option<&HistorySummary> {
         let turn = self.turn.as_ref()?;
         let summary = self.summary.as_ref()?;
@@ -85,9 +87,9 @@ impl Run {
         (!left_out && !replaced).then_some(summary)
     }
 
-    /// Has the oldest messages summarised, where it is time and there are some that may leave; says whether.
+    /// Starts to evict the oldest messages if the threshold is exceeded and some may leave. Returns whether it did.
     pub(super) fn evict(&mut self, then: AfterEviction) -> bool {
-        let Some(messages) = self.leaving() else { return false };
+        let Some(messages) = self.messages_to_evict() else { return false };
         let Some(turn) = &mut self.turn else { return false };
         turn.phase = Phase::Summarising { messages, then };
         true
@@ -99,10 +101,12 @@ impl Run {
         SummaryPlan { messages: messages.to_vec(), earlier: self.summary.clone(), limit }
     }
 
-    /// The messages leave, their summary enters, and the turn goes on: one change (L27).
+    /// Evicts the messages, adds their summary and continues the turn, in one change (L27).
     pub(super) fn summarised(&mut self, summarised: Summarised, change: &mut Change) {
-        let Some(turn) = &mut self.turn else { return };
-        let Phase::Summarising { messages, then } = &turn.phase else { return };
+        let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
+        let Phase::Summarising { messages, then } = &turn.phase else {
+            return self.inconsistent("no eviction is open");
+        };
         let (messages, then) = (messages.clone(), *then);
         let limit = turn.budget.summary_limit();
         turn.spend(summarised.usage, answered(summarised.usage));
@@ -110,9 +114,9 @@ impl Run {
         let (tokens, through_turn) = leaving
             .fold((0_u32, 0), |(tokens, turn), entry| (tokens.saturating_add(entry.tokens), entry.turn.max(turn)));
         let through_message = messages.last().copied().unwrap_or_default();
-        let leaving = Leaving { messages: messages.len() as u64, through_turn, through_message };
+        let leaving = EvictedMessages { messages: messages.len() as u64, through_turn, through_message };
         for id in &messages {
-            self.hide_because(*id, Departure::Evicted, change);
+            self.hide_because(*id, HideReason::Evicted, change);
         }
         let draft = Draft { text: summarised.text, files: summarised.files };
         let summary = HistorySummary::next(self.summary.as_ref(), draft, leaving, limit);
@@ -122,13 +126,13 @@ impl Run {
         self.emit(change, kind);
         match then {
             AfterEviction::NextStep => self.begin_step(change),
-            AfterEviction::SameStep { last } => self.go_on_with_step(last, change),
+            AfterEviction::SameStep { last } => self.continue_step(last, change),
         }
     }
 
-    /// What is to leave the view: nothing below the threshold. From there on the oldest groups leave until the lower mark
-    /// is reached, so that not every step evicts and prompts keep their beginning for a while.
-    fn leaving(&self) -> Option<Vec<MessageId>> {
+    /// Selects the messages to evict, if the threshold is exceeded. The oldest groups are evicted until the lower
+    /// mark is reached, so that eviction is rare and prompts keep their beginning for a while.
+    fn messages_to_evict(&self) -> Option<Vec<MessageId>> {
         let turn = self.turn.as_ref()?;
         let load = self.load(turn)?;
         if load.view <= load.high && !load.is_tight {
@@ -144,7 +148,7 @@ impl Run {
         let mut leaving = Vec::new();
         for group in groups {
             let first = &self.view[group.start];
-            // An answer is not kept where its question has gone.
+            // An answer is not kept without its question.
             let is_orphan = first.role == Some(Role::Assistant) && first.turn < turn.number && left > target / 2;
             if left <= target && !is_orphan {
                 break;
@@ -154,9 +158,9 @@ impl Run {
                 leaving.extend(self.view[group].iter().map(|entry| entry.id));
             }
         }
-        // What would leave too little room to be worth a new prompt stays until it must leave.
-        let in_vain = left > load.high && (load.view - left) * 10 < load.capacity;
-        (!leaving.is_empty() && (load.is_tight || !in_vain)).then_some(leaving)
+        // If eviction would free too little room to justify a changed prompt, messages stay until they must leave.
+        let frees_too_little = left > load.high && (load.view - left) * 10 < load.capacity;
+        (!leaving.is_empty() && (load.is_tight || !frees_too_little)).then_some(leaving)
     }
 
     fn load(&self, turn: &Turn) -> Option<Load> {
@@ -174,25 +178,26 @@ impl Run {
         })
     }
 
-    /// The view in groups that leave together: a request with its results, each other message alone. Messages that were
-    /// stored before their roles were kept leave with their whole turn.
+    /// The view in groups that leave together: a request with its results, and each other message alone. Messages
+    /// from states without roles leave with their whole turn.
     fn groups(&self) -> Vec<Range<usize>> {
         let mut groups: Vec<Range<usize>> = Vec::new();
-        for (place, entry) in self.view.iter().enumerate() {
-            let joins = place.checked_sub(1).map(|before| &self.view[before]).is_some_and(|before| match entry.role {
+        for (index, entry) in self.view.iter().enumerate() {
+            let joins = index.checked_sub(1).map(|before| &self.view[before]).is_some_and(|before| match entry.role {
                 Some(Role::Tool) => before.turn == entry.turn,
                 None => before.turn == entry.turn && before.role.is_none(),
                 _ => false,
             });
             match groups.last_mut().filter(|_| joins) {
-                Some(group) => group.end = place + 1,
-                None => groups.push(place..place + 1),
+                Some(group) => group.end = index + 1,
+                None => groups.push(index..index + 1),
             }
         }
         groups
     }
 
-    /// System messages never leave; of the open turn neither what it began with nor what the model has not seen.
+    /// Whether a group may be evicted. System messages never are. In the open turn, the first messages and those that
+    /// the model has not seen stay.
     fn may_leave(&self, group: &Range<usize>, turn: &Turn) -> bool {
         self.view[group.clone()].iter().all(|entry| {
             let is_earlier = entry.turn < turn.number;
@@ -202,8 +207,8 @@ impl Run {
     }
 }
 
-/// The lower mark; where what must stay takes nearly as much or more, a quarter of the way from there to the threshold.
-/// Never so much that a step has too little room.
+/// The lower mark. If the messages that must stay nearly reach or exceed it, it is a quarter of the way from them to
+/// the threshold. It always leaves enough room for a step.
 fn target(load: &Load, staying: u64, turn: &Turn) -> u64 {
     let config = &turn.config;
     let high = percent(load.capacity_after, config.evict_at);

@@ -1,14 +1,14 @@
-//! What a run is told.
+//! The inputs of a run: what the driver reports to it.
 
 use super::batch::Batch;
 use super::budget::PromptBudget;
 use super::config::LoopConfig;
 use super::depth::{MAX_JSON_DEPTH, is_too_deep};
 use super::end::TurnError;
-use super::planning::{MadePlan, PlanBudgets};
-use super::state::{KeptPrompt, MAX_KEPT_BYTES, MAX_KEPT_PROMPTS, Mask, Run};
+use super::planning::{PlanBudgets, PlannerReply};
+use super::state::{MAX_QUEUED_PROMPT_BYTES, MAX_QUEUED_PROMPTS, Mask, QueuedPrompt, Run};
 use super::turn::{Phase, PinnedAgent, PinnedPlugin};
-use crate::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain, LastingGrant};
+use crate::approval::{ApprovalAnswer, ApprovalVerdict, LastingGrant, ReapprovalRequest};
 use crate::change::{CallResult, Denial};
 use crate::event::WaitCause;
 use crate::loop_break::LoopBreak;
@@ -29,176 +29,182 @@ pub enum Input {
     Start {
         /// The input.
         input: TurnInput,
-        /// The bounds of the turn.
+        /// The limits of the turn.
         config: LoopConfig,
-        /// The generation it is pinned to.
+        /// The plugin versions that the turn is pinned to.
         plugins: Vec<PinnedPlugin>,
-        /// What else of its agent it keeps.
+        /// What else the turn keeps of its agent.
         #[serde(default)]
         pinned: Option<PinnedAgent>,
-        /// The trace it belongs to.
+        /// Trace context that it belongs to.
         trace: TraceContext,
     },
     /// The prompt has been built (L2).
     Context {
-        /// What it is.
+        /// The prompt with which the turn begins.
         context: TurnContext,
     },
-    /// What the messages that are to leave the view say, in short (L27).
+    /// The messages to evict have been summarised (L27).
     Summarised(Summarised),
-    /// The model has replied, whole.
-    Reply(RepliedStep),
+    /// The model has replied completely.
+    Reply(ResolvedReply),
     /// The model has not replied (M3).
     ModelFailed(ModelFailure),
-    /// The intents of these calls are about to be committed; they run only after the commit.
+    /// The intents to run these calls are about to be committed. The calls run only after the commit.
     Dispatched {
-        /// As [`super::Action::Dispatch`] named them.
+        /// The calls that [`super::Action::Dispatch`] named.
         calls: Vec<DispatchedCall>,
     },
-    /// A running call has come out.
+    /// A running call has finished.
     Outcome {
-        /// Which.
+        /// Id of the tool call.
         call: CallId,
-        /// Whole.
+        /// The complete result.
         result: CallResult,
     },
     /// The validators and the output schema have decided (L12).
     Verdict(OutputVerdict),
-    /// Something that the loop cannot go on without has failed for good; the turn ends with this error.
+    /// Something that the loop needs has failed permanently. The turn ends with this error.
     Failed(TurnError),
-    /// Somebody stops the turn (L29).
+    /// Somebody cancels the turn (L29).
     Cancel,
-    /// The state has been read after its host had gone; nothing of it is running any more (D3).
+    /// The state was read after its host had stopped. None of its calls is running (D3).
     Recover,
-    /// A running call has asked for a service instead of bringing a result (P2).
+    /// A running call has requested a service instead of returning a result (P2).
     Pending {
-        /// Which.
+        /// Id of the tool call.
         call: CallId,
-        /// What it waits for now.
+        /// What the call waits for now.
         awaits: Awaited,
-        /// What running it has cost.
+        /// Cost of running the call.
         cost: CallCost,
     },
-    /// A running call has asked for a service that somebody must allow first, as if the model had called it (P2, L17).
-    Held {
-        /// Which.
+    /// A running call has requested a service that needs approval, as if the model had called that service (P2, L17).
+    #[serde(rename = "held")]
+    ServiceNeedsApproval {
+        /// Id of the tool call.
         call: CallId,
-        /// What it asks for.
-        request: HeldRequest,
-        /// Of the service's tool: the answer is bound to it.
+        /// The request to the service.
+        request: UnapprovedRequest,
+        /// Identity of the service's tool. The answer is bound to it.
         digest: Digest,
-        /// What running it has cost.
+        /// Cost of running the call.
         cost: CallCost,
     },
-    /// The answer to an outstanding call has come (L10).
+    /// The answer to an outstanding call has arrived (L10).
     Respond {
-        /// Which.
+        /// Id of the tool call.
         call: CallId,
-        /// Who answers. An answer is taken only from whom the call waits for.
+        /// Who answers. Only an answer from the source that the call waits for is accepted.
         from: Answerer,
-        /// Whole.
+        /// The complete result.
         result: CallResult,
     },
-    /// An outstanding call is waited for no longer.
+    /// The time limit of an outstanding call has passed.
     Expire {
-        /// Which.
+        /// Id of the tool call.
         call: CallId,
     },
-    /// Somebody has answered the approval request, for some of its calls or for all (L17).
+    /// A person has answered the approval request for some or all of its calls (L17).
     Approval {
-        /// At least one.
+        /// The answers, at least one.
         answers: Vec<ApprovalAnswer>,
     },
-    /// These calls were about to run, and nobody has allowed them as they would run now: the tool is another one, the
-    /// grant was taken back, or the configuration asks now. Somebody is asked again (L17).
-    AskAgain {
-        /// Which.
-        calls: Vec<AskedAgain>,
+    /// These calls were about to run but are no longer approved: the tool has changed, the grant was revoked, or the
+    /// configuration now requires an approval. A person is asked again (L17).
+    #[serde(rename = "ask_again")]
+    RequestReapproval {
+        /// The calls, each with the identity of its tool.
+        calls: Vec<ReapprovalRequest>,
     },
-    /// A call that was about to run must not: it gets this error instead (L17).
+    /// A call that was about to run must not run. It gets this error as its result (L17).
     Forbidden {
-        /// Which.
+        /// Id of the tool call.
         call: CallId,
-        /// For the model.
+        /// Error for the model.
         error: ToolError,
     },
-    /// Somebody has decided about a call whose outcome is unknown (D3).
+    /// A person has decided about a call whose outcome is unknown (D3).
     Resolve {
-        /// Which.
+        /// Id of the tool call.
         call: CallId,
-        /// How.
+        /// The person's decision.
         decision: Decision,
     },
-    /// Refused to plugins that work for the turn between its calls: its context builder, or a call that goes on
-    /// elsewhere (P6).
+    /// Requests were denied to plugins that work for the turn between its calls: its context builder, or a call that
+    /// continues elsewhere (P6).
     Denied {
-        /// At least one, each with the call that wanted it.
+        /// The denials, at least one, each with the call that made the request.
         denials: Vec<(Option<CallId>, Denial)>,
     },
-    /// A prompt has come while the turn is open: it is asked when the turn has ended.
-    Keep {
+    /// A prompt has arrived while the turn is open. It is queued until the turn has ended.
+    #[serde(rename = "keep")]
+    QueuePrompt {
         /// The prompt.
-        prompt: KeptPrompt,
+        prompt: QueuedPrompt,
     },
-    /// The last turn that is still in the view leaves it; it stays stored (D5).
+    /// Removes the last turn from the view. It stays stored (D5).
     Undo,
-    /// A plugin has asked the host's model while it worked for the turn (P5).
-    Asked {
-        /// Its name.
+    /// A plugin has called the host's model while it worked for the turn (P5).
+    #[serde(rename = "asked")]
+    PluginUsedModel {
+        /// Name of the plugin.
         plugin: String,
-        /// What came of it.
+        /// How often the plugin called the model, and the tokens that it used.
         used: ModelUse,
     },
 }
 
-/// A model that has not replied, and what the host does about it.
+/// A model that has not replied, and how the host proceeds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelFailure {
-    /// `provider/model`.
+    /// The model, as `provider/model`.
     pub model: String,
     /// What happened and what to do.
     pub message: String,
-    /// Whether it was worth asking the same again.
-    #[serde(default)]
-    pub prospect: Prospect,
-    /// What comes next.
+    /// Whether the same request may succeed later.
+    #[serde(default, rename = "prospect")]
+    pub retryability: Retryability,
+    /// How the host proceeds.
     pub then: AfterFailure,
 }
 
-/// Whether what a model did not answer may be answered later.
+/// Whether a failed model request may succeed later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Prospect {
-    /// It may: the model was busy, or out of reach.
+pub enum Retryability {
+    /// A retry may succeed: the model was busy or unreachable.
     #[default]
-    Later,
+    #[serde(rename = "later")]
+    Retryable,
     /// The same request will fail again.
-    Never,
+    #[serde(rename = "never")]
+    Permanent,
 }
 
-impl Prospect {
-    /// What is not stored.
-    pub(super) fn is_later(&self) -> bool {
-        *self == Self::Later
+impl Retryability {
+    pub(super) fn is_retryable(&self) -> bool {
+        *self == Self::Retryable
     }
 }
 
-/// What comes after a model that has not replied. Nothing of its reply has been acted on, since a reply counts only whole.
+/// How the host proceeds after a model has not replied. Nothing of a partial reply has been acted on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AfterFailure {
-    /// The same model once more.
+    /// Call the same model again.
     Retry {
-        /// Waited before it, in milliseconds.
+        /// Wait before the next attempt, in milliseconds.
         wait_ms: u64,
     },
-    /// Another model of the chain, for the rest of the turn.
+    /// Use another model of the chain for the rest of the turn.
     Next {
-        /// Place in the chain, behind that of the one that failed.
-        place: u32,
-        /// `provider/model`.
+        /// Index of the model in the chain, after that of the failed model.
+        #[serde(rename = "place")]
+        model_index: u32,
+        /// The model, as `provider/model`.
         model: String,
-        /// Its window.
+        /// Token budget for the new model.
         budget: PromptBudget,
     },
     /// No other model is left.
@@ -208,36 +214,36 @@ pub enum AfterFailure {
 /// The prompt with which a turn begins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TurnContext {
-    /// In the order in which they are sent.
+    /// System sections in the order in which they are sent.
     pub sections: Vec<Section>,
-    /// Before the input, where the builder makes no messages.
+    /// Sections that precede the input, if the builder makes no messages.
     pub preface: Vec<Section>,
-    /// What becomes of the earlier turns.
+    /// What happens to the earlier turns.
     pub history: History,
-    /// Begin the turn. Empty: the input itself.
+    /// Messages that begin the turn. Empty: the input itself.
     pub messages: Vec<Message>,
-    /// For the steps.
+    /// The builder's state for the steps.
     pub state: Option<Vec<u8>>,
-    /// Of the window.
+    /// Token budget of the window.
     pub budget: PromptBudget,
-    /// The tools that the model is offered, by their authors' names (L25). None: all of them.
+    /// Tools that the model is offered, by the names that their authors gave them (L25). None: all tools.
     #[serde(default)]
     pub offered: Option<Vec<String>>,
-    /// Where the turn is to go by a plan: the windows of those who make it and carry it out (L24).
+    /// Token budgets of the planner and the executor, for a planned turn (L24). None: the turn has no plan.
     #[serde(default)]
     pub plan: Option<PlanBudgets>,
 }
 
-/// A summary of messages, and what it has cost. It is no interaction of the turn (L4), but its tokens count (L5).
+/// A summary of messages, and its cost. It does not count as an interaction (L4), but its tokens count (L5).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summarised {
-    /// What they were about, what was summarised earlier included. What is too long is cut.
+    /// Text of the summary, including what was summarised earlier. A text that is too long is cut.
     pub text: String,
-    /// Files that their calls touched, the last one last.
+    /// Files that the calls touched, the most recent last.
     pub files: Vec<String>,
-    /// `provider/model` that wrote it; `extract` where the host did.
+    /// The model that wrote the summary, as `provider/model`, or `extract` if the host wrote it.
     pub by: String,
-    /// As the provider counted; nothing where no model was asked (L5).
+    /// Token counts as the provider reported them. Zero if no model was called (L5).
     #[serde(default)]
     pub usage: Usage,
 }
@@ -245,11 +251,11 @@ pub struct Summarised {
 /// A call whose intent is committed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DispatchedCall {
-    /// Which.
+    /// Id of the tool call.
     pub call: CallId,
-    /// From its record, for the event.
+    /// Arguments from the call's record, for the event.
     pub arguments: Value,
-    /// What it waits for from here on; none: the host runs it.
+    /// What the call waits for from now on. None: the host runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaits: Option<Awaited>,
 }
@@ -257,9 +263,9 @@ pub struct DispatchedCall {
 /// What an outstanding call waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Awaited {
-    /// For whom or what.
+    /// What the call waits for.
     pub cause: WaitCause,
-    /// Handed on in the same commit.
+    /// Event that is sent with the same commit. None: there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<OutgoingEvent>,
 }
@@ -268,7 +274,7 @@ pub struct Awaited {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answerer {
-    /// The service that was asked (L10).
+    /// The service that got the request (L10).
     Service,
     /// The agent that works for the call (L16).
     Agent,
@@ -288,9 +294,9 @@ impl Answerer {
     }
 }
 
-/// What a plugin has asked of a service and somebody must allow first. The request itself is a stored text.
+/// A plugin's service request that needs approval. The request itself is a stored text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeldRequest {
+pub struct UnapprovedRequest {
     /// The service, by the name of its tool.
     pub service: String,
     /// Digest of the request's text.
@@ -298,68 +304,68 @@ pub struct HeldRequest {
 }
 
 impl DispatchedCall {
-    /// A call that the host runs.
+    /// Makes an entry for a call that the host runs.
     pub fn running(call: CallId, arguments: Value) -> Self {
         Self { call, arguments, awaits: None }
     }
 }
 
-/// One whole reply.
+/// One complete reply, with its calls resolved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RepliedStep {
-    /// What the model wrote.
+pub struct ResolvedReply {
+    /// Text that the model wrote.
     pub text: String,
-    /// Its calls, looked up and checked against their schemas (L7, L8).
+    /// The model's calls, looked up and checked against their schemas (L7, L8).
     pub calls: Vec<ResolvedCall>,
-    /// Why the model stopped: a text that was cut is never taken as a whole answer.
+    /// Why the model stopped. A text that was cut never counts as a complete answer.
     pub stop: StopReason,
-    /// `provider/model` that answered.
+    /// The model that answered, as `provider/model`.
     pub model: String,
-    /// As the provider counted.
+    /// Token counts as the provider reported them.
     pub usage: Usage,
-    /// What the provider wants back with it.
+    /// Data that the provider wants returned with the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
-    /// Media that were masked for this call and stay so (P4).
+    /// Media that were masked for this call and stay masked (P4).
     #[serde(default)]
     pub masks: Vec<Mask>,
-    /// Calls in its text that could not be read (L20).
+    /// Calls in the text that could not be read (L20).
     #[serde(default)]
     pub unreadable: Vec<UnreadableCall>,
-    /// The text with those calls, as the model wrote it; empty where there are none.
+    /// The text with those calls, as the model wrote it. Empty if there are none.
     #[serde(default)]
     pub written: String,
-    /// What the planner's reply is (L24).
+    /// The planner's reply (L24). None: the planner was not called.
     #[serde(default)]
-    pub plan: Option<MadePlan>,
+    pub plan: Option<PlannerReply>,
 }
 
 /// A call of a reply, looked up in the registry of tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResolvedCall {
-    /// As its author wrote it; as the model wrote it where there is no such tool.
+    /// Name of the tool as its author wrote it, or as the model wrote it if there is no such tool.
     pub name: String,
-    /// As the model wrote them.
+    /// The arguments as the model wrote them.
     pub arguments: Value,
-    /// Where the tool comes from.
+    /// Where the tool comes from. None: there is no such tool.
     pub source: Option<ToolSource>,
-    /// What may be done with it.
+    /// What may be done with the call.
     pub disposition: Disposition,
-    /// Whether somebody must allow it first.
+    /// Whether the call needs approval.
     #[serde(default)]
     pub approval: Approval,
 }
 
-/// Whether a call must be allowed before it runs (L17).
+/// Whether a call needs approval before it runs (L17).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Approval {
-    /// It need not be.
+    /// The call needs no approval.
     #[default]
     NotNeeded,
-    /// Somebody must be asked about the tool of this digest.
+    /// A person must be asked about the tool with this identity.
     Needed(Digest),
-    /// Somebody has been, earlier; it runs only while the tool is the one that this names.
+    /// A person approved the tool earlier. The call runs only while the tool is the one in this grant.
     Remembered(LastingGrant),
 }
 
@@ -367,44 +373,44 @@ pub enum Approval {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Disposition {
-    /// It may run.
+    /// The call may run.
     Ready {
-        /// Only the highest of a reply runs (L6).
+        /// Priority of the tool. Only calls with the highest priority in a reply run (L6).
         priority: i32,
-        /// Alone (L9).
+        /// Whether the call must run alone (L9).
         sequential: bool,
-        /// Again without asking, after a crash (D3).
+        /// Whether the call may run again after a crash without asking (D3).
         repeatable: bool,
     },
     /// There is no such tool (L7).
     NotFound {
-        /// For the model.
+        /// Message for the model.
         message: String,
     },
-    /// Its arguments violate its schema (L8).
+    /// The arguments violate the tool's schema (L8).
     Refused(ToolError),
-    /// The agent is not granted what it needs, or its configuration denies it (P6, L17).
+    /// The agent lacks a grant that the call needs, or its configuration denies the call (P6, L17).
     Withheld {
-        /// For the model.
+        /// Message for the model.
         message: String,
-        /// For people.
+        /// Denial for people.
         denial: Denial,
     },
-    /// It ends the turn, once the others of its batch have their results (L18).
+    /// The call ends the turn once the other calls of its batch have their results (L18).
     Breaks(LoopBreak),
 }
 
-/// What became of an output.
+/// What the checks decided about an output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputVerdict {
-    /// It ends the turn.
+    /// The output ends the turn.
     Accepted(OutputData),
-    /// The model tries again, while it may.
+    /// The model tries again within its limits.
     Rejected {
-        /// A plugin, or `output schema`.
+        /// The plugin that rejected the output, or `output schema`.
         by: String,
-        /// At least one.
+        /// The problems, at least one.
         problems: Vec<Violation>,
     },
 }
@@ -413,63 +419,73 @@ pub enum OutputVerdict {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Run it again, with the same id.
+    /// Run the call again, with the same id.
     Retry,
-    /// The model is told that it failed.
+    /// Tell the model that the call failed, with this message.
     Failed(String),
-    /// This is its result.
+    /// Use this text as the call's result.
     Result(String),
 }
 
-/// An input that does not fit the state. Nothing has changed.
+/// Why an input was not applied. Except for [`InputError::Inconsistent`], the state has not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum InputError {
     /// A turn is open.
-    #[error("turn {0} of this session has not ended: go on with it, or cancel it, first")]
+    #[error("turn {0} of this session has not ended; continue it or cancel it first")]
     TurnOpen(u32),
     /// No turn is open.
     #[error("no turn of this session is open")]
     NoTurn,
     /// The turn waits for something else.
-    #[error("the turn does not wait for {0}")]
+    #[error("the turn is not waiting for {0}")]
     Unexpected(&'static str),
-    /// There is no turn in the view.
+    /// The view contains no turn.
     #[error("there is no turn to undo")]
     NothingToUndo,
-    /// The session keeps as many prompts as it can.
+    /// The queue of prompts is full.
     #[error(
-        "the session keeps at most {MAX_KEPT_PROMPTS} prompts and {} KiB of them until its open turn has ended: ask again then",
-        MAX_KEPT_BYTES >> 10
+        "the session queues at most {MAX_QUEUED_PROMPTS} prompts, or {} KiB of them, until its open turn has ended; try again then",
+        MAX_QUEUED_PROMPT_BYTES >> 10
     )]
     NoRoomForPrompt,
-    /// Nothing so deep could be read again.
-    #[error("the changed arguments of call {0} have more than {MAX_JSON_DEPTH} levels")]
+    /// The arguments are nested so deeply that they could not be read again.
+    #[error("the edited arguments of call {0} have more than {MAX_JSON_DEPTH} levels")]
     TooDeep(CallId),
-    /// There is no such call in the batch.
+    /// The open batch has no such call.
     #[error("call {0} is not one of the open calls of this turn")]
     UnknownCall(CallId),
-    /// The call does not wait for this; a duplicate or late answer.
-    #[error("call {0} does not wait for this: it is {1}")]
+    /// The call does not wait for this input, which is a duplicate or too late.
+    #[error("call {0} is not waiting for this; it is {1}")]
     Settled(CallId, &'static str),
+    /// The state contradicts itself, although the input fits it.
+    #[error("the state of the session contradicts itself: {0}; restore the session and try again")]
+    Inconsistent(&'static str),
 }
 
 impl Run {
-    /// Whether the input fits the state.
-    pub(super) fn check(&self, input: &Input) -> Result<(), Refused> {
+    /// Checks whether the input fits the state.
+    pub(super) fn check(&self, input: &Input) -> Result<(), InputError> {
         if let Input::Start { .. } = input {
-            return if self.is_open() { Err(Refused::TurnOpen(self.turns)) } else { Ok(()) };
+            return if self.is_open() { Err(InputError::TurnOpen(self.turns)) } else { Ok(()) };
         }
         if *input == Input::Undo {
             return match self.is_open() {
-                true => Err(Refused::TurnOpen(self.turns)),
-                false if self.view.is_empty() => Err(Refused::NothingToUndo),
+                true => Err(InputError::TurnOpen(self.turns)),
+                false if self.view.is_empty() => Err(InputError::NothingToUndo),
                 false => Ok(()),
             };
         }
-        let turn = self.turn.as_ref().filter(|turn| !turn.is_over()).ok_or(Refused::NoTurn)?;
+        let turn = self.turn.as_ref().filter(|turn| !turn.is_over()).ok_or(InputError::NoTurn)?;
         match (input, &turn.phase) {
-            (Input::Keep { prompt }, _) => self.check_room_for(prompt),
-            (Input::Failed(_) | Input::Cancel | Input::Recover | Input::Asked { .. } | Input::Denied { .. }, _)
+            (Input::QueuePrompt { prompt }, _) => self.check_room_for(prompt),
+            (
+                Input::Failed(_)
+                | Input::Cancel
+                | Input::Recover
+                | Input::PluginUsedModel { .. }
+                | Input::Denied { .. },
+                _,
+            )
             | (Input::Context { .. }, Phase::Building)
             | (Input::Summarised(_), Phase::Summarising { .. })
             | (Input::Reply(_), Phase::Calling { .. })
@@ -477,7 +493,9 @@ impl Run {
                 Ok(())
             }
             (Input::ModelFailed(failure), Phase::Calling { .. }) => match failure.then {
-                AfterFailure::Next { place, .. } if place <= turn.place => Err(Refused::Unexpected("an earlier model")),
+                AfterFailure::Next { model_index, .. } if model_index <= turn.model_index => {
+                    Err(InputError::Unexpected("an earlier model"))
+                }
                 _ => Ok(()),
             },
             (Input::Dispatched { calls }, Phase::Working(batch)) => {
@@ -485,53 +503,53 @@ impl Run {
             }
             (Input::Outcome { call, .. }, Phase::Working(batch)) => batch.check_running(call),
             (Input::Resolve { call, .. }, Phase::Working(batch)) => batch.check_unknown(call),
-            (Input::Pending { call, .. } | Input::Held { call, .. }, Phase::Working(batch)) => {
+            (Input::Pending { call, .. } | Input::ServiceNeedsApproval { call, .. }, Phase::Working(batch)) => {
                 batch.check_running(call)
             }
             (Input::Respond { call, from, .. }, Phase::Working(batch)) => batch.check_answer(call, *from),
             (Input::Expire { call }, Phase::Working(batch)) => batch.check_outstanding(call),
             (Input::Approval { answers }, Phase::Working(batch)) => {
-                batch.check_asked(answers.iter().map(|answer| &answer.call))?;
-                answers.iter().find_map(too_deep).map_or(Ok(()), |call| Err(Refused::TooDeep(call.clone())))
+                batch.check_awaiting_approval(answers.iter().map(|answer| &answer.call))?;
+                answers.iter().find_map(too_deep).map_or(Ok(()), |call| Err(InputError::TooDeep(call.clone())))
             }
-            (Input::AskAgain { calls }, Phase::Working(batch)) => {
-                batch.check_ask_again(calls.iter().map(|asked| &asked.call))
+            (Input::RequestReapproval { calls }, Phase::Working(batch)) => {
+                batch.check_reapproval(calls.iter().map(|request| &request.call))
             }
             (Input::Forbidden { call, .. }, Phase::Working(batch)) => batch.check_waiting(call),
             (
                 Input::Outcome { call, .. }
                 | Input::Resolve { call, .. }
                 | Input::Pending { call, .. }
-                | Input::Held { call, .. }
+                | Input::ServiceNeedsApproval { call, .. }
                 | Input::Respond { call, .. }
                 | Input::Forbidden { call, .. }
                 | Input::Expire { call },
                 _,
-            ) => Err(Refused::UnknownCall(call.clone())),
-            (Input::Approval { .. } | Input::AskAgain { .. }, _) => Err(Refused::Unexpected("an approval")),
-            (Input::Context { .. }, _) => Err(Refused::Unexpected("a context")),
-            (Input::Summarised(_), _) => Err(Refused::Unexpected("a summary")),
-            (Input::Reply(_) | Input::ModelFailed(_), _) => Err(Refused::Unexpected("a reply")),
-            (Input::Dispatched { .. }, _) => Err(Refused::Unexpected("calls to be dispatched")),
-            (Input::Verdict(_), _) => Err(Refused::Unexpected("a verdict")),
-            (Input::Start { .. } | Input::Undo, _) => Err(Refused::TurnOpen(turn.number)),
+            ) => Err(InputError::UnknownCall(call.clone())),
+            (Input::Approval { .. } | Input::RequestReapproval { .. }, _) => Err(InputError::Unexpected("an approval")),
+            (Input::Context { .. }, _) => Err(InputError::Unexpected("a context")),
+            (Input::Summarised(_), _) => Err(InputError::Unexpected("a summary")),
+            (Input::Reply(_) | Input::ModelFailed(_), _) => Err(InputError::Unexpected("a reply")),
+            (Input::Dispatched { .. }, _) => Err(InputError::Unexpected("a dispatch of calls")),
+            (Input::Verdict(_), _) => Err(InputError::Unexpected("a verdict")),
+            (Input::Start { .. } | Input::Undo, _) => Err(InputError::TurnOpen(turn.number)),
         }
     }
 }
 
 impl Run {
-    /// Prompts are kept as far as there is room for them in the state.
-    fn check_room_for(&self, prompt: &KeptPrompt) -> Result<(), Refused> {
-        let size = |prompt: &KeptPrompt| serde_json::to_vec(prompt).map_or(usize::MAX, |json| json.len());
-        let bytes = self.kept.iter().map(size).fold(size(prompt), usize::saturating_add);
-        match self.kept.len() < MAX_KEPT_PROMPTS && bytes <= MAX_KEPT_BYTES {
+    /// Checks that the queue has room for the prompt.
+    fn check_room_for(&self, prompt: &QueuedPrompt) -> Result<(), InputError> {
+        let size = |prompt: &QueuedPrompt| serde_json::to_vec(prompt).map_or(usize::MAX, |json| json.len());
+        let bytes = self.queued_prompts.iter().map(size).fold(size(prompt), usize::saturating_add);
+        match self.queued_prompts.len() < MAX_QUEUED_PROMPTS && bytes <= MAX_QUEUED_PROMPT_BYTES {
             true => Ok(()),
-            false => Err(Refused::NoRoomForPrompt),
+            false => Err(InputError::NoRoomForPrompt),
         }
     }
 }
 
-/// The call of an answer whose arguments could be written and not read again.
+/// The call of an answer whose edited arguments are nested too deeply to be read again.
 fn too_deep(answer: &ApprovalAnswer) -> Option<&CallId> {
     match &answer.verdict {
         ApprovalVerdict::Granted { edited: Some(edited), .. } if is_too_deep(edited) => Some(&answer.call),

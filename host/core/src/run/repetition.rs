@@ -1,6 +1,6 @@
-//! Calls that fail the same way again and again: the tool is turned off (L28), or the turn ends (L19).
+//! Calls that fail in the same way repeatedly: the tool is disabled (L28), or the turn ends (L19).
 
-use super::batch::{BatchCall, Progress};
+use super::batch::{BatchCall, CallProgress};
 use super::end::TurnError;
 use super::state::Run;
 use super::step::text_result;
@@ -14,47 +14,49 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// In so many replies the same call with the same error turns its tool off (L28).
-const MOST_FAILURES: u32 = 3;
-/// One reply earlier, the model is warned.
-const WARNED: u32 = MOST_FAILURES - 1;
-/// The same error so often in a row ends the turn, where only a tool may (L19).
-const MOST_ERRORS: u32 = 5;
-/// Characters of an error that the end of the turn names.
-const NAMED: usize = 300;
+/// Number of replies with the same failing call and the same error after which its tool is disabled (L28).
+const MAX_FAILURES: u32 = 3;
+/// Number of such replies after which the model is warned.
+const WARNING_AT: u32 = MAX_FAILURES - 1;
+/// Number of consecutive replies with the same error that end the turn, if only a tool may end it (L19).
+const MAX_SAME_ERRORS: u32 = 5;
+/// Maximum number of characters of an error that the end of the turn names.
+const SHOWN_CHARACTERS: usize = 300;
 
-/// How the calls of a turn have failed. Errors are known by their fingerprint, so that the state holds no content.
+/// How the calls of a turn have failed. Errors are identified by fingerprints, so that the state holds no content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Repetition {
-    /// In how many replies the same call has failed with the same error.
+    /// For each failing call with its error, the number of replies in which it occurred.
     failures: BTreeMap<u64, u32>,
-    /// The reply that was the last to be counted there, by its number in the turn.
+    /// For each failing call with its error, the last reply in which it was counted.
     counted_in: BTreeMap<u64, u32>,
-    /// Tools that are off, with the error that turned them off.
-    off: BTreeMap<String, u64>,
-    /// The last error, and in how many replies in a row a call ended with it.
-    row: Option<(u64, u32)>,
-    /// How the last error begins, for people.
+    /// Disabled tools, each with the error that disabled it.
+    #[serde(rename = "off")]
+    disabled: BTreeMap<String, u64>,
+    /// The last error, and the number of consecutive replies in which a call ended with it.
+    #[serde(rename = "row")]
+    streak: Option<(u64, u32)>,
+    /// The beginning of the last error, for people.
     last: String,
 }
 
-/// How a call came out, as far as errors in a row go.
+/// Whether a call succeeded, for counting consecutive errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CallEnd {
     Succeeded,
-    /// With the error of this fingerprint.
+    /// The call failed with an error that has this fingerprint.
     Failed(u64),
 }
 
-/// Whether a tool can be turned off.
+/// Whether a tool can be disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Switch {
-    /// It can.
-    There,
-    /// There is no such tool, or no turn could end without it: the model is only warned.
-    Missing,
+pub(super) enum Disabling {
+    /// The tool can be disabled.
+    Allowed,
+    /// There is no such tool, or no turn could end without it. The model is only warned.
+    Impossible,
 }
 
 /// What follows from a failure.
@@ -62,27 +64,27 @@ pub(super) enum Switch {
 enum Consequence {
     None,
     Warning,
-    Off,
+    Disable,
 }
 
 impl Repetition {
-    /// Why a call of this tool does not run.
+    /// The error for a call of a disabled tool. None: the tool is not disabled.
     pub(super) fn refusal(&self, tool: &str) -> Option<ToolError> {
-        self.off.contains_key(tool).then(|| off(tool))
+        self.disabled.contains_key(tool).then(|| disabled_error(tool))
     }
 
-    /// Another kind of reply came in between.
-    pub(super) fn interrupted(&mut self) {
-        self.row = None;
+    /// Ends the sequence of errors, because another kind of reply came in between.
+    pub(super) fn interrupt(&mut self) {
+        self.streak = None;
     }
 
-    /// Counts a failure in a reply: once for each reply, since the model has seen nothing in between.
+    /// Counts a failure once for each reply, because the model has seen no result in between.
     fn failed(&mut self, call: &BatchCall, text: &str, reply: u32) -> (u64, Consequence) {
-        if let Some(error) = self.off.get(&call.name).filter(|_| text == off(&call.name).for_model()) {
-            // It stands for the error that turned the tool off.
+        if let Some(error) = self.disabled.get(&call.name).filter(|_| text == disabled_error(&call.name).for_model()) {
+            // The refusal of a disabled tool counts as the error that disabled it.
             return (*error, Consequence::None);
         }
-        self.last = errors_in_words(text).chars().take(NAMED).collect();
+        self.last = errors_in_words(text).chars().take(SHOWN_CHARACTERS).collect();
         let error = fingerprint(&[text.as_bytes()]);
         let failure = fingerprint(&[call.name.as_bytes(), &call.arguments.to_le_bytes(), &error.to_le_bytes()]);
         if self.counted_in.insert(failure, reply) == Some(reply) {
@@ -91,19 +93,19 @@ impl Repetition {
         let count = self.failures.entry(failure).or_default();
         *count += 1;
         let consequence = match *count {
-            WARNED => Consequence::Warning,
-            MOST_FAILURES => Consequence::Off,
+            WARNING_AT => Consequence::Warning,
+            MAX_FAILURES => Consequence::Disable,
             _ => Consequence::None,
         };
         (error, consequence)
     }
 
-    /// Takes the ends of a batch's calls, in call order. What one reply brought many times counts once: the model has
-    /// not seen it in between.
-    fn count(&mut self, ends: impl Iterator<Item = CallEnd>) -> Option<u32> {
+    /// Counts how the calls of a batch ended, in call order. An error counts once for each reply, because the model
+    /// has seen no result in between.
+    fn count_streak(&mut self, ends: impl Iterator<Item = CallEnd>) -> Option<u32> {
         let mut counted = None;
         for end in ends {
-            self.row = match (end, self.row) {
+            self.streak = match (end, self.streak) {
                 (CallEnd::Succeeded, _) => None,
                 (CallEnd::Failed(error), Some((last, count))) if last == error && counted == Some(error) => {
                     Some((last, count))
@@ -111,60 +113,62 @@ impl Repetition {
                 (CallEnd::Failed(error), Some((last, count))) if last == error => Some((last, count + 1)),
                 (CallEnd::Failed(error), _) => Some((error, 1)),
             };
-            counted = self.row.map(|(error, _)| error);
+            counted = self.streak.map(|(error, _)| error);
         }
-        self.row.map(|(_, count)| count).filter(|count| *count >= MOST_ERRORS)
+        self.streak.map(|(_, count)| count).filter(|count| *count >= MAX_SAME_ERRORS)
     }
 }
 
 impl Run {
-    /// Notes how a call came out. In the second reply with a failure of its kind the model is warned, in the third the tool is
-    /// turned off for the turn, and its calls that still wait don't run (L28). The model is told before the error itself, so
-    /// that it is seen however long that is.
-    pub(super) fn guarded(
+    /// Notes how a call ended. In the second reply with the same failure, the model is warned. In the third, the tool
+    /// is disabled for the turn, and its waiting calls do not run (L28). The warning precedes the error, so that it
+    /// is visible however long the error is.
+    pub(super) fn note_outcome(
         &mut self,
         call: &mut BatchCall,
         result: CallResult,
-        switch: Switch,
-    ) -> (CallResult, Guarded) {
-        let Some(turn) = &mut self.turn else { return (result, Guarded::Noted) };
+        disabling: Disabling,
+    ) -> (CallResult, ToolEffect) {
+        let Some(turn) = &mut self.turn else { return (result, ToolEffect::Unchanged) };
         let needed = turn.config.finish == Finish::Tool && LoopBreak::of_tool(&call.name).is_some();
-        let switch = if needed { Switch::Missing } else { switch };
+        let disabling = if needed { Disabling::Impossible } else { disabling };
         if !result.is_error {
             call.end = Some(CallEnd::Succeeded);
-            return (result, Guarded::Noted);
+            return (result, ToolEffect::Unchanged);
         }
         let reply = turn.interactions;
         let (error, consequence) = turn.repetition.failed(call, &result_text(&result.content), reply);
         call.end = Some(CallEnd::Failed(error));
         if consequence == Consequence::None {
-            return (result, Guarded::Noted);
+            return (result, ToolEffect::Unchanged);
         }
         let mut result = result;
-        result.content.insert(0, Content::Text(warning(&call.name, consequence, switch)));
-        match (consequence, switch) {
-            (Consequence::None | Consequence::Warning, _) | (_, Switch::Missing) => (result, Guarded::Noted),
-            (Consequence::Off, Switch::There) => {
-                turn.repetition.off.insert(call.name.clone(), error);
-                (result, Guarded::TurnedOff)
+        result.content.insert(0, Content::Text(warning(&call.name, consequence, disabling)));
+        match (consequence, disabling) {
+            (Consequence::None | Consequence::Warning, _) | (_, Disabling::Impossible) => {
+                (result, ToolEffect::Unchanged)
+            }
+            (Consequence::Disable, Disabling::Allowed) => {
+                turn.repetition.disabled.insert(call.name.clone(), error);
+                (result, ToolEffect::Disabled)
             }
         }
     }
 
-    /// The calls of the open batch that have not begun and whose tool has been turned off get that error instead. One that
-    /// somebody has been asked about has it when they answer: nobody is told that what they were asked is no question.
-    pub(super) fn refuse_what_is_off(&mut self, change: &mut Change) {
+    /// Refuses the calls of the open batch that have not begun and whose tool is disabled. A call that a person has
+    /// been asked about is refused when they answer. Does nothing if no batch is open.
+    pub(super) fn refuse_disabled(&mut self, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), repetition, .. }) = &self.turn else {
             return;
         };
         let has_not_begun = |call: &&BatchCall| match call.state {
-            Progress::Waiting => call.attempt == 0,
-            Progress::Asking => call.attempt == 0 && !batch.asked,
-            Progress::Running
-            | Progress::Outstanding
-            | Progress::Unknown
-            | Progress::Checking
-            | Progress::Done { .. } => false,
+            CallProgress::Waiting => call.attempt == 0,
+            CallProgress::AwaitingApproval => call.attempt == 0 && !batch.approval_requested,
+            CallProgress::Running
+            | CallProgress::Outstanding
+            | CallProgress::OutcomeUnknown
+            | CallProgress::Checking
+            | CallProgress::Finished { .. } => false,
         };
         let waiting = batch.calls.iter().filter(has_not_begun);
         let refused = waiting.filter_map(|call| Some((call.id.clone(), repetition.refusal(&call.name)?)));
@@ -173,24 +177,24 @@ impl Run {
         }
     }
 
-    /// The error that ends the turn when the same error has come in too many replies in a row (L19).
-    pub(super) fn error_that_ends_it(&mut self) -> Option<TurnError> {
+    /// The error that ends the turn if the same error has occurred in too many consecutive replies (L19).
+    pub(super) fn repeated_error(&mut self) -> Option<TurnError> {
         let turn = self.turn.as_mut().filter(|turn| turn.config.finish == Finish::Tool)?;
         let Phase::Working(batch) = &turn.phase else { return None };
-        let replies = turn.repetition.count(batch.calls.iter().filter_map(|call| call.end))?;
+        let replies = turn.repetition.count_streak(batch.calls.iter().filter_map(|call| call.end))?;
         let last = batch.calls.iter().rev().find(|call| matches!(call.end, Some(CallEnd::Failed(_))))?;
         Some(TurnError::SameError { replies, tool: last.name.clone(), message: turn.repetition.last.clone() })
     }
 }
 
-/// Whether a tool was turned off by what a call brought.
+/// Whether the result of a call disabled its tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Guarded {
-    Noted,
-    TurnedOff,
+pub(super) enum ToolEffect {
+    Unchanged,
+    Disabled,
 }
 
-/// What a call means, whatever the order of its arguments' keys.
+/// Fingerprint of a call's arguments, independent of the order of their keys.
 pub(super) fn fingerprint_of(arguments: &Value) -> u64 {
     fingerprint(&[canonical(arguments).to_string().as_bytes()])
 }
@@ -206,7 +210,7 @@ fn canonical(json: &Value) -> Value {
     }
 }
 
-/// FNV-1a over the parts with their lengths: the same in every version, since it is stored.
+/// FNV-1a over the parts with their lengths. It is stored, so it must stay the same in every version.
 fn fingerprint(parts: &[&[u8]]) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for part in parts {
@@ -218,22 +222,22 @@ fn fingerprint(parts: &[&[u8]]) -> u64 {
     hash
 }
 
-fn off(tool: &str) -> ToolError {
+fn disabled_error(tool: &str) -> ToolError {
     let message = format!(
-        "`{tool}` is off for the rest of this turn: the same call failed the same way in {MOST_FAILURES} replies. Use another \
+        "`{tool}` is off for the rest of this turn: the same call failed the same way in {MAX_FAILURES} replies. Use another \
          tool or another way, or say what could not be done."
     );
     ToolError::Denied { message }
 }
 
-fn warning(tool: &str, consequence: Consequence, switch: Switch) -> String {
-    let so = match (consequence, switch) {
-        (_, Switch::Missing) => "it will fail again".to_owned(),
-        (Consequence::Off, Switch::There) => format!("`{tool}` is off for the rest of this turn"),
-        (_, Switch::There) => format!("after one more such reply, `{tool}` is off for the rest of this turn"),
+fn warning(tool: &str, consequence: Consequence, disabling: Disabling) -> String {
+    let consequence_text = match (consequence, disabling) {
+        (_, Disabling::Impossible) => "it will fail again".to_owned(),
+        (Consequence::Disable, Disabling::Allowed) => format!("`{tool}` is off for the rest of this turn"),
+        (_, Disabling::Allowed) => format!("after one more such reply, `{tool}` is off for the rest of this turn"),
     };
-    let replies = if consequence == Consequence::Off { MOST_FAILURES } else { WARNED };
+    let replies = if consequence == Consequence::Disable { MAX_FAILURES } else { WARNING_AT };
     format!(
-        "[the same call with the same arguments has failed the same way in {replies} replies: {so}; find another way]"
+        "[the same call with the same arguments has failed the same way in {replies} replies: {consequence_text}; find another way]"
     )
 }

@@ -1,131 +1,190 @@
-//! What a run remembers: enough to go on anywhere, and nothing that grows with the history.
+//! The state of a run: enough to continue anywhere, and nothing that grows with the history.
 
+use super::Action;
 use super::authority::MAX_BUILDER_STATE;
+use super::end::TurnEnd;
 use super::turn::{Phase, Turn};
 use crate::approval::LastingGrant;
 use crate::event::{Event, EventKind};
 use crate::message::{CallId, Content, Message, MessageId, Part, Role, TurnInput};
 use crate::plugin::{History, TraceContext};
+use crate::session_state::SessionState;
 use crate::summary::HistorySummary;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// The version of the state's shape. A released shape stays readable.
+/// Version of the state's format. Every released format stays readable.
 const VERSION: u32 = 1;
 
-/// One session's state (L1).
+/// The state of one session (L1).
+///
+/// This is the smallest loop: it starts a turn, and performs each action until the turn ends.
+///
+/// ```
+/// use agent_core::message::TurnInput;
+/// use agent_core::model::{StopReason, Usage};
+/// use agent_core::plugin::{OutputData, TraceContext};
+/// use agent_core::run::{Action, Input, LoopConfig, OutputVerdict, ResolvedReply, Run, TurnContext};
+///
+/// let mut run = Run::new("session-1", "assistant");
+/// let traceparent = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01".to_owned();
+/// let start = Input::Start {
+///     input: TurnInput::Text("What is 6 times 7?".to_owned()),
+///     config: LoopConfig::default(),
+///     plugins: Vec::new(),
+///     pinned: None,
+///     trace: TraceContext { traceparent, tracestate: None },
+/// };
+/// run.apply(start)?;
+/// loop {
+///     let input = match run.action() {
+///         Action::BuildContext => Input::Context { context: TurnContext::default() },
+///         // A real driver calls the model here.
+///         Action::CallModel(_) => Input::Reply(ResolvedReply {
+///             text: "42".to_owned(),
+///             calls: Vec::new(),
+///             stop: StopReason::Stop,
+///             model: "provider/model".to_owned(),
+///             usage: Usage::default(),
+///             replay: None,
+///             masks: Vec::new(),
+///             unreadable: Vec::new(),
+///             written: String::new(),
+///             plan: None,
+///         }),
+///         Action::Validate(output) => Input::Verdict(OutputVerdict::Accepted(OutputData::Text(output.text))),
+///         Action::Ended => break,
+///         other => panic!("this turn calls no tools: {other:?}"),
+///     };
+///     // A real driver commits each change to the store.
+///     let _change = run.apply(input)?;
+/// }
+/// assert!(!run.is_open());
+/// # Ok::<(), agent_core::run::InputError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     version: u32,
-    /// The session's subject.
+    /// Subject of the session, which identifies it.
     pub session: String,
-    /// The agent's configured name.
+    /// Name of the agent in the configuration.
     pub agent: String,
-    /// What the ids of this session's calls end with, since they are keys outside of it, too: a tool's idempotency key, a
-    /// service event's id. Empty: ids are unique in the session only, as in states stored before there was an ending.
+    /// Suffix of the ids of this session's calls, which are also used as keys outside the session: as a tool's
+    /// idempotency key and a service event's id. Empty: ids are only unique in the session, as in states from before
+    /// suffixes existed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id_ending: String,
-    /// Subject of the session that delegated the work.
+    /// Subject of the session that delegated the work. None: the work was not delegated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegated_by: Option<String>,
-    /// Names of the agents above this one, the outermost first (L16).
+    /// Names of the agents that delegated the work, outermost first (L16).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delegation: Vec<String>,
-    /// What somebody has allowed for the rest of the session (L17).
+    /// What a person has allowed for the rest of the session (L17).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<LastingGrant>,
-    /// Successful model calls of the whole session: the clock of the seen counts (L3).
+    /// Number of successful model calls in the session. It is the clock of the seen counts (L3).
     pub model_calls: u64,
-    /// Place of the next message.
+    /// Id of the next message.
     pub next_message: MessageId,
     /// Number of the last durable event.
     pub sequence: u64,
-    /// Turns begun so far.
+    /// Number of turns begun so far.
     pub turns: u32,
-    /// What the model is sent of the history, oldest first.
+    /// The part of the history that is sent to the model, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub view: Vec<Entry>,
-    /// Media that are masked, for good (P4).
+    pub view: Vec<ViewEntry>,
+    /// Media that are permanently masked (P4).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masks: Vec<Mask>,
-    /// Calls whose arguments and results are not sent again: attempts at an output that were rejected, in messages with other
+    /// Calls whose arguments and results are not sent again: rejected attempts at an output in messages with other
     /// calls (L12).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<CallId>,
-    /// Questions that plugins have asked the host's model: the place of the next one (P5).
+    /// Number of requests that plugins have made to the host's model (P5).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub asks: u64,
-    /// What stands for the messages that have left the view for it (L27).
+    /// Summary of the evicted messages (L27). None: no message was evicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<HistorySummary>,
-    /// Prompts that came while a turn was open, the first first. They are asked when it has ended.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kept: Vec<KeptPrompt>,
-    /// The open turn, or the last one.
+    /// Prompts that arrived while a turn was open, oldest first. They are used when it has ended.
+    #[serde(default, rename = "kept", skip_serializing_if = "Vec::is_empty")]
+    pub queued_prompts: Vec<QueuedPrompt>,
+    /// The open turn, or the last one. None: no turn has begun.
     pub turn: Option<Turn>,
+    /// A contradiction that the current transition has found. [`Run::apply`] reports it.
+    #[serde(skip)]
+    pub(super) inconsistency: Option<&'static str>,
 }
+
+/// Contradictions that a transition may find.
+pub(super) const NO_TURN: &str = "there is no turn";
+pub(super) const NO_OPEN_BATCH: &str = "no batch of calls is open";
+pub(super) const NO_MODEL_CALL: &str = "no model call is open";
+pub(super) const NO_SUCH_CALL: &str = "the open batch does not contain the call";
 
 /// A prompt that waits for the end of the open turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KeptPrompt {
-    /// What was asked.
+pub struct QueuedPrompt {
+    /// The input.
     pub input: TurnInput,
-    /// The trace of the event that brought it.
+    /// Trace context of the event that brought it. None: there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceContext>,
 }
 
-/// Most prompts that a session keeps.
-pub const MAX_KEPT_PROMPTS: usize = 16;
-/// Most bytes of their JSON together: they are part of every stored state until they are asked.
-pub const MAX_KEPT_BYTES: usize = 256 << 10;
+/// Maximum number of prompts in a session's queue.
+pub const MAX_QUEUED_PROMPTS: usize = 16;
+/// Maximum size of these prompts together, in bytes of JSON. They are part of every stored state until they are used.
+pub const MAX_QUEUED_PROMPT_BYTES: usize = 256 << 10;
 
-/// A message in the view. Its seen count is `first` and the model calls since.
+/// A message in the view. Its seen count is `first` plus the model calls since then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// Which message.
+pub struct ViewEntry {
+    /// Id of the message.
     pub id: MessageId,
-    /// The turn that appended it.
+    /// Number of the turn that appended it.
     pub turn: u32,
-    /// Seen count with which it started: 1 for what the model wrote, else 0.
+    /// Initial seen count: 1 for the model's own messages, otherwise 0.
     pub first: u32,
-    /// [`Run::model_calls`] when it came.
+    /// Value of [`Run::model_calls`] when the message was appended.
     pub since: u64,
-    /// Estimated tokens of what the model is shown.
+    /// Estimated tokens of the message as the model sees it.
     pub tokens: u32,
-    /// Who speaks: decides what may leave the view together. None: stored by a host that did not keep it.
+    /// Role of the message, which decides what is evicted together. None: a host that did not store roles wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
 }
 
-/// A medium that is sent as a text.
+/// A medium that is replaced by a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mask {
-    /// In this message.
+    /// Id of the message.
     pub message: MessageId,
-    /// In this part of it.
+    /// Index of the part in the message.
     pub part: u32,
-    /// Which of a tool result's media, from 0: texts before it may be shown shortened.
+    /// Index among the media of a tool result, from 0, because texts before it may be cut. None: the part itself is
+    /// the medium.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<u32>,
-    /// In its place.
+    /// Text that replaces the medium.
     pub text: String,
 }
 
-/// Stands for what is not sent again.
+/// Replaces content that is not sent again.
 const LEFT_OUT: &str = "(an earlier attempt, which was rejected; a later one follows)";
 
-/// Ids of messages in a piece of the view.
+/// Number of message ids in one piece of the view.
 const PIECE: u64 = 32;
 
-/// Entries whose ids belong together, in order.
-fn pieces(view: &[Entry]) -> impl Iterator<Item = (u64, &[Entry])> {
+/// Splits the view into pieces of consecutive ids.
+fn pieces(view: &[ViewEntry]) -> impl Iterator<Item = (u64, &[ViewEntry])> {
     view.chunk_by(|one, next| one.id / PIECE == next.id / PIECE).map(|entries| (entries[0].id / PIECE, entries))
 }
 
-fn in_json(entries: &[Entry]) -> Vec<u8> {
-    let mut json = serde_json::to_vec(entries).expect("entries are numbers and names");
+fn entries_as_json(entries: &[ViewEntry]) -> Vec<u8> {
+    let mut json = serde_json::to_vec(entries).expect("entries consist of numbers and names");
     json.pop();
     json.remove(0);
     json
@@ -135,28 +194,30 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// A stored state that cannot be read.
+/// Why a stored state cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// There is none (`no_context`).
-    #[error("no_context: the session has no stored state, so there is nothing to resume: begin a turn with an input")]
+    /// There is no stored state (`no_context`).
+    #[error("no_context: the session has no stored state, so there is nothing to resume; begin a turn with an input")]
     NoContext,
-    /// It is damaged.
+    /// The state is not valid JSON of its format.
     #[error("the stored state cannot be read: {0}")]
     Damaged(#[from] serde_json::Error),
-    /// It contradicts itself.
+    /// The state contradicts itself.
     #[error("the stored state cannot be used: {0}")]
     Inconsistent(&'static str),
-    /// It was written by a newer version.
-    #[error("the stored state has version {found}; this agent-host reads up to {VERSION}: use the newer agent-host")]
+    /// A newer version wrote the state.
+    #[error(
+        "the stored state has version {found}, and this agent-host reads versions up to {VERSION}; use a newer agent-host"
+    )]
     Newer {
-        /// Its version.
+        /// Version of the state.
         found: u32,
     },
 }
 
 impl Run {
-    /// A new session.
+    /// Makes the state of a new session.
     pub fn new(session: impl Into<String>, agent: impl Into<String>) -> Self {
         Self {
             version: VERSION,
@@ -175,18 +236,19 @@ impl Run {
             left_out: Vec::new(),
             asks: 0,
             summary: None,
-            kept: Vec::new(),
+            queued_prompts: Vec::new(),
             turn: None,
+            inconsistency: None,
         }
     }
 
-    /// The same with ids of its own for what it does from here on. `ending` is one that nobody else has.
+    /// Sets the suffix of the ids that the session assigns from now on. No other session may have the same suffix.
     pub fn with_id_ending(mut self, ending: impl Into<String>) -> Self {
         self.id_ending = ending.into();
         self
     }
 
-    /// An id that is unique beyond the session: `name`, and the ending.
+    /// An id that is unique beyond the session: `name` and the suffix.
     pub fn unique_id(&self, name: &str) -> String {
         match self.id_ending.as_str() {
             "" => name.to_owned(),
@@ -194,12 +256,12 @@ impl Run {
         }
     }
 
-    /// The open call that somebody means by `id`, which may leave out the ending; `id` itself where there is none.
+    /// The open call that `id` refers to, which may leave out the suffix. If there is none, returns `id` itself.
     pub fn named_call(&self, id: CallId) -> CallId {
         self.open_calls().find(|open| open.is_named(&id.0)).cloned().unwrap_or(id)
     }
 
-    /// From what [`Run::snapshot`] wrote.
+    /// Restores a state that [`Run::snapshot`] wrote.
     pub fn restore(snapshot: Option<&[u8]>) -> Result<Self, RestoreError> {
         #[derive(Deserialize)]
         struct Version {
@@ -215,7 +277,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Looks for what no transition leaves behind.
+    /// Checks for contradictions that no transition produces.
     fn inspect(&self) -> Result<(), &'static str> {
         const MOST: u64 = u32::MAX as u64 / 2;
         let counters = [self.model_calls, self.next_message, self.sequence, self.turns.into(), self.asks];
@@ -225,7 +287,7 @@ impl Run {
         let ascending = self.view.windows(2).all(|pair| pair[0].id < pair[1].id);
         let below = self.view.last().is_none_or(|entry| entry.id < self.next_message);
         if !ascending || !below || self.view.iter().any(|entry| entry.since > self.model_calls) {
-            return Err("the view holds messages that cannot be there");
+            return Err("the view contains invalid messages");
         }
         let Some(turn) = &self.turn else { return Ok(()) };
         if u64::from(turn.interactions.max(turn.corrections).max(turn.attempt)) > MOST {
@@ -235,8 +297,10 @@ impl Run {
             return Err("the context builder's state is larger than 64 KiB");
         }
         match &turn.phase {
-            Phase::Working(batch) if batch.calls.is_empty() || batch.is_done() => Err("a batch waits for nothing"),
-            Phase::Working(batch) if batch.is_contradictory() => Err("a call of the open turn waits for nobody"),
+            Phase::Working(batch) if batch.calls.is_empty() || batch.is_done() => Err("a batch has no open call"),
+            Phase::Working(batch) if batch.is_inconsistent() => {
+                Err("a call of the open turn waits for something that cannot arrive")
+            }
             Phase::Working(batch) if batch.calls.iter().any(|call| u64::from(call.attempt) > MOST) => {
                 Err("a counter is out of range")
             }
@@ -249,35 +313,37 @@ impl Run {
         serde_json::to_vec(self).expect("a run has only string keys and finite numbers")
     }
 
-    /// The state as it is stored, but for its view, which is stored in pieces: see [`Run::view_pieces`].
+    /// The state without its view, which is stored in pieces; see [`Run::view_pieces`].
     pub fn snapshot_without_view(&self) -> Vec<u8> {
         Self { view: Vec::new(), ..self.clone() }.snapshot()
     }
 
-    /// The view in pieces of which a commit writes those that it changes, so that it does not grow with the history: the
-    /// number of each, and its entries as JSON objects with commas between. One that has lost all its entries is empty.
-    /// `since` is the state of which all pieces are stored; none where no piece is.
+    /// The pieces of the view that have changed since the stored state `since`. A commit writes only these, so that
+    /// its size does not grow with the history. None as `since`: no piece is stored yet.
+    ///
+    /// Each piece has its number and its entries as JSON objects separated by commas. The bytes are empty if the piece
+    /// has lost all its entries.
     pub fn view_pieces(&self, since: Option<&Run>) -> Vec<(u64, Vec<u8>)> {
-        let stored: BTreeMap<u64, &[Entry]> = since.map(|since| pieces(&since.view).collect()).unwrap_or_default();
-        let mut gone = stored.clone();
+        let stored: BTreeMap<u64, &[ViewEntry]> = since.map(|since| pieces(&since.view).collect()).unwrap_or_default();
+        let mut removed = stored.clone();
         let mut changed = Vec::new();
         for (number, entries) in pieces(&self.view) {
-            gone.remove(&number);
+            removed.remove(&number);
             if stored.get(&number) != Some(&entries) {
-                changed.push((number, in_json(entries)));
+                changed.push((number, entries_as_json(entries)));
             }
         }
-        changed.extend(gone.into_keys().map(|number| (number, Vec::new())));
+        changed.extend(removed.into_keys().map(|number| (number, Vec::new())));
         changed
     }
 
     /// How often a message of the view has been sent (L3).
-    pub fn seen_count(&self, entry: &Entry) -> u32 {
+    pub fn seen_count(&self, entry: &ViewEntry) -> u32 {
         entry.first.saturating_add(u32::try_from(self.model_calls.saturating_sub(entry.since)).unwrap_or(u32::MAX))
     }
 
     /// The messages that the next model call sends.
-    pub fn sent(&self) -> impl Iterator<Item = &Entry> {
+    pub fn sent(&self) -> impl Iterator<Item = &ViewEntry> {
         let from = match &self.turn {
             Some(turn) if turn.history == History::LeaveOut && !turn.is_over() => turn.number,
             _ => 0,
@@ -285,7 +351,7 @@ impl Run {
         self.view.iter().filter(move |entry| entry.turn >= from)
     }
 
-    /// A message as it is sent: what of it is not sent again is named in its place, so that calls and results stay pairs.
+    /// Replaces the content of calls that are not sent again. Calls and results stay in pairs.
     pub fn without_left_out(&self, mut message: Message) -> Message {
         let is_left_out = |call: &CallId| self.left_out.contains(call);
         for part in message.parts.iter_mut().filter(|_| !self.left_out.is_empty()) {
@@ -300,12 +366,29 @@ impl Run {
         message
     }
 
-    /// Whether a turn is open: begun and not ended.
+    /// Notes that the state contradicts itself. The input was checked before, so this is a bug or a damaged state.
+    pub(super) fn inconsistent(&mut self, what: &'static str) {
+        self.inconsistency.get_or_insert(what);
+    }
+
+    /// Whether a turn is open, which means that it has begun and not ended.
     pub fn is_open(&self) -> bool {
         self.turn.as_ref().is_some_and(|turn| !turn.is_over())
     }
 
-    /// A durable event of the open turn, with its number.
+    /// The state of the session as lists of sessions show it. Never [`SessionState::Incomplete`].
+    pub fn session_state(&self) -> SessionState {
+        match self.turn.as_ref().and_then(Turn::end) {
+            Some(TurnEnd::Finished(_)) => SessionState::Idle,
+            Some(TurnEnd::Failed(_)) => SessionState::Failed,
+            Some(TurnEnd::Cancelled) => SessionState::Cancelled,
+            None if matches!(self.action(), Action::Suspended(_)) => SessionState::Suspended,
+            None if self.is_open() => SessionState::Running,
+            None => SessionState::Idle,
+        }
+    }
+
+    /// Makes a durable event of the open turn with the next sequence number.
     pub(super) fn event(&mut self, kind: EventKind) -> Event {
         self.sequence += 1;
         Event { session: self.session.clone(), turn: self.turns, sequence: self.sequence, provisional: None, kind }

@@ -1,16 +1,17 @@
-//! One transition: an input that fits the state becomes the next state and what has changed.
+//! One transition: applies an input that fits the state and collects the changes.
 
-use super::batch::Progress;
+use super::batch::CallProgress;
 use super::budget::PromptBudget;
 use super::config::LoopConfig;
 use super::depth;
 use super::end::{TurnEnd, TurnError};
+use super::external_waits::ServiceApproval;
 use super::input::{Decision, Input, OutputVerdict, TurnContext};
-use super::state::{Entry, KeptPrompt, Run};
+use super::plugin_changes;
+use super::state::{NO_OPEN_BATCH, NO_SUCH_CALL, NO_TURN, QueuedPrompt, Run, ViewEntry};
 use super::step::text_result;
-use super::swap;
 use super::turn::{Phase, PinnedAgent, PinnedPlugin, Turn, answered};
-use crate::change::{Body, Change, Departure, HiddenMessage, NewMessage, OutboxEffect, OutboxItem};
+use crate::change::{Body, Change, HiddenMessage, HideReason, NewMessage, OutboxEffect, OutboxItem};
 use crate::event::{EndReason, ErrorScope, EventKind, plugin_at_digest};
 use crate::message::{MessageId, Part, Role, TurnInput};
 use crate::model::Usage;
@@ -18,18 +19,27 @@ use crate::plugin::{History, Lifecycle, OutputData, TraceContext};
 use crate::tool::{ModelUse, Violation};
 use crate::{prompt, tokens};
 
-/// How the open batch goes when its turn ends before it.
+/// Results of open calls when the turn ends first.
 const CANCELLED_WAITING: &str = "cancelled before it ran";
 const CANCELLED_RUNNING: &str = "cancelled; outcome unknown";
 const FAILED_WAITING: &str = "not run: the turn ended with an error first";
 const FAILED_RUNNING: &str = "the turn ended with an error while this ran; outcome unknown";
 
+/// The contents of [`Input::Start`].
+struct TurnStart {
+    input: TurnInput,
+    config: LoopConfig,
+    plugins: Vec<PinnedPlugin>,
+    pinned: Option<PinnedAgent>,
+    trace: TraceContext,
+}
+
 impl Run {
-    /// Applies an input that [`Run::check`] has let through.
+    /// Applies an input that [`Run::check`] has accepted.
     pub(super) fn transition(&mut self, input: Input, change: &mut Change) {
         match input {
             Input::Start { input, config, plugins, pinned, trace } => {
-                self.start((input, trace), config, (plugins, pinned), change);
+                self.start(TurnStart { input, config, plugins, pinned, trace }, change);
             }
             Input::Context { context } => self.context(context, change),
             Input::Summarised(summarised) => self.summarised(summarised, change),
@@ -45,12 +55,14 @@ impl Run {
             }
             Input::Cancel => self.cancel(change),
             Input::Recover => self.recover(change),
-            Input::Pending { call, awaits, cost } => self.pending(&call, awaits, cost, change),
-            Input::Held { call, request, digest, cost } => self.hold(&call, request, (digest, cost), change),
+            Input::Pending { call, awaits, cost } => self.service_requested(&call, awaits, cost, change),
+            Input::ServiceNeedsApproval { call, request, digest, cost } => {
+                self.service_needs_approval(&call, request, ServiceApproval { digest, cost }, change)
+            }
             Input::Respond { call, result, .. } => self.respond(&call, result, change),
             Input::Expire { call } => self.expire(&call, change),
             Input::Approval { answers } => self.approval(answers, change),
-            Input::AskAgain { calls } => self.ask_again(calls, change),
+            Input::RequestReapproval { calls } => self.request_reapproval(calls, change),
             Input::Forbidden { call, error } => self.settle(&call, text_result(&error.for_model(), true), change),
             Input::Resolve { call, decision } => self.resolve(&call, decision, change),
             Input::Denied { denials } => {
@@ -58,36 +70,31 @@ impl Run {
                     self.emit(change, EventKind::Denied { call, denial });
                 }
             }
-            Input::Keep { prompt } => {
+            Input::QueuePrompt { prompt } => {
                 let input = depth::shallow_input(prompt.input);
-                self.kept.push(KeptPrompt { input, ..prompt });
+                self.queued_prompts.push(QueuedPrompt { input, ..prompt });
             }
             Input::Undo => self.undo(change),
-            Input::Asked { plugin, used } => self.asked(plugin, used),
+            Input::PluginUsedModel { plugin, used } => self.count_plugin_model_use(plugin, used),
         }
     }
 
-    /// What a plugin has asked of the host's model counts in the turn (L5).
-    fn asked(&mut self, plugin: String, used: ModelUse) {
+    /// Counts a plugin's use of the host's model in the turn (L5).
+    fn count_plugin_model_use(&mut self, plugin: String, used: ModelUse) {
         self.asks = self.asks.saturating_add(used.asks);
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         turn.spend(used.usage, answered(used.usage));
-        *turn.asked.entry(plugin).or_default() += used;
+        *turn.plugin_model_use.entry(plugin).or_default() += used;
     }
 
-    fn start(
-        &mut self,
-        (input, trace): (TurnInput, TraceContext),
-        config: LoopConfig,
-        (plugins, pinned): (Vec<PinnedPlugin>, Option<PinnedAgent>),
-        change: &mut Change,
-    ) {
+    fn start(&mut self, TurnStart { input, config, plugins, pinned, trace }: TurnStart, change: &mut Change) {
         self.turns += 1;
-        // Whoever asks it begins the turn with it, so that it is neither lost nor asked twice.
-        if self.kept.first().is_some_and(|kept| kept.input == input) {
-            self.kept.remove(0);
+        // The queued prompt begins this turn, so that it is neither lost nor used twice.
+        if self.queued_prompts.first().is_some_and(|queued| queued.input == input) {
+            self.queued_prompts.remove(0);
         }
-        let swaps = self.turn.as_ref().map(|before| swap::between(&before.plugins, &plugins)).unwrap_or_default();
+        let plugin_events =
+            self.turn.as_ref().map(|before| plugin_changes::between(&before.plugins, &plugins)).unwrap_or_default();
         let names = plugins.iter().map(|plugin| plugin_at_digest(&plugin.name, &plugin.digest)).collect();
         self.turn = Some(Turn {
             number: self.turns,
@@ -102,9 +109,9 @@ impl Run {
             execution_units: 0,
             unit_millionths: 0,
             usage: Usage::default(),
-            asked: Default::default(),
+            plugin_model_use: Default::default(),
             model: String::new(),
-            place: 0,
+            model_index: 0,
             attempt: 1,
             sections: Vec::new(),
             history: History::Keep,
@@ -115,21 +122,21 @@ impl Run {
             rejected: None,
             effort: Default::default(),
             repetition: Default::default(),
-            told_of_quoted: false,
+            told_about_quoted_calls: false,
             rejected_call: None,
             offered: None,
             plan: None,
             phase: Phase::Building,
         });
         self.emit(change, EventKind::LoopStart { agent: self.agent.clone(), plugins: names });
-        for swap in swaps {
-            self.emit(change, swap);
+        for event in plugin_events {
+            self.emit(change, event);
         }
     }
 
     fn context(&mut self, context: TurnContext, change: &mut Change) {
         let next = self.next_message;
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         turn.sections = context.sections;
         turn.history = context.history;
         turn.state = context.state;
@@ -157,9 +164,9 @@ impl Run {
         self.next_step(change);
     }
 
-    /// Appends the rejected output with the feedback, and lets the model try again while it may (L12).
+    /// Appends the rejected output with the feedback, and lets the model try again within its limits (L12).
     pub(super) fn rejected(&mut self, by: String, problems: Vec<Violation>, change: &mut Change) {
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Phase::Validating { text, last } = &turn.phase else {
             return self.completion_rejected(by, problems, change);
         };
@@ -188,9 +195,9 @@ impl Run {
         }
     }
 
-    /// Of the failed attempts at an output only the latest one is sent again (L12).
+    /// Removes the previous rejected attempt, because only the latest one is sent again (L12).
     pub(super) fn leave_out_earlier_attempt(&mut self, change: &mut Change) {
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let (messages, call) = (turn.rejected.take(), turn.rejected_call.take());
         self.left_out.extend(call);
         for id in messages.into_iter().flatten() {
@@ -213,8 +220,8 @@ impl Run {
         }
     }
 
-    /// A turn that is ended from outside: an input that is not in the history yet enters it (D2), and an output that
-    /// never will be is void for those who saw it streamed (L30).
+    /// Leaves the phase of a turn that is ended from outside. An input that is not in the history yet is appended
+    /// (D2), and a streamed output becomes void (L30).
     fn leave_phase(&mut self, change: &mut Change) {
         match self.turn.as_ref().map(|turn| (&turn.phase, &turn.input)) {
             Some((Phase::Building, input)) => {
@@ -232,12 +239,12 @@ impl Run {
         self.clear_stream(change);
         self.abandon_batch(CANCELLED_WAITING, CANCELLED_RUNNING, change);
         self.emit_budget(change);
-        // Who stops a turn does not expect that another one begins.
-        self.kept.clear();
+        // Somebody who cancels a turn does not expect another one to begin.
+        self.queued_prompts.clear();
         self.end_turn(TurnEnd::Cancelled, change);
     }
 
-    /// Ends the turn with a typed error; every open call still gets its one result.
+    /// Ends the turn with a typed error. Every open call still gets its one result.
     pub(super) fn fail(&mut self, error: TurnError, change: &mut Change) {
         self.clear_stream(change);
         self.abandon_batch(FAILED_WAITING, FAILED_RUNNING, change);
@@ -247,17 +254,17 @@ impl Run {
         self.end_turn(TurnEnd::Failed(error), change);
     }
 
-    /// What was running is gone: calls that can be repeated wait again, the others need a decision (D3).
+    /// Recovers after the host stopped. Calls that can be repeated wait again, and the others need a decision (D3).
     fn recover(&mut self, change: &mut Change) {
         self.clear_stream(change);
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return;
         };
         let mut unknown = Vec::new();
-        for call in batch.calls.iter_mut().filter(|call| call.state == Progress::Running) {
-            call.state = if call.repeatable { Progress::Waiting } else { Progress::Unknown };
+        for call in batch.calls.iter_mut().filter(|call| call.state == CallProgress::Running) {
+            call.state = if call.repeatable { CallProgress::Waiting } else { CallProgress::OutcomeUnknown };
             change.calls.push(call.moved());
-            if call.state == Progress::Unknown {
+            if call.state == CallProgress::OutcomeUnknown {
                 unknown.push(EventKind::OutcomeUnknown { call: call.id.clone(), name: call.name.clone() });
             }
         }
@@ -271,20 +278,19 @@ impl Run {
         match decision {
             Decision::Retry => {
                 let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
-                    return;
+                    return self.inconsistent(NO_OPEN_BATCH);
                 };
-                if let Some(call) = batch.call_mut(id) {
-                    call.state = Progress::Waiting;
-                    change.calls.push(call.moved());
-                }
+                let Some(call) = batch.call_mut(id) else { return self.inconsistent(NO_SUCH_CALL) };
+                call.state = CallProgress::Waiting;
+                change.calls.push(call.moved());
                 self.announce_resumption(change);
             }
-            Decision::Failed(message) => self.settle_awaited(id, text_result(&message, true), change),
-            Decision::Result(text) => self.settle_awaited(id, text_result(&text, false), change),
+            Decision::Failed(message) => self.settle_waiting(id, text_result(&message, true), change),
+            Decision::Result(text) => self.settle_waiting(id, text_result(&text, false), change),
         }
     }
 
-    /// Says that the turn goes on, once per suspension.
+    /// Announces that the turn continues, once per suspension. Does nothing if no batch is open.
     pub(super) fn announce_resumption(&mut self, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return;
@@ -299,7 +305,7 @@ impl Run {
         let id = self.next_message;
         self.next_message += 1;
         let first = u32::from(role == Role::Assistant);
-        self.view.push(Entry { id, turn: self.turns, first, since: self.model_calls, tokens, role: Some(role) });
+        self.view.push(ViewEntry { id, turn: self.turns, first, since: self.model_calls, tokens, role: Some(role) });
         change.messages.push(NewMessage { id, turn: self.turns, role, body, tokens });
         id
     }
@@ -310,34 +316,34 @@ impl Run {
         self.append(change, role, Body::Parts(parts), tokens)
     }
 
-    /// Takes the last turn of the view out of it (D5).
+    /// Removes the last turn of the view (D5).
     fn undo(&mut self, change: &mut Change) {
         let last = self.view.iter().map(|entry| entry.turn).max();
         let undone: Vec<_> = self.view.iter().filter(|entry| Some(entry.turn) == last).map(|entry| entry.id).collect();
         for id in undone {
-            self.hide_because(id, Departure::TakenBack, change);
+            self.hide_because(id, HideReason::Undone, change);
         }
         if let Some(turn) = last {
             change.outbox.push(OutboxItem { id: format!("forget_{turn}"), effect: OutboxEffect::Forget { turn } });
         }
-        // What has left the view for the summary cannot come back or be told apart there; the model is told.
+        // The summary cannot be split by turn, so it tells the model that the turn was undone.
         if let (Some(turn), Some(summary)) = (last, &mut self.summary)
             && summary.through_turn >= turn
         {
-            summary.take_back(turn);
+            summary.mark_undone(turn);
         }
     }
 
-    /// Takes a message that does not hold any more out of the view; it stays stored.
+    /// Removes an obsolete message from the view. It stays stored.
     pub(super) fn hide(&mut self, id: MessageId, change: &mut Change) {
-        self.hide_because(id, Departure::Superseded, change);
+        self.hide_because(id, HideReason::Superseded, change);
     }
 
-    /// Takes a message out of the view; it stays stored.
-    pub(super) fn hide_because(&mut self, id: MessageId, why: Departure, change: &mut Change) {
-        if let Some(place) = self.view.iter().position(|entry| entry.id == id) {
-            let seen_count = self.seen_count(&self.view[place]);
-            self.view.remove(place);
+    /// Removes a message from the view. It stays stored.
+    pub(super) fn hide_because(&mut self, id: MessageId, why: HideReason, change: &mut Change) {
+        if let Some(index) = self.view.iter().position(|entry| entry.id == id) {
+            let seen_count = self.seen_count(&self.view[index]);
+            self.view.remove(index);
             self.masks.retain(|mask| mask.message != id);
             change.hidden.push(HiddenMessage { id, seen_count, why });
         }
@@ -348,7 +354,7 @@ impl Run {
         change.events.push(event);
     }
 
-    /// A reply that was being streamed is void.
+    /// Makes a reply void that was being streamed.
     fn clear_stream(&mut self, change: &mut Change) {
         if matches!(self.turn, Some(Turn { phase: Phase::Calling { .. }, .. })) {
             self.emit(change, EventKind::StreamClear);
@@ -356,7 +362,7 @@ impl Run {
     }
 }
 
-/// What the model reads about its rejected output.
+/// The feedback for the model about its rejected output.
 pub(super) fn feedback(by: &str, problems: &[Violation], how: &str) -> String {
     let mut text = format!("Your answer was not accepted ({by}). {how} with all of this put right:");
     for problem in problems {

@@ -1,12 +1,12 @@
-//! One turn: what it was told, what it keeps of its agent, and how far it is.
+//! One turn: its input, what it keeps of its agent, and its progress.
 
 use super::batch::Batch;
 use super::budget::PromptBudget;
 use super::config::{AtLimit, LoopConfig, Units};
-use super::effort::Effort;
 use super::end::{TurnCost, TurnEnd};
 use super::eviction::AfterEviction;
-use super::planning::{Asked, Plan};
+use super::persistence::ReplyCounters;
+use super::planning::{ModelRole, Plan};
 use super::repetition::Repetition;
 use super::state::Run;
 use super::{Action, Validation};
@@ -18,85 +18,84 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// One turn: from an input to an output or an error.
+/// One turn, from an input to an output or an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// From 1.
+    /// Number of the turn in its session, from 1.
     pub number: u32,
-    /// What began it.
+    /// The input that began the turn.
     pub input: TurnInput,
-    /// Its bounds.
+    /// Limits of the turn.
     pub config: LoopConfig,
-    /// The generation it is pinned to.
+    /// Plugin versions that the turn is pinned to.
     pub plugins: Vec<PinnedPlugin>,
-    /// What else it keeps. None: an older host began it.
+    /// What else the turn keeps of its agent. None: an older host began it, or it was imported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<PinnedAgent>,
-    /// The trace it belongs to.
+    /// Trace context that it belongs to.
     pub trace: TraceContext,
     /// Why the next prompt is built.
     pub lifecycle: Lifecycle,
-    /// Model calls so far (L4).
+    /// Number of model calls so far (L4).
     pub interactions: u32,
-    /// Rejected outputs so far (L12).
+    /// Number of rejected outputs so far (L12).
     pub corrections: u32,
-    /// Whole ones, so far (L5).
+    /// Whole execution units so far (L5).
     pub execution_units: u64,
-    /// Millionths of the next one.
+    /// Millionths of the next execution unit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unit_millionths: u32,
-    /// So far.
+    /// Token usage so far.
     pub usage: Usage,
-    /// What plugins have asked of the host's model so far, by plugin: it counts in the usage, too (P5).
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub asked: BTreeMap<String, ModelUse>,
-    /// The model that answered last.
+    /// Use of the host's model by each plugin so far. It also counts in the usage (P5).
+    #[serde(default, rename = "asked", skip_serializing_if = "BTreeMap::is_empty")]
+    pub plugin_model_use: BTreeMap<String, ModelUse>,
+    /// The model that answered last, as `provider/model`.
     pub model: String,
-    /// Place of the model that is asked, in the agent's chain of models (M3).
-    #[serde(default)]
-    pub place: u32,
-    /// Tries of the model call that is being made, from 1.
+    /// Index of the current model in the agent's chain of models (M3).
+    #[serde(default, rename = "place")]
+    pub model_index: u32,
+    /// Number of attempts of the current model call, from 1.
     #[serde(default = "first_attempt")]
     pub attempt: u32,
-    /// System sections, as `init` returned them; restored on resume (L2).
+    /// System sections that `init` returned. They are restored on resume (L2).
     pub sections: Vec<Section>,
-    /// What the builder wants of the earlier turns.
+    /// What the builder does with the earlier turns.
     pub history: History,
-    /// What `init` returned for the steps.
+    /// State that `init` returned for the steps.
     #[serde(default, with = "hex_bytes", skip_serializing_if = "Option::is_none")]
     pub state: Option<Vec<u8>>,
-    /// Of the prompt, without the session summary.
+    /// Token budget of the prompt, without the session summary.
     pub budget: PromptBudget,
-    /// The first message behind those that the turn began with. 0 before they are there.
+    /// Id after those of the turn's first messages. It is 0 before they exist.
     #[serde(default)]
     pub begun_until: MessageId,
-    /// The first message that the step before has not seen.
+    /// Id of the first message that the previous step has not seen.
     pub latest_from: MessageId,
-    /// Reply and feedback of the last rejected output.
+    /// Ids of the last rejected output and its feedback.
     pub rejected: Option<[MessageId; 2]>,
-    /// The call that brought it, where other calls stand in the same message, which stays in the view for them (L12).
+    /// The call with the last rejected output, if its message has other calls and stays in the view for them (L12).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected_call: Option<CallId>,
-    /// How its replies without a tool call have been (L19, L23).
+    /// Counts of replies without a tool call (L19, L23).
     #[serde(default)]
-    pub(super) effort: Effort,
-    /// How its calls have failed (L19, L28).
+    pub(super) effort: ReplyCounters,
+    /// How the turn's calls have failed (L19, L28).
     #[serde(default)]
     pub(super) repetition: Repetition,
-    /// The model was told that calls in code do not run (L20).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub told_of_quoted: bool,
-    /// The tools that the model is offered, by their authors' names (L25). None: all of them.
+    /// Whether the model was told that calls in code do not run (L20).
+    #[serde(default, rename = "told_of_quoted", skip_serializing_if = "std::ops::Not::not")]
+    pub told_about_quoted_calls: bool,
+    /// Tools that the model is offered, by the names that their authors gave them (L25). None: all tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<Vec<String>>,
-    /// While the turn goes by a plan (L24).
+    /// The plan of the turn (L24). None: it has no plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
-    /// How far it is.
     pub(super) phase: Phase,
 }
 
-/// How far a turn is.
+/// The phase of a turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Phase {
@@ -111,44 +110,46 @@ pub(super) enum Phase {
 /// A plugin that a turn is pinned to (P10).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinnedPlugin {
-    /// Its name.
+    /// Name of the plugin.
     pub name: String,
-    /// Its component.
+    /// Digest of its component.
     pub digest: Digest,
-    /// The version that it stands for, which was taken back. None: it is what its file holds.
+    /// The rolled-back version that this one replaces. None: this is the version in the plugin's file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead_of: Option<Digest>,
 }
 
 impl PinnedPlugin {
-    /// As its file holds it.
+    /// Pins the version in the plugin's file.
     pub fn new(name: impl Into<String>, digest: Digest) -> Self {
         Self { name: name.into(), digest, instead_of: None }
     }
 }
 
-/// What a turn keeps of its agent beside its plugins (P10). A turn of an older host has none, and takes today's.
+/// What a turn keeps of its agent in addition to its plugins (P10). A turn without it uses the agent's current
+/// settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinnedAgent {
-    /// What plugins were granted, by plugin, as the sandbox writes it: without values.
+    /// Grants of each plugin in the sandbox's format, without secret values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub grants: BTreeMap<String, Value>,
-    /// What the host's own tools were granted, likewise.
+    /// Grants of the host's built-in tools, in the same format.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub host_grants: Value,
-    /// The plugin that builds the context.
+    /// Name of the plugin that builds the context. None: the host does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_builder: Option<String>,
-    /// Plugins that validate the output, in order.
+    /// Names of the plugins that validate the output, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub validators: Vec<String>,
-    /// Plugin by the provider's name.
+    /// Name of the media policy plugin for each provider.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub media_policies: BTreeMap<String, String>,
-    /// Definitions of the tools that are no plugin's and no MCP server's, by name.
+    /// Definitions of tools that do not come from a plugin or an MCP server, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, Digest>,
-    /// Definitions of the tools of MCP servers, by server and name. None: written by a host that did not keep them.
+    /// Definitions of the tools of MCP servers, by server and name. None: a host that did not store them wrote the
+    /// state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<BTreeMap<String, BTreeMap<String, Digest>>>,
 }
@@ -156,21 +157,22 @@ pub struct PinnedAgent {
 /// One model call to make.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepPlan {
-    /// Of the turn, from 1.
+    /// Number of the step in its turn, from 1.
     pub step: u32,
-    /// Model calls that may still come, this one included.
+    /// Model calls that the turn may still make, including this one.
     pub steps_left: u32,
-    /// Tools are withheld: it is the last one (L4), or forced to be a summary (L23).
+    /// Whether tools are withheld, because this is the last call (L4) or must be a summary (L23).
     pub last: bool,
-    /// Why.
+    /// Why the prompt is built.
     pub lifecycle: Lifecycle,
-    /// Place of the model in the agent's chain, from 0 (M3).
-    pub place: u32,
-    /// Tries of this call, this one included.
+    /// Index of the model in the agent's chain, from 0 (M3).
+    #[serde(rename = "place")]
+    pub model_index: u32,
+    /// Number of attempts of this call, including this one.
     pub attempt: u32,
-    /// Who is asked, and what for (L24).
-    #[serde(default)]
-    pub asked: Asked,
+    /// The role of the model in this call (L24).
+    #[serde(default, rename = "asked")]
+    pub role: ModelRole,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -182,7 +184,7 @@ fn first_attempt() -> u32 {
 }
 
 impl Turn {
-    /// How it ended, once it has.
+    /// How the turn ended. None: it is open.
     pub fn end(&self) -> Option<&TurnEnd> {
         match &self.phase {
             Phase::Ended(end) => Some(end),
@@ -190,7 +192,7 @@ impl Turn {
         }
     }
 
-    /// Counts what so many model calls have cost (L5).
+    /// Adds the cost of `calls` model calls (L5).
     pub(super) fn spend(&mut self, usage: Usage, calls: u64) {
         self.usage += usage;
         let units = Units { whole: self.execution_units, millionths: self.unit_millionths };
@@ -198,18 +200,18 @@ impl Turn {
         (self.execution_units, self.unit_millionths) = (units.whole, units.millionths);
     }
 
-    /// What it has cost so far.
+    /// What the turn has cost so far.
     pub fn cost(&self) -> TurnCost {
         let (turn, execution_units) = (self.number, self.units());
         TurnCost { turn, execution_units, usage: self.usage, interactions: self.interactions }
     }
 
-    /// Its execution units: a part of one counts as one (L5).
+    /// Execution units of the turn, rounded up (L5).
     pub fn units(&self) -> u64 {
         Units { whole: self.execution_units, millionths: self.unit_millionths }.rounded_up()
     }
 
-    /// Model calls that may still come: the bound's, and the last one behind it.
+    /// Model calls that the turn may still make: those up to the limit, and the last one after it.
     fn steps_left(&self) -> u32 {
         let last = u32::from(self.config.at_limit == AtLimit::Finish);
         self.config.max_interactions.saturating_sub(self.interactions).saturating_add(last).max(1)
@@ -219,7 +221,7 @@ impl Turn {
         matches!(&self.phase, Phase::Working(batch) if batch.check_running(id).is_ok())
     }
 
-    /// Whether it has ended.
+    /// Whether the turn has ended.
     pub fn is_over(&self) -> bool {
         self.end().is_some()
     }
@@ -233,9 +235,9 @@ impl Turn {
                 steps_left: if *last || self.effort.summary { 1 } else { self.steps_left() },
                 last: *last || self.effort.summary,
                 lifecycle: self.lifecycle,
-                place: self.place,
+                model_index: self.model_index,
                 attempt: self.attempt,
-                asked: self.asked(),
+                role: self.model_role(),
             }),
             Phase::Working(batch) => match self.completion() {
                 Some(validation) => Action::Validate(validation),
@@ -251,7 +253,8 @@ impl Turn {
         }
     }
 
-    /// None where a rejection would meet the bound of interactions, and no last call is made there (L4).
+    /// Corrections that are left. It is 0 if a rejection would reach the limit of interactions and no last call is
+    /// made there (L4).
     pub(super) fn corrections_left(&self) -> u32 {
         let spent = self.interactions >= self.config.max_interactions;
         match self.config.at_limit {
@@ -261,12 +264,12 @@ impl Turn {
     }
 }
 
-/// One model call beside the steps, unless no model answered.
+/// Counts one model call outside the steps, unless no model answered.
 pub(super) fn answered(usage: Usage) -> u64 {
     u64::from(usage != Usage::default())
 }
 
-/// Opaque bytes as hexadecimal text: JSON has no bytes, and a list of numbers would be twice as long.
+/// Bytes as hexadecimal text. JSON has no bytes, and a list of numbers would be twice as long.
 mod hex_bytes {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -280,7 +283,7 @@ mod hex_bytes {
             return Ok(None);
         };
         let digits = text.as_bytes().chunks(2).map(|pair| {
-            // `from_str_radix` alone would read a sign.
+            // `from_str_radix` alone would accept a sign.
             let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2 && !pair.starts_with('+'));
             pair.and_then(|pair| u8::from_str_radix(pair, 16).ok())
         });

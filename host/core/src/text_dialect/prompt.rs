@@ -1,5 +1,5 @@
-//! How a model that can only write is told of its tools, and shown what it has called (L20, L22). All of it stands in the
-//! outgoing copy alone.
+//! Prompts for models that call tools in their text: the list of tools, and earlier calls as text (L20, L22). They
+//! only change what is sent.
 
 use crate::message::{Content, Message, Part, Role, ToolResult};
 use crate::model::OfferedTool;
@@ -16,17 +16,17 @@ const HOW_TO_CALL: &str = r#"To call a tool, write this and nothing else on the 
 <tool>{"server_name": "SERVER", "tool_name": "NAME", "arguments": {}}</tool>
 SERVER, NAME and the JSON Schema of the arguments stand below, a tool a line. Several calls in a reply are several such lines. The results come with the next message: wait for them."#;
 
-/// Where a model that can only write finds a tool.
+/// The address under which such a model finds a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolAddress {
     /// `local`, an MCP server's name, or `service`.
     pub server: String,
-    /// Its name there: that of an MCP tool without its server.
+    /// Name of the tool there. For an MCP tool, it does not contain the server.
     pub tool: String,
 }
 
 impl ToolAddress {
-    /// Of a tool of the registry.
+    /// The address of a tool in the registry.
     pub fn new(name: &str, source: Option<&ToolSource>) -> Self {
         let (server, tool) = match source {
             Some(ToolSource::Mcp { server, .. }) => {
@@ -39,31 +39,31 @@ impl ToolAddress {
         Self { server: server.to_owned(), tool: tool.to_owned() }
     }
 
-    /// Names in the registry that may be meant: the tool's own, and under its server.
+    /// Names in the registry that the address may refer to: the tool's own, and with its server as prefix.
     pub fn names(&self) -> [String; 2] {
         [self.tool.clone(), format!("{}.{}", self.server, self.tool)]
     }
 
-    /// Which of these tools is meant: the one of that name or, where the address is `mcp` and names no server, the only one
-    /// that any server calls so.
-    pub fn among<'t>(&self, tools: impl Iterator<Item = (&'t str, &'t ToolSource)> + Clone) -> Meant<'t> {
+    /// Finds the tool that the address refers to: the one with its name or, if the address is `mcp` without a server,
+    /// the only tool with that name on any server.
+    pub fn among<'t>(&self, tools: impl Iterator<Item = (&'t str, &'t ToolSource)> + Clone) -> ToolMatch<'t> {
         let covered = tools.filter(|(_, source)| self.covers(source));
         let named = |wanted: &String| covered.clone().map(|(name, _)| name).find(|name| name == wanted);
         if let Some(name) = self.names().iter().find_map(named) {
-            return Meant::One(name);
+            return ToolMatch::One(name);
         }
         let of_any = covered
             .clone()
             .filter(|(name, source)| self.server == MCP && ToolAddress::new(name, Some(source)).tool == self.tool);
         let of_any: Vec<&str> = of_any.map(|(name, _)| name).collect();
         match of_any[..] {
-            [] => Meant::Nothing,
-            [name] => Meant::One(name),
-            _ => Meant::Several(of_any),
+            [] => ToolMatch::None,
+            [name] => ToolMatch::One(name),
+            _ => ToolMatch::Several(of_any),
         }
     }
 
-    /// Whether a tool of that source is looked for under this address.
+    /// Whether a tool with this source is looked up under this address.
     pub fn covers(&self, source: &ToolSource) -> bool {
         match source {
             ToolSource::Mcp { server, .. } => self.server == MCP || self.server == *server,
@@ -73,18 +73,19 @@ impl ToolAddress {
     }
 }
 
-/// What an address means, by the names of a registry.
+/// The tools in a registry that an address refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Meant<'t> {
-    /// This tool.
+pub enum ToolMatch<'t> {
+    /// Exactly this tool.
     One(&'t str),
-    /// One of these, and it does not say which.
+    /// Several tools, so the address is ambiguous.
     Several(Vec<&'t str>),
-    /// No tool that is there.
-    Nothing,
+    /// No tool.
+    None,
 }
 
-/// The tools as sections of the turn's message: those of MCP servers apart; how to call one stands before the first.
+/// Lists the tools in sections of the turn's message, with those of MCP servers in their own section. The first
+/// section begins with instructions for calling a tool.
 pub fn schema_sections<'t>(tools: impl Iterator<Item = (&'t OfferedTool, Option<&'t ToolSource>)>) -> Vec<Section> {
     let (mut own, mut mcp) = (Vec::new(), Vec::new());
     for (tool, source) in tools {
@@ -100,27 +101,27 @@ pub fn schema_sections<'t>(tools: impl Iterator<Item = (&'t OfferedTool, Option<
     }
     let sections = [(section::TOOL_SCHEMAS, own), (section::MCP_TOOL_SCHEMAS, mcp)];
     let sections = sections.into_iter().filter(|(_, lines)| !lines.is_empty());
-    let sections = sections.enumerate().map(|(place, (name, lines))| {
-        let text = if place == 0 { format!("{HOW_TO_CALL}\n\n{}", lines.join("\n")) } else { lines.join("\n") };
+    let sections = sections.enumerate().map(|(index, (name, lines))| {
+        let text = if index == 0 { format!("{HOW_TO_CALL}\n\n{}", lines.join("\n")) } else { lines.join("\n") };
         Section { name: name.to_owned(), text, stability: Stability::Fixed }
     });
     sections.collect()
 }
 
 /// A call as a model of this dialect writes it.
-pub fn written(address: &ToolAddress, arguments: &Value) -> String {
+pub fn written_call(address: &ToolAddress, arguments: &Value) -> String {
     let call = json!({"server_name": address.server, "tool_name": address.tool, "arguments": arguments});
     format!("<tool>{call}</tool>")
 }
 
-/// The messages with every call and every result in words: calls as the model wrote them, the results of one reply as one
-/// message of role user.
-pub fn in_words(messages: Vec<Message>, address: &dyn Fn(&str) -> ToolAddress) -> Vec<Message> {
+/// Rewrites all calls and results in messages as text: calls in the model's syntax, and the results of one reply as
+/// one message with role `user`.
+pub fn calls_as_text(messages: Vec<Message>, address: &dyn Fn(&str) -> ToolAddress) -> Vec<Message> {
     let mut shown: Vec<Message> = Vec::with_capacity(messages.len());
     let mut before = None;
     for mut message in messages {
         let role = message.role;
-        message.parts = message.parts.into_iter().flat_map(|part| part_in_words(part, address)).collect();
+        message.parts = message.parts.into_iter().flat_map(|part| part_as_text(part, address)).collect();
         match (shown.last_mut(), role) {
             (Some(last), Role::Tool) if before == Some(Role::Tool) => last.parts.append(&mut message.parts),
             (_, Role::Tool) => shown.push(Message { role: Role::User, ..message }),
@@ -131,15 +132,15 @@ pub fn in_words(messages: Vec<Message>, address: &dyn Fn(&str) -> ToolAddress) -
     shown
 }
 
-fn part_in_words(part: Part, address: &dyn Fn(&str) -> ToolAddress) -> Vec<Part> {
+fn part_as_text(part: Part, address: &dyn Fn(&str) -> ToolAddress) -> Vec<Part> {
     match part {
-        Part::ToolCall(call) => vec![Part::Text(written(&address(&call.name), &call.arguments))],
-        Part::ToolResult(result) => result_in_words(result, address),
+        Part::ToolCall(call) => vec![Part::Text(written_call(&address(&call.name), &call.arguments))],
+        Part::ToolResult(result) => result_as_text(result, address),
         other => vec![other],
     }
 }
 
-fn result_in_words(result: ToolResult, address: &dyn Fn(&str) -> ToolAddress) -> Vec<Part> {
+fn result_as_text(result: ToolResult, address: &dyn Fn(&str) -> ToolAddress) -> Vec<Part> {
     let ToolAddress { server, tool } = address(&result.name);
     let word = if result.is_error { "Error" } else { "Result" };
     let head = format!("{word} of `{tool}` ({server}), call_id {}:", result.call_id);

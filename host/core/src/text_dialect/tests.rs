@@ -1,4 +1,4 @@
-//! What counts as a call, and what stays text (L20).
+//! Which texts are calls, and which stay text (L20).
 
 use super::*;
 use crate::message::{CallId, Content, Message, Part, Role, ToolCall, ToolResult};
@@ -30,15 +30,15 @@ fn code(calls: &[Result<TaggedCall, UnreadableCall>]) -> Vec<&'static str> {
     calls.iter().map(|call| call.as_ref().map_or_else(UnreadableCall::code, |_| "call")).collect()
 }
 
-/// L20, seed d "Tool Call Parsing": every way through the diagram.
+/// L20, seed d "Tool Call Parsing": every path through the diagram.
 #[test]
 fn l20_d_tool_call_parsing() {
-    // Found tool tags? No: nothing.
+    // Are there tool tags? No: no calls.
     assert_eq!(read("There are 42 lines."), ("There are 42 lines.".into(), vec![]));
-    // Extract JSON between tags, parse; valid? No: a parse error.
+    // Is the JSON between the tags valid? No: a parse error.
     let (text, calls) = read("I count.\n<tool>{\"server_name\": \"local\", }</tool>");
     assert_eq!((text.as_str(), code(&calls)), ("I count.", vec!["parse_error"]));
-    // server_name present? tool_name present? No: a missing field.
+    // Are server_name and tool_name present? No: a missing field.
     for (body, missing) in [
         (r#"{"tool_name": "t"}"#, "server_name"),
         (r#"{"server_name": "local", "arguments": {}}"#, "tool_name"),
@@ -50,14 +50,14 @@ fn l20_d_tool_call_parsing() {
         };
         assert_eq!((field.as_str(), written.as_str()), (missing, body));
     }
-    // Extract arguments, return the call; absent arguments are {}.
+    // Missing arguments become {}.
     assert_eq!(read(COUNT), (String::new(), vec![called("local", "text.count", json!({"path": "a"}))]));
     let bare = "<tool>\n{\"server_name\": \"ocr\", \"tool_name\": \"extract\"}\n</tool>";
     assert_eq!(read(bare).1, [called("ocr", "extract", json!({}))]);
 }
 
 #[test]
-fn l20_text_and_calls() {
+fn l20_text_and_calls_are_separated() {
     let cases = [
         (format!("Let me look.\n\n{COUNT}\n"), "Let me look.", vec!["call"]),
         (format!("One {COUNT} and\n{COUNT}{COUNT} two"), "One and\ntwo", vec!["call", "call", "call"]),
@@ -67,7 +67,7 @@ fn l20_text_and_calls() {
         ("<tool>read a.txt</tool> then".to_owned(), "then", vec!["parse_error"]),
         ("<tool>[1]</tool>".to_owned(), "", vec!["parse_error"]),
         ("so</tool> what\n".to_owned(), "so</tool> what\n", vec![]),
-        // The end did not come: it may be cut.
+        // Without its end, the call may have been cut.
         ("Now <tool>{\"server_name\": \"local\"".to_owned(), "Now", vec!["parse_error"]),
         (COUNT.strip_suffix("</tool>").unwrap().to_owned(), "", vec!["parse_error"]),
         (" \n".to_owned(), " \n", vec![]),
@@ -78,9 +78,9 @@ fn l20_text_and_calls() {
     }
 }
 
-/// L20: what a reply quotes is what it is about, and runs nothing.
+/// L20: calls inside code are text, and do not run.
 #[test]
-fn l20_code_is_quoted() {
+fn l20_calls_in_code_stay_text() {
     for quoted in [
         format!("So:\n```\n{COUNT}\n```\nDone."),
         format!("So:\n  ~~~~ xml\n~~~\n{COUNT}\n~~~~\n"),
@@ -89,11 +89,8 @@ fn l20_code_is_quoted() {
         format!("```\nnever closed\n{COUNT}"),
     ] {
         assert_eq!(read(&quoted), (quoted.clone(), vec![]), "{quoted}");
-        let found = super::quoted(&quoted);
-        assert!(
-            found.len() == 1 && found[0].1.code() == "quoted_call",
-            "whoever meant it as a call can be told: {quoted}"
-        );
+        let found = super::quoted_calls(&quoted);
+        assert!(found.len() == 1 && found[0].1.code() == "quoted_call", "the quoted call is found: {quoted}");
     }
     for called in [
         format!("```\ncode\n```\n{COUNT}"),
@@ -108,7 +105,7 @@ fn l20_code_is_quoted() {
 
 /// L20: a closing tag inside a JSON string is data, and an unclosed string does not swallow the next call.
 #[test]
-fn l20_a_closing_tag_in_a_string() {
+fn l20_a_closing_tag_in_a_string_does_not_end_the_call() {
     let body = json!({"server_name": "local", "tool_name": "files.write", "arguments": {"text": "\"</tool>\\"}});
     let reply = format!("<tool>{body}</tool>");
     assert_eq!(read(&reply).1, [called("local", "files.write", json!({"text": "\"</tool>\\"}))]);
@@ -124,8 +121,8 @@ fn l20_the_feedback_names_each_problem() {
     let unreadable: Vec<_> = calls.into_iter().filter_map(Result::err).collect();
     insta::assert_snapshot!(feedback(&unreadable), @r#"
     A tool call of your reply could not be read, and did not run:
-    - missing_field: `server_name` is missing, or no text. It reads `{"server_name": 1}`
-    - parse_error: it is no JSON: EOF while parsing an object at line 1 column 1. It reads `{`
+    - missing_field: `server_name` is missing or is not a string. The call reads `{"server_name": 1}`
+    - parse_error: it is not JSON: EOF while parsing an object at line 1 column 1. The call reads `{`
     Write it again as one line of JSON: <tool>{"server_name": "local", "tool_name": "NAME", "arguments": {}}</tool>
     "#);
 }
@@ -134,9 +131,9 @@ fn mcp(server: &str) -> ToolSource {
     ToolSource::of_server(server)
 }
 
-/// L20: which tools an address covers.
+/// L20: the tools that an address covers.
 #[test]
-fn l20_addresses() {
+fn l20_an_address_covers_its_tools() {
     let service = ToolSource::Service { event_type: "weather".into() };
     let covered = |server: &str| {
         let address = ToolAddress { server: server.into(), tool: "t".into() };
@@ -160,7 +157,7 @@ fn l20_addresses() {
 
 /// L20, seed d "Tool Execution Flow": a call of `mcp` is looked up among the tools of all servers.
 #[test]
-fn l20_d_what_an_address_means() {
+fn l20_d_an_address_finds_its_tool() {
     let (service, built_in) = (ToolSource::Service { event_type: "weather".into() }, ToolSource::BuiltIn);
     let (ocr, scan, own) = (mcp("ocr"), mcp("scan"), mcp("mcp"));
     let tools = [
@@ -185,17 +182,17 @@ fn l20_d_what_an_address_means() {
         ("local", "extract", "extract"),
         ("service", "forecast", "forecast"),
     ] {
-        assert_eq!(meant(server, tool), Meant::One(expected), "{server} {tool}");
+        assert_eq!(meant(server, tool), ToolMatch::One(expected), "{server} {tool}");
     }
-    assert_eq!(meant("mcp", "read"), Meant::Several(vec!["ocr.read", "scan.read"]));
+    assert_eq!(meant("mcp", "read"), ToolMatch::Several(vec!["ocr.read", "scan.read"]));
     for (server, tool) in [("mcp", "forecast"), ("local", "read"), ("scan", "extract"), ("service", "extract")] {
-        assert_eq!(meant(server, tool), Meant::Nothing, "{server} {tool}");
+        assert_eq!(meant(server, tool), ToolMatch::None, "{server} {tool}");
     }
 }
 
-/// L20, L22: the tools stand in the turn's message, those of MCP servers apart.
+/// L20, L22: the tools are in the turn's message, with those of MCP servers in their own section.
 #[test]
-fn l22_schemas_in_words() {
+fn l22_schemas_are_listed_as_text() {
     let tool = |name: &str| OfferedTool {
         name: "never_shown".into(),
         author_name: name.into(),
@@ -222,9 +219,9 @@ fn l22_schemas_in_words() {
     assert!(schema_sections(std::iter::empty()).is_empty());
 }
 
-/// L20: the history as the model wrote it, results as messages of role user.
+/// L20: the history in the model's syntax, with results as messages of role user.
 #[test]
-fn l20_the_history_in_words() {
+fn l20_the_history_is_written_as_text() {
     let id = |n: u32| CallId(format!("call_1_1_{n}"));
     let call =
         |n: u32| Part::ToolCall(ToolCall { id: id(n), name: "ocr.extract".into(), arguments: json!({"path": n}) });
@@ -242,7 +239,7 @@ fn l20_the_history_in_words() {
         Message { role: Role::Assistant, parts: vec![Part::Text("Both.".into()), call(1), call(2)], seen_count: 1 };
     let messages = vec![Message::text(Role::User, "go"), asked, result(1, false), result(2, true), result(3, false)];
     let source = mcp("ocr");
-    let shown = in_words(messages, &|name| ToolAddress::new(name, Some(&source)));
+    let shown = calls_as_text(messages, &|name| ToolAddress::new(name, Some(&source)));
     let roles: Vec<_> = shown.iter().map(|message| message.role).collect();
     assert_eq!(roles, [Role::User, Role::Assistant, Role::User]);
     assert_eq!(
@@ -260,9 +257,9 @@ fn l20_the_history_in_words() {
 }
 
 proptest! {
-    /// L20: fed in pieces is fed whole, and no whole call is left in the text.
+    /// L20: the result does not depend on how the text is cut, and no complete call is left in the text.
     #[test]
-    fn l20_pieces_make_the_whole(
+    fn l20_pieces_give_the_same_result_as_the_whole(
         words in prop::collection::vec(
             prop::sample::select(vec![
                 "<tool>", "</tool>", "<", "</", "tool>", " ", "\n", "a", "ä", "<to", "ol>", "`", "```", "~~~", "\"", "\\",
@@ -273,11 +270,11 @@ proptest! {
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..14),
     ) {
         let whole = words.concat();
-        let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(whole.len() + 1)).collect();
-        places.retain(|place| whole.is_char_boundary(*place));
-        places.extend([0, whole.len()]);
-        places.sort_unstable();
-        let cut = places.windows(2).map(|ends| &whole[ends[0]..ends[1]]);
+        let mut positions: Vec<usize> = cuts.iter().map(|cut| cut.index(whole.len() + 1)).collect();
+        positions.retain(|position| whole.is_char_boundary(*position));
+        positions.extend([0, whole.len()]);
+        positions.sort_unstable();
+        let cut = positions.windows(2).map(|ends| &whole[ends[0]..ends[1]]);
         let read = read(&whole);
         prop_assert_eq!(pieces(cut), read.clone());
         let is_code = whole.contains(['`', '~']);

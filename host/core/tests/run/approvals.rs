@@ -1,13 +1,14 @@
-//! Calls that somebody must allow (L17; rows 19 and 20).
+//! Calls that need approval (L17; rows 19 and 20).
 
 use crate::session::{Session, dispatched, grant, kinds, plain};
 use agent_core::approval::{
-    ApprovalAnswer, ApprovalVerdict, ApprovalWord, AskedAgain, GrantScope, LastingGrant, Leave, ScopedGrant,
+    ApprovalAnswer, ApprovalOutcome, ApprovalVerdict, Authorization, GrantScope, LastingGrant, ReapprovalRequest,
+    ScopedGrant,
 };
 use agent_core::change::{CallChange, CallState, Change, OutboxEffect};
 use agent_core::event::{EventKind, WaitCause};
 use agent_core::message::{CallId, Digest};
-use agent_core::run::{Action, Approval, Decision, Dispatch, ImportTerms, Input, LoopConfig, Refused, ResolvedCall};
+use agent_core::run::{Action, Approval, Decision, Dispatch, ImportTerms, Input, InputError, LoopConfig, ResolvedCall};
 use agent_core::tool::ToolError;
 use agent_core::view::result_text;
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ fn id(place: u32) -> CallId {
     CallId(format!("call_1_1_{place}"))
 }
 
-/// A call that must be allowed.
+/// A call that needs approval.
 fn asking(name: &str) -> ResolvedCall {
     ResolvedCall { approval: Approval::Needed(grant(name).digest), ..plain(name) }
 }
@@ -48,8 +49,8 @@ fn with(calls: Vec<ResolvedCall>) -> (Session, Change) {
     (session, change)
 }
 
-fn dispatch(place: u32, granted: Option<Leave>) -> Dispatch {
-    Dispatch { call: id(place), attempt: 1, granted, request: None }
+fn dispatch(place: u32, authorization: Option<Authorization>) -> Dispatch {
+    Dispatch { call: id(place), attempt: 1, authorization, request: None }
 }
 
 fn result_of(session: &Session, place: u32) -> (bool, String) {
@@ -58,9 +59,9 @@ fn result_of(session: &Session, place: u32) -> (bool, String) {
 }
 
 #[test]
-fn l17_allowed_calls_finish_first_and_then_all_others_are_asked_for_at_once() {
+fn l17_allowed_calls_finish_first_and_then_one_request_covers_all_others() {
     let (mut session, change) = with(vec![asking("pay"), plain("look"), asking("write")]);
-    assert!(!kinds(&change).contains(&"approval_requested".to_owned()), "not while something can run");
+    assert!(!kinds(&change).contains(&"approval_requested".to_owned()), "not while a call can run");
     assert_eq!(session.run.action(), Action::Dispatch(vec![dispatch(2, None)]));
     let change = session.run_batch();
     assert_eq!(kinds(&change), ["tool_result", "approval_requested", "suspended"]);
@@ -68,7 +69,7 @@ fn l17_allowed_calls_finish_first_and_then_all_others_are_asked_for_at_once() {
     let asked: Vec<_> = calls.iter().map(|item| (item.call.clone(), item.name.as_str(), item.digest.clone())).collect();
     let digest = Some(grant("pay").digest);
     assert_eq!(asked, [(id(1), "pay", digest.clone()), (id(3), "write", digest)]);
-    assert_eq!(session.tell(dispatched(&[id(1)])), Err(Refused::Settled(id(1), "waiting for an approval")));
+    assert_eq!(session.apply(dispatched(&[id(1)])), Err(InputError::Settled(id(1), "waiting for an approval")));
     assert_eq!(session.run.asking(), *calls);
     let change = answer(&mut session, &[once(1, "pay")]);
     assert_eq!(kinds(&change), ["approval_resolved", "resumed"]);
@@ -76,16 +77,16 @@ fn l17_allowed_calls_finish_first_and_then_all_others_are_asked_for_at_once() {
     assert_eq!(left, [id(3)], "an answer may come while another call could run");
     let change = answer(&mut session, &[deny(3, Some("not today"))]);
     assert_eq!(kinds(&change), ["approval_resolved", "tool_call", "tool_result_error"]);
-    assert_eq!(session.run.action(), Action::Dispatch(vec![dispatch(1, Some(Leave::Answered(grant("pay"))))]));
+    assert_eq!(session.run.action(), Action::Dispatch(vec![dispatch(1, Some(Authorization::Answered(grant("pay"))))]));
     session.run_batch();
     let (is_error, text) = result_of(&session, 3);
     let error: ToolError = serde_json::from_str(&text).unwrap();
     assert!(is_error && matches!(&error, ToolError::Denied { message } if message.ends_with("They say: not today")));
-    assert!(matches!(session.run.action(), Action::CallModel(plan) if plan.step == 2), "the results are whole");
+    assert!(matches!(session.run.action(), Action::CallModel(plan) if plan.step == 2), "the results are complete");
 }
 
 #[test]
-fn l17_several_denials_end_the_batch_and_say_nothing_of_waiting() {
+fn l17_several_denials_end_the_batch_without_another_suspension() {
     let (mut session, _) = with(vec![asking("a"), asking("b"), asking("c")]);
     let change = answer(&mut session, &[deny(1, None), deny(3, None)]);
     let said = [
@@ -97,14 +98,14 @@ fn l17_several_denials_end_the_batch_and_say_nothing_of_waiting() {
         "tool_result_error",
         "suspended",
     ];
-    assert_eq!(kinds(&change), said, "it still waits for one, and says so once");
+    assert_eq!(kinds(&change), said, "it still waits for one, and announces that once");
     let change = answer(&mut session, &[deny(2, None)]);
     assert_eq!(kinds(&change)[..4], ["resumed", "approval_resolved", "tool_call", "tool_result_error"]);
     assert!(matches!(session.run.action(), Action::CallModel(_)));
 }
 
 #[test]
-fn l17_a_grant_lasts_as_long_as_it_says() {
+fn l17_a_grant_lasts_for_its_scope() {
     for (scope, in_session, for_good) in
         [(GrantScope::Once, 0, 0), (GrantScope::Session, 1, 0), (GrantScope::Always, 0, 1)]
     {
@@ -118,7 +119,7 @@ fn l17_a_grant_lasts_as_long_as_it_says() {
 }
 
 #[test]
-fn l17_edited_arguments_stand_beside_the_models_own() {
+fn l17_edited_arguments_are_stored_with_the_models_own() {
     let (mut session, _) = with(vec![asking("pay")]);
     let edited = json!({"amount": 1});
     let bound = LastingGrant { arguments: Some(other_digest()), ..grant("pay") };
@@ -131,80 +132,87 @@ fn l17_edited_arguments_stand_beside_the_models_own() {
 }
 
 #[test]
-fn row_26_edited_arguments_that_could_not_be_read_again_are_refused() {
+fn row_26_edited_arguments_that_are_nested_too_deeply_are_refused() {
     let (mut session, _) = with(vec![asking("pay")]);
     let deep: Value = serde_json::from_str(&format!("{}{}", "[".repeat(65), "]".repeat(65))).unwrap();
     let grant = ScopedGrant { scope: GrantScope::Once, grant: grant("pay") };
     let verdict = ApprovalVerdict::Granted { edited: Some(deep), grant };
-    let told = session.tell(Input::Approval { answers: vec![ApprovalAnswer { call: id(1), verdict }] });
-    assert_eq!(told, Err(Refused::TooDeep(id(1))));
+    let result = session.apply(Input::Approval { answers: vec![ApprovalAnswer { call: id(1), verdict }] });
+    assert_eq!(result, Err(InputError::TooDeep(id(1))));
 }
 
 #[test]
-fn row_19_an_answer_about_another_tool_is_void_and_asked_again() {
+fn row_19_an_answer_about_a_changed_tool_is_void_and_the_person_is_asked_again() {
     let (mut session, _) = with(vec![asking("pay")]);
     let changed = LastingGrant { digest: other_digest(), ..grant("pay") };
     let change = answer(&mut session, &[allow(1, GrantScope::Always, changed.clone())]);
     assert_eq!(kinds(&change), ["approval_resolved", "approval_requested", "suspended"]);
-    assert!(matches!(&change.events[0].kind, EventKind::ApprovalResolved { verdict: ApprovalWord::Void, .. }));
+    assert!(matches!(&change.events[0].kind, EventKind::ApprovalResolved { verdict: ApprovalOutcome::Void, .. }));
     assert!(change.outbox.is_empty() && session.run.grants.is_empty(), "nothing is remembered");
     let change = answer(&mut session, &[once(1, "pay")]);
-    assert_eq!(kinds(&change)[0], "approval_resolved", "an answer about what it was before is void, too");
+    assert_eq!(kinds(&change)[0], "approval_resolved", "an answer about the previous tool is void too");
     answer(&mut session, &[allow(1, GrantScope::Once, grant("pay"))]);
     assert!(matches!(session.run.action(), Action::Dispatch(_)));
 }
 
 #[test]
-fn row_19_what_would_run_is_looked_at_once_more_when_it_is_dispatched() {
+fn row_19_a_call_is_checked_again_when_it_is_dispatched() {
     let (mut session, _) = with(vec![asking("pay"), plain("look")]);
     session.run_batch();
     answer(&mut session, &[once(1, "pay")]);
-    let again = |place| AskedAgain { call: id(place), digest: other_digest() };
-    let change = session.must(Input::AskAgain { calls: vec![again(1)] });
+    let again = |place| ReapprovalRequest { call: id(place), digest: other_digest() };
+    let change = session.must(Input::RequestReapproval { calls: vec![again(1)] });
     assert_eq!(kinds(&change), ["approval_resolved", "approval_requested", "suspended"]);
-    assert_eq!(session.tell(Input::AskAgain { calls: vec![again(2)] }), Err(Refused::Settled(id(2), "finished")));
+    assert_eq!(
+        session.apply(Input::RequestReapproval { calls: vec![again(2)] }),
+        Err(InputError::Settled(id(2), "finished"))
+    );
     answer(&mut session, &[allow(1, GrantScope::Once, LastingGrant { digest: other_digest(), ..grant("pay") })]);
     session.run_batch();
     assert_eq!(result_of(&session, 1), (false, "ok".into()));
 }
 
 #[test]
-fn l17_what_was_remembered_is_not_what_was_answered() {
+fn l17_a_remembered_grant_is_distinguished_from_an_answer() {
     let remembered = ResolvedCall { approval: Approval::Remembered(grant("pay")), ..plain("pay") };
     let (session, _) = with(vec![remembered]);
-    assert_eq!(session.run.action(), Action::Dispatch(vec![dispatch(1, Some(Leave::Remembered(grant("pay"))))]));
+    assert_eq!(
+        session.run.action(),
+        Action::Dispatch(vec![dispatch(1, Some(Authorization::Remembered(grant("pay"))))])
+    );
 }
 
 #[test]
-fn l17_a_call_that_the_configuration_asks_for_now_is_asked_for_and_one_that_it_denies_fails() {
+fn l17_a_changed_configuration_can_require_an_approval_or_deny_a_call() {
     let (mut session, _) = with(vec![plain("pay"), plain("wipe")]);
-    let change = session.must(Input::AskAgain { calls: vec![AskedAgain { call: id(1), digest: other_digest() }] });
-    assert_eq!(kinds(&change), Vec::<String>::new(), "nobody had answered, and another can run");
+    let change = session
+        .must(Input::RequestReapproval { calls: vec![ReapprovalRequest { call: id(1), digest: other_digest() }] });
+    assert_eq!(kinds(&change), Vec::<String>::new(), "nobody had answered, and another call can run");
     let error = ToolError::Denied { message: "approval.tools".into() };
     let change = session.must(Input::Forbidden { call: id(2), error: error.clone() });
     assert_eq!(kinds(&change), ["tool_call", "tool_result_error", "approval_requested", "suspended"]);
     assert_eq!(result_of(&session, 2), (true, error.for_model()));
     assert_eq!(session.ledger.call(&id(2)).record.attempt, 0, "it never ran");
-    let late = session.tell(Input::Forbidden { call: id(2), error });
-    assert_eq!(late, Err(Refused::Settled(id(2), "finished")));
+    let late = session.apply(Input::Forbidden { call: id(2), error });
+    assert_eq!(late, Err(InputError::Settled(id(2), "finished")));
 }
 
 #[test]
-fn row_20_an_answer_counts_once_and_for_its_own_session() {
+fn row_20_an_answer_counts_once_and_only_in_its_session() {
     let (mut session, _) = with(vec![asking("pay"), asking("write")]);
     let twice = Input::Approval { answers: vec![once(1, "pay"), once(1, "pay")] };
-    assert_eq!(session.tell(twice), Err(Refused::Settled(id(1), "named twice")));
+    assert_eq!(session.apply(twice), Err(InputError::Settled(id(1), "named twice")));
     answer(&mut session, &[once(1, "pay")]);
-    let again = session.tell(Input::Approval { answers: vec![once(1, "pay")] });
-    assert_eq!(again, Err(Refused::Settled(id(1), "waiting to run")));
+    let again = session.apply(Input::Approval { answers: vec![once(1, "pay")] });
+    assert_eq!(again, Err(InputError::Settled(id(1), "waiting to run")));
     let foreign = ApprovalAnswer { call: CallId("call_7_1_1".into()), ..once(1, "pay") };
-    let foreign = session.tell(Input::Approval { answers: vec![foreign] });
-    assert_eq!(foreign, Err(Refused::UnknownCall(CallId("call_7_1_1".into()))));
-    assert_eq!(session.tell(Input::Approval { answers: Vec::new() }), Err(Refused::Unexpected("an approval")));
+    let foreign = session.apply(Input::Approval { answers: vec![foreign] });
+    assert_eq!(foreign, Err(InputError::UnknownCall(CallId("call_7_1_1".into()))));
+    assert_eq!(session.apply(Input::Approval { answers: Vec::new() }), Err(InputError::Unexpected("an approval")));
 }
 
 #[test]
-fn l17_an_imported_state_brings_no_approval_and_runs_nothing() {
+fn l17_an_imported_state_has_no_approvals_and_runs_nothing() {
     let (mut session, _) = with(vec![asking("pay"), asking("write")]);
     answer(&mut session, &[allow(1, GrantScope::Session, grant("pay"))]);
     let (run, dropped) = session.run.clone().imported(&ImportTerms::default());
@@ -216,12 +224,12 @@ fn l17_an_imported_state_brings_no_approval_and_runs_nothing() {
 }
 
 #[test]
-fn l17_d3_leave_outlives_a_crash_and_a_cancelled_request_ends() {
+fn l17_d3_an_approval_survives_a_crash_and_a_cancelled_request_ends() {
     let (mut session, _) = with(vec![asking("pay"), asking("write")]);
-    assert_eq!(session.crash().events, [], "it still waits, and has said so");
+    assert_eq!(session.crash().events, [], "it still waits, and has announced that");
     answer(&mut session, &[once(1, "pay")]);
     session.crash();
-    let leave = Some(Leave::Answered(grant("pay")));
+    let leave = Some(Authorization::Answered(grant("pay")));
     assert_eq!(session.run.action(), Action::Dispatch(vec![dispatch(1, leave.clone())]), "nobody is asked twice");
     session.dispatch();
     session.crash();
@@ -230,5 +238,5 @@ fn l17_d3_leave_outlives_a_crash_and_a_cancelled_request_ends() {
     assert_eq!(session.run.action(), Action::Dispatch(vec![retried]));
     session.must(Input::Cancel);
     assert_eq!(result_of(&session, 2), (true, "cancelled before it ran".into()));
-    assert!(session.ledger.in_state(CallState::Asking).is_empty());
+    assert!(session.ledger.in_state(CallState::AwaitingApproval).is_empty());
 }

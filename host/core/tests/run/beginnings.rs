@@ -4,11 +4,11 @@ use crate::session::{Session, WIDE, plain, reply};
 use agent_core::change::Body;
 use agent_core::message::{Message, Part, Role, TurnInput};
 use agent_core::plugin::{History, Lifecycle, Section, Stability};
-use agent_core::run::{Action, Input, LoopConfig, Refused, TurnContext};
+use agent_core::run::{Action, Input, InputError, LoopConfig, TurnContext};
 use serde_json::json;
 
 #[test]
-fn l2_without_messages_of_a_builder_the_input_is_the_message() {
+fn l2_the_input_is_the_message_if_the_builder_makes_none() {
     let attached = vec![Part::Text("look".into()), Part::Json(json!([1]))];
     for (input, expected) in [
         (TurnInput::Text("How many?\n".into()), vec![Part::Text("How many?\n".into())]),
@@ -22,12 +22,12 @@ fn l2_without_messages_of_a_builder_the_input_is_the_message() {
         assert_eq!(change.messages.len(), 1);
         assert_eq!((change.messages[0].id, change.messages[0].role), (1, Role::User));
         assert_eq!(change.messages[0].body, Body::Parts(expected));
-        assert_eq!(session.seen(), [0]);
+        assert_eq!(session.seen_counts(), [0]);
     }
 }
 
 #[test]
-fn l2_a_builders_messages_stand_for_the_input_and_bring_their_seen_counts() {
+fn l2_a_builders_messages_replace_the_input_and_keep_their_seen_counts() {
     let mut session = Session::new();
     session.start(TurnInput::Text("input".into()), LoopConfig::default());
     let missing: Message = serde_json::from_value(json!({"role": "user", "parts": [{"text": "new"}]})).unwrap();
@@ -35,18 +35,18 @@ fn l2_a_builders_messages_stand_for_the_input_and_bring_their_seen_counts() {
     let messages = vec![Message::text(Role::System, "rule"), known, missing];
     let preface = vec![section("tool-rules")];
     let change = session.context(TurnContext { messages, preface, budget: WIDE, ..Default::default() });
-    assert_eq!(session.seen(), [0, 7, 0]);
+    assert_eq!(session.seen_counts(), [0, 7, 0]);
     let prefaced = change.messages.iter().any(|message| match &message.body {
         Body::Parts(parts) => parts.iter().any(|part| matches!(part, Part::Preface(_))),
         Body::ResultOf(_) => false,
     });
     assert!(!prefaced, "a builder's messages get no preface");
     session.answer("done");
-    assert_eq!(session.seen(), [1, 8, 1, 1]);
+    assert_eq!(session.seen_counts(), [1, 8, 1, 1]);
 }
 
 #[test]
-fn l2_the_lifecycle_says_why_and_init_is_asked_once() {
+fn l2_the_lifecycle_gives_the_reason_and_init_is_called_once() {
     let mut session = Session::new();
     session.start(TurnInput::Text("input".into()), LoopConfig::default());
     assert_eq!(session.run.action(), Action::BuildContext);
@@ -67,12 +67,12 @@ fn l2_the_lifecycle_says_why_and_init_is_asked_once() {
     session.crash();
     assert_eq!(lifecycle(&session), Lifecycle::OutputErrorFeedback);
     let turn = session.run.turn.as_ref().unwrap();
-    assert_eq!((&turn.state, &turn.sections), (&context.state, &context.sections), "restored, not asked for again");
-    assert_eq!(session.tell(Input::Context { context }), Err(Refused::Unexpected("a context")));
+    assert_eq!((&turn.state, &turn.sections), (&context.state, &context.sections), "restored, not requested again");
+    assert_eq!(session.apply(Input::Context { context }), Err(InputError::Unexpected("a context")));
 }
 
 #[test]
-fn l2_history_that_is_left_out_is_back_in_the_next_turn() {
+fn l2_history_that_is_left_out_returns_in_the_next_turn() {
     let mut session = Session::calling(LoopConfig::default());
     session.answer("first");
     session.start(TurnInput::Text("second".into()), LoopConfig::default());
@@ -84,7 +84,7 @@ fn l2_history_that_is_left_out_is_back_in_the_next_turn() {
 }
 
 #[test]
-fn l22_the_preface_stays_before_its_input_so_that_prompts_keep_their_beginning() {
+fn l22_the_preface_stays_before_its_input_in_later_prompts() {
     let mut session = Session::new();
     session.start(TurnInput::Text("input".into()), LoopConfig::default());
     let preface = vec![section("tool-rules"), section("retrieved-memory")];
@@ -93,24 +93,24 @@ fn l22_the_preface_stays_before_its_input_so_that_prompts_keep_their_beginning()
     let expected = vec![text("tool-rules"), text("retrieved-memory"), Part::Text("input".into())];
     assert_eq!(change.messages[0].body, Body::Parts(expected.clone()));
     let message = Message { role: Role::User, parts: expected, seen_count: 0 };
-    assert_eq!(message.plain_text(), "input", "people and plugins see the input alone");
-    assert_eq!(message.without_hosts_parts(), Message::text(Role::User, "input"));
+    assert_eq!(message.plain_text(), "input", "people and plugins only see the input");
+    assert_eq!(message.without_host_parts(), Message::text(Role::User, "input"));
 }
 
 #[test]
 fn l1_one_turn_at_a_time() {
     let mut session = Session::new();
     assert_eq!(session.run.action(), Action::Idle);
-    assert_eq!(session.tell(Input::Cancel), Err(Refused::NoTurn));
-    assert_eq!(session.tell(Input::Recover), Err(Refused::NoTurn));
+    assert_eq!(session.apply(Input::Cancel), Err(InputError::NoTurn));
+    assert_eq!(session.apply(Input::Recover), Err(InputError::NoTurn));
     session.begin(LoopConfig::default());
     let trace = session.run.turn.as_ref().unwrap().trace.clone();
     let input = TurnInput::Text("again".into());
     let start = Input::Start { input, config: LoopConfig::default(), plugins: Vec::new(), pinned: None, trace };
-    assert_eq!(session.tell(start.clone()), Err(Refused::TurnOpen(1)));
+    assert_eq!(session.apply(start.clone()), Err(InputError::TurnOpen(1)));
     session.answer("done");
     assert_eq!(session.run.action(), Action::Ended);
-    assert_eq!(session.tell(Input::Reply(reply("late", Vec::new()))), Err(Refused::NoTurn));
+    assert_eq!(session.apply(Input::Reply(reply("late", Vec::new()))), Err(InputError::NoTurn));
     session.must(start);
     assert_eq!(session.run.turns, 2);
 }

@@ -1,4 +1,4 @@
-//! The bounds of a turn: interactions, execution units, the window (L4, L5, L26).
+//! The limits of a turn: interactions, execution units and the window (L4, L5, L26).
 
 use crate::session::{Session, WIDE, kinds, plain, repeatable};
 use agent_core::event::{EndReason, EventKind};
@@ -21,14 +21,14 @@ fn plan(session: &Session) -> StepPlan {
 }
 
 #[test]
-fn l4_defaults() {
+fn l4_default_limits() {
     let config = LoopConfig::default();
     assert_eq!((config.max_interactions, config.at_limit, config.max_corrections), (10, AtLimit::Finish, 2));
     assert_eq!((config.parallel_calls, config.result_characters, config.minimum_remaining), (4, 6_000, 1_500));
 }
 
 #[test]
-fn l4_finish_makes_one_last_call_with_the_tools_withheld() {
+fn l4_finish_makes_one_last_call_without_tools() {
     let mut session = Session::calling(bound(2, AtLimit::Finish));
     for step in 1..=2 {
         assert_eq!((plan(&session).step, plan(&session).last), (step, false));
@@ -44,7 +44,7 @@ fn l4_finish_makes_one_last_call_with_the_tools_withheld() {
 }
 
 #[test]
-fn l4_the_last_call_validates_once_and_must_bring_text() {
+fn l4_the_last_call_is_validated_once_and_must_return_text() {
     let mut session = Session::calling(bound(0, AtLimit::Finish));
     session.reply("wrong", Vec::new());
     session.reject("not that");
@@ -57,7 +57,7 @@ fn l4_the_last_call_validates_once_and_must_bring_text() {
 }
 
 #[test]
-fn l4_error_ends_the_turn_and_no_result_stands_twice() {
+fn l4_error_ends_the_turn_without_duplicate_results() {
     let mut session = Session::calling(bound(1, AtLimit::Error));
     session.reply("", vec![plain("a"), plain("b")]);
     let change = session.run_batch();
@@ -67,7 +67,7 @@ fn l4_error_ends_the_turn_and_no_result_stands_twice() {
 }
 
 #[test]
-fn l4_with_error_a_rejection_at_the_bound_is_announced_as_the_end() {
+fn l4_with_error_a_rejection_at_the_limit_leaves_no_corrections() {
     let mut session = Session::calling(bound(2, AtLimit::Error));
     session.reply("wrong", Vec::new());
     assert!(matches!(session.run.action(), Action::Validate(validation) if validation.corrections_left == 2));
@@ -79,7 +79,7 @@ fn l4_with_error_a_rejection_at_the_bound_is_announced_as_the_end() {
 }
 
 #[test]
-fn l4_interactions_are_kept_across_a_crash_and_a_suspension() {
+fn l4_the_interaction_count_survives_a_crash_and_a_suspension() {
     let mut session = Session::calling(bound(2, AtLimit::Finish));
     session.reply("", vec![plain("a")]);
     session.dispatch();
@@ -94,7 +94,7 @@ fn l4_interactions_are_kept_across_a_crash_and_a_suspension() {
 }
 
 #[test]
-fn l5_execution_units_add_up_over_the_turn_and_begin_anew() {
+fn l5_execution_units_add_up_over_the_turn_and_restart_with_the_next() {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", vec![plain("a")]);
     session.dispatch();
@@ -109,7 +109,7 @@ fn l5_execution_units_add_up_over_the_turn_and_begin_anew() {
     assert_eq!(session.output().execution_units, 110);
 }
 
-/// L5: what counts belongs to the turn: a call may count, too, and parts of units are not lost between steps.
+/// L5: the weights belong to the turn, a model call may have one too, and fractions are kept between steps.
 #[test]
 fn l5_execution_units_are_weighed() {
     let weight = |units| Weight::of(units).expect("in range");
@@ -120,7 +120,7 @@ fn l5_execution_units_are_weighed() {
     session.crash();
     session.run_batch();
     session.answer("answer");
-    // Twice 100 thousandths, 10 halves and 3.
+    // Twice 100 thousandths, ten halves and 3.
     assert_eq!(session.output().execution_units, 17);
     session.begin(LoopConfig::default());
     session.answer("answer");
@@ -147,7 +147,7 @@ fn l26_the_budget_is_reported_before_each_step_and_at_the_end() {
 }
 
 #[test]
-fn l26_under_the_minimum_a_final_answer_is_asked_for_whatever_happens_at_the_other_bound() {
+fn l26_below_the_minimum_a_final_answer_is_requested_with_any_at_limit_setting() {
     for (window, at_limit, last) in [
         (WIDE.window, AtLimit::Finish, false),
         (2_807, AtLimit::Finish, false),
@@ -166,7 +166,7 @@ fn l26_under_the_minimum_a_final_answer_is_asked_for_whatever_happens_at_the_oth
 }
 
 #[test]
-fn l26_a_prompt_that_no_call_can_take_ends_the_turn_and_leaves_the_view() {
+fn l26_a_prompt_that_is_too_large_ends_the_turn_and_is_removed_from_the_view() {
     let mut session = Session::new();
     session.start(TurnInput::Text("x".repeat(100_000)), bound(5, AtLimit::Finish));
     session.context(TurnContext { budget: PromptBudget { window: 10_000, ..WIDE }, ..Default::default() });
@@ -179,13 +179,13 @@ fn l26_a_prompt_that_no_call_can_take_ends_the_turn_and_leaves_the_view() {
 }
 
 #[test]
-fn l26_long_results_are_counted_as_they_are_shown() {
+fn l26_long_results_are_counted_as_the_model_sees_them() {
     let mut session = Session::calling(LoopConfig { result_characters: 400, ..Default::default() });
     session.reply("", vec![plain("a")]);
     session.dispatch();
     let change = session.outcome("call_1_1_1", &"x".repeat(100_000));
     assert!((100..200).contains(&change.messages[0].tokens), "{}", change.messages[0].tokens);
     let agent_core::change::CallChange::Finished { result, .. } = &change.calls[0] else { panic!() };
-    assert_eq!(agent_core::view::result_text(&result.content).len(), 100_000, "stored whole");
+    assert_eq!(agent_core::view::result_text(&result.content).len(), 100_000, "stored completely");
     assert!(!plan(&session).last);
 }

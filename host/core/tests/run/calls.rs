@@ -1,10 +1,10 @@
-//! The calls of one reply: priorities, refusals, scheduling, order (L6–L9).
+//! The calls of one reply: priorities, refusals, scheduling and order (L6–L9).
 
 use crate::session::{Session, call, dispatched, kinds, of_priority, outcome, plain, repeatable, sequential};
 use agent_core::change::{Body, CallChange, CallState, Change, Denial};
 use agent_core::event::EventKind;
 use agent_core::message::{CallId, Part, Role};
-use agent_core::run::{Action, Disposition, Input, LoopConfig, Refused, ResolvedCall};
+use agent_core::run::{Action, Disposition, Input, InputError, LoopConfig, ResolvedCall};
 use agent_core::tool::{ToolError, Violation};
 use agent_core::view::result_text;
 
@@ -26,8 +26,8 @@ fn violation() -> ToolError {
 }
 
 #[test]
-fn l6_only_the_highest_priority_runs_and_the_others_are_answered() {
-    // Priorities, and the places (from 1) of the calls that run.
+fn l6_only_calls_of_the_highest_priority_run_and_the_others_are_deferred() {
+    // Priorities, and the positions (from 1) of the calls that run.
     for (priorities, running) in
         [(vec![0, 0], vec![1, 2]), (vec![0, 5, 5, -1], vec![2, 3]), (vec![-3, -2], vec![2]), (vec![7], vec![1])]
     {
@@ -47,13 +47,13 @@ fn l6_only_the_highest_priority_runs_and_the_others_are_answered() {
 }
 
 #[test]
-fn l7_a_tool_that_is_not_there_is_a_result_and_an_event() {
+fn l7_a_missing_tool_gives_a_result_and_an_event() {
     let mut session = Session::calling(LoopConfig::default());
     let missing = Disposition::NotFound { message: "there is no tool `nope`".into() };
     let change = session.reply("", vec![ResolvedCall { source: None, ..call("nope", missing) }]);
     assert_eq!(kinds(&change)[..2], ["stream_complete", "tool_not_found"]);
     assert!(stored_result(&session, "call_1_1_1").contains("there is no tool `nope`"));
-    assert!(matches!(session.run.action(), Action::CallModel(plan) if plan.step == 2), "the turn goes on");
+    assert!(matches!(session.run.action(), Action::CallModel(plan) if plan.step == 2), "the turn continues");
 }
 
 #[test]
@@ -76,9 +76,9 @@ fn denial() -> Denial {
     Denial { plugin: "host".into(), thing: "`read_file`".into(), grant: "add a line".into() }
 }
 
-/// P6, O3: what the configuration denies is an event of its own, before the call's error.
+/// P6, O3: a call that the configuration denies emits its own event before its error.
 #[test]
-fn p6_a_withheld_call_is_an_error_and_a_denial() {
+fn p6_a_withheld_call_gives_an_error_and_a_denial() {
     let mut session = Session::calling(LoopConfig::default());
     let withheld = Disposition::Withheld { message: "there is no tree".into(), denial: denial() };
     let change = session.reply("", vec![call("read_file", withheld), plain("b")]);
@@ -89,16 +89,16 @@ fn p6_a_withheld_call_is_an_error_and_a_denial() {
     assert_eq!(ids(session.run.action()), ["call_1_1_2"]);
 }
 
-/// P6: what is denied between calls is told in any phase of an open turn, and changes nothing else.
+/// P6: denials between calls are reported in any phase of an open turn, and change nothing else.
 #[test]
-fn p6_denials_between_calls_are_told() {
+fn p6_denials_between_calls_are_reported() {
     let mut session = Session::calling(LoopConfig::default());
     let before = session.run.action();
     let change = session.must(Input::Denied { denials: vec![(None, denial()), (None, denial())] });
     assert_eq!(kinds(&change), ["denied", "denied"]);
     assert_eq!(session.run.action(), before);
     session.must(Input::Cancel);
-    assert_eq!(session.tell(Input::Denied { denials: vec![(None, denial())] }), Err(Refused::NoTurn));
+    assert_eq!(session.apply(Input::Denied { denials: vec![(None, denial())] }), Err(InputError::NoTurn));
 }
 
 #[test]
@@ -109,11 +109,11 @@ fn l6_a_refused_call_of_high_priority_does_not_hold_the_others_back() {
 }
 
 #[test]
-fn l9_calls_run_under_the_cap_and_a_sequential_one_alone() {
+fn l9_calls_run_up_to_the_limit_and_a_sequential_call_runs_alone() {
     let mut session = Session::calling(LoopConfig { parallel_calls: 2, ..Default::default() });
     session.reply("", vec![plain("1"), plain("2"), plain("3"), sequential("4"), plain("5"), plain("6"), plain("7")]);
     let call = |place: u32| CallId(format!("call_1_1_{place}"));
-    // What ends, and what may start then.
+    // The calls that end, and those that may start then.
     for (ended, then) in [
         (None, vec![1, 2]),
         (Some(2), vec![3]),
@@ -143,17 +143,17 @@ fn l9_calls_run_under_the_cap_and_a_sequential_one_alone() {
 fn l9_the_calls_of_an_action_may_be_dispatched_one_by_one() {
     let mut session = Session::calling(LoopConfig { parallel_calls: 0, ..Default::default() });
     session.reply("", vec![plain("1"), plain("2")]);
-    assert_eq!(ids(session.run.action()), ["call_1_1_1"], "a cap of 0 is a cap of 1");
+    assert_eq!(ids(session.run.action()), ["call_1_1_1"], "a limit of 0 is treated as 1");
     let second = CallId("call_1_1_2".into());
-    let early = session.tell(dispatched(std::slice::from_ref(&second)));
-    assert_eq!(early, Err(Refused::Settled(second, "waiting to run")));
+    let early = session.apply(dispatched(std::slice::from_ref(&second)));
+    assert_eq!(early, Err(InputError::Settled(second, "waiting to run")));
     let first = CallId("call_1_1_1".into());
-    let twice = session.tell(dispatched(&[first.clone(), first.clone()]));
-    assert_eq!(twice, Err(Refused::Settled(first, "named twice")));
+    let twice = session.apply(dispatched(&[first.clone(), first.clone()]));
+    assert_eq!(twice, Err(InputError::Settled(first, "named twice")));
 }
 
 #[test]
-fn l9_results_enter_the_history_in_call_order_in_one_change_however_they_came() {
+fn l9_results_are_appended_in_call_order_in_one_change_in_any_order_of_arrival() {
     let orders = [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]];
     for order in orders {
         let mut session = Session::calling(LoopConfig::default());
@@ -180,16 +180,16 @@ fn l10_duplicates_and_late_answers_change_nothing() {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", vec![plain("1"), plain("2")]);
     let (first, nobody) = (CallId("call_1_1_1".into()), CallId("call_9_9_9".into()));
-    assert_eq!(session.tell(outcome(&first.0, "early")), Err(Refused::Settled(first.clone(), "waiting to run")));
+    assert_eq!(session.apply(outcome(&first.0, "early")), Err(InputError::Settled(first.clone(), "waiting to run")));
     let calls = session.dispatch();
-    assert_eq!(session.tell(dispatched(&calls)), Err(Refused::Settled(first.clone(), "running")));
+    assert_eq!(session.apply(dispatched(&calls)), Err(InputError::Settled(first.clone(), "running")));
     session.outcome(&first.0, "ok");
-    assert_eq!(session.tell(outcome(&first.0, "again")), Err(Refused::Settled(first.clone(), "finished")));
-    assert_eq!(session.tell(outcome(&nobody.0, "whose?")), Err(Refused::UnknownCall(nobody)));
+    assert_eq!(session.apply(outcome(&first.0, "again")), Err(InputError::Settled(first.clone(), "finished")));
+    assert_eq!(session.apply(outcome(&nobody.0, "whose?")), Err(InputError::UnknownCall(nobody)));
     session.outcome("call_1_1_2", "ok");
-    assert_eq!(session.tell(outcome(&first.0, "late")), Err(Refused::UnknownCall(first.clone())));
+    assert_eq!(session.apply(outcome(&first.0, "late")), Err(InputError::UnknownCall(first.clone())));
     session.answer("done");
-    assert_eq!(session.tell(outcome(&first.0, "too late")), Err(Refused::NoTurn));
+    assert_eq!(session.apply(outcome(&first.0, "too late")), Err(InputError::NoTurn));
     assert_eq!(stored_result(&session, &first.0), "ok");
 }
 
@@ -206,7 +206,7 @@ fn l9_a_tools_error_goes_to_the_model() {
 }
 
 #[test]
-fn d2_intents_are_recorded_before_dispatch_with_one_id_in_every_attempt() {
+fn d2_intents_are_recorded_before_dispatch_with_the_same_id_in_every_attempt() {
     let mut session = Session::calling(LoopConfig::default());
     let change = session.reply("", vec![repeatable("1")]);
     let CallChange::Requested(record) = &change.calls[0] else { panic!() };

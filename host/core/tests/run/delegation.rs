@@ -1,4 +1,4 @@
-//! Delegation: the chain of agents and its bounds, and a call that waits for another agent (L16).
+//! Delegation: the chain of agents and its limits, and a call that waits for another agent (L16).
 
 use crate::session::{Session, kinds, plain, result};
 use agent_core::change::CallState;
@@ -17,7 +17,7 @@ fn begun(mut run: Run, config: LoopConfig) -> Run {
     run
 }
 
-/// A chain of agents, each begun by the one before it with bounds of its own.
+/// A chain of agents, each started by the previous one with its own limits.
 fn chain(agents: &[(&str, u32)]) -> Run {
     let mut run: Option<Run> = None;
     for (agent, max_depth) in agents {
@@ -40,16 +40,16 @@ fn refusal(run: &Run, agent: &str) -> Option<String> {
 }
 
 #[test]
-fn l16_a_delegated_session_knows_who_is_above_it() {
+fn l16_a_delegated_session_knows_its_chain_of_agents() {
     let run = chain(&[("lead", 4), ("writer", 4), ("reader", 4)]);
     assert_eq!(run.delegated_by.as_deref(), Some("writer/1"));
     assert_eq!(run.delegation, ["lead", "writer"]);
-    let stored = Run::restore(Some(&run.snapshot())).expect("what was written can be read");
+    let stored = Run::restore(Some(&run.snapshot())).expect("a written state can be read");
     assert_eq!(stored, run);
 }
 
 #[test]
-fn l16_row_13_a_circle_is_refused_at_any_distance() {
+fn l16_row_13_a_cycle_of_any_length_is_refused() {
     let run = chain(&[("lead", 4), ("writer", 4), ("reader", 4)]);
     for above in ["lead", "writer", "reader"] {
         let message = refusal(&run, above).unwrap_or_else(|| panic!("{above} would wait for itself"));
@@ -59,7 +59,7 @@ fn l16_row_13_a_circle_is_refused_at_any_distance() {
 }
 
 #[test]
-fn l16_row_13_work_is_handed_down_four_times_and_not_five() {
+fn l16_row_13_work_is_delegated_four_times_but_not_five() {
     let agents = [("a", 4), ("b", 4), ("c", 4), ("d", 4), ("e", 4)];
     for length in 1..=4 {
         assert_eq!(refusal(&chain(&agents[..length]), "z"), None, "from depth {}", length - 1);
@@ -69,13 +69,13 @@ fn l16_row_13_work_is_handed_down_four_times_and_not_five() {
 }
 
 #[test]
-fn l16_an_agent_below_cannot_go_deeper_than_those_above_allow() {
+fn l16_a_delegate_cannot_exceed_the_depth_of_the_agents_above() {
     assert!(refusal(&chain(&[("a", 1), ("b", 16)]), "c").is_some());
-    assert!(refusal(&chain(&[("a", 16), ("b", 1)]), "c").is_some(), "nor deeper than it may itself");
+    assert!(refusal(&chain(&[("a", 16), ("b", 1)]), "c").is_some(), "nor deeper than its own limit");
     assert_eq!(refusal(&chain(&[("a", 16), ("b", 2)]), "c"), None);
 }
 
-/// L10, L16, D3: the parent waits as for a service: it survives a crash, and each answer is taken once.
+/// L10, L16, D3: the parent waits as for a service, survives a crash, and accepts each answer once.
 #[test]
 fn l16_a_call_waits_for_the_agents_answer() {
     let mut session = Session::calling(LoopConfig::default());
@@ -89,7 +89,7 @@ fn l16_a_call_waits_for_the_agents_answer() {
     });
     let change = session.must(Input::Dispatched { calls: dispatched.collect() });
     assert_eq!(kinds(&change), ["tool_call", "tool_call", "suspended"]);
-    assert_eq!(change.outbox, [], "an agent is no service: nothing is sent to anybody");
+    assert_eq!(change.outbox, [], "an agent is not a service, so nothing is sent");
     session.crash();
     let wait = |place: usize, name: &str| Wait {
         call: calls[place].clone(),
@@ -106,7 +106,7 @@ fn l16_a_call_waits_for_the_agents_answer() {
     assert_eq!(session.run.delegations(), [child(0, "writer")]);
     assert_eq!(kinds(&change), ["tool_result", "suspended"]);
     assert_eq!(session.run.action(), Action::Suspended(Suspension { waits: vec![wait(0, "writer")] }));
-    assert!(session.tell(respond(1)).is_err(), "an answer counts once");
+    assert!(session.apply(respond(1)).is_err(), "an answer counts once");
     session.must(respond(0));
     assert!(matches!(session.run.action(), Action::CallModel(plan) if plan.step == 2));
     assert_eq!(session.ledger.in_state(CallState::Outstanding), []);

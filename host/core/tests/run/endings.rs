@@ -1,12 +1,13 @@
-//! How a turn ends before its output: cancelled (L29), or with a typed error (L9).
+//! Turns that end without an output: cancelled (L29), or with a typed error (L9).
 
 use crate::session::{Session, kinds, plain, repeatable, reply};
 use agent_core::change::Body;
 use agent_core::message::{CallId, Part, TurnInput};
-use agent_core::run::{Action, Decision, Input, LoopConfig, Refused, TurnEnd, TurnError};
+use agent_core::run::{Action, Decision, Input, InputError, LoopConfig, TurnEnd, TurnError};
 use agent_core::view::result_text;
 
-/// A session in each phase of a turn, with what is streamed and not stored there, and the messages that an end adds.
+/// A session in each phase of a turn, with the kinds of events that are streamed there, and the messages that an end
+/// adds.
 fn phases() -> Vec<(&'static str, Session, &'static [&'static str], usize)> {
     let calling = || Session::calling(LoopConfig::default());
     let working = || {
@@ -35,7 +36,7 @@ fn phases() -> Vec<(&'static str, Session, &'static [&'static str], usize)> {
 }
 
 #[test]
-fn l29_cancellation_in_every_phase_leaves_a_session_that_goes_on() {
+fn l29_a_session_continues_after_cancellation_in_every_phase() {
     for (phase, mut session, void, messages) in phases() {
         let change = session.must(Input::Cancel);
         let kinds: Vec<_> = kinds(&change).into_iter().filter(|kind| kind != "context_budget").collect();
@@ -43,7 +44,7 @@ fn l29_cancellation_in_every_phase_leaves_a_session_that_goes_on() {
         assert_eq!(change.messages.len(), messages, "{phase}");
         assert_eq!(session.run.turn.as_ref().and_then(|turn| turn.end()), Some(&TurnEnd::Cancelled), "{phase}");
         assert_eq!(session.run.action(), Action::Ended);
-        assert_eq!(session.tell(Input::Cancel), Err(Refused::NoTurn), "{phase}");
+        assert_eq!(session.apply(Input::Cancel), Err(InputError::NoTurn), "{phase}");
         session.begin(LoopConfig::default());
         session.answer("and on");
         assert_eq!(session.output().turn, 2, "{phase}");
@@ -51,7 +52,7 @@ fn l29_cancellation_in_every_phase_leaves_a_session_that_goes_on() {
 }
 
 #[test]
-fn l9_a_failure_of_the_host_in_every_phase_ends_the_turn_with_its_typed_error() {
+fn l9_a_host_failure_in_every_phase_ends_the_turn_with_a_typed_error() {
     for (phase, mut session, void, messages) in phases() {
         let error = TurnError::HostFailed { message: "the disk is full".into() };
         let change = session.must(Input::Failed(error.clone()));
@@ -64,13 +65,13 @@ fn l9_a_failure_of_the_host_in_every_phase_ends_the_turn_with_its_typed_error() 
 }
 
 #[test]
-fn d2_an_input_whose_prompt_was_never_built_is_in_the_history() {
+fn d2_an_input_without_a_built_prompt_is_in_the_history() {
     for end in [Input::Cancel, Input::Failed(TurnError::HostFailed { message: "no".into() })] {
         let mut session = Session::new();
         session.start(TurnInput::Text("How many?".into()), LoopConfig::default());
         let change = session.must(end);
         assert_eq!(change.messages[0].body, Body::Parts(vec![Part::Text("How many?".into())]));
-        assert_eq!(session.seen(), [0]);
+        assert_eq!(session.seen_counts(), [0]);
     }
 }
 
@@ -103,7 +104,7 @@ fn d3_a_cancelled_calls_result_says_whether_it_may_have_run() {
 }
 
 #[test]
-fn l29_what_comes_after_the_end_changes_nothing() {
+fn l29_inputs_after_the_end_change_nothing() {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", vec![plain("a")]);
     session.dispatch();
@@ -114,6 +115,6 @@ fn l29_what_comes_after_the_end_changes_nothing() {
         Input::Failed(TurnError::HostFailed { message: "late".into() }),
         Input::Recover,
     ] {
-        assert_eq!(session.tell(late), Err(Refused::NoTurn));
+        assert_eq!(session.apply(late), Err(InputError::NoTurn));
     }
 }

@@ -1,4 +1,4 @@
-//! Order and numbers of a turn's events (L30), as seed text d draws them.
+//! Order and numbers of a turn's events (L30), as in seed text d.
 
 use crate::session::{Session, call, kind, of_priority, plain};
 use agent_core::event::EventKind;
@@ -10,7 +10,7 @@ fn all_kinds(session: &Session) -> Vec<String> {
 }
 
 #[test]
-fn l30_a_whole_turn_in_order() {
+fn l30_events_of_a_whole_turn_are_in_order() {
     let mut session = Session::calling(LoopConfig { max_interactions: 3, ..Default::default() });
     let missing = Disposition::NotFound { message: "there is no tool `nope`".into() };
     session.reply("let me see", vec![of_priority("a", 1), of_priority("b", 0), call("nope", missing)]);
@@ -29,7 +29,7 @@ fn l30_a_whole_turn_in_order() {
 }
 
 #[test]
-fn l30_tool_call_stands_before_its_result_and_loop_end_last_and_once_in_each_turn() {
+fn l30_tool_call_precedes_its_result_and_loop_end_is_last_and_once_per_turn() {
     let mut session =
         Session::calling(LoopConfig { max_interactions: 1, at_limit: AtLimit::Error, ..Default::default() });
     session.reply("", vec![plain("a"), plain("b")]);

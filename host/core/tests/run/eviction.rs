@@ -1,7 +1,7 @@
-//! The history passes its threshold: the oldest whole groups leave, and a summary takes their place (L26, L27).
+//! Eviction: the oldest groups leave the view, and a summary replaces them (L26, L27).
 
 use crate::session::{Session, WIDE, kinds, plain, rejected};
-use agent_core::change::{Change, Departure};
+use agent_core::change::{Change, HideReason};
 use agent_core::event::{EndReason, EventKind};
 use agent_core::loop_break::Finish;
 use agent_core::message::{Message, MessageId, Role, TurnInput};
@@ -9,11 +9,11 @@ use agent_core::model::Usage;
 use agent_core::plugin::{History, OutputData, Section, Stability};
 use agent_core::prompt::{PromptParts, system_sections};
 use agent_core::run::{
-    Action, AfterFailure, AtLimit, Input, LoopConfig, ModelFailure, PromptBudget, Prospect, Refused, Run, Summarised,
-    SummaryPlan, TurnContext,
+    Action, AfterFailure, AtLimit, Input, InputError, LoopConfig, ModelFailure, PromptBudget, Retryability, Run,
+    Summarised, SummaryPlan, TurnContext,
 };
 
-/// 8,700 tokens for messages: eviction begins beyond 6,960.
+/// 8,700 tokens for messages, so eviction begins above 6,960.
 const SMALL: PromptBudget = PromptBudget { window: 10_000, ..WIDE };
 
 fn plan(session: &Session) -> SummaryPlan {
@@ -37,7 +37,7 @@ fn begin_in(session: &mut Session, budget: PromptBudget, input: &str) -> Change 
     session.context(TurnContext { budget, ..Default::default() })
 }
 
-/// Turns of two messages of about 1,000 tokens each.
+/// Adds turns of two messages with about 1,000 tokens each.
 fn talk(session: &mut Session, turns: u32) {
     for _ in 0..turns {
         begin_in(session, SMALL, &"q".repeat(3_984));
@@ -58,13 +58,13 @@ fn sections(change: &Change) -> Vec<String> {
 }
 
 #[test]
-fn l27_defaults() {
+fn l27_default_thresholds() {
     let config = LoopConfig::default();
     assert_eq!((config.evict_at, config.evict_to), (80, 50));
 }
 
 #[test]
-fn l27_after_the_input_the_oldest_turns_leave_and_their_summary_enters_in_one_change() {
+fn l27_the_oldest_turns_are_replaced_by_their_summary_in_one_change() {
     let mut session = Session::new();
     talk(&mut session, 3);
     assert_eq!(session.run.view.len(), 6, "6,000 of 8,700 tokens: nothing leaves");
@@ -76,7 +76,7 @@ fn l27_after_the_input_the_oldest_turns_leave_and_their_summary_enters_in_one_ch
 
     let change = session.must(summarised("They talked."));
     assert_eq!(ids(&session), [5, 6, 7]);
-    assert!(change.hidden.iter().all(|hidden| hidden.why == Departure::Evicted));
+    assert!(change.hidden.iter().all(|hidden| hidden.why == HideReason::Evicted));
     assert_eq!(kinds(&change), ["evicted", "loop_iteration", "context_budget", "context_built"]);
     let EventKind::Evicted { messages, tokens, summary_tokens, ref by } = change.events[0].kind else { panic!() };
     assert_eq!((messages, tokens, by.as_str()), (4, 4_000, "scripted/one"));
@@ -90,7 +90,7 @@ fn l27_after_the_input_the_oldest_turns_leave_and_their_summary_enters_in_one_ch
 }
 
 #[test]
-fn l4_l5_a_summary_is_no_interaction_but_its_tokens_count() {
+fn l4_l5_a_summary_is_not_an_interaction_but_its_tokens_count() {
     let mut session = Session::new();
     talk(&mut session, 3);
     begin_in(&mut session, SMALL, &"q".repeat(3_984));
@@ -103,7 +103,7 @@ fn l4_l5_a_summary_is_no_interaction_but_its_tokens_count() {
     assert_eq!(output.usage, Usage { prompt_tokens: 130, completion_tokens: 13 });
 }
 
-/// L22: how to think stands behind the capabilities and before the session summary.
+/// L22: the chain-of-thought section is between the capabilities and the session summary.
 #[test]
 fn l22_the_system_message_has_its_sections_in_order() {
     let mut session = Session::new();
@@ -121,7 +121,7 @@ fn l22_the_system_message_has_its_sections_in_order() {
 }
 
 #[test]
-fn l27_the_summary_stands_behind_what_is_fixed_and_stays_the_same_until_the_next_eviction() {
+fn l27_the_summary_follows_the_fixed_sections_and_stays_the_same_until_the_next_eviction() {
     let mut session = Session::new();
     talk(&mut session, 3);
     let section = |name: &str, stability| Section { name: name.into(), text: "text".into(), stability };
@@ -142,7 +142,7 @@ fn l27_the_summary_stands_behind_what_is_fixed_and_stays_the_same_until_the_next
 }
 
 #[test]
-fn l27_within_a_turn_requests_leave_with_their_results_and_never_input_or_news() {
+fn l27_within_a_turn_requests_leave_with_their_results_but_input_and_new_messages_stay() {
     let mut session = Session::new();
     let config = LoopConfig { max_interactions: 40, ..Default::default() };
     session.start(TurnInput::Text("Go.".into()), config);
@@ -155,11 +155,11 @@ fn l27_within_a_turn_requests_leave_with_their_results_and_never_input_or_news()
         }
         if let Action::Summarise(plan) = session.run.action() {
             assert!(plan.messages.iter().all(|id| (2..session.run.next_message - 3).contains(id)), "{plan:?}");
-            assert_eq!(plan.messages.len() % 3, 0, "pairs leave whole");
+            assert_eq!(plan.messages.len() % 3, 0, "calls leave with their results");
             session.must(summarised(&format!("Until step {step}.")));
         }
         let Action::CallModel(plan) = session.run.action() else { panic!() };
-        assert!(!plan.last, "there is always room again");
+        assert!(!plan.last, "there is room again");
         assert_eq!(ids(&session)[0], 1, "the input stays");
     }
     let evictions = session.run.summary.as_ref().expect("evictions").evictions;
@@ -167,10 +167,10 @@ fn l27_within_a_turn_requests_leave_with_their_results_and_never_input_or_news()
 }
 
 #[test]
-fn l26_where_too_little_remains_messages_leave_first_and_a_final_answer_comes_after() {
+fn l26_messages_are_evicted_before_a_final_answer_is_requested() {
     let mut session = Session::new();
     talk(&mut session, 3);
-    // Below the threshold of 99 %, but too little for a step.
+    // Below the threshold of 99 %, but too little room for a step.
     let config = LoopConfig { evict_at: 99, minimum_remaining: 2_000, ..Default::default() };
     session.start(TurnInput::Text("q".repeat(3_984)), config.clone());
     session.context(TurnContext { budget: SMALL, ..Default::default() });
@@ -180,7 +180,7 @@ fn l26_where_too_little_remains_messages_leave_first_and_a_final_answer_comes_af
     assert!(!step.last);
     session.answer("answer");
 
-    // An input that leaves too little room by itself: whatever can leave does, then the last call is made.
+    // An input that alone leaves too little room: everything that can leave does, then the last call is made.
     session.start(TurnInput::Text("q".repeat(28_000)), config);
     session.context(TurnContext { budget: SMALL, ..Default::default() });
     session.must(summarised("They talked."));
@@ -192,17 +192,17 @@ fn l26_where_too_little_remains_messages_leave_first_and_a_final_answer_comes_af
 }
 
 #[test]
-fn l27_nothing_leaves_where_that_would_leave_no_room_worth_it() {
+fn l27_nothing_is_evicted_if_that_would_free_too_little_room() {
     let mut session = Session::new();
     begin_in(&mut session, SMALL, "Hello.");
     session.answer("Hello.");
-    // 7,000 tokens: beyond the threshold by itself, and a greeting would not help.
+    // 7,000 tokens: the input alone exceeds the threshold, and evicting a greeting would not help.
     begin_in(&mut session, SMALL, &"q".repeat(28_000));
     assert!(matches!(session.run.action(), Action::CallModel(plan) if !plan.last), "{:?}", session.run.action());
 }
 
 #[test]
-fn l27_system_messages_of_a_builder_stay() {
+fn l27_system_messages_of_a_builder_are_not_evicted() {
     let mut session = Session::new();
     session.start(TurnInput::Text("q".into()), LoopConfig::default());
     let messages = vec![Message::text(Role::System, "Rules."), Message::text(Role::User, "q".repeat(3_984))];
@@ -216,7 +216,7 @@ fn l27_system_messages_of_a_builder_stay() {
 }
 
 #[test]
-fn l27_a_crash_while_summarising_asks_again_and_a_cancelled_turn_has_lost_nothing() {
+fn l27_a_crash_repeats_the_summary_and_a_cancelled_turn_loses_nothing() {
     let mut session = Session::new();
     talk(&mut session, 3);
     begin_in(&mut session, SMALL, &"q".repeat(3_984));
@@ -228,37 +228,45 @@ fn l27_a_crash_while_summarising_asks_again_and_a_cancelled_turn_has_lost_nothin
     assert_eq!(kinds(&change), ["context_budget", "loop_end"]);
     assert!(change.hidden.is_empty() && session.run.summary.is_none());
     assert_eq!(session.run.view.len(), 7);
-    // The next turn does it.
+    // The next turn evicts.
     begin_in(&mut session, SMALL, "Again.");
     session.must(summarised("They talked."));
     session.answer("answer");
-    assert!(matches!(session.tell(summarised("late")), Err(Refused::NoTurn)));
+    assert!(matches!(session.apply(summarised("late")), Err(InputError::NoTurn)));
 }
 
 #[test]
-fn l27_a_summary_is_refused_where_none_is_asked_for() {
+fn l27_an_unrequested_summary_is_refused() {
     let mut session = Session::calling(LoopConfig::default());
-    assert!(matches!(session.tell(summarised("x")), Err(Refused::Unexpected("a summary"))));
+    assert!(matches!(session.apply(summarised("x")), Err(InputError::Unexpected("a summary"))));
 }
 
 #[test]
-fn l27_a_model_with_a_smaller_window_is_asked_after_an_eviction_in_the_same_step() {
+fn l27_a_smaller_window_causes_an_eviction_in_the_same_step() {
     let mut session = Session::new();
     talk(&mut session, 3);
     begin_in(&mut session, WIDE, "And?");
-    let then =
-        AfterFailure::Next { place: 1, model: "scripted/two".into(), budget: PromptBudget { window: 6_000, ..WIDE } };
-    let failed = ModelFailure { model: "scripted/one".into(), message: "busy".into(), prospect: Prospect::Later, then };
+    let then = AfterFailure::Next {
+        model_index: 1,
+        model: "scripted/two".into(),
+        budget: PromptBudget { window: 6_000, ..WIDE },
+    };
+    let failed = ModelFailure {
+        model: "scripted/one".into(),
+        message: "busy".into(),
+        retryability: Retryability::Retryable,
+        then,
+    };
     let change = session.must(Input::ModelFailed(failed));
     assert_eq!(kinds(&change), ["stream_clear", "model_fallback"]);
     let change = session.must(summarised("They talked."));
     assert_eq!(kinds(&change), ["evicted", "context_budget"]);
     let Action::CallModel(plan) = session.run.action() else { panic!() };
-    assert_eq!((plan.step, plan.place, plan.last), (1, 1, false));
+    assert_eq!((plan.step, plan.model_index, plan.last), (1, 1, false));
 }
 
 #[test]
-fn l4_at_the_bound_with_error_nothing_is_summarised_in_vain() {
+fn l4_nothing_is_summarised_when_the_turn_ends_at_its_limit() {
     let mut session = Session::new();
     talk(&mut session, 3);
     let config = LoopConfig { max_interactions: 0, at_limit: AtLimit::Error, ..Default::default() };
@@ -268,7 +276,7 @@ fn l4_at_the_bound_with_error_nothing_is_summarised_in_vain() {
 }
 
 #[test]
-fn d5_undo_takes_back_what_is_in_view_and_what_is_summarised_stays() {
+fn d5_undo_removes_visible_messages_and_keeps_the_summary() {
     let mut session = Session::new();
     talk(&mut session, 3);
     begin_in(&mut session, SMALL, &"q".repeat(3_984));
@@ -276,15 +284,15 @@ fn d5_undo_takes_back_what_is_in_view_and_what_is_summarised_stays() {
     session.answer("answer");
     let before = session.run.summary.clone();
     let change = session.must(Input::Undo);
-    assert!(change.hidden.iter().all(|hidden| hidden.why == Departure::TakenBack));
-    assert_eq!(ids(&session), [5, 6], "the turn before is the last one now");
+    assert!(change.hidden.iter().all(|hidden| hidden.why == HideReason::Undone));
+    assert_eq!(ids(&session), [5, 6], "the previous turn is now the last one");
     session.must(Input::Undo);
-    assert_eq!(session.run.summary, before, "no part of it was summarised");
-    assert_eq!(session.tell(Input::Undo), Err(Refused::NothingToUndo), "what has been evicted does not come back");
+    assert_eq!(session.run.summary, before, "none of it was summarised");
+    assert_eq!(session.apply(Input::Undo), Err(InputError::NothingToUndo), "evicted messages do not return");
 }
 
 #[test]
-fn d5_undo_of_a_turn_that_is_summarised_in_part_says_so_once() {
+fn d5_undo_of_a_partly_summarised_turn_is_noted_once() {
     let mut session = Session::new();
     session.start(TurnInput::Text("Go.".into()), LoopConfig::default());
     session.context(TurnContext { budget: SMALL, ..Default::default() });
@@ -297,7 +305,7 @@ fn d5_undo_of_a_turn_that_is_summarised_in_part_says_so_once() {
     session.answer("answer");
     session.must(Input::Undo);
     let summary = session.run.summary.clone().expect("a summary");
-    assert!(summary.text.ends_with("[The user has taken turn 1 back: what is said of it does not hold.]"));
+    assert!(summary.text.ends_with("[The user has undone turn 1: what this summary says about it no longer applies.]"));
     assert!(session.run.view.is_empty());
     begin_in(&mut session, SMALL, "Hello.");
     session.answer("answer");
@@ -306,7 +314,7 @@ fn d5_undo_of_a_turn_that_is_summarised_in_part_says_so_once() {
 }
 
 #[test]
-fn l2_a_builder_that_leaves_the_history_out_leaves_its_summary_out_and_may_have_its_own() {
+fn l2_a_builder_that_leaves_out_the_history_leaves_out_its_summary_and_may_have_its_own() {
     let mut session = Session::new();
     talk(&mut session, 3);
     begin_in(&mut session, SMALL, &"q".repeat(3_984));
@@ -327,7 +335,7 @@ fn l2_a_builder_that_leaves_the_history_out_leaves_its_summary_out_and_may_have_
 }
 
 #[test]
-fn l27_what_was_stored_before_roles_were_kept_leaves_by_whole_turns() {
+fn l27_messages_stored_without_roles_are_evicted_by_whole_turns() {
     let mut session = Session::new();
     for _ in 0..4 {
         session.begin(LoopConfig::default());
@@ -350,7 +358,7 @@ fn step(session: &Session) -> agent_core::run::StepPlan {
 }
 
 #[test]
-fn d5_a_fork_keeps_the_summary_and_says_where_it_may_not_hold() {
+fn d5_a_fork_keeps_the_summary_and_notes_what_may_not_apply() {
     let mut session = Session::new();
     talk(&mut session, 3);
     begin_in(&mut session, SMALL, &"q".repeat(3_984));
@@ -361,7 +369,8 @@ fn d5_a_fork_keeps_the_summary_and_says_where_it_may_not_hold() {
     assert_eq!((summary.text.as_str(), summary.messages, summary.through_turn), ("They talked.", 0, 2));
     assert!(summary.section().text.starts_with("This session was forked from one with earlier messages"));
 
-    // The input of a long turn stays in view while what follows it leaves: behind it, the summary knows too much.
+    // In a long turn, the input stays in the view while later messages leave. A fork after the input has a summary of
+    // more than that.
     let mut session = Session::new();
     session.start(TurnInput::Text("Go.".into()), LoopConfig::default());
     session.context(TurnContext { budget: SMALL, ..Default::default() });
@@ -373,7 +382,7 @@ fn d5_a_fork_keeps_the_summary_and_says_where_it_may_not_hold() {
     session.must(summarised("It went."));
     session.answer("answer");
     let text = session.run.fork("other", 1).summary.expect("a summary").text;
-    assert!(text.ends_with("what is said of later turns does not hold.]"), "{text}");
+    assert!(text.ends_with("what this summary says about later turns does not apply.]"), "{text}");
 }
 
 #[test]

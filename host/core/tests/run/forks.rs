@@ -1,12 +1,12 @@
-//! A session as another one: renamed, or cut behind a message (D5).
+//! A session copied to another one: renamed, or cut after a message (D5).
 
 use crate::session::{Session, plain, reply, restored};
 use agent_core::change::{Body, Change};
 use agent_core::message::{CallId, MessageId, Part, StoredMessage, ToolResult};
-use agent_core::run::{Action, CutPlaces, Input, LoopConfig, Mask, RepliedStep, Run, TurnEnd};
+use agent_core::run::{Action, CutPoints, Input, LoopConfig, Mask, ResolvedReply, Run, TurnEnd};
 use proptest::prelude::*;
 
-/// The messages as a store gives them back.
+/// The messages as a store returns them.
 fn stored(changes: &[Change]) -> Vec<StoredMessage> {
     let messages = changes.iter().flat_map(|change| change.messages.iter().cloned());
     let whole = messages.map(|message| {
@@ -23,23 +23,23 @@ fn stored(changes: &[Change]) -> Vec<StoredMessage> {
     whole.collect()
 }
 
-fn places(messages: &[StoredMessage]) -> CutPlaces {
-    let mut places = CutPlaces::default();
+fn places(messages: &[StoredMessage]) -> CutPoints {
+    let mut places = CutPoints::default();
     messages.iter().for_each(|message| places.add(message));
     places
 }
 
-/// 1 input, 2 two calls, 3 and 4 their results, 5 answer; 6 input, 7 answer; 8 input, 9 a call that runs.
+/// 1 input, 2 two calls, 3 and 4 their results, 5 answer; 6 input, 7 answer; 8 input, 9 a running call.
 fn three_turns() -> (Session, Vec<StoredMessage>) {
     let mut session = Session::new();
     let mut changes = vec![session.begin(LoopConfig::default())];
     let mask = |message| Mask { message, part: 0, item: None, text: "[a picture]".to_owned() };
-    let asked = RepliedStep { masks: vec![mask(1)], ..reply("", vec![plain("a"), plain("b")]) };
+    let asked = ResolvedReply { masks: vec![mask(1)], ..reply("", vec![plain("a"), plain("b")]) };
     changes.push(session.must(Input::Reply(asked)));
     changes.push(session.run_batch());
     changes.push(session.answer("first"));
     changes.push(session.begin(LoopConfig::default()));
-    let answered = RepliedStep { masks: vec![mask(6)], ..reply("second", Vec::new()) };
+    let answered = ResolvedReply { masks: vec![mask(6)], ..reply("second", Vec::new()) };
     changes.push(session.must(Input::Reply(answered)));
     changes.push(session.accept(agent_core::plugin::OutputData::Text("second".into())));
     changes.push(session.begin(LoopConfig::default()));
@@ -50,30 +50,30 @@ fn three_turns() -> (Session, Vec<StoredMessage>) {
 }
 
 #[test]
-fn d5_the_cut_moves_behind_the_results_of_the_calls() {
+fn d5_a_cut_moves_after_the_results_of_the_calls() {
     let (_, messages) = three_turns();
     for (at, place) in [(1, 1), (2, 4), (3, 4), (4, 4), (5, 5), (6, 6), (7, 7), (8, 8)] {
-        assert_eq!(places(&messages).behind(at), Ok(place), "behind {at}");
+        assert_eq!(places(&messages).after(at), Ok(place), "behind {at}");
     }
     assert_eq!(places(&messages).last(), Some(8));
     assert_eq!((places(&messages[..1]).last(), places(&[]).last()), (Some(1), None));
 }
 
 #[test]
-fn d5_where_it_cannot_be_cut_the_nearest_places_are_named() {
+fn d5_an_impossible_cut_names_the_nearest_cut_points() {
     let (_, mut messages) = three_turns();
-    let open = places(&messages).behind(9).unwrap_err();
+    let open = places(&messages).after(9).unwrap_err();
     assert_eq!((open.before, open.after), (Some(8), None));
     assert_eq!(
         open.to_string(),
-        "message 9 belongs to tool calls that have no results yet; the nearest that it can be cut behind is 8"
+        "message 9 belongs to tool calls that have no results yet; the nearest message after which it can be cut is 8"
     );
     messages.retain(|message| message.turn != 2);
-    let hidden = places(&messages).behind(6).unwrap_err();
+    let hidden = places(&messages).after(6).unwrap_err();
     assert_eq!((hidden.before, hidden.after), (Some(5), Some(8)));
-    assert!(hidden.to_string().ends_with("behind are 5 and 8"), "{hidden}");
-    let nothing = places(&messages[1..2]).behind(2).unwrap_err();
-    assert!(nothing.to_string().ends_with("there is none that it can be cut behind"), "{nothing}");
+    assert!(hidden.to_string().ends_with("it can be cut are 5 and 8"), "{hidden}");
+    let nothing = places(&messages[1..2]).after(2).unwrap_err();
+    assert!(nothing.to_string().ends_with("there is no message after which it can be cut"), "{nothing}");
 }
 
 #[test]
@@ -85,16 +85,16 @@ fn d5_a_fork_has_the_view_up_to_the_message_and_no_open_turn() {
     assert_eq!((fork.session.as_str(), fork.agent.as_str(), fork.action()), ("fork", "agent", Action::Idle));
     assert_eq!((fork.turns, fork.next_message, fork.sequence), (1, 6, 0));
     let seen = |run: &Run| run.view.iter().map(|entry| run.seen_count(entry)).collect::<Vec<_>>();
-    assert_eq!(seen(&fork), seen(&session.run)[..5], "what the model has seen it has seen (L3)");
+    assert_eq!(seen(&fork), seen(&session.run)[..5], "seen counts never decrease (L3)");
     assert_eq!(fork.masks.iter().map(|mask| mask.message).collect::<Vec<_>>(), [1]);
     let mut empty = Run::new("empty", "agent");
     empty.model_calls = before.model_calls;
     assert_eq!(session.run.fork("empty", 0), empty);
 }
 
-/// Behind an undone turn, the fork's messages and masks have the numbers of their new places.
+/// After an undone turn, the fork renumbers messages and masks.
 #[test]
-fn d5_a_fork_numbers_what_is_visible_from_1() {
+fn d5_a_fork_numbers_visible_messages_from_1() {
     let mut session = Session::new();
     for text in ["first", "undone"] {
         session.begin(LoopConfig::default());
@@ -103,17 +103,17 @@ fn d5_a_fork_numbers_what_is_visible_from_1() {
     session.must(Input::Undo);
     session.begin(LoopConfig::default());
     let mask = Mask { message: 5, part: 0, item: None, text: "[a picture]".to_owned() };
-    session.must(Input::Reply(RepliedStep { masks: vec![mask.clone()], ..reply("third", Vec::new()) }));
+    session.must(Input::Reply(ResolvedReply { masks: vec![mask.clone()], ..reply("third", Vec::new()) }));
     session.accept(agent_core::plugin::OutputData::Text("third".into()));
     let fork = restored(&session.run.fork("fork", 6));
     let places: Vec<(MessageId, u32)> = fork.view.iter().map(|entry| (entry.id, entry.turn)).collect();
     assert_eq!(places, [(1, 1), (2, 1), (3, 3), (4, 3)]);
     assert_eq!(fork.masks, [Mask { message: 3, ..mask }]);
-    assert_eq!((fork.turns, fork.next_message), (3, 5), "the turns that come have ids that no message names");
+    assert_eq!((fork.turns, fork.next_message), (3, 5), "later turns have ids that no message names");
 }
 
 #[test]
-fn d5_a_renamed_run_is_the_same_state() {
+fn d5_renaming_a_run_keeps_its_state() {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", vec![plain("a")]);
     assert!(session.run.open_calls().eq([&CallId("call_1_1_1".to_owned())]));
@@ -131,9 +131,9 @@ fn d5_a_renamed_run_is_the_same_state() {
 }
 
 proptest! {
-    /// Wherever it is cut, calls and results stay together and the cut is not before what was asked for.
+    /// At any cut, calls and results stay together, and the cut is not before the requested message.
     #[test]
-    fn d5_calls_and_results_never_part(batches in prop::collection::vec((0_usize..3, any::<bool>()), 1..6), at in 1_u64..20) {
+    fn d5_calls_and_results_stay_together(batches in prop::collection::vec((0_usize..3, any::<bool>()), 1..6), at in 1_u64..20) {
         let mut session = Session::new();
         let mut changes = Vec::new();
         for (calls, asked) in batches {
@@ -145,7 +145,7 @@ proptest! {
             changes.push(session.answer("done"));
         }
         let messages = stored(&changes);
-        let Ok(place) = places(&messages).behind(at) else {
+        let Ok(place) = places(&messages).after(at) else {
             prop_assert!(at > messages.len() as u64);
             return Ok(());
         };

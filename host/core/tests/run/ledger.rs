@@ -1,45 +1,43 @@
-//! A naive model of a session: what a store would hold, and what must be true of it after every change.
+//! A simple model of a session: what a store would hold, and what must be true of it after every change.
 
 mod entries;
 
 pub(crate) use entries::{Call, Stored};
 
-use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain};
-use agent_core::change::{Body, CallChange, CallRecord, CallResult, CallState, Change, Departure, OutboxEffect};
+use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, ReapprovalRequest};
+use agent_core::change::{Body, CallChange, CallRecord, CallResult, CallState, Change, HideReason, OutboxEffect};
 use agent_core::event::{ApprovalItem, Event, EventKind};
 use agent_core::loop_break::LoopBreak;
 use agent_core::message::{CallId, Part, Role};
 use agent_core::model::{StopReason, Usage};
 use agent_core::plugin::History;
 use agent_core::run::{
-    Action, Approval, Asked, Decision, Disposition, Input, LoopConfig, MAX_CALLS, RepliedStep, ResolvedCall, Run,
+    Action, Approval, Decision, Disposition, Input, LoopConfig, MAX_CALLS, ModelRole, ResolvedCall, ResolvedReply, Run,
     UnitWeights, Validation, Weight,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Levels of arguments that can be read again.
+/// Maximum number of levels of arguments that can be read again.
 const MAX_LEVELS: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Ledger {
     /// In order; the first has id 1.
     pub(crate) messages: Vec<Stored>,
-    /// In order.
     pub(crate) calls: Vec<Call>,
     pub(crate) events: Vec<Event>,
-    /// Of the turn.
+    /// Number of replies in the turn.
     pub(crate) replies: u32,
-    /// Somebody has been asked for the calls that must be allowed.
+    /// Whether a person has been asked about the calls that need approval.
     pub(crate) asked: bool,
-    /// Ids of the outbox.
     pub(crate) outbox: Vec<String>,
-    /// Tools that were turned off in the turn (L28).
-    off: BTreeSet<String>,
-    /// Millionths of execution units.
+    /// Tools that were disabled in the turn (L28).
+    disabled: BTreeSet<String>,
+    /// Execution units in millionths.
     units: u128,
     leave_out: bool,
-    /// The first message behind what the turn began with.
+    /// The first message after those that the turn began with.
     begun_until: u64,
     /// The first message that no call has sent.
     new_from: u64,
@@ -47,7 +45,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Every model call that the inputs tell of was answered (L5).
+    /// Counts every answered model call in the inputs (L5).
     fn spend(&mut self, usage: Usage) {
         let UnitWeights { prompt_token, completion_token, model_call } = self.config.execution_units;
         let millionths = |weight: Weight| (weight.units() * 1e6).round() as u128;
@@ -63,21 +61,21 @@ impl Ledger {
         self.calls.iter_mut().find(|call| call.record.id == *id).unwrap_or_else(|| panic!("{id} was never requested"))
     }
 
-    /// Ids of the calls that are so far.
+    /// Ids of the calls in this state.
     pub(crate) fn in_state(&self, state: CallState) -> Vec<CallId> {
         self.calls.iter().filter(|call| call.record.state == state).map(|call| call.record.id.clone()).collect()
     }
 
-    /// Commits a change, and checks it against the input that made it.
+    /// Commits a change, and checks it against the input that caused it.
     pub(crate) fn take(&mut self, before: &Run, input: &Input, change: &Change) {
         let open = before.is_open();
         match input {
             Input::Start { config, .. } => {
                 (self.replies, self.units, self.leave_out) = (0, 0, false);
                 self.config = config.clone();
-                self.off.clear();
+                self.disabled.clear();
             }
-            Input::Asked { used, .. } => self.spend(used.usage),
+            Input::PluginUsedModel { used, .. } => self.spend(used.usage),
             Input::Summarised(summarised) => {
                 self.spend(summarised.usage);
                 self.check_eviction(before, change);
@@ -95,20 +93,20 @@ impl Ledger {
                 self.spend(reply.usage);
             }
             Input::Resolve { call, decision: Decision::Retry } => self.call_mut(call).retry = true,
-            Input::AskAgain { calls } => {
+            Input::RequestReapproval { calls } => {
                 self.asked = false;
-                for AskedAgain { call, digest } in calls {
-                    self.call_mut(call).asked_about = Some(digest.clone());
+                for ReapprovalRequest { call, digest } in calls {
+                    self.call_mut(call).approval_identity = Some(digest.clone());
                 }
             }
-            Input::Held { .. } => self.asked = false,
+            Input::ServiceNeedsApproval { .. } => self.asked = false,
             Input::Approval { answers } => self.take_answers(answers),
             _ => {}
         }
         let mut requested = if let Input::Reply(reply) = input { reply.calls.clone() } else { Vec::new() };
-        let one = matches!(before.turn.as_ref().map(|turn| turn.asked()), Some(Asked::Executor { .. }));
+        let one = matches!(before.turn.as_ref().map(|turn| turn.model_role()), Some(ModelRole::Executor { .. }));
         if one {
-            only_the_first(&mut requested, &self.off);
+            only_the_first(&mut requested, &self.disabled);
         }
         self.take_calls(input, (&requested, one), change);
         self.take_messages(before.turns.max(1), input, change);
@@ -117,8 +115,8 @@ impl Ledger {
         self.take_outbox(input, change);
     }
 
-    /// L26, L30: an answer that is about to be checked has been reported with its window, then said to be whole; no other
-    /// reply has.
+    /// L26, L30: if and only if an answer is about to be checked, the budget with it is reported before
+    /// `stream_complete`.
     pub(crate) fn check_order(after: &Run, change: &Change) {
         let complete = change.events.iter().position(|event| matches!(event.kind, EventKind::StreamComplete { .. }));
         let Some(place) = complete.filter(|_| after.is_open()) else { return };
@@ -127,9 +125,9 @@ impl Ledger {
         assert_eq!(reported, checked, "{:?}", change.events);
     }
 
-    /// What asks for a call goes out once, in the commit that hands it on (D2, I6).
+    /// The request of a call is sent once, in the commit that dispatches the call (D2, I6).
     fn take_outbox(&mut self, input: &Input, change: &Change) {
-        // A question goes to nobody but who watches.
+        // A question is only shown to observers of the session.
         let silent = |id: &CallId| match input {
             Input::Dispatched { calls } => calls
                 .iter()
@@ -152,22 +150,22 @@ impl Ledger {
         }
     }
 
-    /// An answer about another tool than the one that was asked about is void (L17, row 19).
+    /// An answer about a tool other than the one in the request is void (L17, row 19).
     fn take_answers(&mut self, answers: &[ApprovalAnswer]) {
         for ApprovalAnswer { call, verdict } in answers {
             let ApprovalVerdict::Granted { grant, edited } = verdict else { continue };
             let call = self.call_mut(call);
-            match call.asked_about.as_ref() == Some(&grant.grant.digest) {
+            match call.approval_identity.as_ref() == Some(&grant.grant.digest) {
                 true => (call.granted, call.record.edited) = (true, edited.clone().or(call.record.edited.take())),
                 false => {
-                    call.asked_about = Some(grant.grant.digest.clone());
+                    call.approval_identity = Some(grant.grant.digest.clone());
                     self.asked = false;
                 }
             }
         }
     }
 
-    /// One more model call: what was sent has been seen once more.
+    /// Counts a model call: the messages that were sent have been seen once more.
     fn see(&mut self, before: &Run) {
         let sent: Vec<u64> = before.sent().map(|entry| entry.id).collect();
         let mut naive = Vec::new();
@@ -177,22 +175,22 @@ impl Ledger {
                 message.seen += 1;
             }
         }
-        assert_eq!(sent, naive, "what is sent is what is in the view and not left out");
+        assert_eq!(sent, naive, "the sent messages are those of the view without what is left out");
     }
 
     fn take_calls(&mut self, input: &Input, (requested, one): (&[ResolvedCall], bool), change: &Change) {
         let priorities = requested.iter().filter_map(|call| match call.disposition {
-            Disposition::Ready { priority, .. } if can_run(call, &self.off) => Some(priority),
+            Disposition::Ready { priority, .. } if can_run(call, &self.disabled) => Some(priority),
             _ => None,
         });
         let (lowest, highest) = (priorities.clone().min(), priorities.max());
         let breaks = |call: &ResolvedCall| matches!(call.disposition, Disposition::Breaks(_));
-        // Of the calls that end the turn the first counts, and none where some of the others were deferred (L18), or beside the
-        // one call of a step (L24).
+        // Only the first of the calls that end the turn counts, and none if other calls were deferred (L18) or a
+        // plan's step has its call (L24).
         let breaks = requested.iter().position(breaks).filter(|_| lowest == highest && (!one || highest.is_none()));
-        // A reply that was cut has no call that runs (row 31), one with too many neither.
+        // No call runs from a reply that was cut (row 31) or has too many calls.
         let is_cut =
-            matches!(input, Input::Reply(RepliedStep { stop: StopReason::Length | StopReason::ContentFilter, .. }));
+            matches!(input, Input::Reply(ResolvedReply { stop: StopReason::Length | StopReason::ContentFilter, .. }));
         let is_void = is_cut || requested.len() > MAX_CALLS;
         let mut requested = requested.iter().enumerate();
         for call in &change.calls {
@@ -204,25 +202,29 @@ impl Ledger {
                         Disposition::Breaks(_) => Some(place) == breaks,
                         _ => false,
                     };
-                    self.request(record, call, ready && !is_void && can_run(call, &self.off));
+                    self.request(record, call, ready && !is_void && can_run(call, &self.disabled));
                 }
                 CallChange::Moved { id, state, attempt } => self.moved((id, *state), *attempt, input),
                 CallChange::Edited { id, arguments } => {
                     assert!(matches!(input, Input::Approval { .. }), "only an approval edits arguments (L17)");
                     let call = self.call(id);
-                    assert!(call.granted && call.record.edited.as_ref() == Some(arguments), "as somebody said (L17)");
+                    assert!(
+                        call.granted && call.record.edited.as_ref() == Some(arguments),
+                        "as the person decided (L17)"
+                    );
                 }
                 CallChange::Finished { id, result } => {
                     let turned_off = turned_off(change);
-                    let (asked, is_off) = (self.asked, self.off.contains(&self.call(id).record.name));
+                    let (asked, is_off) = (self.asked, self.disabled.contains(&self.call(id).record.name));
                     let record = &mut self.call_mut(id).record;
                     assert_ne!(record.state, CallState::Finished, "{id} has two results");
-                    // A warning may stand before what a tool brought; calls of a tool that is turned off end with it (L28).
+                    // A warning may precede the tool's content. Calls of a disabled tool end with the warning's error
+                    // (L28).
                     let whole = |given: &CallResult| result.content.ends_with(&given.content);
                     let is_off = is_off || turned_off.contains(&record.name.as_str());
                     let has_begun = match record.state {
                         CallState::Waiting => false,
-                        CallState::Asking => asked,
+                        CallState::AwaitingApproval => asked,
                         _ => true,
                     };
                     let refused = is_off && !has_begun && result.is_error;
@@ -238,12 +240,12 @@ impl Ledger {
                     if let Input::Approval { answers } = input {
                         let denied = |answer: &_| matches!(answer, ApprovalVerdict::Denied { .. });
                         let named = answers.iter().any(|answer| answer.call == *id && denied(&answer.verdict));
-                        let own = named && record.state == CallState::Asking && result.is_error;
-                        assert!(own || refused, "only a denial (L17), or a tool that is off (L28)");
+                        let own = named && record.state == CallState::AwaitingApproval && result.is_error;
+                        assert!(own || refused, "only a denial (L17) or a disabled tool (L28)");
                     }
                     if let Input::Forbidden { call, .. } = input {
                         let own = call == id && record.state == CallState::Waiting && result.is_error;
-                        assert!(own || ended_with_it(call), "what is forbidden had not begun (L17)");
+                        assert!(own || ended_with_it(call), "a forbidden call had not begun (L17)");
                     }
                     (record.state, record.result) = (CallState::Finished, Some(result.clone()));
                 }
@@ -259,7 +261,7 @@ impl Ledger {
         assert_eq!((record.attempt, record.step), (0, self.replies));
         let breaks = matches!(call.disposition, Disposition::Breaks(_));
         let state = match runs {
-            true if matches!(call.approval, Approval::Needed(_)) && !breaks => CallState::Asking,
+            true if matches!(call.approval, Approval::Needed(_)) && !breaks => CallState::AwaitingApproval,
             true => CallState::Waiting,
             false => CallState::Finished,
         };
@@ -271,7 +273,7 @@ impl Ledger {
             dispatches: 0,
             held: false,
             granted: matches!(call.approval, Approval::Remembered(_)) && !breaks,
-            asked_about: match &call.approval {
+            approval_identity: match &call.approval {
                 Approval::Needed(digest) => Some(digest.clone()),
                 _ => None,
             },
@@ -294,27 +296,27 @@ impl Ledger {
                 let retried = call.retry && from == CallState::OutcomeUnknown;
                 let named = |answers: &[ApprovalAnswer]| answers.iter().any(|answer| answer.call == *id);
                 let answered = matches!(input, Input::Approval { answers } if named(answers));
-                let allowed = answered && from == CallState::Asking && call.granted;
+                let allowed = answered && from == CallState::AwaitingApproval && call.granted;
                 assert!(recovered || retried || allowed, "{id} waits again without a reason");
             }
             CallState::OutcomeUnknown => {
                 assert!(*input == Input::Recover && from == CallState::Started && !call.is_repeatable(), "{id}");
             }
-            CallState::Asking => {
-                let again = matches!(input, Input::AskAgain { .. }) && from == CallState::Waiting;
-                let held = matches!(input, Input::Held { .. }) && from == CallState::Started;
+            CallState::AwaitingApproval => {
+                let again = matches!(input, Input::RequestReapproval { .. }) && from == CallState::Waiting;
+                let held = matches!(input, Input::ServiceNeedsApproval { .. }) && from == CallState::Started;
                 assert!(again || held, "{id}");
                 call.held |= held;
-                if let Input::Held { digest, .. } = input {
-                    call.asked_about = Some(digest.clone());
+                if let Input::ServiceNeedsApproval { digest, .. } = input {
+                    call.approval_identity = Some(digest.clone());
                 }
                 call.granted = false;
             }
             CallState::Outstanding => {
                 let dispatched = matches!(input, Input::Dispatched { .. }) && from == CallState::Waiting;
                 let pending = matches!(input, Input::Pending { .. }) && from == CallState::Started;
-                assert!(dispatched || pending, "{id} is handed on without a reason");
-                // The tool of a held request has run already: handing it on is no dispatch of it.
+                assert!(dispatched || pending, "{id} is sent without a reason");
+                // The tool of such a request has already run, so sending the request is not another dispatch.
                 if dispatched && !call.held {
                     call.dispatched(id);
                 }
@@ -350,7 +352,7 @@ impl Ledger {
         if !results.is_empty() {
             let asked =
                 self.messages.iter().rev().map(|message| calls_of(&message.body)).find(|calls| !calls.is_empty());
-            assert_eq!(Some(results), asked, "a batch is answered whole, in call order (L9)");
+            assert_eq!(Some(results), asked, "a batch is answered completely, in call order (L9)");
         }
     }
 
@@ -363,12 +365,13 @@ impl Ledger {
         }
     }
 
-    /// L27: what leaves is in the view, and is neither a system message nor the open turn's beginning nor new.
+    /// L27: evicted messages are in the view, are not system messages, and are neither the beginning of the open turn
+    /// nor new.
     fn check_eviction(&self, before: &Run, change: &Change) {
         let Action::Summarise(plan) = before.action() else { panic!("{:?}", before.action()) };
         let left: Vec<u64> =
-            change.hidden.iter().filter(|hidden| hidden.why == Departure::Evicted).map(|h| h.id).collect();
-        assert_eq!(left, plan.messages, "what was summarised leaves, and nothing else");
+            change.hidden.iter().filter(|hidden| hidden.why == HideReason::Evicted).map(|h| h.id).collect();
+        assert_eq!(left, plan.messages, "exactly the summarised messages are evicted");
         for id in left {
             let message = &self.messages[id as usize - 1];
             assert_ne!(message.role, Role::System, "system messages stay");
@@ -388,14 +391,14 @@ impl Ledger {
             open = !matches!(event.kind, EventKind::LoopEnd { .. });
             self.check_suspension(&event.kind);
             if let EventKind::ToolDisabled { name, .. } = &event.kind {
-                assert!(self.off.insert(name.clone()), "{name} is turned off twice (L28)");
+                assert!(self.disabled.insert(name.clone()), "{name} is turned off twice (L28)");
             }
             self.asked |= matches!(event.kind, EventKind::ApprovalRequested { .. });
             self.events.push(event.clone());
         }
     }
 
-    /// A turn goes on only after it has said so, and says so only where it had said that it waits (L30).
+    /// A turn announces that it continues before it does, and only if it has announced a suspension (L30).
     fn check_suspension(&self, next: &EventKind) {
         let suspended = self.events.iter().rev().find_map(|event| match event.kind {
             EventKind::Suspended { .. } => Some(true),
@@ -404,8 +407,8 @@ impl Ledger {
         });
         let suspended = suspended.unwrap_or(false);
         match next {
-            EventKind::Resumed => assert!(suspended, "it goes on without having waited"),
-            // What is denied has never run, and may be denied while others wait.
+            EventKind::Resumed => assert!(suspended, "the turn was not suspended"),
+            // A denied call has never run, and may be denied while others wait.
             EventKind::ToolCall { attempt: 0, .. } => {}
             EventKind::ToolCall { .. } | EventKind::LoopIteration { .. } => {
                 assert!(!suspended, "{next:?} while it waits")
@@ -414,22 +417,27 @@ impl Ledger {
                 let asked: Vec<CallId> = calls.iter().map(|item| item.call.clone()).collect();
                 assert_eq!(
                     asked,
-                    self.in_state(CallState::Asking),
-                    "all calls that must be allowed, in one request (L17)"
+                    self.in_state(CallState::AwaitingApproval),
+                    "all calls that need approval are in one request (L17)"
                 );
-                let about =
-                    |item: &ApprovalItem| item.digest.is_some() && item.digest == self.call(&item.call).asked_about;
-                assert!(calls.iter().all(about), "the request says about which tool (L17)");
+                let about = |item: &ApprovalItem| {
+                    item.digest.is_some() && item.digest == self.call(&item.call).approval_identity
+                };
+                assert!(calls.iter().all(about), "the request identifies the tool (L17)");
             }
             _ => {}
         }
     }
 
-    /// What must hold between any two inputs.
+    /// Invariants that hold between any two inputs.
     pub(crate) fn check(&self, run: &Run) {
         let view: Vec<u64> = run.view.iter().map(|entry| entry.id).collect();
         let visible = (1..).zip(&self.messages).filter(|(_, message)| !message.hidden);
-        assert_eq!(view, visible.map(|(id, _)| id).collect::<Vec<u64>>(), "the view is what is not hidden");
+        assert_eq!(
+            view,
+            visible.map(|(id, _)| id).collect::<Vec<u64>>(),
+            "the view contains all messages that are not hidden"
+        );
         for entry in &run.view {
             assert_eq!(run.seen_count(entry), self.messages[entry.id as usize - 1].seen, "message {} (L3)", entry.id);
         }
@@ -451,7 +459,7 @@ impl Ledger {
         Self::check_window(run);
     }
 
-    /// L26: what a model is about to be sent leaves room for its reply.
+    /// L26: every prompt leaves room for the reply.
     fn check_window(run: &Run) {
         let Action::CallModel(plan) = run.action() else { return };
         let budget = run.prompt_budget();
@@ -462,8 +470,11 @@ impl Ledger {
 
     fn check_running(&self) {
         let running: Vec<&Call> = self.calls.iter().filter(|call| call.record.state == CallState::Started).collect();
-        assert!(running.len() <= self.config.parallel_calls.max(1) as usize, "the cap holds (L9)");
-        assert!(running.len() < 2 || !running.iter().any(|call| call.is_sequential()), "alone (L9)");
+        assert!(running.len() <= self.config.parallel_calls.max(1) as usize, "the limit is kept (L9)");
+        assert!(
+            running.len() < 2 || !running.iter().any(|call| call.is_sequential()),
+            "a sequential call runs alone (L9)"
+        );
     }
 
     fn check_action(&self, action: Action) {
@@ -472,17 +483,20 @@ impl Ledger {
             Action::Dispatch(dispatches) => {
                 let all = dispatches.iter().map(|dispatch| self.call(&dispatch.call));
                 let all: Vec<&Call> = all.chain(running.iter().map(|id| self.call(id))).collect();
-                assert!(all.len() <= self.config.parallel_calls.max(1) as usize, "the cap holds (L9)");
-                assert!(all.len() == 1 || !all.iter().any(|call| call.is_sequential()), "alone (L9)");
+                assert!(all.len() <= self.config.parallel_calls.max(1) as usize, "the limit is kept (L9)");
+                assert!(
+                    all.len() == 1 || !all.iter().any(|call| call.is_sequential()),
+                    "a sequential call runs alone (L9)"
+                );
                 let calls: Vec<CallId> = dispatches.iter().map(|dispatch| dispatch.call.clone()).collect();
-                assert!(calls.iter().all(|call| waiting.contains(call)), "only what waits is dispatched");
+                assert!(calls.iter().all(|call| waiting.contains(call)), "only waiting calls are dispatched");
                 for dispatch in dispatches {
                     assert_eq!(dispatch.attempt, self.call(&dispatch.call).dispatches + 1);
                 }
             }
             Action::AwaitOutcome => assert!(!running.is_empty()),
             Action::Suspended(suspension) => {
-                let states = [CallState::OutcomeUnknown, CallState::Asking, CallState::Outstanding];
+                let states = [CallState::OutcomeUnknown, CallState::AwaitingApproval, CallState::Outstanding];
                 let mut stuck: Vec<CallId> = states.into_iter().flat_map(|state| self.in_state(state)).collect();
                 stuck.sort();
                 let held = |id: &CallId| matches!(self.call(id).disposition, Disposition::Breaks(_));
@@ -490,13 +504,16 @@ impl Ledger {
                 let mut waits: Vec<CallId> = suspension.waits.iter().map(|wait| wait.call.clone()).collect();
                 waits.sort();
                 assert_eq!(waits, stuck);
-                assert!(self.in_state(CallState::Asking).is_empty() || self.asked, "somebody has been asked (L17)");
+                assert!(
+                    self.in_state(CallState::AwaitingApproval).is_empty() || self.asked,
+                    "a person has been asked (L17)"
+                );
                 let said = self.events.iter().rev().find_map(|event| match &event.kind {
                     EventKind::Suspended { suspension } => Some(Some(suspension)),
                     EventKind::Resumed | EventKind::LoopStart { .. } => Some(None),
                     _ => None,
                 });
-                assert_eq!(said.flatten(), Some(&suspension), "a suspension is announced, as it is");
+                assert_eq!(said.flatten(), Some(&suspension), "a suspension is announced with its calls");
             }
             Action::Validate(Validation { result: Some(_), .. }) => {
                 let [completes] = &running[..] else { panic!("{running:?} is checked, and nothing else (L18)") };
@@ -517,7 +534,8 @@ impl Ledger {
         }
     }
 
-    /// In what is sent, each request is followed by the results of its calls, in order; nothing else is a result.
+    /// In the sent messages, each request is followed by the results of its calls, in order, and there are no other
+    /// results.
     fn check_pairs(&self) {
         let mut expected: Vec<CallId> = Vec::new();
         for message in self.messages.iter().filter(|message| !message.hidden) {
@@ -542,9 +560,9 @@ fn turned_off(change: &Change) -> Vec<&str> {
     names.collect()
 }
 
-/// Whether a call that is ready may run: its tool is not off (L28), its arguments can be read again (row 26).
-fn can_run(call: &ResolvedCall, off: &BTreeSet<String>) -> bool {
-    !off.contains(&call.name) && levels(&call.arguments) <= MAX_LEVELS
+/// Whether a ready call may run: its tool is not disabled (L28), and its arguments can be read again (row 26).
+fn can_run(call: &ResolvedCall, disabled: &BTreeSet<String>) -> bool {
+    !disabled.contains(&call.name) && levels(&call.arguments) <= MAX_LEVELS
 }
 
 fn levels(json: &Value) -> usize {
@@ -555,10 +573,10 @@ fn levels(json: &Value) -> usize {
     }
 }
 
-/// A step of a plan is one call: of those of the highest priority that can run, the first (L24).
-fn only_the_first(calls: &mut [ResolvedCall], off: &BTreeSet<String>) {
+/// Keeps one call for a plan's step: the first one of the highest priority that can run (L24).
+fn only_the_first(calls: &mut [ResolvedCall], disabled: &BTreeSet<String>) {
     let mut highest: Option<&mut i32> = None;
-    for call in calls.iter_mut().filter(|call| can_run(call, off)) {
+    for call in calls.iter_mut().filter(|call| can_run(call, disabled)) {
         if let Disposition::Ready { priority, .. } = &mut call.disposition {
             match &mut highest {
                 Some(other) if **other >= *priority => *priority = i32::MIN,

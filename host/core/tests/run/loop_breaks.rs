@@ -1,4 +1,4 @@
-//! Calls that end the turn, and replies that call nothing where they should (L18, L19).
+//! Calls that end the turn, and replies without the tool call that they need (L18, L19).
 
 use crate::session::{Session, call, kinds, of_priority, plain, refused, reply, result, text_of};
 use agent_core::change::{Body, CallState, Change};
@@ -8,7 +8,7 @@ use agent_core::message::{CallId, Message, Part, Role, ToolCall};
 use agent_core::model::StopReason;
 use agent_core::plugin::{Lifecycle, OutputData};
 use agent_core::run::{
-    Action, Answerer, AtLimit, Awaited, DispatchedCall, Disposition, Input, LoopConfig, RepliedStep, ResolvedCall,
+    Action, Answerer, AtLimit, Awaited, DispatchedCall, Disposition, Input, LoopConfig, ResolvedCall, ResolvedReply,
     TurnError, Validation,
 };
 use agent_core::tool::{ToolError, Violation};
@@ -34,7 +34,7 @@ fn breaking(name: &str, breaks: LoopBreak, arguments: Value) -> ResolvedCall {
     ResolvedCall { arguments, ..call(name, Disposition::Breaks(breaks)) }
 }
 
-/// What the run wants to dispatch, with the arguments of its record.
+/// The calls to dispatch, with the arguments of their records.
 fn dispatch(session: &mut Session, awaits: Option<Awaited>) -> Change {
     let Action::Dispatch(dispatches) = session.run.action() else { panic!("{:?}", session.run.action()) };
     let [one] = &dispatches[..] else { panic!("it comes alone: {dispatches:?}") };
@@ -68,27 +68,27 @@ fn l18_task_completion_passes_l12_and_ends_the_turn_with_the_result() {
     assert_eq!((session.output().finish, session.output().data), (EndReason::Completed, json!("42 files")));
     assert!(!session.output().limit_reached);
     let roles: Vec<Role> = session.ledger.messages.iter().map(|message| message.role).collect();
-    assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool, Role::Assistant], "pairs stay whole");
+    assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool, Role::Assistant], "calls stay with their results");
     assert_eq!(session.ledger.messages[3].body, Body::Parts(vec![Part::Text("42 files".into())]));
 }
 
 #[test]
-fn l18_a_rejected_completion_goes_back_as_its_error_result_with_the_budget_of_l12() {
+fn l18_a_rejected_completion_gets_an_error_result_and_uses_the_corrections_of_l12() {
     let mut session = Session::calling(LoopConfig { max_corrections: 1, ..by_tool() });
     session.reply("", vec![completing(json!({"n": "three"}))]);
     dispatch(&mut session, None);
     assert_eq!(validation(&session).text, r#"{"n":"three"}"#);
-    let change = session.reject("is no number");
+    let change = session.reject("is not a number");
     assert_eq!(
         kinds(&change)[..3],
         ["tool_result_error", "output_rejected", "stream_clear"],
         "L30: a rejection clears"
     );
     let (text, is_error) = text_of(&session, "call_1_1_1");
-    assert!(is_error && text.contains("/n: is no number") && text.contains("task_completion"), "{text}");
+    assert!(is_error && text.contains("/n: is not a number") && text.contains("task_completion"), "{text}");
     let Action::CallModel(plan) = session.run.action() else { panic!() };
     assert_eq!((plan.lifecycle, plan.last), (Lifecycle::OutputErrorFeedback, false));
-    // Of failed attempts only the latest is sent again.
+    // Only the latest failed attempt is sent again.
     session.reply("", vec![completing(json!({"n": 3}))]);
     dispatch(&mut session, None);
     assert_eq!((validation(&session).attempt, validation(&session).corrections_left), (2, 0));
@@ -101,7 +101,7 @@ fn l18_a_rejected_completion_goes_back_as_its_error_result_with_the_budget_of_l1
 }
 
 #[test]
-fn l18_results_of_other_calls_stay_when_a_completion_beside_them_is_rejected() {
+fn l18_results_of_other_calls_stay_when_a_completion_is_rejected() {
     let mut session = Session::calling(by_tool());
     for _ in 0..2 {
         session.reply("", vec![plain("look"), completing(json!("x"))]);
@@ -110,7 +110,7 @@ fn l18_results_of_other_calls_stay_when_a_completion_beside_them_is_rejected() {
         let change = session.reject("no");
         assert!(change.hidden.is_empty());
     }
-    // L12: of the two attempts only the latest one is sent again; the other calls are.
+    // L12: of the two attempts only the latest one is sent again, and the other calls are too.
     assert_eq!(session.run.left_out, [CallId("call_1_1_2".into())]);
     let sent = |call: &str| {
         let part = |name: &str, number: &str, arguments| {
@@ -131,7 +131,7 @@ fn l18_results_of_other_calls_stay_when_a_completion_beside_them_is_rejected() {
 }
 
 #[test]
-fn l18_converse_ends_the_turn_with_its_message_unchecked() {
+fn l18_converse_ends_the_turn_with_its_unchecked_message() {
     let mut session = Session::calling(by_tool());
     session.reply("", vec![conversing("Hello.")]);
     let change = dispatch(&mut session, None);
@@ -140,7 +140,7 @@ fn l18_converse_ends_the_turn_with_its_message_unchecked() {
 }
 
 #[test]
-fn l18_a_question_suspends_and_the_turn_goes_on_with_the_answer() {
+fn l18_a_question_suspends_the_turn_until_its_answer() {
     let mut session = Session::calling(by_tool());
     session.reply("", vec![asking("Which year?")]);
     let change = dispatch(&mut session, Some(answer_to("Which year?")));
@@ -153,7 +153,7 @@ fn l18_a_question_suspends_and_the_turn_goes_on_with_the_answer() {
         result: result("1984"),
     });
     assert_eq!(kinds(&change)[..3], ["tool_result", "resumed", "loop_iteration"]);
-    let late = session.tell(Input::Respond {
+    let late = session.apply(Input::Respond {
         call: CallId("call_1_1_1".into()),
         from: Answerer::User,
         result: result("1985"),
@@ -163,16 +163,16 @@ fn l18_a_question_suspends_and_the_turn_goes_on_with_the_answer() {
 }
 
 #[test]
-fn l18_a_question_that_nobody_answers_ends_the_turn() {
+fn l18_an_unanswered_question_ends_the_turn() {
     let mut session = Session::calling(by_tool());
     session.reply("", vec![asking("Which year?")]);
     dispatch(&mut session, Some(answer_to("Which year?")));
     session.must(Input::Expire { call: CallId("call_1_1_1".into()) });
-    assert_eq!((session.output().finish, session.output().data), (EndReason::Asked, json!("Which year?")));
+    assert_eq!((session.output().finish, session.output().data), (EndReason::QuestionExpired, json!("Which year?")));
 }
 
 #[test]
-fn l18_other_calls_finish_first_and_the_first_loop_breaking_call_wins() {
+fn l18_other_calls_finish_first_and_the_first_loop_breaking_call_counts() {
     let mut session = Session::calling(by_tool());
     let calls = vec![completing(json!("first")), plain("look"), conversing("second"), plain("write")];
     session.reply("", calls);
@@ -181,7 +181,7 @@ fn l18_other_calls_finish_first_and_the_first_loop_breaking_call_wins() {
     let dispatched = session.dispatch();
     assert_eq!(dispatched.iter().map(|call| call.0.as_str()).collect::<Vec<_>>(), ["call_1_1_2", "call_1_1_4"]);
     session.outcome("call_1_1_4", "ok");
-    assert_eq!(session.run.action(), Action::AwaitOutcome, "the completion still waits");
+    assert_eq!(session.run.action(), Action::AwaitOutcome, "the completion is still waiting");
     session.outcome("call_1_1_2", "ok");
     dispatch(&mut session, None);
     assert_eq!(validation(&session).text, "first");
@@ -189,12 +189,12 @@ fn l18_other_calls_finish_first_and_the_first_loop_breaking_call_wins() {
     assert_eq!(session.output().finish, EndReason::Completed);
 }
 
-/// Services are among the others: the turn suspends before it is completed, and says when it goes on.
+/// The turn waits for a service before it is completed, and announces when it continues.
 #[test]
 fn l18_a_completion_waits_for_a_service_too() {
     let mut session = Session::calling(by_tool());
     session.reply("", vec![completing(json!("done")), plain("order")]);
-    let change = session.must(crate::session::handed_on(&[CallId("call_1_1_2".into())]));
+    let change = session.must(crate::session::sent_to_service(&[CallId("call_1_1_2".into())]));
     assert_eq!(kinds(&change), ["tool_call", "suspended"]);
     let change = session.must(Input::Respond {
         call: CallId("call_1_1_2".into()),
@@ -208,7 +208,7 @@ fn l18_a_completion_waits_for_a_service_too() {
 }
 
 #[test]
-fn l18_l6_a_completion_is_deferred_with_the_calls_that_are() {
+fn l18_l6_a_completion_is_deferred_with_other_deferred_calls() {
     let mut session = Session::calling(by_tool());
     session.reply("", vec![of_priority("late", 0), completing(json!("x")), of_priority("soon", 1)]);
     for call in ["call_1_1_1", "call_1_1_2"] {
@@ -219,7 +219,7 @@ fn l18_l6_a_completion_is_deferred_with_the_calls_that_are() {
 }
 
 #[test]
-fn l18_d3_a_completion_that_is_being_checked_survives_a_crash() {
+fn l18_d3_a_completion_survives_a_crash_while_it_is_checked() {
     let mut session = Session::calling(by_tool());
     session.reply("", vec![completing(json!("x"))]);
     dispatch(&mut session, None);
@@ -230,7 +230,7 @@ fn l18_d3_a_completion_that_is_being_checked_survives_a_crash() {
 }
 
 #[test]
-fn l18_l29_cancelling_while_a_result_is_checked_leaves_whole_pairs() {
+fn l18_l29_cancelling_while_a_result_is_checked_keeps_calls_paired() {
     let mut session = Session::calling(by_tool());
     session.reply("", vec![completing(json!("x"))]);
     dispatch(&mut session, None);
@@ -240,7 +240,7 @@ fn l18_l29_cancelling_while_a_result_is_checked_leaves_whole_pairs() {
 }
 
 #[test]
-fn l18_l8_invalid_arguments_feed_back_and_loop() {
+fn l18_l8_invalid_arguments_get_feedback_and_the_loop_continues() {
     let mut session = Session::calling(by_tool());
     let violation = Violation { pointer: String::new(), rule: Some("required".into()), message: "no result".into() };
     let refused = Disposition::Refused(ToolError::InvalidArguments { violations: vec![violation] });
@@ -250,7 +250,7 @@ fn l18_l8_invalid_arguments_feed_back_and_loop() {
 }
 
 #[test]
-fn l19_a_reply_without_a_tool_call_is_reminded_and_five_in_a_row_end_the_turn() {
+fn l19_a_reply_without_a_tool_call_gets_a_reminder_and_five_in_a_row_end_the_turn() {
     let mut session = Session::calling(by_tool());
     for count in 1..=4 {
         let change = session.reply("Let me think.", Vec::new());
@@ -262,13 +262,13 @@ fn l19_a_reply_without_a_tool_call_is_reminded_and_five_in_a_row_end_the_turn() 
         assert_eq!(bodies, [(Role::Assistant, text("Let me think.")), (Role::User, text(reminder))]);
     }
     let change = session.reply("Let me think.", Vec::new());
-    assert_eq!(change.messages.len(), 1, "the reply is stored, nobody is reminded any more");
+    assert_eq!(change.messages.len(), 1, "the reply is stored, and there are no more reminders");
     assert_eq!(session.error(), TurnError::NoToolCall { replies: 5 });
     assert!(session.error().to_string().contains("finish = \"text\""), "it says what to do");
 }
 
 #[test]
-fn l19_a_tool_call_begins_the_count_anew_and_an_empty_reply_counts() {
+fn l19_a_tool_call_resets_the_count_and_an_empty_reply_counts() {
     let mut session = Session::calling(LoopConfig { max_interactions: 40, ..by_tool() });
     for _ in 0..3 {
         for text in ["a", "", "c", " "] {
@@ -284,15 +284,15 @@ fn l19_a_tool_call_begins_the_count_anew_and_an_empty_reply_counts() {
 }
 
 #[test]
-fn l19_a_cut_reply_without_a_call_is_reminded_too() {
+fn l19_a_cut_reply_without_a_call_gets_a_reminder_too() {
     let mut session = Session::calling(by_tool());
-    let change = session.must(Input::Reply(RepliedStep { stop: StopReason::Length, ..reply("half", Vec::new()) }));
+    let change = session.must(Input::Reply(ResolvedReply { stop: StopReason::Length, ..reply("half", Vec::new()) }));
     assert!(kinds(&change).contains(&"no_tool_call".to_owned()));
     assert_eq!(session.run.turn.as_ref().unwrap().corrections, 0);
 }
 
 #[test]
-fn l19_five_identical_errors_in_a_row_end_the_turn_whichever_calls_bring_them() {
+fn l19_five_identical_errors_in_a_row_end_the_turn_for_any_calls() {
     let mut session = Session::calling(by_tool());
     for place in 1..=5 {
         assert!(session.run.is_open(), "{place}");
@@ -303,9 +303,9 @@ fn l19_five_identical_errors_in_a_row_end_the_turn_whichever_calls_bring_them() 
     assert!(message.contains("the disk is full") && !message.contains('{'), "for people: {message}");
 }
 
-/// The same call five times: its third failure turns the tool off, and calls of it stand for the same error (L28).
+/// The same call five times: its third failure disables the tool, and later calls count as the same error (L28).
 #[test]
-fn l19_l28_the_same_failing_call_ends_the_turn_at_the_fifth() {
+fn l19_l28_the_fifth_identical_failing_call_ends_the_turn() {
     let mut session = Session::calling(by_tool());
     for _ in 0..5 {
         assert!(session.run.is_open());
@@ -315,7 +315,7 @@ fn l19_l28_the_same_failing_call_ends_the_turn_at_the_fifth() {
 }
 
 #[test]
-fn l19_a_success_another_error_or_a_reply_without_a_call_breaks_the_row() {
+fn l19_a_success_another_error_or_a_reply_without_a_call_resets_the_count() {
     let between: [&dyn Fn(&mut Session); 3] = [
         &|session| {
             session.reply("", vec![plain("look")]);
@@ -336,9 +336,10 @@ fn l19_a_success_another_error_or_a_reply_without_a_call_breaks_the_row() {
     }
 }
 
-/// Many calls of one reply that fail alike are one error: the model has not seen it in between.
+/// Many calls of one reply that fail in the same way count as one error, because the model has seen no result in
+/// between.
 #[test]
-fn l19_one_reply_counts_once() {
+fn l19_errors_count_once_per_reply() {
     let mut session = Session::calling(by_tool());
     let calls = || (0..8).map(|place| refused(&format!("tool_{place}"), "not granted")).collect::<Vec<_>>();
     session.reply("", calls());
@@ -346,7 +347,7 @@ fn l19_one_reply_counts_once() {
 }
 
 #[test]
-fn l19_nothing_of_it_holds_where_a_text_ends_the_turn() {
+fn l19_none_of_it_applies_when_a_text_ends_the_turn() {
     let mut session = Session::calling(LoopConfig { max_interactions: 40, ..Default::default() });
     for place in 0..8 {
         session.reply("", vec![refused(&format!("tool_{place}"), "the disk is full")]);
@@ -355,16 +356,16 @@ fn l19_nothing_of_it_holds_where_a_text_ends_the_turn() {
     assert_eq!(session.output().finish, EndReason::Answered);
 }
 
-/// L4, L19: with `at_limit = "error"` replies that call nothing end the turn at the bound, and no last call is made.
+/// L4, L19: with `at_limit = "error"`, replies without a call end the turn at the limit, and no last call is made.
 #[test]
-fn l4_l19_at_the_bound_with_error_nothing_more_is_asked() {
+fn l4_l19_with_error_no_call_is_made_at_the_limit() {
     let bound = LoopConfig { max_interactions: 2, at_limit: AtLimit::Error, ..by_tool() };
     let mut session = Session::calling(bound.clone());
     session.reply("hm", Vec::new());
     let change = session.reply("hm", Vec::new());
     assert!(kinds(&change).contains(&"no_tool_call".to_owned()));
     assert!(matches!(session.error(), TurnError::InteractionsExhausted { interactions: 2, .. }));
-    // A result that is rejected at the bound, too; one that is accepted ends the turn as ever.
+    // So does a result that is rejected at the limit. A result that is accepted ends the turn as usual.
     for accepted in [true, false] {
         let mut session = Session::calling(bound.clone());
         session.reply("hm", Vec::new());
@@ -441,9 +442,9 @@ fn l23_a_deflection_is_nudged_three_times_in_a_turn_and_then_accepted() {
     assert_eq!(session.output().finish, EndReason::Answered);
 }
 
-/// No model goes on for ever about what it is about to do.
+/// A model cannot announce its next action forever.
 #[test]
-fn l23_the_fourth_unfinished_reply_without_a_call_in_between_is_accepted() {
+fn l23_the_fourth_consecutive_unfinished_reply_is_accepted() {
     let mut session = Session::calling(persistent());
     for _ in 0..2 {
         for attempt in 1..=3 {
@@ -471,14 +472,14 @@ fn l23_the_third_empty_reply_forces_a_summary_without_tools() {
     assert_eq!(nudges(&change), [(NudgeCause::ForcedSummary, 1)]);
     let Action::CallModel(plan) = session.run.action() else { panic!() };
     assert_eq!((plan.last, plan.steps_left), (true, 1), "tools are withheld");
-    // Whatever it says is taken, and calls of tools that are not there are not.
+    // Any text is accepted, and calls of missing tools are ignored.
     session.reply("I processed 5 of 7 screenshots, 2 remaining.", vec![plain("ignored")]);
     session.accept(OutputData::Text("5 of 7".into()));
     assert_eq!((session.output().finish, session.output().limit_reached), (EndReason::Answered, false));
 }
 
 #[test]
-fn l23_empty_replies_count_in_a_row_only() {
+fn l23_only_consecutive_empty_replies_count() {
     let mut session = Session::calling(persistent());
     for _ in 0..2 {
         session.reply("", Vec::new());
@@ -492,7 +493,7 @@ fn l23_empty_replies_count_in_a_row_only() {
 }
 
 #[test]
-fn l23_a_summary_that_is_empty_too_is_a_typed_error() {
+fn l23_an_empty_summary_is_a_typed_error() {
     let mut session = Session::calling(persistent());
     for _ in 0..4 {
         session.reply("", Vec::new());
@@ -500,7 +501,7 @@ fn l23_a_summary_that_is_empty_too_is_a_typed_error() {
     assert_eq!(session.error(), TurnError::EmptyReplies { replies: 4 });
 }
 
-/// A forced summary that is rejected (L12) is corrected as any answer, with tools again.
+/// A forced summary that is rejected (L12) is corrected like any answer, with tools again.
 #[test]
 fn l23_l12_a_rejected_summary_may_be_corrected() {
     let mut session = Session::calling(persistent());
@@ -513,7 +514,7 @@ fn l23_l12_a_rejected_summary_may_be_corrected() {
 }
 
 #[test]
-fn l23_l4_at_the_bound_the_summary_is_the_last_call() {
+fn l23_l4_at_the_limit_the_summary_is_the_last_call() {
     let mut session = Session::calling(LoopConfig { max_interactions: 3, ..persistent() });
     for _ in 0..3 {
         session.reply("", Vec::new());
@@ -528,12 +529,12 @@ fn l23_l4_at_the_bound_the_summary_is_the_last_call() {
     assert!(matches!(session.error(), TurnError::InteractionsExhausted { .. }));
 }
 
-/// Corrections and nudges have their own budgets; what was cut is a matter of L12.
+/// Corrections and nudges have separate budgets, and cut replies are handled by L12.
 #[test]
 fn l23_l12_cut_replies_and_corrections_are_not_nudged() {
     let mut session = Session::calling(persistent());
     let change =
-        session.must(Input::Reply(RepliedStep { stop: StopReason::Length, ..reply("4 remaining", Vec::new()) }));
+        session.must(Input::Reply(ResolvedReply { stop: StopReason::Length, ..reply("4 remaining", Vec::new()) }));
     assert!(nudges(&change).is_empty());
     session.reply("I can't do that.", Vec::new());
     assert_eq!(session.run.turn.as_ref().unwrap().corrections, 1);

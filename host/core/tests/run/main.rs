@@ -1,17 +1,15 @@
-//! The loop as a value, over its public interface: every spec line by example, then all of them by random driving.
-//! Each input goes through [`session::Session`], which checks the loop's invariants after every single one.
+//! Tests of the loop through its public interface: each spec line by example, then all of them with random inputs.
+//! Every input goes through [`session::Session`], which checks the loop's invariants each time.
 
 mod approvals;
 mod beginnings;
 mod bounds;
 mod calls;
 mod delegation;
-mod dialect;
 mod endings;
 mod events;
 mod eviction;
 mod forks;
-mod held;
 mod ledger;
 mod loop_breaks;
 mod models;
@@ -22,9 +20,11 @@ mod recovery;
 mod refusals;
 mod repetition;
 mod seen_counts;
+mod service_approvals;
 mod session;
 mod stored_states;
 mod stored_ways;
 mod summaries;
+mod unreadable_calls;
 mod views;
 mod waiting;

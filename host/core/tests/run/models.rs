@@ -1,4 +1,5 @@
-//! A model that does not answer: once more, the next of the chain, the fixed text (M3); and a turn that is undone (D5).
+//! A model that does not answer: retry, the next model of the chain, the fallback text (M3); and turns that are
+//! undone (D5).
 
 use crate::session::{Session, WIDE, kinds, plain, reply};
 use agent_core::event::{EndReason, EventKind};
@@ -6,8 +7,8 @@ use agent_core::message::TurnInput;
 use agent_core::model::Usage;
 use agent_core::plugin::OutputData;
 use agent_core::run::{
-    Action, AfterFailure, FALLBACK_TEXT, Input, LoopConfig, ModelFailure, PromptBudget, Prospect, Refused, StepPlan,
-    TurnContext, TurnError,
+    Action, AfterFailure, FALLBACK_TEXT, Input, InputError, LoopConfig, ModelFailure, PromptBudget, Retryability,
+    StepPlan, TurnContext, TurnError,
 };
 use agent_core::tool::ModelUse;
 use serde_json::json;
@@ -23,18 +24,18 @@ fn failed(then: AfterFailure) -> Input {
     Input::ModelFailed(ModelFailure {
         model: "openai/one".into(),
         message: "overloaded".into(),
-        prospect: Prospect::Later,
+        retryability: Retryability::Retryable,
         then,
     })
 }
 
-fn next(place: u32, window: u32) -> Input {
+fn next(model_index: u32, window: u32) -> Input {
     let budget = PromptBudget { window, system: 0, ..WIDE };
-    failed(AfterFailure::Next { place, model: "openai/two".into(), budget })
+    failed(AfterFailure::Next { model_index, model: "openai/two".into(), budget })
 }
 
 #[test]
-fn m3_a_retry_is_the_same_call_once_more() {
+fn m3_a_retry_repeats_the_same_call() {
     let mut session = Session::calling(LoopConfig::default());
     let first = plan(&session);
     let change = session.must(failed(AfterFailure::Retry { wait_ms: 250 }));
@@ -42,30 +43,30 @@ fn m3_a_retry_is_the_same_call_once_more() {
     let EventKind::Retry { attempt: 2, wait_ms: 250, reason, .. } = &change.events[1].kind else { panic!() };
     assert_eq!(reason, "overloaded");
     assert_eq!(plan(&session), StepPlan { attempt: 2, ..first });
-    // L3: however many tries it took, the messages have been seen once; L4: and it was one interaction.
+    // L3: the messages have been seen once, whatever the number of attempts; L4: it was one interaction.
     session.must(failed(AfterFailure::Retry { wait_ms: 500 }));
     session.reply("", vec![plain("a")]);
     session.run_batch();
-    assert_eq!(session.seen(), [1, 1, 0]);
+    assert_eq!(session.seen_counts(), [1, 1, 0]);
     assert_eq!(plan(&session), StepPlan { step: 2, steps_left: 10, attempt: 1, ..plan(&session) });
 }
 
 #[test]
-fn m3_the_rest_of_the_turn_is_the_next_models() {
+fn m3_the_next_model_is_used_for_the_rest_of_the_turn() {
     let mut session = Session::calling(LoopConfig::default());
     session.must(failed(AfterFailure::Retry { wait_ms: 1 }));
     let change = session.must(next(1, 50_000));
     assert_eq!(kinds(&change), ["stream_clear", "model_fallback", "context_budget"]);
-    assert_eq!((plan(&session).place, plan(&session).attempt), (1, 1));
+    assert_eq!((plan(&session).model_index, plan(&session).attempt), (1, 1));
     let budget = session.run.turn.as_ref().unwrap().budget;
     assert_eq!(budget, PromptBudget { window: 50_000, ..WIDE }, "its window, and the turn's own system text");
     session.reply("", vec![plain("a")]);
     session.run_batch();
-    assert_eq!(plan(&session).place, 1, "it keeps the turn");
-    assert_eq!(session.tell(next(1, 50_000)), Err(Refused::Unexpected("an earlier model")), "never back");
+    assert_eq!(plan(&session).model_index, 1, "it keeps the turn");
+    assert_eq!(session.apply(next(1, 50_000)), Err(InputError::Unexpected("an earlier model")), "never back");
     session.answer("done");
     session.begin(LoopConfig::default());
-    assert_eq!(plan(&session).place, 0, "the next turn begins with the first");
+    assert_eq!(plan(&session).model_index, 0, "the next turn begins with the first");
 }
 
 #[test]
@@ -80,15 +81,18 @@ fn m3_a_smaller_window_gets_a_last_call_or_a_typed_error() {
 }
 
 #[test]
-fn m3_without_a_text_the_turn_ends_with_the_reason() {
+fn m3_without_a_fallback_text_the_turn_ends_with_the_reason() {
     let mut session = Session::calling(LoopConfig::default());
     let change = session.must(failed(AfterFailure::GiveUp));
-    assert_eq!(session.error(), TurnError::ModelFailed { message: "overloaded".into(), prospect: Prospect::Later });
+    assert_eq!(
+        session.error(),
+        TurnError::ModelFailed { message: "overloaded".into(), retryability: Retryability::Retryable }
+    );
     assert_eq!(kinds(&change), ["stream_clear", "error", "context_budget", "loop_end"]);
 }
 
 #[test]
-fn m3_the_fixed_text_comes_last_and_says_so() {
+fn m3_the_fallback_text_comes_last_and_is_marked() {
     let data = OutputData::Json(json!({"answer": "later"}));
     let mut session = Session::calling(LoopConfig { fallback: Some(data), ..LoopConfig::default() });
     let change = session.must(failed(AfterFailure::GiveUp));
@@ -97,46 +101,46 @@ fn m3_the_fixed_text_comes_last_and_says_so() {
     let output = session.output();
     assert_eq!((output.model.as_str(), output.data), (FALLBACK_TEXT, json!({"answer": "later"})));
     assert_eq!((output.interactions, output.usage), (0, Usage::default()), "no model was of any use");
-    assert_eq!(session.seen(), [0, 1], "and none has seen the input");
+    assert_eq!(session.seen_counts(), [0, 1], "and none has seen the input");
 }
 
 #[test]
-fn m3_a_failure_fits_only_where_a_model_is_asked() {
+fn m3_a_model_failure_is_only_accepted_during_a_model_call() {
     let mut session = Session::new();
-    assert_eq!(session.tell(failed(AfterFailure::GiveUp)), Err(Refused::NoTurn));
+    assert_eq!(session.apply(failed(AfterFailure::GiveUp)), Err(InputError::NoTurn));
     session.start(TurnInput::Text("How many?".into()), LoopConfig::default());
-    assert_eq!(session.tell(failed(AfterFailure::GiveUp)), Err(Refused::Unexpected("a reply")));
+    assert_eq!(session.apply(failed(AfterFailure::GiveUp)), Err(InputError::Unexpected("a reply")));
     session.context(TurnContext { budget: WIDE, ..Default::default() });
     session.must(Input::Reply(reply("answer", Vec::new())));
-    assert_eq!(session.tell(next(1, 1_000)), Err(Refused::Unexpected("a reply")));
+    assert_eq!(session.apply(next(1, 1_000)), Err(InputError::Unexpected("a reply")));
 }
 
 #[test]
-fn d5_undo_takes_the_last_turn_out_of_the_view_again_and_again() {
+fn d5_repeated_undo_removes_turns_from_the_view() {
     let mut session = Session::new();
-    assert_eq!(session.tell(Input::Undo), Err(Refused::NothingToUndo));
+    assert_eq!(session.apply(Input::Undo), Err(InputError::NothingToUndo));
     for answer in ["one", "two"] {
         session.begin(LoopConfig::default());
         session.answer(answer);
     }
     session.begin(LoopConfig::default());
-    assert_eq!(session.tell(Input::Undo), Err(Refused::TurnOpen(3)));
+    assert_eq!(session.apply(Input::Undo), Err(InputError::TurnOpen(3)));
     session.answer("three");
     let change = session.must(Input::Undo);
     assert_eq!(change.hidden.iter().map(|hidden| hidden.id).collect::<Vec<_>>(), [5, 6]);
     session.must(Input::Undo);
     assert_eq!(session.run.view.iter().map(|entry| entry.turn).collect::<Vec<_>>(), [1, 1]);
-    // What comes behind goes on from what is left, and keeps its own number.
+    // The next turn continues from what is left, and keeps its own number.
     session.begin(LoopConfig::default());
     session.answer("two again");
     assert_eq!((session.output().turn, session.run.view.len()), (4, 4));
     (0..2).for_each(|_| drop(session.must(Input::Undo)));
-    assert_eq!(session.tell(Input::Undo), Err(Refused::NothingToUndo));
+    assert_eq!(session.apply(Input::Undo), Err(InputError::NothingToUndo));
 }
 
-/// L4, M3: the fixed text in place of the last call is what the bound ends the turn with.
+/// L4, M3: if the fallback text replaces the last call, the turn ends at its limit.
 #[test]
-fn l4_the_fixed_text_at_the_bound_is_marked() {
+fn l4_the_fallback_text_at_the_limit_is_marked() {
     for (max_interactions, limit_reached) in [(0, true), (1, false)] {
         let fallback = Some(OutputData::Text("ask later".into()));
         let mut session = Session::calling(LoopConfig { max_interactions, fallback, ..Default::default() });
@@ -151,21 +155,27 @@ fn l4_the_fixed_text_at_the_bound_is_marked() {
     }
 }
 
-/// P5, L5: what a plugin asks counts in its open turn, whatever that is at, and the place of its next question is kept.
+/// P5, L5: a plugin's model calls count in the open turn in any phase, and their number is kept.
 #[test]
-fn l5_what_plugins_ask_counts_in_the_turn() {
+fn l5_model_use_of_plugins_counts_in_the_turn() {
     let usage = Usage { prompt_tokens: 30, completion_tokens: 12 };
-    let asked = || Input::Asked { plugin: "sum".into(), used: ModelUse { asks: 1, usage } };
+    let asked = || Input::PluginUsedModel { plugin: "sum".into(), used: ModelUse { asks: 1, usage } };
     let mut session = Session::new();
-    assert_eq!(session.tell(asked()), Err(Refused::NoTurn));
+    assert_eq!(session.apply(asked()), Err(InputError::NoTurn));
     session.begin(LoopConfig::default());
     assert_eq!(kinds(&session.must(asked())), Vec::<String>::new(), "the call's event tells it");
     session.must(asked());
     let turn = session.run.turn.as_ref().expect("it is open");
     assert_eq!((turn.execution_units, turn.usage.total(), turn.interactions), (84, 84, 0));
-    assert_eq!(turn.asked["sum"], ModelUse { asks: 2, usage: Usage { prompt_tokens: 60, completion_tokens: 24 } });
+    assert_eq!(
+        turn.plugin_model_use["sum"],
+        ModelUse { asks: 2, usage: Usage { prompt_tokens: 60, completion_tokens: 24 } }
+    );
     session.answer("done");
     session.begin(LoopConfig::default());
     let turn = session.run.turn.as_ref().expect("it is open");
-    assert!(turn.asked.is_empty() && session.run.asks == 2, "a budget is a turn's, a question's number the session's");
+    assert!(
+        turn.plugin_model_use.is_empty() && session.run.asks == 2,
+        "the use belongs to the turn, the number of requests to the session"
+    );
 }

@@ -6,7 +6,7 @@ use agent_core::event::EndReason;
 use agent_core::message::{Part, Role};
 use agent_core::model::StopReason;
 use agent_core::plugin::OutputData;
-use agent_core::run::{Action, Input, LoopConfig, RepliedStep, TurnError, Validation};
+use agent_core::run::{Action, Input, LoopConfig, ResolvedReply, TurnError, Validation};
 use serde_json::json;
 
 fn validation(session: &Session) -> Validation {
@@ -20,12 +20,12 @@ fn visible(session: &Session) -> Vec<u64> {
     session.run.view.iter().map(|entry| entry.id).collect()
 }
 
-/// Row 31: a reply that was cut is never the answer; the model is told, while it may try again.
+/// Row 31: a reply that was cut is never the answer. The model is told within its limits.
 #[test]
 fn l12_a_cut_reply_is_not_the_answer() {
     for stop in [StopReason::Length, StopReason::ContentFilter] {
         let mut session = Session::calling(LoopConfig { max_corrections: 1, ..Default::default() });
-        let cut = || RepliedStep { stop, ..crate::session::reply("part of it", Vec::new()) };
+        let cut = || ResolvedReply { stop, ..crate::session::reply("part of it", Vec::new()) };
         let change = session.must(Input::Reply(cut()));
         assert!(kinds(&change).contains(&"output_rejected".to_owned()), "{:?}", kinds(&change));
         assert!(matches!(session.run.action(), Action::CallModel(_)));
@@ -35,13 +35,13 @@ fn l12_a_cut_reply_is_not_the_answer() {
     }
 }
 
-/// Row 31: no call of a reply that was cut runs: its arguments may only look whole.
+/// Row 31: no call of a reply that was cut runs, because its arguments may only look complete.
 #[test]
 fn row_31_calls_of_a_cut_reply_do_not_run() {
     for stop in [StopReason::Length, StopReason::ContentFilter] {
         let mut session = Session::calling(LoopConfig::default());
         let calls = vec![crate::session::plain("a"), crate::session::sequential("b")];
-        let change = session.must(Input::Reply(RepliedStep { stop, ..crate::session::reply("so far", calls) }));
+        let change = session.must(Input::Reply(ResolvedReply { stop, ..crate::session::reply("so far", calls) }));
         assert_eq!(
             kinds(&change).iter().filter(|kind| *kind == "tool_result_error").count(),
             2,
@@ -53,21 +53,21 @@ fn row_31_calls_of_a_cut_reply_do_not_run() {
 }
 
 #[test]
-fn l12_a_rejected_output_goes_back_with_feedback_and_only_the_latest_is_sent_again() {
+fn l12_a_rejected_output_gets_feedback_and_only_the_latest_attempt_is_sent_again() {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("first", Vec::new());
     assert_eq!(
         validation(&session),
         Validation { text: "first".into(), result: None, attempt: 1, corrections_left: 2 }
     );
-    let change = session.reject("is no number");
+    let change = session.reject("is not a number");
     assert_eq!(kinds(&change)[..2], ["output_rejected", "stream_clear"]);
     let [reply, feedback] = &change.messages[..] else { panic!() };
     assert_eq!((reply.role, &reply.body), (Role::Assistant, &Body::Parts(vec![Part::Text("first".into())])));
     let Body::Parts(parts) = &feedback.body else { panic!() };
     let [Part::Text(text)] = &parts[..] else { panic!() };
-    assert!(text.contains("output schema") && text.contains("at /n: is no number"), "{text}");
-    assert_eq!((visible(&session), session.seen()), (vec![1, 2, 3], vec![1, 1, 0]));
+    assert!(text.contains("output schema") && text.contains("at /n: is not a number"), "{text}");
+    assert_eq!((visible(&session), session.seen_counts()), (vec![1, 2, 3], vec![1, 1, 0]));
 
     session.reply("second", vec![plain("look")]);
     session.run_batch();
@@ -90,7 +90,7 @@ fn l12_a_rejected_output_goes_back_with_feedback_and_only_the_latest_is_sent_aga
 }
 
 #[test]
-fn l12_corrections_that_are_spent_end_the_turn_with_the_last_reply() {
+fn l12_the_turn_ends_with_the_last_reply_when_no_corrections_are_left() {
     for max_corrections in 0..4 {
         let mut session = Session::calling(LoopConfig { max_corrections, ..Default::default() });
         for attempt in 1..=max_corrections + 1 {
@@ -107,7 +107,7 @@ fn l12_corrections_that_are_spent_end_the_turn_with_the_last_reply() {
 }
 
 #[test]
-fn l13_the_output_has_the_accepted_data_and_the_history_its_text() {
+fn l13_the_output_contains_the_accepted_data_and_the_history_contains_its_text() {
     for (data, value, text) in [
         (OutputData::Text("plain".into()), json!("plain"), "plain"),
         (OutputData::Json(json!({"b": 1, "a": 2})), json!({"b": 1, "a": 2}), r#"{"b":1,"a":2}"#),
@@ -119,7 +119,7 @@ fn l13_the_output_has_the_accepted_data_and_the_history_its_text() {
         let change = session.accept(data);
         assert_eq!(change.messages[0].body, Body::Parts(vec![Part::Text(text.into())]));
         assert_eq!((change.messages.len(), change.messages[0].role), (1, Role::Assistant));
-        assert_eq!(session.seen().last(), Some(&1));
+        assert_eq!(session.seen_counts().last(), Some(&1));
         let mut output = serde_json::to_value(session.output()).unwrap();
         assert_eq!(output["data"].take(), value);
         let expected = json!({

@@ -1,6 +1,6 @@
-//! Turns that go by a plan, and what becomes of them when it fails (L24).
+//! Planned turns, and what happens if a plan fails (L24).
 
-use crate::session::{Session, WIDE, call, grant, handed_on, kinds, of_priority, plain, refused, reply, result};
+use crate::session::{Session, WIDE, call, grant, kinds, of_priority, plain, refused, reply, result, sent_to_service};
 use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, GrantScope, ScopedGrant};
 use agent_core::change::Change;
 use agent_core::event::EventKind;
@@ -10,8 +10,8 @@ use agent_core::model::StopReason;
 use agent_core::plan::PlanStep;
 use agent_core::plugin::OutputData;
 use agent_core::run::{
-    Action, AfterFailure, Answerer, Approval, Asked, Disposition, Input, LoopConfig, MadePlan, ModelFailure, Offer,
-    PlanBudgets, PlannedStep, PromptBudget, Prospect, RepliedStep, ResolvedCall, TurnContext,
+    Action, AfterFailure, Answerer, Approval, Disposition, Input, LoopConfig, ModelFailure, ModelRole, OfferedTools,
+    PlanBudgets, PlannedStep, PlannerReply, PromptBudget, ResolvedCall, ResolvedReply, Retryability, TurnContext,
 };
 use agent_core::text_dialect::UnreadableCall;
 use agent_core::tool::ToolError;
@@ -28,31 +28,31 @@ fn planning(config: LoopConfig) -> Session {
     session
 }
 
-fn made(plan: MadePlan) -> Input {
-    Input::Reply(RepliedStep { plan: Some(plan), ..reply("{…}", Vec::new()) })
+fn made(plan: PlannerReply) -> Input {
+    Input::Reply(ResolvedReply { plan: Some(plan), ..reply("{…}", Vec::new()) })
 }
 
-fn steps(tools: &[&str]) -> MadePlan {
+fn steps(tools: &[&str]) -> PlannerReply {
     let step = |(place, tool): (usize, &&str)| PlannedStep {
         step: PlanStep { tool: (*tool).into(), task: format!("do {tool}") },
         offered: vec![(*tool).into(), "other".into()],
         tokens: 40 + place as u32,
     };
-    MadePlan::Steps(tools.iter().enumerate().map(step).collect())
+    PlannerReply::Steps(tools.iter().enumerate().map(step).collect())
 }
 
-fn asked(session: &Session) -> Asked {
+fn role(session: &Session) -> ModelRole {
     match session.run.action() {
-        Action::CallModel(plan) => plan.asked,
+        Action::CallModel(plan) => plan.role,
         other => panic!("{other:?}"),
     }
 }
 
 fn offered(session: &Session) -> Vec<String> {
-    match session.run.turn.as_ref().unwrap().offer() {
-        Offer::These(tools) => tools.to_vec(),
-        Offer::All => vec!["all".into()],
-        Offer::Nothing => Vec::new(),
+    match session.run.turn.as_ref().unwrap().offered_tools() {
+        OfferedTools::Only(tools) => tools.to_vec(),
+        OfferedTools::All => vec!["all".into()],
+        OfferedTools::None => Vec::new(),
     }
 }
 
@@ -71,29 +71,29 @@ fn total(change: &Change) -> Option<(u32, u32)> {
     })
 }
 
-/// L24, seed e phase 2b: plan, one call a step, synthesis, which passes the validators.
+/// L24, seed e phase 2b: a plan, one call for each step, and a synthesis that passes the validators.
 #[test]
-fn l24_plan_execute_synthesize() {
+fn l24_a_turn_plans_executes_and_synthesizes() {
     let mut session = planning(LoopConfig::default());
-    assert_eq!((asked(&session), offered(&session)), (Asked::Planner, vec![]));
+    assert_eq!((role(&session), offered(&session)), (ModelRole::Planner, vec![]));
     let change = session.must(made(steps(&["ocr.extract", "files.move"])));
     assert_eq!(kinds(&change), ["stream_complete", "plan", "loop_iteration", "context_budget", "context_built"]);
     assert!(matches!(&change.events[0].kind, EventKind::StreamComplete { text, .. } if text.is_empty()));
-    assert!(change.messages.is_empty(), "a plan is no part of the history");
+    assert!(change.messages.is_empty(), "a plan is not part of the history");
     assert_eq!(total(&change), Some((8_000, 40)));
-    assert_eq!(asked(&session), Asked::Executor { step: 1, of: 2 });
+    assert_eq!(role(&session), ModelRole::Executor { step: 1, of: 2 });
     assert_eq!(offered(&session), ["ocr.extract", "other"]);
     session.reply("", vec![plain("ocr.extract")]);
     let change = session.run_batch();
     assert_eq!(total(&change), Some((8_000, 41)));
-    assert_eq!(asked(&session), Asked::Executor { step: 2, of: 2 });
+    assert_eq!(role(&session), ModelRole::Executor { step: 2, of: 2 });
     session.reply("", vec![plain("files.move")]);
     let change = session.run_batch();
-    assert_eq!((asked(&session), offered(&session)), (Asked::Synthesis, vec![]));
+    assert_eq!((role(&session), offered(&session)), (ModelRole::Synthesizer, vec![]));
     assert_eq!(total(&change), Some((50_000, 0)));
     session.reply("Renamed.", Vec::new());
     session.reject("too short");
-    assert_eq!(asked(&session), Asked::Synthesis, "L12 holds");
+    assert_eq!(role(&session), ModelRole::Synthesizer, "L12 holds");
     session.answer("I have renamed it.");
     assert_eq!(session.output().data, json!("I have renamed it."));
     assert_eq!(session.output().interactions, 5);
@@ -103,32 +103,32 @@ fn l24_plan_execute_synthesize() {
 #[test]
 fn l24_an_empty_plan_is_answered() {
     let mut session = planning(LoopConfig::default());
-    session.must(made(MadePlan::Steps(Vec::new())));
-    assert_eq!(asked(&session), Asked::Synthesis);
+    session.must(made(PlannerReply::Steps(Vec::new())));
+    assert_eq!(role(&session), ModelRole::Synthesizer);
     session.answer("Hello.");
 }
 
-/// L6, L24: of a step's calls the first of the highest priority runs, the others are deferred.
+/// L6, L24: of a step's calls, the first one of the highest priority runs and the others are deferred.
 #[test]
-fn l24_a_step_is_one_call() {
+fn l24_a_step_makes_one_call() {
     let mut session = planning(LoopConfig::default());
     session.must(made(steps(&["a"])));
     let change = session.reply("", vec![plain("a"), of_priority("b", 3), of_priority("c", 3)]);
     assert_eq!(kinds(&change).iter().filter(|kind| *kind == "tool_deferred").count(), 2);
-    let told = format!("{:?}", session.ledger.calls[2].record.result);
-    assert!(told.contains("a step of the plan makes one call"), "{told}");
+    let result = format!("{:?}", session.ledger.calls[2].record.result);
+    assert!(result.contains("a step of the plan makes one call"), "{result}");
     assert_eq!(session.dispatch(), [CallId("call_1_2_2".into())]);
     session.outcome("call_1_2_2", "ok");
-    assert_eq!(asked(&session), Asked::Synthesis, "what was deferred is no failure");
+    assert_eq!(role(&session), ModelRole::Synthesizer, "a deferred call is not a failure");
 }
 
-/// What goes wrong with a plan.
+/// A way in which a plan fails.
 type Failure = fn(&mut Session) -> Change;
 
-/// L24: every failure leaves the plan, says why, and keeps what was executed.
+/// L24: every failure abandons the plan, says why, and keeps the results so far.
 #[test]
-fn l24_every_failure_falls_back() {
-    let invalid = |session: &mut Session| session.must(made(MadePlan::Invalid("it is no JSON".into())));
+fn l24_every_failure_abandons_the_plan() {
+    let invalid = |session: &mut Session| session.must(made(PlannerReply::Invalid("it is not JSON".into())));
     let no_call = |session: &mut Session| {
         session.must(made(steps(&["a", "b"])));
         session.reply("", vec![plain("a")]);
@@ -157,13 +157,13 @@ fn l24_every_failure_falls_back() {
         let failure = ModelFailure {
             model: "local/p".into(),
             message: "busy".into(),
-            prospect: Prospect::Later,
+            retryability: Retryability::Retryable,
             then: AfterFailure::GiveUp,
         };
         session.must(Input::ModelFailed(failure))
     };
     let cases: [(Failure, &str, usize); 6] = [
-        (invalid, "the planner's reply is no plan: it is no JSON", 0),
+        (invalid, "the planner's reply is not a plan: it is not JSON", 0),
         (no_call, "the executor called no tool in step 2 of 2", 1),
         (refused, "no call of step 1 of 1 could run: `a`: denied: not granted", 1),
         (failed, "`a` failed in step 1 of 2: disk full", 1),
@@ -174,19 +174,19 @@ fn l24_every_failure_falls_back() {
         let mut session = planning(LoopConfig::default());
         let change = case(&mut session);
         assert_eq!(reason(&change), expected);
-        assert_eq!((asked(&session), offered(&session)), (Asked::Model, vec!["all".to_owned()]), "{expected}");
+        assert_eq!((role(&session), offered(&session)), (ModelRole::Agent, vec!["all".to_owned()]), "{expected}");
         assert_eq!(session.ledger.calls.len(), calls, "{expected}");
         assert_eq!(total(&change), Some((100_000, 200)), "{expected}: the window is the model's own again");
-        // The single model goes on, and nothing of the plan comes back.
+        // The agent's model continues, and the plan stays abandoned.
         session.reply("", vec![plain("z")]);
         session.run_batch();
-        assert_eq!(asked(&session), Asked::Model);
+        assert_eq!(role(&session), ModelRole::Agent);
         session.answer("done");
         assert_eq!(session.output().data, json!("done"));
     }
 }
 
-/// L24: a model of the plan is asked again before the plan is given up.
+/// L24: a model of the plan is retried before the plan is abandoned.
 #[test]
 fn l24_a_retry_keeps_the_plan() {
     let mut session = planning(LoopConfig::default());
@@ -194,28 +194,30 @@ fn l24_a_retry_keeps_the_plan() {
     session.must(Input::ModelFailed(ModelFailure {
         model: "local/p".into(),
         message: "busy".into(),
-        prospect: Prospect::Later,
+        retryability: Retryability::Retryable,
         then,
     }));
-    assert_eq!(asked(&session), Asked::Planner);
+    assert_eq!(role(&session), ModelRole::Planner);
 }
 
-/// L4, L24: at the bound the planner writes the answer from what there is.
+/// L4, L24: at the limit, the planner writes the answer from the results so far.
 #[test]
-fn l4_the_bound_holds_for_plans() {
+fn l4_the_limit_applies_to_plans() {
     let mut session = planning(LoopConfig { max_interactions: 2, ..Default::default() });
     session.must(made(steps(&["a", "b", "c"])));
     session.reply("", vec![plain("a")]);
     session.run_batch();
-    assert!(matches!(session.run.action(), Action::CallModel(plan) if plan.last && plan.asked == Asked::Synthesis));
+    assert!(
+        matches!(session.run.action(), Action::CallModel(plan) if plan.last && plan.role == ModelRole::Synthesizer)
+    );
     session.reply("As far as it goes.", Vec::new());
     session.accept(OutputData::Text("As far as it goes.".into()));
     assert!(session.output().limit_reached);
 }
 
-/// L26, L24: a prompt that the executor's window cannot take goes to the agent's own model.
+/// L26, L24: a prompt that is too large for the executor's window goes to the agent's own model.
 #[test]
-fn l26_a_window_that_is_too_small_falls_back() {
+fn l26_a_window_that_is_too_small_abandons_the_plan() {
     let mut session = Session::new();
     session.start(TurnInput::Text("Rename them.".into()), LoopConfig::default());
     let executor = PromptBudget { window: 1_500, ..EXECUTOR };
@@ -223,28 +225,28 @@ fn l26_a_window_that_is_too_small_falls_back() {
     session.context(TurnContext { budget: WIDE, plan, ..Default::default() });
     let change = session.must(made(steps(&["a"])));
     assert_eq!(reason(&change), "too little of the executor's window is left");
-    assert_eq!(asked(&session), Asked::Model);
+    assert_eq!(role(&session), ModelRole::Agent);
 }
 
-/// D3, L24: a step whose outcome is unknown waits for a decision, and the plan goes on behind it.
+/// D3, L24: a step whose outcome is unknown waits for a decision, and the plan continues after it.
 #[test]
 fn l24_a_plan_survives_a_crash_and_a_suspension() {
     let mut session = planning(LoopConfig::default());
     session.must(made(steps(&["a", "b"])));
     session.crash();
-    assert_eq!(asked(&session), Asked::Executor { step: 1, of: 2 });
+    assert_eq!(role(&session), ModelRole::Executor { step: 1, of: 2 });
     session.reply("", vec![plain("a")]);
     session.dispatch();
     session.crash();
     assert!(matches!(session.run.action(), Action::Suspended(_)));
     session.resolve("call_1_2_1", agent_core::run::Decision::Result("done".into()));
-    assert_eq!(asked(&session), Asked::Executor { step: 2, of: 2 });
+    assert_eq!(role(&session), ModelRole::Executor { step: 2, of: 2 });
     assert_eq!(session.ledger.calls.len(), 1, "nothing runs twice");
 }
 
-/// L25: what a turn offers is settled once, and said.
+/// L25: the tools that a turn offers are decided once and reported.
 #[test]
-fn l25_a_turn_offers_what_was_chosen() {
+fn l25_a_turn_offers_the_selected_tools() {
     let mut session = Session::new();
     session.start(TurnInput::Text("Count.".into()), LoopConfig::default());
     let chosen = vec!["text.count".to_owned(), "read_result".to_owned()];
@@ -259,21 +261,22 @@ fn l25_a_turn_offers_what_was_chosen() {
     assert_eq!(offered(&session), chosen);
 }
 
-/// L23, L24: with persistence of effort an answer that leaves work undone is none, whoever wrote it: the loop goes on.
+/// L23, L24: with persistence of effort, an answer that leaves work undone does not count, whoever wrote it, and the
+/// loop continues.
 #[test]
-fn l23_a_planners_answer_that_leaves_work_is_no_answer() {
+fn l23_a_planners_answer_that_leaves_work_undone_is_not_accepted() {
     for (text, accepted) in [("Renamed 1 file. 4 remaining.", false), ("All files have been renamed.", true)] {
         let mut session = planning(LoopConfig { persistence: true, ..LoopConfig::default() });
         session.must(made(steps(&["files.move"])));
         session.reply("", vec![plain("files.move")]);
         session.run_batch();
-        assert_eq!(asked(&session), Asked::Synthesis);
+        assert_eq!(role(&session), ModelRole::Synthesizer);
         let change = session.reply(text, Vec::new());
         if accepted {
             assert!(matches!(session.run.action(), Action::Validate(_)), "{:?}", kinds(&change));
         } else {
             assert!(reason(&change).contains("leaves work undone") && kinds(&change).contains(&"nudge".to_owned()));
-            assert_eq!((asked(&session), offered(&session)), (Asked::Model, vec!["all".to_owned()]));
+            assert_eq!((role(&session), offered(&session)), (ModelRole::Agent, vec!["all".to_owned()]));
         }
     }
 }
@@ -282,40 +285,40 @@ fn deep(tool: &str) -> ResolvedCall {
     ResolvedCall { arguments: (0..65).fold(json!(1), |inner, _| json!([inner])), ..plain(tool) }
 }
 
-/// L24: a call that nothing can run is no step, whatever it is that keeps it from running.
+/// L24: a call that cannot run for any reason is not a step.
 #[test]
-fn l24_a_call_that_cannot_run_is_no_step() {
+fn l24_a_call_that_cannot_run_is_not_a_step() {
     let cut = |session: &mut Session| {
-        session.must(Input::Reply(RepliedStep { stop: StopReason::Length, ..reply("", vec![plain("a")]) }))
+        session.must(Input::Reply(ResolvedReply { stop: StopReason::Length, ..reply("", vec![plain("a")]) }))
     };
     let too_deep = |session: &mut Session| session.reply("", vec![deep("a")]);
     let too_many = |session: &mut Session| session.reply("", (0..129).map(|_| plain("a")).collect());
     let unreadable = |session: &mut Session| {
-        let broken = UnreadableCall::ParseError { problem: "it is no JSON".into(), written: "{\"server".into() };
-        session.must(Input::Reply(RepliedStep { unreadable: vec![broken], ..reply("", Vec::new()) }))
+        let broken = UnreadableCall::ParseError { problem: "it is not JSON".into(), written: "{\"server".into() };
+        session.must(Input::Reply(ResolvedReply { unreadable: vec![broken], ..reply("", Vec::new()) }))
     };
     let cases: [(Failure, &str, usize); 4] = [
         (cut, "no call of step 1 of 2 could run: `a`: failed: the reply was cut", 1),
         (too_deep, "`a`: invalid arguments: the arguments have more than 64 levels", 1),
         (too_many, "too many calls in one reply: 129, at most 128", 128),
-        (unreadable, "could not be read: it is no JSON. It reads `{\"server`", 0),
+        (unreadable, "could not be read: it is not JSON. The call reads `{\"server`", 0),
     ];
     for (case, expected, calls) in cases {
         let mut session = planning(LoopConfig::default());
         session.must(made(steps(&["a", "b"])));
         let change = case(&mut session);
         assert!(reason(&change).contains(expected), "{}", reason(&change));
-        assert_eq!((asked(&session), session.ledger.calls.len()), (Asked::Model, calls), "{expected}");
-        // L20: what could not be read is told, too.
-        let told = kinds(&change).contains(&"error".to_owned());
-        assert_eq!(told, calls == 0, "{:?}", kinds(&change));
+        assert_eq!((role(&session), session.ledger.calls.len()), (ModelRole::Agent, calls), "{expected}");
+        // L20: unreadable calls are reported too.
+        let result = kinds(&change).contains(&"error".to_owned());
+        assert_eq!(result, calls == 0, "{:?}", kinds(&change));
         session.answer("done");
     }
 }
 
-/// L24, L28: a tool that was turned off in one step is no call of the next one.
+/// L24, L28: a tool that was disabled in one step cannot be called in the next one.
 #[test]
-fn l24_a_tool_that_is_off_is_no_step() {
+fn l24_a_disabled_tool_is_not_a_step() {
     let turned_off = || {
         let mut session = planning(LoopConfig::default());
         session.must(made(steps(&["x", "x", "x", "y"])));
@@ -323,24 +326,25 @@ fn l24_a_tool_that_is_off_is_no_step() {
             session.reply("", vec![refused("x", "no such folder"), plain("y")]);
             session.run_batch();
         }
-        assert_eq!(asked(&session), Asked::Executor { step: 4, of: 4 }, "the steps' calls have run");
+        assert_eq!(role(&session), ModelRole::Executor { step: 4, of: 4 }, "the steps' calls have run");
         session
     };
     let mut session = turned_off();
     let change = session.reply("", vec![plain("x")]);
     assert!(reason(&change).contains("`x` is off"), "{}", reason(&change));
-    assert_eq!(asked(&session), Asked::Model);
+    assert_eq!(role(&session), ModelRole::Agent);
 
     let mut session = turned_off();
     session.reply("", vec![plain("x"), plain("y"), plain("z")]);
-    assert_eq!(session.dispatch(), [CallId("call_1_5_2".into())], "one call a step");
+    assert_eq!(session.dispatch(), [CallId("call_1_5_2".into())], "one call per step");
     session.outcome("call_1_5_2", "ok");
-    assert_eq!(asked(&session), Asked::Synthesis);
+    assert_eq!(role(&session), ModelRole::Synthesizer);
 }
 
-/// L18, L24: beside the call of a step nothing ends the turn; alone it may, and a result that is rejected ends the plan.
+/// L18, L24: next to the call of a step, no other call ends the turn. Alone it may, and if its result is rejected,
+/// the plan ends.
 #[test]
-fn l24_a_step_is_one_call_beside_one_that_would_end_the_turn() {
+fn l24_a_steps_call_takes_precedence_over_one_that_would_end_the_turn() {
     let done = || {
         let complete = call("task_completion", Disposition::Breaks(LoopBreak::Complete));
         ResolvedCall { arguments: json!({"result": "half"}), ..complete }
@@ -349,39 +353,39 @@ fn l24_a_step_is_one_call_beside_one_that_would_end_the_turn() {
     session.must(made(steps(&["a", "b"])));
     session.reply("", vec![plain("a"), done()]);
     session.run_batch();
-    assert_eq!(asked(&session), Asked::Executor { step: 2, of: 2 });
+    assert_eq!(role(&session), ModelRole::Executor { step: 2, of: 2 });
     session.reply("", vec![done()]);
     session.dispatch();
     let change = session.reject("no");
     assert!(reason(&change).contains("failed in step 2 of 2"), "{}", reason(&change));
-    assert_eq!(asked(&session), Asked::Model);
+    assert_eq!(role(&session), ModelRole::Agent);
 }
 
-/// L10, L24: a step that asks a service suspends the turn, and the plan goes on with its answer.
+/// L10, L24: a step that calls a service suspends the turn, and the plan continues with the answer.
 #[test]
 fn l10_a_step_waits_for_its_service() {
     let mut session = planning(LoopConfig::default());
     session.must(made(steps(&["pay", "b"])));
     session.reply("", vec![plain("pay")]);
     let id = CallId("call_1_2_1".into());
-    let change = session.must(handed_on(std::slice::from_ref(&id)));
+    let change = session.must(sent_to_service(std::slice::from_ref(&id)));
     assert_eq!(kinds(&change), ["tool_call", "suspended"]);
     session.crash();
     let change = session.must(Input::Respond { call: id.clone(), from: Answerer::Service, result: result("paid") });
     assert!(kinds(&change).contains(&"resumed".to_owned()));
-    assert_eq!(asked(&session), Asked::Executor { step: 2, of: 2 });
-    // An answer that is an error is the step's failure.
+    assert_eq!(role(&session), ModelRole::Executor { step: 2, of: 2 });
+    // An answer with an error makes the step fail.
     session.reply("", vec![plain("pay")]);
     let id = CallId("call_1_3_1".into());
-    session.must(handed_on(std::slice::from_ref(&id)));
+    session.must(sent_to_service(std::slice::from_ref(&id)));
     let failed = agent_core::change::CallResult { is_error: true, ..result("no money") };
     let change = session.must(Input::Respond { call: id, from: Answerer::Service, result: failed });
     assert_eq!(reason(&change), "`pay` failed in step 2 of 2: no money");
 }
 
-/// L17, L24: a step's call is asked for like any other; what somebody denies is the step's failure.
+/// L17, L24: a step's call may need approval like any other, and a denial makes the step fail.
 #[test]
-fn l17_a_step_that_is_denied_falls_back() {
+fn l17_a_denied_step_abandons_the_plan() {
     let asking = |tool: &str| ResolvedCall { approval: Approval::Needed(grant(tool).digest), ..plain(tool) };
     let mut session = planning(LoopConfig::default());
     session.must(made(steps(&["a", "b"])));
@@ -391,9 +395,9 @@ fn l17_a_step_that_is_denied_falls_back() {
         |call: &str, verdict| Input::Approval { answers: vec![ApprovalAnswer { call: CallId(call.into()), verdict }] };
     session.must(answer("call_1_2_1", ApprovalVerdict::Granted { edited: None, grant: allowed }));
     session.run_batch();
-    assert_eq!(asked(&session), Asked::Executor { step: 2, of: 2 });
+    assert_eq!(role(&session), ModelRole::Executor { step: 2, of: 2 });
     session.reply("", vec![asking("b")]);
     let change = session.must(answer("call_1_3_1", ApprovalVerdict::Denied { reason: Some("not today".into()) }));
     assert!(reason(&change).starts_with("`b` failed in step 2 of 2") && reason(&change).contains("not today"));
-    assert_eq!(asked(&session), Asked::Model);
+    assert_eq!(role(&session), ModelRole::Agent);
 }

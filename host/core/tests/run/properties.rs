@@ -1,12 +1,12 @@
-//! A driver that does anything in any order: replies, outcomes, crashes, duplicates, cancellations, decisions.
-//! What must hold is checked in [`crate::session`] and [`crate::ledger`] after every input.
+//! A random driver: replies, outcomes, crashes, duplicates, cancellations and decisions in any order.
+//! [`crate::session`] and [`crate::ledger`] check the invariants after every input.
 
 mod moves;
 
 use crate::session::{
     Session, WIDE, call, dispatched, grant, rejected, reply, respond_to, restored, result, waiting_for,
 };
-use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, AskedAgain, GrantScope, LastingGrant, ScopedGrant};
+use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, GrantScope, LastingGrant, ReapprovalRequest, ScopedGrant};
 use agent_core::change::CallState;
 use agent_core::event::WaitCause;
 use agent_core::loop_break::LoopBreak;
@@ -15,9 +15,9 @@ use agent_core::model::Usage;
 use agent_core::plan::PlanStep;
 use agent_core::plugin::{History, OutputData, TraceContext};
 use agent_core::run::{
-    Action, AfterFailure, Answerer, Approval, Decision, Dispatch, Disposition, Input, KeptPrompt, LoopConfig,
-    MAX_KEPT_PROMPTS, MadePlan, ModelFailure, OutputVerdict, PlanBudgets, PlannedStep, PromptBudget, Prospect,
-    RepliedStep, ResolvedCall, Summarised, TurnContext, TurnEnd, TurnError,
+    Action, AfterFailure, Answerer, Approval, Decision, Dispatch, Disposition, Input, LoopConfig, MAX_QUEUED_PROMPTS,
+    ModelFailure, OutputVerdict, PlanBudgets, PlannedStep, PlannerReply, PromptBudget, QueuedPrompt, ResolvedCall,
+    ResolvedReply, Retryability, Summarised, TurnContext, TurnEnd, TurnError,
 };
 use agent_core::text_dialect::UnreadableCall;
 use agent_core::tool::{CallCost, ModelUse, ToolError};
@@ -81,7 +81,7 @@ impl Move {
                 (_, true) => Approval::Needed(self.digest()),
                 (_, false) => Approval::Remembered(grant("tool")),
             };
-            // Two names, so that what is outstanding is counted by tool (L11).
+            // Two names, so that outstanding calls are counted by tool (L11).
             let name = match disposition {
                 Disposition::Breaks(LoopBreak::Complete) => "task_completion",
                 Disposition::Breaks(LoopBreak::Ask) => "ask_question",
@@ -97,13 +97,13 @@ impl Move {
             tokens: place as u32,
         };
         let plan = match self.pick.index(4) {
-            0 => MadePlan::Invalid("no JSON".into()),
-            _ => MadePlan::Steps((0..self.calls.len()).map(step).collect()),
+            0 => PlannerReply::Invalid("no JSON".into()),
+            _ => PlannerReply::Steps((0..self.calls.len()).map(step).collect()),
         };
         let broken = UnreadableCall::ParseError { problem: "no JSON".into(), written: self.text.into() };
         let unreadable = if self.pick.index(5) == 4 { vec![broken] } else { Vec::new() };
         let reply = reply(self.text, calls.collect::<Vec<ResolvedCall>>());
-        Input::Reply(RepliedStep { plan: Some(plan), unreadable, written: self.text.into(), ..reply })
+        Input::Reply(ResolvedReply { plan: Some(plan), unreadable, written: self.text.into(), ..reply })
     }
 
     fn model_failed(&self) -> Input {
@@ -111,14 +111,14 @@ impl Move {
             0 | 1 => AfterFailure::Retry { wait_ms: 10 },
             2 | 3 => {
                 let budget = self.budget();
-                AfterFailure::Next { place: self.pick.index(4) as u32 + 1, model: "scripted/two".into(), budget }
+                AfterFailure::Next { model_index: self.pick.index(4) as u32 + 1, model: "scripted/two".into(), budget }
             }
             _ => AfterFailure::GiveUp,
         };
         Input::ModelFailed(ModelFailure {
             model: "scripted/one".into(),
             message: "busy".into(),
-            prospect: Prospect::Later,
+            retryability: Retryability::Retryable,
             then,
         })
     }
@@ -146,7 +146,7 @@ impl Move {
         Input::Resolve { call: call.clone(), decision }
     }
 
-    /// A service, or now and then the user.
+    /// A service, or sometimes the user.
     fn cause(&self) -> WaitCause {
         let expires_at = self.coin.then_some(5);
         match self.pick.index(8) {
@@ -158,13 +158,13 @@ impl Move {
 
     fn dispatch(&self, dispatches: Vec<Dispatch>) -> Input {
         let granted: Vec<CallId> =
-            dispatches.iter().filter(|one| one.granted.is_some()).map(|one| one.call.clone()).collect();
+            dispatches.iter().filter(|one| one.authorization.is_some()).map(|one| one.call.clone()).collect();
         if !granted.is_empty() && self.pick.index(4) == 0 {
             return self.ask_again(&granted);
         }
         match (self.pick.index(16), dispatches.first()) {
             (0, Some(first)) => return self.forbidden(&first.call),
-            // The configuration asks for what it did not ask for before.
+            // The configuration now requires an approval that it did not require before.
             (2, Some(first)) => return self.ask_again(std::slice::from_ref(&first.call)),
             _ => {}
         }
@@ -172,14 +172,14 @@ impl Move {
         let first = if self.coin { 0 } else { self.pick.index(calls.len()) };
         let Input::Dispatched { mut calls } = dispatched(&calls[first..]) else { unreachable!() };
         for (place, call) in calls.iter_mut().enumerate() {
-            call.awaits = (self.hands_on >> place & 1 == 1).then(|| waiting_for(&call.call, self.cause()));
+            call.awaits = (self.is_sent >> place & 1 == 1).then(|| waiting_for(&call.call, self.cause()));
         }
         Input::Dispatched { calls }
     }
 
-    /// What has come of a running call: a result, or a request to a service (P2).
+    /// The outcome of a running call: a result, or a request to a service (P2).
     fn ran(&self, call: &CallId) -> Input {
-        if self.hands_on & 128 == 128 {
+        if self.is_sent & 128 == 128 {
             let cost = CallCost { cpu_us: 7, ..Default::default() };
             return Input::Pending { call: call.clone(), awaits: waiting_for(call, self.cause()), cost };
         }
@@ -191,14 +191,14 @@ impl Move {
         respond_to(&session.run, call, result)
     }
 
-    /// Of the tool, which is now and then another one.
+    /// Identity of the tool, which sometimes has changed.
     fn digest(&self) -> Digest {
         Digest::from_sha256([if self.pick.index(5) == 0 { 8 } else { 7 }; 32])
     }
 
     fn ask_again(&self, calls: &[CallId]) -> Input {
-        let again = |call: &CallId| AskedAgain { call: call.clone(), digest: self.digest() };
-        Input::AskAgain { calls: calls.iter().map(again).collect() }
+        let again = |call: &CallId| ReapprovalRequest { call: call.clone(), digest: self.digest() };
+        Input::RequestReapproval { calls: calls.iter().map(again).collect() }
     }
 
     fn forbidden(&self, call: &CallId) -> Input {
@@ -220,13 +220,13 @@ impl Move {
         Input::Approval { answers: calls.iter().enumerate().map(answer).collect() }
     }
 
-    /// What somebody outside does about one of the calls that wait.
+    /// An external answer or decision about one of the waiting calls.
     fn unblock(&self, session: &Session, waits: &[agent_core::event::Wait]) -> Input {
         let wait = &waits[self.pick.index(waits.len())];
         match &wait.cause {
             WaitCause::OutcomeUnknown => self.resolve(&wait.call),
             WaitCause::Approval => {
-                let asking = session.ledger.in_state(CallState::Asking);
+                let asking = session.ledger.in_state(CallState::AwaitingApproval);
                 let some = 1 + self.pick.index(asking.len());
                 self.approval(&asking[asking.len() - some..])
             }
@@ -235,7 +235,7 @@ impl Move {
         }
     }
 
-    /// What the run asks for, done in one of the ways in which it may be done.
+    /// An input that the run's action asks for.
     fn answer(&self, session: &Session) -> Input {
         let running = session.ledger.in_state(CallState::Started);
         match session.run.action() {
@@ -268,7 +268,7 @@ impl Move {
             Stray::Undo => Input::Undo,
             Stray::Keep => {
                 let trace = self.coin.then(|| TraceContext { traceparent: "t".into(), tracestate: None });
-                Input::Keep { prompt: KeptPrompt { input: TurnInput::Text("And then?".into()), trace } }
+                Input::QueuePrompt { prompt: QueuedPrompt { input: TurnInput::Text("And then?".into()), trace } }
             }
             Stray::Dispatched if self.coin => dispatched(&[call.clone(), call]),
             Stray::Dispatched => dispatched(&[call]),
@@ -279,7 +279,7 @@ impl Move {
                 let awaits = waiting_for(&call, self.cause());
                 Input::Pending { call, awaits, cost: CallCost::default() }
             }
-            // Now and then it comes from somebody else than the call waits for.
+            // Sometimes the answer comes from a source that the call does not wait for.
             Stray::Respond if self.coin => {
                 let Input::Outcome { call, result } = self.outcome(&call) else { unreachable!() };
                 Input::Respond { call, from: Answerer::User, result }
@@ -289,13 +289,13 @@ impl Move {
             Stray::Approval if self.coin && self.calls.len() == 2 => self.approval(&[call.clone(), call]),
             Stray::Approval if self.calls.is_empty() => self.approval(&[]),
             Stray::Approval => self.approval(&[call]),
-            Stray::AskAgain if self.calls.is_empty() => self.ask_again(&[]),
-            Stray::AskAgain if self.calls.len() == 2 => self.ask_again(&[call.clone(), call]),
-            Stray::AskAgain => self.ask_again(&[call]),
+            Stray::RequestReapproval if self.calls.is_empty() => self.ask_again(&[]),
+            Stray::RequestReapproval if self.calls.len() == 2 => self.ask_again(&[call.clone(), call]),
+            Stray::RequestReapproval => self.ask_again(&[call]),
             Stray::Forbidden => self.forbidden(&call),
-            Stray::Asked => {
+            Stray::ModelRole => {
                 let usage = Usage { prompt_tokens: 3, completion_tokens: 2 };
-                Input::Asked { plugin: "p".into(), used: ModelUse { asks: 1, usage } }
+                Input::PluginUsedModel { plugin: "p".into(), used: ModelUse { asks: 1, usage } }
             }
         }
     }
@@ -304,9 +304,10 @@ impl Move {
         let input = match self.kind {
             Kind::Proceed => self.answer(session),
             Kind::Cancel => Input::Cancel,
-            Kind::Fail => {
-                Input::Failed(TurnError::ModelFailed { message: "no answer".into(), prospect: Prospect::Later })
-            }
+            Kind::Fail => Input::Failed(TurnError::ModelFailed {
+                message: "no answer".into(),
+                retryability: Retryability::Retryable,
+            }),
             Kind::Crash => {
                 session.run = restored(&session.run);
                 Input::Recover
@@ -314,12 +315,12 @@ impl Move {
             Kind::Stray(stray) => self.stray(stray, session),
         };
         let fits = fits(&input, session);
-        let told = session.tell(input.clone());
-        assert_eq!(told.is_ok(), fits, "{input:?} gave {told:?}");
+        let result = session.apply(input.clone());
+        assert_eq!(result.is_ok(), fits, "{input:?} gave {result:?}");
     }
 }
 
-/// Whether an input fits, by the ledger and by what the run asks for.
+/// Whether an input fits, according to the ledger and the run's action.
 fn fits(input: &Input, session: &Session) -> bool {
     let state = |id: &CallId| {
         let calls = &session.ledger.calls;
@@ -327,24 +328,28 @@ fn fits(input: &Input, session: &Session) -> bool {
     };
     match (input, session.run.action()) {
         (Input::Start { .. }, action) => matches!(action, Action::Idle | Action::Ended),
-        (Input::Cancel | Input::Failed(_) | Input::Recover | Input::Asked { .. } | Input::Denied { .. }, action) => {
-            !matches!(action, Action::Idle | Action::Ended)
-        }
+        (
+            Input::Cancel | Input::Failed(_) | Input::Recover | Input::PluginUsedModel { .. } | Input::Denied { .. },
+            action,
+        ) => !matches!(action, Action::Idle | Action::Ended),
         (Input::Context { .. }, action) => action == Action::BuildContext,
         (Input::Summarised(_), action) => matches!(action, Action::Summarise(_)),
         (Input::Reply(_), action) => matches!(action, Action::CallModel(_)),
         (Input::ModelFailed(failure), Action::CallModel(plan)) => match failure.then {
-            AfterFailure::Next { place, .. } => place > plan.place,
+            AfterFailure::Next { model_index, .. } => model_index > plan.model_index,
             _ => true,
         },
         (Input::ModelFailed(_), _) => false,
-        (Input::Keep { .. }, action) => {
-            !matches!(action, Action::Idle | Action::Ended) && session.run.kept.len() < MAX_KEPT_PROMPTS
+        (Input::QueuePrompt { .. }, action) => {
+            !matches!(action, Action::Idle | Action::Ended) && session.run.queued_prompts.len() < MAX_QUEUED_PROMPTS
         }
         (Input::Undo, action) => matches!(action, Action::Idle | Action::Ended) && !session.run.view.is_empty(),
         (Input::Verdict(_), action) => matches!(action, Action::Validate(_)),
-        (Input::Outcome { call, .. } | Input::Pending { call, .. } | Input::Held { call, .. }, action) => {
-            // A result that is checked runs no more.
+        (
+            Input::Outcome { call, .. } | Input::Pending { call, .. } | Input::ServiceNeedsApproval { call, .. },
+            action,
+        ) => {
+            // A call whose result is being checked is no longer running.
             state(call) == Some(CallState::Started) && !matches!(action, Action::Validate(_))
         }
         (Input::Resolve { call, .. }, _) => state(call) == Some(CallState::OutcomeUnknown),
@@ -364,13 +369,13 @@ fn fits(input: &Input, session: &Session) -> bool {
         (Input::Approval { answers }, _) => {
             let ids: Vec<&CallId> = answers.iter().map(|answer| &answer.call).collect();
             let distinct = ids.iter().all(|id| ids.iter().filter(|other| *other == id).count() == 1);
-            let asking = ids.iter().all(|id| state(id) == Some(CallState::Asking));
+            let asking = ids.iter().all(|id| state(id) == Some(CallState::AwaitingApproval));
             distinct && asking && !ids.is_empty() && session.ledger.asked
         }
-        (Input::AskAgain { calls }, _) => {
-            let once = |one: &AskedAgain| calls.iter().filter(|other| other.call == one.call).count() == 1;
+        (Input::RequestReapproval { calls }, _) => {
+            let once = |one: &ReapprovalRequest| calls.iter().filter(|other| other.call == one.call).count() == 1;
             let breaks = |id: &CallId| matches!(session.ledger.call(id).disposition, Disposition::Breaks(_));
-            let waiting = |one: &AskedAgain| state(&one.call) == Some(CallState::Waiting) && once(one);
+            let waiting = |one: &ReapprovalRequest| state(&one.call) == Some(CallState::Waiting) && once(one);
             calls.iter().all(|one| waiting(one) && !breaks(&one.call)) && !calls.is_empty()
         }
         (Input::Forbidden { call, .. }, _) => state(call) == Some(CallState::Waiting),
@@ -382,18 +387,18 @@ fn fits(input: &Input, session: &Session) -> bool {
     }
 }
 
-/// Goes on with a model that always calls a tool and never gives a good answer, until the turn ends.
+/// Continues with a model that always calls a tool and never gives a good answer, until the turn ends.
 fn drain(session: &mut Session) -> u32 {
     let bad = Move {
         kind: Kind::Proceed,
         config: LoopConfig::default(),
         calls: vec![Disposition::Ready { priority: 0, sequential: true, repeatable: false }; 4],
         text: "wrong",
-        // Not 0, with which what was allowed would be asked for again and again.
+        // With 0, the approved calls would need approval again and again.
         pick: Pick(1),
         coin: true,
         asks: 0,
-        hands_on: 0,
+        is_sent: 0,
     };
     if !session.run.is_open() {
         session.must(bad.start());
@@ -411,7 +416,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 160, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn every_way_through_the_loop_keeps_its_invariants(moves in moves()) {
+    fn every_path_through_the_loop_keeps_the_invariants(moves in moves()) {
         let mut session = Session::new();
         for one in &moves {
             one.make(&mut session);
@@ -422,9 +427,9 @@ proptest! {
         assert_eq!(session.run.action(), Action::Ended);
     }
 
-    // The same inputs give the same session, whether its state stays in memory or is read anew before each of them.
+    // The same inputs give the same session, whether its state stays in memory or is restored before each of them.
     #[test]
-    fn l1_a_session_goes_on_wherever_its_state_is_read(moves in moves()) {
+    fn l1_a_session_continues_wherever_its_state_is_restored(moves in moves()) {
         let (mut one, mut other) = (Session::new(), Session::new());
         for step in &moves {
             step.make(&mut one);
@@ -437,7 +442,7 @@ proptest! {
 }
 
 #[test]
-fn the_state_grows_with_the_view_and_not_with_what_is_hidden() {
+fn the_state_grows_with_the_view_and_not_with_hidden_messages() {
     let snapshot_after = |rejections: u32| {
         let config = LoopConfig { max_interactions: 5_000, max_corrections: 5_000, ..Default::default() };
         let mut session = Session::calling(config);

@@ -1,11 +1,11 @@
-//! After a crash (D3), and the state as it is stored (L1).
+//! Recovery after a crash (D3), and the stored state (L1).
 
 use crate::session::{Session, dispatched, kinds, outcome, plain, repeatable, restored, sequential};
 use agent_core::change::{CallChange, CallState};
 use agent_core::event::{Suspension, Wait, WaitCause};
 use agent_core::message::{CallId, TurnInput};
 use agent_core::plugin::OutputData;
-use agent_core::run::{Action, Decision, Dispatch, Input, LoopConfig, Refused, RestoreError, Run};
+use agent_core::run::{Action, Decision, Dispatch, Input, InputError, LoopConfig, RestoreError, Run};
 use agent_core::view::result_text;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn suspended(calls: &[u32]) -> Action {
 }
 
 #[test]
-fn d3_what_can_be_repeated_runs_again_and_the_rest_waits_for_a_decision() {
+fn d3_repeatable_calls_run_again_and_the_others_wait_for_a_decision() {
     let mut session = Session::calling(LoopConfig { parallel_calls: 3, ..Default::default() });
     session.reply("", vec![plain("1"), repeatable("2"), plain("3"), sequential("4")]);
     session.dispatch();
@@ -27,16 +27,16 @@ fn d3_what_can_be_repeated_runs_again_and_the_rest_waits_for_a_decision() {
     let change = session.crash();
     let moved = |place, state| CallChange::Moved { id: id(place), state, attempt: 1 };
     assert_eq!(change.calls, [moved(1, CallState::OutcomeUnknown), moved(2, CallState::Waiting)]);
-    assert_eq!(kinds(&change), ["outcome_unknown"], "not suspended while something can run");
+    assert_eq!(kinds(&change), ["outcome_unknown"], "not suspended while a call can run");
     assert_eq!(
         session.run.action(),
-        Action::Dispatch(vec![Dispatch { call: id(2), attempt: 2, granted: None, request: None }])
+        Action::Dispatch(vec![Dispatch { call: id(2), attempt: 2, authorization: None, request: None }])
     );
     session.dispatch();
     session.outcome("call_1_1_2", "second attempt");
     assert_eq!(
         session.run.action(),
-        Action::Dispatch(vec![Dispatch { call: id(4), attempt: 1, granted: None, request: None }])
+        Action::Dispatch(vec![Dispatch { call: id(4), attempt: 1, authorization: None, request: None }])
     );
     session.dispatch();
     let change = session.outcome("call_1_1_4", "ok");
@@ -44,11 +44,11 @@ fn d3_what_can_be_repeated_runs_again_and_the_rest_waits_for_a_decision() {
     assert_eq!(session.run.action(), suspended(&[1]));
     assert_eq!(session.crash().events, [], "it is announced once");
     let result = session.ledger.call(&id(3)).record.result.clone().unwrap();
-    assert_eq!(result_text(&result.content), "before the crash", "what had finished is kept");
+    assert_eq!(result_text(&result.content), "before the crash", "finished results are kept");
 }
 
 #[test]
-fn d3_each_decision_goes_on() {
+fn d3_each_decision_continues_the_turn() {
     for (decision, text, is_error) in [
         (Decision::Retry, "ok", false),
         (Decision::Failed("it did not".into()), "it did not", true),
@@ -63,27 +63,27 @@ fn d3_each_decision_goes_on() {
         if decision == Decision::Retry {
             assert_eq!(
                 session.run.action(),
-                Action::Dispatch(vec![Dispatch { call: id(1), attempt: 2, granted: None, request: None }])
+                Action::Dispatch(vec![Dispatch { call: id(1), attempt: 2, authorization: None, request: None }])
             );
             session.run_batch();
         }
         assert!(matches!(session.run.action(), Action::CallModel(plan) if plan.step == 2));
         let result = session.ledger.call(&id(1)).record.result.clone().unwrap();
         assert_eq!((result_text(&result.content).as_str(), result.is_error), (text, is_error));
-        let again = session.tell(Input::Resolve { call: id(1), decision });
-        assert_eq!(again, Err(Refused::UnknownCall(id(1))), "a second decision has no effect");
+        let again = session.apply(Input::Resolve { call: id(1), decision });
+        assert_eq!(again, Err(InputError::UnknownCall(id(1))), "a second decision has no effect");
     }
 }
 
 #[test]
-fn d3_decisions_come_one_by_one_and_each_suspension_is_announced() {
+fn d3_each_suspension_between_decisions_is_announced() {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", vec![plain("1"), plain("2"), plain("3")]);
     session.dispatch();
     session.crash();
     assert_eq!(session.run.action(), suspended(&[1, 2, 3]));
-    assert_eq!(session.tell(dispatched(&[id(1)])), Err(Refused::Settled(id(1), UNKNOWN)));
-    assert_eq!(session.tell(outcome("call_1_1_1", "late")), Err(Refused::Settled(id(1), UNKNOWN)));
+    assert_eq!(session.apply(dispatched(&[id(1)])), Err(InputError::Settled(id(1), UNKNOWN)));
+    assert_eq!(session.apply(outcome("call_1_1_1", "late")), Err(InputError::Settled(id(1), UNKNOWN)));
     let change = session.resolve("call_1_1_2", Decision::Result("it did".into()));
     assert_eq!(kinds(&change), ["tool_result", "suspended"], "it still waits for the others");
     let change = session.resolve("call_1_1_1", Decision::Retry);
@@ -93,7 +93,7 @@ fn d3_decisions_come_one_by_one_and_each_suspension_is_announced() {
     assert_eq!(
         kinds(&session.crash()),
         ["outcome_unknown", "suspended"],
-        "it may not be repeated a third time unasked"
+        "it may not be repeated again without asking"
     );
     assert_eq!(session.run.action(), suspended(&[1, 3]));
     session.resolve("call_1_1_3", Decision::Failed("no".into()));
@@ -101,10 +101,10 @@ fn d3_decisions_come_one_by_one_and_each_suspension_is_announced() {
     assert_eq!(change.messages.len(), 3);
 }
 
-const UNKNOWN: &str = "waiting for a decision, its outcome being unknown";
+const UNKNOWN: &str = "waiting for a decision, because its outcome is unknown";
 
 #[test]
-fn l30_a_crash_voids_a_stream_that_broke_off_and_nothing_else() {
+fn l30_a_crash_voids_an_interrupted_stream_and_nothing_else() {
     let mut session = Session::new();
     session.start(TurnInput::Text("input".into()), LoopConfig::default());
     assert_eq!(session.crash(), Default::default());
@@ -113,24 +113,24 @@ fn l30_a_crash_voids_a_stream_that_broke_off_and_nothing_else() {
     session.begin(LoopConfig::default());
     assert_eq!(kinds(&session.crash()), ["stream_clear"]);
     session.reply("answer", Vec::new());
-    assert_eq!(session.crash(), Default::default(), "a reply that was committed is whole");
+    assert_eq!(session.crash(), Default::default(), "a committed reply is complete");
     assert!(matches!(session.run.action(), Action::Validate(validation) if validation.text == "answer"));
 }
 
 #[test]
-fn l1_resuming_without_a_state_is_no_context() {
+fn l1_resuming_without_a_state_gives_no_context() {
     let error = Run::restore(None).unwrap_err();
     assert!(matches!(error, RestoreError::NoContext));
     assert!(error.to_string().starts_with("no_context"), "{error}");
 }
 
 #[test]
-fn l1_a_state_of_a_newer_version_or_a_damaged_one_is_refused() {
+fn l1_a_newer_or_damaged_state_is_refused() {
     let session = Session::calling(LoopConfig::default());
     let mut state: Value = serde_json::from_slice(&session.run.snapshot()).unwrap();
     let version = state["version"].as_u64().unwrap();
     state["version"] = json!(version + 1);
-    // What a newer version adds must not be mistaken for damage.
+    // Additions of a newer version must not be mistaken for damage.
     state["turn"] = json!("another shape");
     let error = Run::restore(Some(&serde_json::to_vec(&state).unwrap())).unwrap_err();
     assert!(matches!(error, RestoreError::Newer { found } if u64::from(found) == version + 1), "{error}");
@@ -144,7 +144,7 @@ fn l1_a_state_of_a_newer_version_or_a_damaged_one_is_refused() {
 }
 
 #[test]
-fn l1_a_state_with_an_opaque_state_that_is_no_hexadecimal_is_damaged() {
+fn l1_a_builder_state_that_is_not_hexadecimal_is_refused() {
     let mut session = Session::new();
     session.start(TurnInput::Text("input".into()), LoopConfig::default());
     session.context(agent_core::run::TurnContext { state: Some(vec![1, 254]), ..Default::default() });
@@ -156,14 +156,14 @@ fn l1_a_state_with_an_opaque_state_that_is_no_hexadecimal_is_damaged() {
     }
 }
 
-/// Arrays in arrays, `depth` of them.
+/// Nested arrays with `depth` levels.
 fn deep(depth: usize) -> Value {
     serde_json::from_str(&format!("{}{}", "[".repeat(depth), "]".repeat(depth))).expect("serde_json reads 127 levels")
 }
 
-// Row 26: what serde_json can read once must still be readable inside a snapshot, a message or an event.
+// Row 26: JSON that serde_json can read must still be readable inside a snapshot, a message or an event.
 #[test]
-fn row_26_deep_json_never_makes_a_state_that_cannot_be_read() {
+fn row_26_deeply_nested_json_never_makes_a_state_unreadable() {
     for depth in [1, 63, 64, 65, 100, 127] {
         let mut session = Session::new();
         session.start(TurnInput::Json(deep(depth)), LoopConfig::default());
@@ -191,11 +191,11 @@ fn row_26_deep_json_never_makes_a_state_that_cannot_be_read() {
         let data = OutputData::Json(deep(depth));
         run.apply(Input::Verdict(agent_core::run::OutputVerdict::Accepted(data))).unwrap();
         restored(&run);
-        assert_eq!(run.action() == Action::Ended, depth <= 64, "too deep an output is one more thing to correct");
+        assert_eq!(run.action() == Action::Ended, depth <= 64, "an output that is nested too deeply must be corrected");
     }
 }
 
-/// Row 27, 28: a stored state that no transition leaves behind is refused, and nothing overflows on it later.
+/// Row 27, 28: a stored state that no transition produces is refused, and no later step overflows.
 #[test]
 fn l1_a_state_that_contradicts_itself_is_refused() {
     let mut session = Session::calling(LoopConfig::default());

@@ -1,4 +1,4 @@
-//! Calls that keep failing the same way: the tool is turned off, and its calls don't run any more (L28).
+//! Calls that repeatedly fail in the same way: the tool is disabled, and its calls do not run (L28).
 
 use crate::session::{Session, call, dispatched, grant, kinds, outcome, plain, refused, result, text_of};
 use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, GrantScope, ScopedGrant};
@@ -20,7 +20,7 @@ fn fail(session: &mut Session, call: &str) -> Change {
     session.must(Input::Outcome { call, result })
 }
 
-/// With other arguments than the calls that fail.
+/// A call with other arguments than the failing ones.
 fn fine(name: &str) -> ResolvedCall {
     ResolvedCall { arguments: json!({"of": "something else"}), ..plain(name) }
 }
@@ -29,7 +29,7 @@ fn asking(name: &str) -> ResolvedCall {
     ResolvedCall { approval: Approval::Needed(grant(name).digest), ..plain(name) }
 }
 
-/// Two replies whose only call fails the same way: one more such reply turns the tool off.
+/// Two replies whose only call fails in the same way. One more disables the tool.
 fn fail_twice(session: &mut Session, call: impl Fn() -> ResolvedCall) {
     for step in 1..=2 {
         session.reply("", vec![call()]);
@@ -40,7 +40,7 @@ fn fail_twice(session: &mut Session, call: impl Fn() -> ResolvedCall) {
     }
 }
 
-/// Allows calls of the third reply.
+/// Approves calls of the third reply.
 fn allow(session: &mut Session, places: std::ops::RangeInclusive<u32>) -> Change {
     let grant = |name| ScopedGrant { scope: GrantScope::Once, grant: grant(name) };
     let answer = |place: u32| ApprovalAnswer {
@@ -51,7 +51,7 @@ fn allow(session: &mut Session, places: std::ops::RangeInclusive<u32>) -> Change
 }
 
 #[test]
-fn l28_the_third_same_failure_warns_and_turns_the_tool_off() {
+fn l28_the_third_identical_failure_disables_the_tool_after_a_warning() {
     let mut session = Session::calling(LoopConfig { max_interactions: 40, ..Default::default() });
     for step in 1..=3 {
         session.reply("", vec![plain("write")]);
@@ -65,7 +65,7 @@ fn l28_the_third_same_failure_warns_and_turns_the_tool_off() {
     assert!(second.starts_with("[the same call") && second.contains("after one more such reply"), "{second}");
     let (third, _) = text_of(&session, "call_1_3_1");
     assert!(third.starts_with("[the same call") && third.ends_with("full"), "{third}");
-    // It does not run any more, also with other arguments; other tools do.
+    // The tool no longer runs, even with other arguments. Other tools do.
     let other = ResolvedCall { arguments: json!({"of": "other"}), ..plain("write") };
     session.reply("", vec![other, plain("look")]);
     let (text, is_error) = text_of(&session, "call_1_4_1");
@@ -80,7 +80,7 @@ fn l28_the_third_same_failure_warns_and_turns_the_tool_off() {
 }
 
 #[test]
-fn l28_other_arguments_or_another_error_are_another_failure() {
+fn l28_other_arguments_or_another_error_count_as_another_failure() {
     let mut session = Session::calling(LoopConfig { max_interactions: 40, ..Default::default() });
     for number in 0..4 {
         session.reply("", vec![ResolvedCall { arguments: json!({ "n": number }), ..refused("write", "full") }]);
@@ -92,7 +92,7 @@ fn l28_other_arguments_or_another_error_are_another_failure() {
 }
 
 #[test]
-fn l28_arguments_are_the_same_whatever_the_order_of_their_keys() {
+fn l28_the_order_of_argument_keys_does_not_matter() {
     let mut session = Session::calling(LoopConfig::default());
     let [one, other]: [Value; 2] = [r#"{"a": {"x": 1, "y": [1]}, "b": 2}"#, r#"{"b": 2, "a": {"y": [1], "x": 1}}"#]
         .map(|text| serde_json::from_str(text).unwrap());
@@ -103,15 +103,15 @@ fn l28_arguments_are_the_same_whatever_the_order_of_their_keys() {
     assert!(kinds(&change).contains(&"tool_disabled".to_owned()));
 }
 
-/// L8: what is refused counts as what fails; an outstanding call's error, too.
+/// L8: refused calls and errors of outstanding calls count as failures.
 #[test]
-fn l28_refused_and_outstanding_calls_count() {
+fn l28_refused_and_outstanding_calls_count_as_failures() {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", vec![refused("order", "full")]);
     for step in 2..=3 {
         let id = CallId(format!("call_1_{step}_1"));
         session.reply("", vec![plain("order")]);
-        session.must(crate::session::handed_on(std::slice::from_ref(&id)));
+        session.must(crate::session::sent_to_service(std::slice::from_ref(&id)));
         let mut failed = result(&ToolError::Failed { message: "full".into() }.for_model());
         failed.is_error = true;
         let change = session.must(Input::Respond { call: id, from: Answerer::Service, result: failed });
@@ -119,9 +119,9 @@ fn l28_refused_and_outstanding_calls_count() {
     }
 }
 
-/// The model has seen nothing between the calls of one reply: they count once.
+/// The model has seen no result between the calls of one reply, so they count once.
 #[test]
-fn l28_replies_are_counted_and_not_calls() {
+fn l28_failures_are_counted_per_reply_and_not_per_call() {
     let mut session = Session::calling(LoopConfig::default());
     for step in 1..=3 {
         session.reply("", (0..4).map(|_| plain("write")).collect());
@@ -135,9 +135,9 @@ fn l28_replies_are_counted_and_not_calls() {
     }
 }
 
-/// Calls of the same reply that still wait end with their tool.
+/// Waiting calls of the same reply are refused when their tool is disabled.
 #[test]
-fn l28_calls_that_still_wait_do_not_run() {
+fn l28_waiting_calls_of_a_disabled_tool_do_not_run() {
     let mut session = Session::calling(LoopConfig { parallel_calls: 1, ..Default::default() });
     fail_twice(&mut session, || plain("write"));
     session.reply("", (0..5).map(|_| plain("write")).collect());
@@ -147,9 +147,9 @@ fn l28_calls_that_still_wait_do_not_run() {
     assert!(text_of(&session, "call_1_3_5").0.contains("is off"));
 }
 
-/// A turn could not end without them, and what is not there cannot be turned off: the model is warned only.
+/// No turn could end without them, and a missing tool cannot be disabled, so the model is only warned.
 #[test]
-fn l28_loop_breaking_and_missing_tools_are_only_warned_of() {
+fn l28_loop_breaking_and_missing_tools_only_cause_a_warning() {
     for (tool, disposition) in [
         (name::TASK_COMPLETION, Disposition::Refused(ToolError::Failed { message: "no".into() })),
         ("absent", Disposition::NotFound { message: "there is no tool `absent`".into() }),
@@ -163,9 +163,9 @@ fn l28_loop_breaking_and_missing_tools_are_only_warned_of() {
     }
 }
 
-/// A reply whose own refused calls turn the tool off: the others of that reply don't run, those before them neither.
+/// If a reply's own refused calls disable the tool, its other calls do not run, not even earlier ones.
 #[test]
-fn l28_calls_beside_the_refused_ones_do_not_run() {
+fn l28_other_calls_of_a_reply_do_not_run_when_its_refused_calls_disable_the_tool() {
     let mut session = Session::calling(LoopConfig::default());
     let bad = || refused("write", "no such folder");
     fail_twice(&mut session, bad);
@@ -177,16 +177,16 @@ fn l28_calls_beside_the_refused_ones_do_not_run() {
         let (text, is_error) = text_of(&session, &format!("call_1_3_{place}"));
         assert!(is_error && text.contains("`write` is off"), "{text}");
     }
-    // The same without anything that could run: nobody is asked, and the model is told.
+    // The same without any call that could run: nobody is asked, and the model is told.
     let mut session = Session::calling(LoopConfig::default());
     fail_twice(&mut session, bad);
     session.reply("", vec![asking("write"), bad(), bad(), bad()]);
     assert!(matches!(session.run.action(), Action::CallModel(_)), "{:?}", session.run.action());
 }
 
-/// L17: leave does not bring back a tool that was turned off while somebody was asked.
+/// L17: an approval does not re-enable a tool that was disabled while a person was asked.
 #[test]
-fn l28_l17_a_call_that_is_allowed_too_late_does_not_run() {
+fn l28_l17_a_call_that_is_approved_after_its_tool_is_disabled_does_not_run() {
     let mut session = Session::calling(LoopConfig::default());
     fail_twice(&mut session, || plain("write"));
     session.reply("", (0..4).map(|_| asking("write")).chain([asking("pay")]).collect());
@@ -196,22 +196,22 @@ fn l28_l17_a_call_that_is_allowed_too_late_does_not_run() {
         fail(&mut session, &format!("call_1_3_{place}"));
     }
     let Action::Suspended(suspension) = session.run.action() else { panic!("{:?}", session.run.action()) };
-    assert_eq!(suspension.waits.len(), 2, "they have been asked about both");
+    assert_eq!(suspension.waits.len(), 2, "the request covers both calls");
     let change = allow(&mut session, 4..=4);
     assert_eq!(kinds(&change), ["approval_resolved", "tool_call", "tool_result_error", "suspended"]);
     let (text, is_error) = text_of(&session, "call_1_3_4");
     assert!(is_error && text.contains("`write` is off"), "{text}");
     assert_eq!(session.ledger.call(&CallId("call_1_3_4".into())).record.attempt, 0);
-    // The last answer goes on with the turn.
+    // The turn continues with the last answer.
     let denied = ApprovalVerdict::Denied { reason: None };
     let answers = vec![ApprovalAnswer { call: CallId("call_1_3_5".into()), verdict: denied }];
     session.must(Input::Approval { answers });
     session.answer("done");
 }
 
-/// The same where the one that is allowed too late is the last of its batch.
+/// The same if the call that is approved too late is the last of its batch.
 #[test]
-fn l28_l17_a_turn_goes_on_behind_a_call_that_is_allowed_too_late() {
+fn l28_l17_the_turn_continues_after_a_call_that_is_approved_too_late() {
     let mut session = Session::calling(LoopConfig::default());
     fail_twice(&mut session, || plain("write"));
     session.reply("", (0..4).map(|_| asking("write")).collect());

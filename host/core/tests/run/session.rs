@@ -1,4 +1,4 @@
-//! A run with the store that its changes would be committed to, and short ways to tell it things.
+//! A run with a model of its store, and short helpers to apply inputs.
 
 use crate::ledger::Ledger;
 use agent_core::approval::LastingGrant;
@@ -9,13 +9,13 @@ use agent_core::model::Usage;
 use agent_core::outgoing_event::{EventAttributes, OutgoingEvent};
 use agent_core::plugin::{OutputData, TraceContext};
 use agent_core::run::{
-    Action, Answerer, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, LoopConfig, Output,
-    OutputVerdict, PromptBudget, Refused, RepliedStep, ResolvedCall, Run, TurnContext, TurnEnd, TurnError,
+    Action, Answerer, Approval, Awaited, Decision, DispatchedCall, Disposition, Input, InputError, LoopConfig, Output,
+    OutputVerdict, PromptBudget, ResolvedCall, ResolvedReply, Run, TurnContext, TurnEnd, TurnError,
 };
 use agent_core::tool::{ToolError, ToolSource, Violation};
 use serde_json::{Value, json};
 
-/// A window in which nothing is tight.
+/// A window with plenty of room.
 pub(crate) const WIDE: PromptBudget = PromptBudget { window: 100_000, system: 100, tools: 200, reserved: 1_000 };
 
 pub(crate) struct Session {
@@ -35,9 +35,9 @@ impl Session {
         session
     }
 
-    /// Tells the run something, and checks all that must hold whatever it is: the same state and input give the same
-    /// change, a refusal changes nothing, and the snapshot is the whole state.
-    pub(crate) fn tell(&mut self, input: Input) -> Result<Change, Refused> {
+    /// Applies an input and checks the invariants of every input: the same state and input give the same change, a
+    /// refused input changes nothing, and the snapshot is the whole state.
+    pub(crate) fn apply(&mut self, input: Input) -> Result<Change, InputError> {
         let before = self.run.clone();
         let mut again = restored(&before);
         let result = self.run.apply(input.clone());
@@ -46,7 +46,7 @@ impl Session {
         let change = match result {
             Ok(change) => change,
             Err(refused) => {
-                assert_eq!(self.run, before, "a refusal changes nothing");
+                assert_eq!(self.run, before, "a refused input changes nothing");
                 return Err(refused);
             }
         };
@@ -61,7 +61,7 @@ impl Session {
 
     pub(crate) fn must(&mut self, input: Input) -> Change {
         let shown = format!("{input:?}");
-        self.tell(input).unwrap_or_else(|refused| panic!("{refused} — on {shown}"))
+        self.apply(input).unwrap_or_else(|refused| panic!("{refused} — on {shown}"))
     }
 
     pub(crate) fn start(&mut self, input: TurnInput, config: LoopConfig) -> Change {
@@ -74,7 +74,7 @@ impl Session {
         self.must(Input::Context { context })
     }
 
-    /// A turn with a text input and no builder, up to its first model call.
+    /// Begins a turn with a text input and no builder, up to its first model call.
     pub(crate) fn begin(&mut self, config: LoopConfig) -> Change {
         self.start(TurnInput::Text("How many?".into()), config);
         self.context(TurnContext { budget: WIDE, ..Default::default() })
@@ -84,7 +84,7 @@ impl Session {
         self.must(Input::Reply(reply(text, calls)))
     }
 
-    /// Dispatches all that may run, and says which.
+    /// Dispatches all calls that may run, and returns them.
     pub(crate) fn dispatch(&mut self) -> Vec<CallId> {
         let Action::Dispatch(dispatches) = self.run.action() else { panic!("{:?}", self.run.action()) };
         let calls: Vec<CallId> = dispatches.into_iter().map(|dispatch| dispatch.call).collect();
@@ -96,7 +96,7 @@ impl Session {
         self.must(outcome(call, text))
     }
 
-    /// Runs whatever may run until the batch is complete, and gives the last change.
+    /// Runs calls until the batch is complete, and returns the last change.
     pub(crate) fn run_batch(&mut self) -> Change {
         let mut change = Change::default();
         while let Action::Dispatch(_) = self.run.action() {
@@ -107,7 +107,7 @@ impl Session {
         change
     }
 
-    /// Runs whatever may run once, and brings it to its end.
+    /// Runs all calls once that may run.
     pub(crate) fn run_others(&mut self) {
         for call in self.dispatch() {
             self.outcome(&call.0, "ok");
@@ -122,7 +122,7 @@ impl Session {
         self.must(rejected(message))
     }
 
-    /// An answer that is accepted as it is.
+    /// Gives an answer that is accepted unchanged.
     pub(crate) fn answer(&mut self, text: &str) -> Change {
         self.reply(text, Vec::new());
         self.accept(OutputData::Text(text.into()))
@@ -132,14 +132,14 @@ impl Session {
         self.must(Input::Resolve { call: CallId(call.into()), decision })
     }
 
-    /// The host dies and another one reads the state.
+    /// Simulates a crash: another host restores the state.
     pub(crate) fn crash(&mut self) -> Change {
         self.run = restored(&self.run);
         self.must(Input::Recover)
     }
 
     /// Seen counts of the view, oldest first.
-    pub(crate) fn seen(&self) -> Vec<u32> {
+    pub(crate) fn seen_counts(&self) -> Vec<u32> {
         self.run.view.iter().map(|entry| self.run.seen_count(entry)).collect()
     }
 
@@ -158,13 +158,13 @@ impl Session {
     }
 }
 
-/// Through bytes, as a store would give it back.
+/// Restores the run from bytes, as from a store.
 pub(crate) fn restored(run: &Run) -> Run {
-    Run::restore(Some(&run.snapshot())).expect("what was written can be read")
+    Run::restore(Some(&run.snapshot())).expect("a written state can be read")
 }
 
-pub(crate) fn reply(text: &str, calls: Vec<ResolvedCall>) -> RepliedStep {
-    RepliedStep {
+pub(crate) fn reply(text: &str, calls: Vec<ResolvedCall>) -> ResolvedReply {
+    ResolvedReply {
         text: text.into(),
         calls,
         stop: agent_core::model::StopReason::Stop,
@@ -183,8 +183,8 @@ pub(crate) fn dispatched(calls: &[CallId]) -> Input {
     Input::Dispatched { calls: calls.collect() }
 }
 
-/// The same calls, handed on to a service instead.
-pub(crate) fn handed_on(calls: &[CallId]) -> Input {
+/// Dispatches the same calls to a service.
+pub(crate) fn sent_to_service(calls: &[CallId]) -> Input {
     let service = || WaitCause::Service { event_type: "com.example.work".into(), expires_at: None, emits: None };
     let one = |call: &CallId| {
         let awaits = Some(waiting_for(call, service()));
@@ -193,7 +193,7 @@ pub(crate) fn handed_on(calls: &[CallId]) -> Input {
     Input::Dispatched { calls: calls.iter().map(one).collect() }
 }
 
-/// What a call waits for, with the event that asks for it.
+/// What a call waits for, with the event that requests it.
 pub(crate) fn waiting_for(call: &CallId, cause: WaitCause) -> Awaited {
     let attributes = EventAttributes {
         id: call.0.clone(),
@@ -207,7 +207,7 @@ pub(crate) fn waiting_for(call: &CallId, cause: WaitCause) -> Awaited {
     Awaited { cause, event: Some(event) }
 }
 
-/// An answer to a call from just whom it waits for; from a service where it waits for nobody.
+/// An answer from the source that the call waits for, or from a service if it waits for none.
 pub(crate) fn respond_to(run: &Run, call: CallId, result: CallResult) -> Input {
     let cause = run.waits().into_iter().find(|wait| wait.call == call).map(|wait| wait.cause);
     let from = match cause {
@@ -244,12 +244,12 @@ pub(crate) fn call(name: &str, disposition: Disposition) -> ResolvedCall {
     ResolvedCall { name: name.into(), arguments, source, disposition, approval }
 }
 
-/// A call that may run beside others, of priority 0, and that nobody may repeat unasked.
+/// A call that may run in parallel, has priority 0, and cannot be repeated without asking.
 pub(crate) fn plain(name: &str) -> ResolvedCall {
     call(name, Disposition::Ready { priority: 0, sequential: false, repeatable: false })
 }
 
-/// A call that nothing runs, with the error that the model is told.
+/// A call that is refused, with the error for the model.
 pub(crate) fn refused(name: &str, message: &str) -> ResolvedCall {
     call(name, Disposition::Refused(ToolError::Failed { message: message.into() }))
 }
@@ -266,7 +266,7 @@ pub(crate) fn of_priority(name: &str, priority: i32) -> ResolvedCall {
     call(name, Disposition::Ready { priority, sequential: false, repeatable: false })
 }
 
-/// What a call has brought, and whether that is an error.
+/// The text of a call's result, and whether it is an error.
 pub(crate) fn text_of(session: &Session, call: &str) -> (String, bool) {
     let result = session.ledger.call(&CallId(call.into())).record.result.clone().expect("it has its result");
     let texts = result.content.iter().map(|content| match content {
@@ -276,7 +276,7 @@ pub(crate) fn text_of(session: &Session, call: &str) -> (String, bool) {
     (texts.collect::<Vec<_>>().join("\n"), result.is_error)
 }
 
-/// The kinds of a change's events, as they stand in JSON.
+/// The kinds of a change's events, as in JSON.
 pub(crate) fn kinds(change: &Change) -> Vec<String> {
     change.events.iter().map(|event| kind(&event.kind)).collect()
 }

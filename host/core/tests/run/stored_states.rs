@@ -1,9 +1,9 @@
-//! Every state that a released host has stored goes on in this one: upgrading the binary loses no session (L1, D3).
+//! Every state that a released host has stored continues in this version, so an upgrade loses no session (L1, D3).
 //!
-//! `states/v1` holds snapshots and changes as the first host wrote them, `states/v2` as one with services, approvals, plans and
-//! evictions did; both are the first version of the state's shape. A file that is there is never written again; with
-//! `AGENT_HOST_WRITE_STATES` set, those of [`all`] that are missing are added to the last set. That no word of a state is missing
-//! in it is tested beside the state (`run/stored.rs`).
+//! `states/v1` holds snapshots and changes of the first host, `states/v2` those of one with services, approvals,
+//! plans and evictions. Both use the first version of the state's format. Existing files are never rewritten. With
+//! `AGENT_HOST_WRITE_STATES` set, missing files of [`all`] are added to the last set. `run/stored_variants.rs` tests that the
+//! set covers every variant.
 
 use crate::session::{Session, WIDE, dispatched, plain, repeatable, reply, respond_to, result, sequential};
 use crate::stored_ways::completing;
@@ -15,16 +15,17 @@ use agent_core::message::{CallId, Content, Digest, Dimensions, Media, Message, P
 use agent_core::model::StopReason;
 use agent_core::plugin::{History, OutputData, Section, Stability, TraceContext};
 use agent_core::run::{
-    Action, AfterFailure, Asked, AtLimit, Decision, Input, LoopConfig, MadePlan, Mask, ModelFailure, OutputVerdict,
-    PinnedPlugin, Prospect, RepliedStep, Run, StepPlan, Summarised, TurnContext, TurnEnd, TurnError,
+    Action, AfterFailure, AtLimit, Decision, Input, LoopConfig, Mask, ModelFailure, ModelRole, OutputVerdict,
+    PinnedPlugin, PlannerReply, ResolvedReply, Retryability, Run, StepPlan, Summarised, TurnContext, TurnEnd,
+    TurnError,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Sets of states, with how many there are at least.
+/// Sets of states, with their minimum numbers of states.
 const SETS: [(&str, usize); 2] = [("v1", 36), (LAST, 70)];
-/// The set that the states of this host stand in.
+/// The set with the states of this host.
 const LAST: &str = "v2";
 
 fn directory(set: &str, folder: &str) -> PathBuf {
@@ -41,9 +42,9 @@ fn stored(set: &str, folder: &str) -> BTreeMap<String, Value> {
     files.map(|file| read(file.expect("a file").path())).collect()
 }
 
-/// L1: each snapshot is read whole, and its session comes to an end and takes another turn.
+/// L1: each snapshot is read completely, and its session ends its turn and begins another.
 #[test]
-fn l1_every_stored_state_goes_on() {
+fn l1_every_stored_state_continues() {
     let sets = SETS.map(|(set, least)| {
         let states = stored(set, "snapshots");
         assert!(states.len() >= least, "{set}: {:?}", states.keys());
@@ -53,7 +54,7 @@ fn l1_every_stored_state_goes_on() {
         let bytes = serde_json::to_vec(&snapshot).expect("JSON");
         let run = Run::restore(Some(&bytes)).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(keeps(&snapshot, &serde_json::from_slice(&run.snapshot()).expect("JSON")), "{name} lost something");
-        let mut going = Going { name, run, inputs: 0 };
+        let mut going = DrivenRun { name, run, inputs: 0 };
         let is_open = going.run.is_open();
         going.go_to_the_end();
         let end = going.run.turn.as_ref().and_then(|turn| turn.end());
@@ -62,7 +63,7 @@ fn l1_every_stored_state_goes_on() {
         let turns = going.run.turns;
         let input = TurnInput::Text("and now?".to_owned());
         let (config, trace) = (LoopConfig::default(), trace());
-        going.tell(Input::Start { input, config, plugins: Vec::new(), pinned: None, trace });
+        going.apply(Input::Start { input, config, plugins: Vec::new(), pinned: None, trace });
         going.go_to_the_end();
         let end = going.run.turn.as_ref().and_then(|turn| turn.end());
         assert!(matches!(end, Some(TurnEnd::Finished(output)) if output.data == "done"), "{}: {end:?}", going.name);
@@ -70,9 +71,9 @@ fn l1_every_stored_state_goes_on() {
     }
 }
 
-/// D2: messages, calls and events are read again as they were written.
+/// D2: messages, calls and events are read back as they were written.
 #[test]
-fn d2_every_stored_change_is_read_whole() {
+fn d2_every_stored_change_is_read_completely() {
     let sets = SETS.map(|(set, least)| {
         let changes = stored(set, "changes");
         assert!(changes.len() >= least, "{set}: {:?}", changes.keys());
@@ -85,16 +86,16 @@ fn d2_every_stored_change_is_read_whole() {
     }
 }
 
-/// Whether everything of the old document stands in the new one; the new one may say more.
+/// Whether the new document contains everything of the old one. It may contain more.
 fn keeps(old: &Value, new: &Value) -> bool {
     match (old, new) {
-        // The first version knew one cause, for all calls together.
+        // The first version had one cause for all calls.
         (Value::Object(old), Value::Object(new)) if old.get("cause").is_some() && old.get("calls").is_some() => {
             let calls = new["waits"].as_array().expect("a list").iter().map(|wait| &wait["call"]);
             old["calls"].as_array().expect("a list").iter().eq(calls)
         }
         (Value::Object(old), Value::Object(new)) => {
-            // A list without items need not be written.
+            // An empty list may be left out.
             let is_left_out = |value: &Value| *value == Value::Array(Vec::new());
             old.iter().all(|(key, value)| new.get(key).map_or(is_left_out(value), |new| keeps(value, new)))
         }
@@ -105,16 +106,16 @@ fn keeps(old: &Value, new: &Value) -> bool {
     }
 }
 
-/// A run that goes on by itself, as a host drives it.
-struct Going {
+/// A run that is driven automatically, as by a host.
+struct DrivenRun {
     name: String,
     run: Run,
     inputs: u32,
 }
 
-impl Going {
-    /// Applies an input, and checks that numbers go on without a gap.
-    fn tell(&mut self, input: Input) {
+impl DrivenRun {
+    /// Applies an input, and checks that numbers continue without a gap.
+    fn apply(&mut self, input: Input) {
         self.inputs += 1;
         assert!(self.inputs < 100, "{} goes round in circles at {:?}", self.name, self.run.action());
         let (message, event) = (self.run.next_message, self.run.sequence);
@@ -128,17 +129,17 @@ impl Going {
 
     fn go_to_the_end(&mut self) {
         if self.run.is_open() {
-            self.tell(Input::Recover);
+            self.apply(Input::Recover);
         }
         loop {
             match self.run.action() {
                 Action::Idle | Action::Ended => return,
                 Action::BuildContext => {
-                    self.tell(Input::Context { context: TurnContext { budget: WIDE, ..TurnContext::default() } });
+                    self.apply(Input::Context { context: TurnContext { budget: WIDE, ..TurnContext::default() } });
                 }
                 Action::Summarise(_) => {
-                    let text = "what was before".to_owned();
-                    self.tell(Input::Summarised(Summarised {
+                    let text = "the earlier text".to_owned();
+                    self.apply(Input::Summarised(Summarised {
                         text,
                         by: "extract".to_owned(),
                         ..Summarised::default()
@@ -147,41 +148,43 @@ impl Going {
                 Action::CallModel(plan) => self.reply(plan),
                 Action::Dispatch(dispatches) => {
                     let calls: Vec<CallId> = dispatches.into_iter().map(|dispatch| dispatch.call).collect();
-                    self.tell(dispatched(&calls));
+                    self.apply(dispatched(&calls));
                     for call in calls.into_iter().filter(|call| self.run.is_running(call)).collect::<Vec<_>>() {
-                        self.tell(Input::Outcome { call, result: result("ok") });
+                        self.apply(Input::Outcome { call, result: result("ok") });
                     }
                 }
                 Action::AwaitOutcome => panic!("{}: nothing runs in a state that was read", self.name),
                 Action::Validate(validation) => {
-                    self.tell(Input::Verdict(OutputVerdict::Accepted(OutputData::Text(validation.text))));
+                    self.apply(Input::Verdict(OutputVerdict::Accepted(OutputData::Text(validation.text))));
                 }
                 Action::Suspended(suspension) => self.unblock(suspension.waits[0].clone()),
             }
         }
     }
 
-    /// What a model says that comes to an end, whoever it is.
+    /// A model reply that lets the turn end, in any role.
     fn reply(&mut self, plan: StepPlan) {
         let finish = self.run.turn.as_ref().map_or(Finish::Text, |turn| turn.config.finish);
-        self.tell(Input::Reply(match (plan.asked, finish) {
-            (Asked::Planner, _) => RepliedStep { plan: Some(MadePlan::Steps(Vec::new())), ..reply("{}", Vec::new()) },
-            (Asked::Executor { .. }, _) => reply("", vec![plain("look")]),
-            (Asked::Model, Finish::Tool) if !plan.last => reply("", vec![completing(json!("done"))]),
-            (Asked::Model | Asked::Synthesis, _) => reply("done", Vec::new()),
+        self.apply(Input::Reply(match (plan.role, finish) {
+            (ModelRole::Planner, _) => {
+                ResolvedReply { plan: Some(PlannerReply::Steps(Vec::new())), ..reply("{}", Vec::new()) }
+            }
+            (ModelRole::Executor { .. }, _) => reply("", vec![plain("look")]),
+            (ModelRole::Agent, Finish::Tool) if !plan.last => reply("", vec![completing(json!("done"))]),
+            (ModelRole::Agent | ModelRole::Synthesizer, _) => reply("done", Vec::new()),
         }));
     }
 
     /// The answer that a call waits for.
     fn unblock(&mut self, Wait { call, cause, .. }: Wait) {
-        self.tell(match cause {
+        self.apply(match cause {
             WaitCause::OutcomeUnknown => Input::Resolve { call, decision: Decision::Result("it did".to_owned()) },
             WaitCause::Service { .. } | WaitCause::Agent { .. } | WaitCause::Answer { .. } => {
                 respond_to(&self.run, call, result("an answer"))
             }
             WaitCause::Approval => {
-                let asked = self.run.asking().into_iter().find(|item| item.call == call).expect("it is asked for");
-                let digest = asked.digest.expect("it is asked about a tool");
+                let asked = self.run.asking().into_iter().find(|item| item.call == call).expect("it is requested");
+                let digest = asked.digest.expect("the request names a tool");
                 let (agent, tool) = (self.run.agent.clone(), asked.name);
                 let grant = LastingGrant { agent, tool, digest, arguments: None, scope: None };
                 let grant = ScopedGrant { scope: GrantScope::Once, grant };
@@ -192,7 +195,7 @@ impl Going {
     }
 }
 
-/// Every way to a state that this host can go is stored; a new one is added before it is released.
+/// A stored state exists for every way to a state that this host has. A new one is added before it is released.
 #[test]
 fn l1_every_way_to_a_state_is_stored() {
     let (snapshots, changes_of) = (stored(LAST, "snapshots"), stored(LAST, "changes"));
@@ -216,17 +219,17 @@ fn write(folder: &str, name: &str, document: &Value) {
     }
 }
 
-pub(crate) type Told = (&'static str, Session, Vec<Change>);
+pub(crate) type WayToState = (&'static str, Session, Vec<Change>);
 
-/// A way to a state, told to a new session.
-pub(crate) fn told(name: &'static str, way: impl FnOnce(&mut Session) -> Vec<Change>) -> Told {
+/// Records how a new session reaches a state.
+pub(crate) fn way_to(name: &'static str, way: impl FnOnce(&mut Session) -> Vec<Change>) -> WayToState {
     let mut session = Session::new();
     let changes = way(&mut session);
     (name, session, changes)
 }
 
 /// Every phase of a turn and every way to end one.
-fn all() -> Vec<Told> {
+fn all() -> Vec<WayToState> {
     let mut all = beginnings();
     all.extend(batches());
     all.extend(outputs());
@@ -236,50 +239,50 @@ fn all() -> Vec<Told> {
     all
 }
 
-fn beginnings() -> Vec<Told> {
+fn beginnings() -> Vec<WayToState> {
     let text = || TurnInput::Text("How many?".to_owned());
     let json = || TurnInput::Json(json!({"order": 7, "lines": [{"price": 1.5}]}));
     vec![
-        told("new", |_| Vec::new()),
-        told("building", |session| vec![session.start(text(), LoopConfig::default())]),
-        told("building_json", |session| vec![session.start(json(), bounds())]),
-        told("building_pinned", |session| {
+        way_to("new", |_| Vec::new()),
+        way_to("building", |session| vec![session.start(text(), LoopConfig::default())]),
+        way_to("building_json", |session| vec![session.start(json(), bounds())]),
+        way_to("building_pinned", |session| {
             let plugin = PinnedPlugin::new("text", Digest::from_sha256([3; 32]));
             let trace = TraceContext { tracestate: Some("vendor=1".to_owned()), ..trace() };
             let input = TurnInput::Message(vec![Part::Text("Look".to_owned()), Part::Media(picture())]);
             let plugins = vec![plugin];
             vec![session.must(Input::Start { input, config: LoopConfig::default(), plugins, pinned: None, trace })]
         }),
-        told("calling", |session| vec![session.begin(LoopConfig::default())]),
-        told("calling_built", |session| vec![session.start(text(), bounds()), session.context(built())]),
-        told("calling_again", |session| {
+        way_to("calling", |session| vec![session.begin(LoopConfig::default())]),
+        way_to("calling_built", |session| vec![session.start(text(), bounds()), session.context(built())]),
+        way_to("calling_again", |session| {
             let first = session.begin(LoopConfig::default());
             vec![first, session.must(failed_model(AfterFailure::Retry { wait_ms: 500 }))]
         }),
-        told("calling_next_model", |session| {
+        way_to("calling_next_model", |session| {
             let first = session.begin(LoopConfig::default());
-            let then = AfterFailure::Next { place: 1, model: "b/two".to_owned(), budget: WIDE };
+            let then = AfterFailure::Next { model_index: 1, model: "b/two".to_owned(), budget: WIDE };
             vec![first, session.must(failed_model(then))]
         }),
-        told("calling_last", |session| {
+        way_to("calling_last", |session| {
             let config = LoopConfig { max_interactions: 1, ..LoopConfig::default() };
             let first = session.begin(config);
             let asked = session.reply("", vec![plain("files.read")]);
             vec![first, asked, session.run_batch()]
         }),
-        told("calling_masked", |session| {
+        way_to("calling_masked", |session| {
             let first = session.begin(LoopConfig::default());
             let mask = |message, item| Mask { message, part: 0, item, text: "[a picture]".to_owned() };
             let replay = Replay { provider: "one".to_owned(), data: json!({"signature": "abc"}) };
             let (masks, calls) = (vec![mask(1, None), mask(1, Some(2))], vec![plain("files.read")]);
-            let reply = RepliedStep { masks, replay: Some(replay), ..reply("I look.", calls) };
+            let reply = ResolvedReply { masks, replay: Some(replay), ..reply("I look.", calls) };
             let asked = session.must(Input::Reply(reply));
             vec![first, asked, session.run_batch()]
         }),
     ]
 }
 
-fn batches() -> Vec<Told> {
+fn batches() -> Vec<WayToState> {
     let asked = |session: &mut Session| {
         let first = session.begin(LoopConfig { parallel_calls: 3, ..LoopConfig::default() });
         let calls = vec![plain("a"), repeatable("b"), plain("c"), sequential("d")];
@@ -296,22 +299,22 @@ fn batches() -> Vec<Told> {
         changes
     };
     vec![
-        told("working_waiting", asked),
-        told("working_running", running),
-        told("working_partly_done", move |session| {
+        way_to("working_waiting", asked),
+        way_to("working_running", running),
+        way_to("working_partly_done", move |session| {
             let changes = running(session);
             with(changes, session.outcome("call_1_1_2", "early"))
         }),
-        told("working_recovered", move |session| {
+        way_to("working_recovered", move |session| {
             let changes = running(session);
             with(changes, session.crash())
         }),
-        told("working_unknown", move |session| {
+        way_to("working_unknown", move |session| {
             let changes = vec![session.begin(LoopConfig::default()), session.reply("", vec![plain("a"), plain("b")])];
             session.dispatch();
             with(changes, session.crash())
         }),
-        told("working_resolved", move |session| {
+        way_to("working_resolved", move |session| {
             let changes = vec![session.begin(LoopConfig::default()), session.reply("", vec![plain("a"), plain("b")])];
             session.dispatch();
             let changes = with(changes, session.crash());
@@ -320,49 +323,49 @@ fn batches() -> Vec<Told> {
     ]
 }
 
-fn outputs() -> Vec<Told> {
+fn outputs() -> Vec<WayToState> {
     vec![
-        told("validating", |session| vec![session.begin(bounds()), session.reply("seven", Vec::new())]),
-        told("validating_last", |session| {
+        way_to("validating", |session| vec![session.begin(bounds()), session.reply("seven", Vec::new())]),
+        way_to("validating_last", |session| {
             let first = session.begin(LoopConfig { max_interactions: 1, ..LoopConfig::default() });
             let asked = session.reply("", vec![plain("a")]);
             vec![first, asked, session.run_batch(), session.reply("seven", Vec::new())]
         }),
-        told("rejected", |session| {
+        way_to("rejected", |session| {
             let first = session.begin(LoopConfig::default());
             vec![first, session.reply("seven", Vec::new()), session.reject("not a number")]
         }),
-        told("rejected_twice", |session| {
+        way_to("rejected_twice", |session| {
             let first = session.begin(LoopConfig::default());
             let (one, no) = (session.reply("seven", Vec::new()), session.reject("not a number"));
             vec![first, one, no, session.reply("8", Vec::new()), session.reject("too large")]
         }),
-        told("cut", |session| {
+        way_to("cut", |session| {
             let first = session.begin(LoopConfig::default());
-            let reply = RepliedStep { stop: StopReason::Length, ..reply("much te", Vec::new()) };
+            let reply = ResolvedReply { stop: StopReason::Length, ..reply("much te", Vec::new()) };
             vec![first, session.must(Input::Reply(reply))]
         }),
     ]
 }
 
-fn endings() -> Vec<Told> {
+fn endings() -> Vec<WayToState> {
     vec![
-        told("ended_text", |session| vec![session.begin(LoopConfig::default()), session.answer("seven")]),
-        told("ended_json", |session| {
+        way_to("ended_text", |session| vec![session.begin(LoopConfig::default()), session.answer("seven")]),
+        way_to("ended_json", |session| {
             let first = session.begin(LoopConfig::default());
             let reply = session.reply("{\"n\":7}", Vec::new());
             vec![first, reply, session.accept(OutputData::Json(json!({"n": 7, "share": 0.1})))]
         }),
-        told("ended_limit", |session| {
+        way_to("ended_limit", |session| {
             let first = session.begin(LoopConfig { max_interactions: 1, ..LoopConfig::default() });
             let asked = session.reply("", vec![plain("a")]);
             vec![first, asked, session.run_batch(), session.answer("seven")]
         }),
-        told("ended_fallback", |session| {
+        way_to("ended_fallback", |session| {
             let first = session.begin(bounds());
             vec![first, session.must(failed_model(AfterFailure::GiveUp))]
         }),
-        told("ended_with_media", |session| {
+        way_to("ended_with_media", |session| {
             let first = session.begin(LoopConfig::default());
             let asked = session.reply("", vec![plain("a")]);
             let ids = session.dispatch();
@@ -371,27 +374,27 @@ fn endings() -> Vec<Told> {
             let outcome = session.must(Input::Outcome { call: ids[0].clone(), result });
             vec![first, asked, outcome, session.answer("a picture")]
         }),
-        told("cancelled", |session| {
+        way_to("cancelled", |session| {
             let first = session.begin(LoopConfig::default());
             let asked = session.reply("", vec![plain("a"), sequential("b")]);
             session.dispatch();
             vec![first, asked, session.must(Input::Cancel)]
         }),
-        told("undone", |session| {
+        way_to("undone", |session| {
             let (first, answer) = (session.begin(LoopConfig::default()), session.answer("seven"));
             let (second, other) = (session.begin(LoopConfig::default()), session.answer("eight"));
             vec![first, answer, second, other, session.must(Input::Undo)]
         }),
-        told("undone_to_nothing", |session| {
+        way_to("undone_to_nothing", |session| {
             let (first, answer) = (session.begin(LoopConfig::default()), session.answer("seven"));
             vec![first, answer, session.must(Input::Undo)]
         }),
     ]
 }
 
-fn failures() -> Vec<Told> {
+fn failures() -> Vec<WayToState> {
     let fails = |name, error: TurnError| {
-        told(name, move |session| {
+        way_to(name, move |session| {
             let first = session.begin(LoopConfig::default());
             let asked = session.reply("", vec![plain("a")]);
             session.dispatch();
@@ -403,20 +406,20 @@ fn failures() -> Vec<Told> {
         fails("failed_plugin", TurnError::PluginFailed { plugin: text("p@012345678901"), message: text("trap") }),
         fails("failed_plugin_changed", TurnError::PluginChanged { reason: text("`p` is gone") }),
         fails("failed_host", TurnError::HostFailed { message: text("the disk is full") }),
-        told("failed_model", |session| {
+        way_to("failed_model", |session| {
             vec![session.begin(LoopConfig::default()), session.must(failed_model(AfterFailure::GiveUp))]
         }),
-        told("failed_interactions", |session| {
+        way_to("failed_interactions", |session| {
             let config = LoopConfig { max_interactions: 1, at_limit: AtLimit::Error, ..LoopConfig::default() };
             let first = session.begin(config);
             let asked = session.reply("", vec![plain("a")]);
             vec![first, asked, session.run_batch()]
         }),
-        told("failed_output", |session| {
+        way_to("failed_output", |session| {
             let first = session.begin(LoopConfig { max_corrections: 0, ..LoopConfig::default() });
             vec![first, session.reply("seven", Vec::new()), session.reject("not a number")]
         }),
-        told("failed_too_large", |session| {
+        way_to("failed_too_large", |session| {
             let start = session.start(TurnInput::Text("x".repeat(300)), LoopConfig::default());
             let budget = agent_core::run::PromptBudget { window: 1_000, reserved: 990, ..WIDE };
             vec![start, session.context(TurnContext { budget, ..TurnContext::default() })]
@@ -459,7 +462,7 @@ pub(crate) fn failed_model(then: AfterFailure) -> Input {
     Input::ModelFailed(ModelFailure {
         model: "a/one".to_owned(),
         message: "it is busy".to_owned(),
-        prospect: Prospect::Later,
+        retryability: Retryability::Retryable,
         then,
     })
 }

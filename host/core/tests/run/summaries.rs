@@ -1,4 +1,4 @@
-//! The summary that the host makes without a model, and the section that stands for what has left (L22, L27).
+//! The summary that the host makes without a model, and the section that replaces evicted messages (L22, L27).
 
 use agent_core::message::{CallId, Content, MessageId, Part, Role, StoredMessage, ToolCall, ToolResult};
 use agent_core::summary::{HistorySummary, extract, files_touched};
@@ -27,7 +27,7 @@ fn called(id: MessageId, name: &str, arguments: Value, result: Result<&str, &str
 }
 
 #[test]
-fn l27_without_a_model_the_summary_says_who_asked_what_and_what_came_of_the_calls() {
+fn l27_a_summary_without_a_model_lists_inputs_answers_and_call_outcomes() {
     let mut messages = vec![message(
         1,
         Role::User,
@@ -53,11 +53,11 @@ fn l27_without_a_model_the_summary_says_who_asked_what_and_what_came_of_the_call
     Called fs.move({"source":"a.png","destination":"b.png"}): failed, there is no a.png
     Answered: Version 1.5 of it is done.
     "#);
-    assert_eq!(draft.files, ["Desktop/1.png", "Desktop/Meeting.png"], "what failed touched nothing");
+    assert_eq!(draft.files, ["Desktop/1.png", "Desktop/Meeting.png"], "a failed call touched no file");
 }
 
 #[test]
-fn l27_files_are_what_stands_under_keys_that_name_files() {
+fn l27_files_are_taken_from_arguments_whose_keys_name_files() {
     for (arguments, expected) in [
         (json!({"path": "notes"}), vec!["notes"]),
         (json!({"old_path": "a b.txt", "paths": ["c", "d"]}), vec!["a b.txt", "c", "d"]),
@@ -74,17 +74,17 @@ fn l27_files_are_what_stands_under_keys_that_name_files() {
 }
 
 #[test]
-fn l27_what_was_summarised_before_stays_as_far_as_there_is_room() {
+fn l27_the_earlier_summary_is_kept_if_there_is_room() {
     let earlier = HistorySummary { text: "Asked: The goal.\nAnswered: old news".into(), ..Default::default() };
     let draft = extract(Some(&earlier), &[said(9, Role::User, "And now?")], 1_000);
     assert_eq!(draft.text, "Asked: The goal.\nAnswered: old news\nAsked: And now?");
-    // 14 tokens: the goal stays, and the newest; what lies between them gives way.
+    // 14 tokens: the first line and the newest ones stay, and those between are dropped.
     let draft = extract(Some(&earlier), &[said(9, Role::User, "And now?")], 10);
     assert_eq!(draft.text, "Asked: The goal.\n…\nAsked: And now?");
 }
 
 #[test]
-fn l22_the_section_says_how_to_find_what_left_and_that_it_is_a_record() {
+fn l22_the_summary_section_says_that_it_is_a_record_and_how_to_find_the_messages() {
     let summary = HistorySummary {
         text: "Asked: The goal.".into(),
         files: vec!["a.txt".into(), "b.txt".into()],
@@ -104,7 +104,7 @@ fn l22_the_section_says_how_to_find_what_left_and_that_it_is_a_record() {
 
 proptest! {
     #[test]
-    fn l27_an_extract_is_bounded_whatever_it_is_made_from(
+    fn l27_an_extract_is_bounded_for_any_messages(
         texts in prop::collection::vec("[a-z äß日.\n!?]{0,300}", 0..40),
         earlier in "[a-z äß日.\n]{0,2000}",
         limit in 16_u32..200,

@@ -1,4 +1,4 @@
-//! What the model is shown of a stored result (L26).
+//! How the model sees a stored result (L26).
 
 use agent_core::message::{CallId, Content, Digest, Media, Part, Role, StoredMessage, ToolResult};
 use agent_core::tokens;
@@ -21,7 +21,7 @@ fn message(content: Vec<Content>) -> StoredMessage {
 }
 
 #[test]
-fn l26_a_cut_falls_between_characters_and_says_how_to_get_the_rest() {
+fn l26_a_result_is_cut_between_characters_with_a_note_on_the_rest() {
     for (text, limit, shown, total) in [
         ("abc", 3, "abc", None),
         ("", 0, "", None),
@@ -44,7 +44,7 @@ fn l26_a_cut_falls_between_characters_and_says_how_to_get_the_rest() {
 }
 
 #[test]
-fn l26_what_is_stored_stays_whole_and_media_stay_beside_a_cut_text() {
+fn l26_the_stored_result_stays_complete_and_media_are_kept_with_a_cut_text() {
     let stored = message(vec![media(), Content::Text("x".repeat(10)), Content::Json(json!({"n": 1}))]);
     let before = stored.clone();
     let whole = shown_message(&stored, 2, 18);
@@ -74,7 +74,7 @@ fn l26_estimates_grow_with_the_text_and_count_media() {
 
 proptest! {
     #[test]
-    fn l26_what_is_shown_and_the_rest_by_its_offset_are_the_whole(text in "[a-c\nä日🚀]{0,40}", limit in 0_usize..45) {
+    fn l26_the_shown_part_and_the_rest_make_the_whole_result(text in "[a-c\nä日🚀]{0,40}", limit in 0_usize..45) {
         let content = [Content::Text(text.clone())];
         let shown = shown_text(&id(), &content, limit);
         let head: String = text.chars().take(limit).collect();

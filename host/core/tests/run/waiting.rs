@@ -1,13 +1,13 @@
-//! Calls that wait for somebody outside: services, a pending outcome, expiry (L10, L11, P2, I6).
+//! Calls that wait for something external: services, a pending outcome, expiry (L10, L11, P2, I6).
 
-use crate::session::{Session, dispatched, handed_on, kinds, outcome, plain, restored, result, waiting_for};
+use crate::session::{Session, dispatched, kinds, outcome, plain, restored, result, sent_to_service, waiting_for};
 use agent_core::change::{Body, CallChange, CallResult, CallState, Change, OutboxEffect};
 use agent_core::event::{EndReason, EventKind, Suspension, Wait, WaitCause};
 use agent_core::message::{CallId, Role, TurnInput};
 use agent_core::plugin::Lifecycle;
 use agent_core::run::{
-    Action, Answerer, ImportTerms, Input, KeptPrompt, LoopConfig, MAX_KEPT_BYTES, MAX_KEPT_PROMPTS, Refused, Run,
-    TurnEnd, TurnError,
+    Action, Answerer, ImportTerms, Input, InputError, LoopConfig, MAX_QUEUED_PROMPT_BYTES, MAX_QUEUED_PROMPTS,
+    QueuedPrompt, Run, TurnEnd, TurnError,
 };
 use agent_core::tool::CallCost;
 use agent_core::view::result_text;
@@ -32,14 +32,15 @@ fn respond(place: u32, text: &str) -> Input {
     Input::Respond { call: id(place), from: Answerer::Service, result: result(text) }
 }
 
-/// A turn whose first reply calls these tools; those of the places are handed on, the others run.
+/// A turn whose first reply calls these tools. The calls at the given positions are sent to a service, and the others
+/// run.
 fn working(names: &[&str], services: &[u32]) -> Session {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", names.iter().map(|name| plain(name)).collect());
     let services: Vec<CallId> = services.iter().map(|place| id(*place)).collect();
     let others: Vec<CallId> = (1..=names.len() as u32).map(id).filter(|id| !services.contains(id)).collect();
     let (Input::Dispatched { calls: mut all }, Input::Dispatched { calls }) =
-        (handed_on(&services), dispatched(&others))
+        (sent_to_service(&services), dispatched(&others))
     else {
         unreachable!()
     };
@@ -58,24 +59,24 @@ fn appended(change: &Change) -> Vec<Body> {
 
 /// L10, D2
 #[test]
-fn l10_the_other_tools_finish_and_then_the_turn_waits() {
+fn l10_other_tools_finish_before_the_turn_waits() {
     let mut session = working(&["pay", "count", "ship", "list"], &[1, 3]);
-    assert_eq!(session.run.action(), Action::AwaitOutcome, "what runs is waited for first");
+    assert_eq!(session.run.action(), Action::AwaitOutcome, "running calls finish first");
     let change = session.outcome(&id(4).0, "files");
     assert_eq!(kinds(&change), ["tool_result"]);
     let change = session.outcome(&id(2).0, "three");
     assert_eq!(kinds(&change), ["tool_result", "suspended"], "no loop_end");
-    assert_eq!(change.messages, [], "finished results enter the history with the others");
+    assert_eq!(change.messages, [], "finished results are appended with the others");
     let waits = suspension(&[(1, "pay"), (3, "ship")]);
     assert_eq!(session.run.action(), Action::Suspended(waits.clone()));
     assert_eq!(change.events.last().unwrap().kind, EventKind::Suspended { suspension: waits });
     assert_eq!(result_text(&stored_result(&session, 2).content), "three", "they are stored with the suspension");
-    assert_eq!(session.crash(), Change::default(), "a suspended turn has nothing to be recovered");
+    assert_eq!(session.crash(), Change::default(), "a suspended turn has nothing to recover");
 }
 
-/// L10: in every order in which three answers may come, one with another tool still running.
+/// L10: three answers in every possible order, one while another tool is still running.
 #[test]
-fn l10_results_are_appended_in_call_order_however_the_answers_come() {
+fn l10_results_are_appended_in_call_order_in_any_order_of_answers() {
     for order in [[1, 3, 4], [1, 4, 3], [3, 1, 4], [3, 4, 1], [4, 1, 3], [4, 3, 1]] {
         for early in [false, true] {
             let mut session = working(&["pay", "count", "ship", "pay"], &[1, 3, 4]);
@@ -85,17 +86,17 @@ fn l10_results_are_appended_in_call_order_however_the_answers_come() {
             let mut waits = vec![(1, "pay"), (3, "ship"), (4, "pay")];
             let mut change = Change::default();
             for (nth, place) in order.into_iter().enumerate() {
-                // Another host reads the state before each answer.
+                // Another host restores the state before each answer.
                 session.run = restored(&session.run);
                 change = session.must(respond(place, &format!("answer {place}")));
                 waits.retain(|(wait, _)| *wait != place);
                 if nth == 0 && early {
-                    assert_eq!(kinds(&change), ["tool_result"], "while a tool runs nothing is suspended");
+                    assert_eq!(kinds(&change), ["tool_result"], "the turn is not suspended while a tool runs");
                     change = session.outcome(&id(2).0, "three");
                     assert_eq!(kinds(&change), ["tool_result", "suspended"]);
                     assert_eq!(session.run.action(), Action::Suspended(suspension(&waits)));
                 } else if nth < 2 {
-                    assert_eq!(kinds(&change), ["tool_result", "suspended"], "it stays suspended and says so");
+                    assert_eq!(kinds(&change), ["tool_result", "suspended"], "it stays suspended and announces that");
                     assert_eq!(change.messages, []);
                     assert_eq!(session.run.action(), Action::Suspended(suspension(&waits)));
                 }
@@ -103,7 +104,7 @@ fn l10_results_are_appended_in_call_order_however_the_answers_come() {
             assert_eq!(kinds(&change)[..3], ["tool_result", "resumed", "loop_iteration"], "{order:?}");
             assert_eq!(appended(&change), [1, 2, 3, 4].map(|place| Body::ResultOf(id(place))), "{order:?}");
             assert!(change.messages.iter().all(|message| message.role == Role::Tool));
-            assert_eq!(session.seen()[2..], [0, 0, 0, 0], "L10: seen_count 0");
+            assert_eq!(session.seen_counts()[2..], [0, 0, 0, 0], "L10: seen_count 0");
             let Action::CallModel(plan) = session.run.action() else { panic!("{:?}", session.run.action()) };
             assert_eq!((plan.step, plan.lifecycle), (2, Lifecycle::ToolResult), "never init again on resume (L2)");
             assert_eq!(result_text(&stored_result(&session, 4).content), "answer 4");
@@ -116,25 +117,25 @@ fn l10_results_are_appended_in_call_order_however_the_answers_come() {
 fn l10_duplicate_late_and_unknown_answers_change_nothing() {
     let mut session = working(&["pay", "ship"], &[1, 2]);
     session.must(respond(1, "first"));
-    assert_eq!(session.tell(respond(1, "second")), Err(Refused::Settled(id(1), "finished")));
-    assert_eq!(session.tell(respond(9, "whose?")), Err(Refused::UnknownCall(id(9))));
+    assert_eq!(session.apply(respond(1, "second")), Err(InputError::Settled(id(1), "finished")));
+    assert_eq!(session.apply(respond(9, "whose?")), Err(InputError::UnknownCall(id(9))));
     session.must(respond(2, "ok"));
-    assert_eq!(session.tell(respond(2, "late")), Err(Refused::UnknownCall(id(2))));
+    assert_eq!(session.apply(respond(2, "late")), Err(InputError::UnknownCall(id(2))));
     session.answer("done");
-    assert_eq!(session.tell(respond(2, "too late")), Err(Refused::NoTurn));
+    assert_eq!(session.apply(respond(2, "too late")), Err(InputError::NoTurn));
     assert_eq!(result_text(&stored_result(&session, 1).content), "first");
-    let local = working(&["count"], &[]).tell(respond(1, "not yours"));
-    assert_eq!(local, Err(Refused::Settled(id(1), "running")), "a service does not answer for a tool that runs");
-    let foreign = working(&["pay"], &[1]).tell(outcome(&id(1).0, "not yours"));
-    assert_eq!(foreign, Err(Refused::Settled(id(1), "waiting for an answer")));
+    let local = working(&["count"], &[]).apply(respond(1, "not yours"));
+    assert_eq!(local, Err(InputError::Settled(id(1), "running")), "a service does not answer for a tool that runs");
+    let foreign = working(&["pay"], &[1]).apply(outcome(&id(1).0, "not yours"));
+    assert_eq!(foreign, Err(InputError::Settled(id(1), "waiting for an answer")));
 }
 
-/// D2, I6: the request is in the outbox of the commit that hands the call on, under the call's id.
+/// D2, I6: the request is in the outbox of the commit that dispatches the call, under the call's id.
 #[test]
-fn i6_the_request_goes_out_with_the_intent_once() {
+fn i6_the_request_is_sent_once_with_the_intent() {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", vec![plain("pay")]);
-    let change = session.must(handed_on(&[id(1)]));
+    let change = session.must(sent_to_service(&[id(1)]));
     assert_eq!(kinds(&change), ["tool_call", "suspended"]);
     assert_eq!(change.calls, [CallChange::Moved { id: id(1), state: CallState::Outstanding, attempt: 1 }]);
     let [item] = change.outbox.as_slice() else { panic!("{:?}", change.outbox) };
@@ -145,7 +146,7 @@ fn i6_the_request_goes_out_with_the_intent_once() {
     assert_eq!(session.ledger.outbox, ["call_1_1_1"]);
 }
 
-/// P2: a tool that has run and asks for a service; what running it has cost stays on its event.
+/// P2: a tool that has run and requests a service. The cost of running it stays on its event.
 #[test]
 fn p2_a_pending_outcome_waits_like_a_service() {
     let mut session = working(&["draft", "count"], &[]);
@@ -156,13 +157,13 @@ fn p2_a_pending_outcome_waits_like_a_service() {
     session.outcome(&id(2).0, "three");
     assert_eq!(session.run.action(), Action::Suspended(suspension(&[(1, "draft")])));
     let change = session.must(respond(1, "approved"));
-    let EventKind::ToolResult { cost: told, .. } = &change.events[0].kind else { panic!("{:?}", change.events) };
-    assert_eq!((*told, stored_result(&session, 1).cost), (cost, cost));
+    let EventKind::ToolResult { cost: result, .. } = &change.events[0].kind else { panic!("{:?}", change.events) };
+    assert_eq!((*result, stored_result(&session, 1).cost), (cost, cost));
 }
 
-/// L11: the counts per tool are stored, and checked before any model is asked.
+/// L11: the counts per tool are stored, and checked before a model is called.
 #[test]
-fn l11_a_mismatch_of_the_counts_ends_the_turn_without_a_model_call() {
+fn l11_mismatched_counts_end_the_turn_without_a_model_call() {
     let tampered = |crafted: Value, last: u32| {
         let mut session = working(&["pay", "pay", "ship"], &[1, 2, 3]);
         session.must(respond(1, "ok"));
@@ -186,20 +187,20 @@ fn l11_a_mismatch_of_the_counts_ends_the_turn_without_a_model_call() {
         assert_eq!((error.code(), answered["pay"], answered["ship"]), ("outstanding_mismatch", 2, 1));
         assert_eq!(run.action(), Action::Ended, "no model call");
         let results = [1, 2, 3].map(|place| Body::ResultOf(id(place)));
-        assert_eq!(appended(&change), results, "pairs stay whole");
+        assert_eq!(appended(&change), results, "calls stay with their results");
         let events = kinds(&change);
         assert!(events.ends_with(&["error".into(), "context_budget".into(), "loop_end".into()]), "{events:?}");
     }
     let (run, _) = tampered(json!({"pay": 2, "ship": 1}), 2);
-    assert!(matches!(run.action(), Action::CallModel(_)), "the true counts go on");
+    assert!(matches!(run.action(), Action::CallModel(_)), "with the correct counts, the turn continues");
 }
 
-/// L10: a deadline that has passed is an error result, and the model goes on.
+/// L10: after the deadline, the result is an error, and the model continues.
 #[test]
 fn l10_a_service_that_does_not_answer_in_time_is_unavailable() {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", vec![plain("pay"), plain("ship")]);
-    let Input::Dispatched { mut calls } = handed_on(&[id(1), id(2)]) else { unreachable!() };
+    let Input::Dispatched { mut calls } = sent_to_service(&[id(1), id(2)]) else { unreachable!() };
     calls[0].awaits = Some(waiting_for(&id(1), service(Some(5_000))));
     session.must(Input::Dispatched { calls });
     let Action::Suspended(waits) = session.run.action() else { panic!() };
@@ -209,21 +210,21 @@ fn l10_a_service_that_does_not_answer_in_time_is_unavailable() {
     assert_eq!(kinds(&change), ["tool_result_error", "suspended"]);
     let error: Value = serde_json::from_str(&result_text(&stored_result(&session, 1).content)).unwrap();
     assert_eq!((&error["error"], stored_result(&session, 1).is_error), (&json!("unavailable"), true));
-    assert_eq!(session.tell(respond(1, "late")), Err(Refused::Settled(id(1), "finished")));
+    assert_eq!(session.apply(respond(1, "late")), Err(InputError::Settled(id(1), "finished")));
     session.must(respond(2, "ok"));
     assert!(matches!(session.run.action(), Action::CallModel(_)), "an expired call counts as answered (L11)");
 }
 
 /// L18: a question that nobody answers ends the turn.
 #[test]
-fn l18_a_question_that_expires_ends_the_turn_as_asked() {
+fn l18_a_question_that_expires_ends_the_turn() {
     let mut session = working(&["ask", "pay"], &[2]);
     let question = WaitCause::Answer { question: "Which one?".into(), expires_at: Some(1) };
     let awaits = waiting_for(&id(1), question);
     session.must(Input::Pending { call: id(1), awaits, cost: CallCost::default() });
     let change = session.must(Input::Expire { call: id(1) });
     assert_eq!(kinds(&change)[0], "resumed");
-    assert_eq!((session.output().finish, session.output().data), (EndReason::Asked, json!("Which one?")));
+    assert_eq!((session.output().finish, session.output().data), (EndReason::QuestionExpired, json!("Which one?")));
 }
 
 /// L29
@@ -234,52 +235,52 @@ fn l29_a_suspended_turn_can_be_cancelled() {
     let change = session.must(Input::Cancel);
     assert_eq!(appended(&change), [1, 2].map(|place| Body::ResultOf(id(place))));
     assert_eq!(result_text(&stored_result(&session, 1).content), "cancelled; outcome unknown");
-    assert_eq!(session.tell(respond(1, "late")), Err(Refused::NoTurn));
+    assert_eq!(session.apply(respond(1, "late")), Err(InputError::NoTurn));
     session.begin(LoopConfig::default());
 }
 
 /// Events that the first version stored can still be read.
 #[test]
-fn l30_a_suspension_of_the_first_version_is_read() {
+fn l30_a_suspension_in_the_first_format_is_read() {
     let old: EventKind = serde_json::from_value(json!({"type": "suspended", "calls": ["call_1_1_1"]})).unwrap();
     let wait = Wait { call: id(1), name: String::new(), cause: WaitCause::OutcomeUnknown };
     assert_eq!(old, EventKind::Suspended { suspension: Suspension { waits: vec![wait] } });
 }
 
-fn prompt(text: &str) -> KeptPrompt {
-    KeptPrompt { input: TurnInput::Text(text.into()), trace: None }
+fn prompt(text: &str) -> QueuedPrompt {
+    QueuedPrompt { input: TurnInput::Text(text.into()), trace: None }
 }
 
-/// L1: what is asked while a turn waits is kept in the state, and given up only by the turn that begins with it.
+/// L1: a prompt that arrives while a turn waits is queued in the state until a turn begins with it.
 #[test]
-fn l1_a_prompt_that_comes_while_a_turn_waits_is_kept() {
+fn l1_a_prompt_that_arrives_while_a_turn_waits_is_queued() {
     let mut session = working(&["pay"], &[1]);
-    let events = session.must(Input::Keep { prompt: prompt("one") }).events;
+    let events = session.must(Input::QueuePrompt { prompt: prompt("one") }).events;
     assert_eq!(events, [], "L30 has no event of it");
-    session.must(Input::Keep { prompt: prompt("two") });
+    session.must(Input::QueuePrompt { prompt: prompt("two") });
     session.crash();
     session.must(respond(1, "paid"));
     session.answer("done");
     session.run = restored(&session.run);
-    assert_eq!(session.run.kept, [prompt("one"), prompt("two")]);
-    assert_eq!(session.tell(Input::Keep { prompt: prompt("three") }), Err(Refused::NoTurn));
+    assert_eq!(session.run.queued_prompts, [prompt("one"), prompt("two")]);
+    assert_eq!(session.apply(Input::QueuePrompt { prompt: prompt("three") }), Err(InputError::NoTurn));
     session.start(TurnInput::Text("one".into()), LoopConfig::default());
-    assert_eq!(session.run.kept, [prompt("two")]);
+    assert_eq!(session.run.queued_prompts, [prompt("two")]);
     session.must(Input::Cancel);
-    assert_eq!(session.run.kept, [], "who stops a turn does not expect that another one begins");
+    assert_eq!(session.run.queued_prompts, [], "somebody who cancels a turn does not expect another one to begin");
 }
 
-/// L1, P14: what is kept is bounded, and neither a fork nor a document brings it along.
+/// L1, P14: the queue is bounded, and neither a fork nor an imported document copies it.
 #[test]
-fn l1_kept_prompts_are_bounded_and_stay_in_their_session() {
+fn l1_queued_prompts_are_bounded_and_stay_in_their_session() {
     let mut session = working(&["pay"], &[1]);
-    let long = prompt(&"a".repeat(MAX_KEPT_BYTES));
-    assert_eq!(session.tell(Input::Keep { prompt: long }), Err(Refused::NoRoomForPrompt));
-    for number in 0..MAX_KEPT_PROMPTS {
-        session.must(Input::Keep { prompt: prompt(&number.to_string()) });
+    let long = prompt(&"a".repeat(MAX_QUEUED_PROMPT_BYTES));
+    assert_eq!(session.apply(Input::QueuePrompt { prompt: long }), Err(InputError::NoRoomForPrompt));
+    for number in 0..MAX_QUEUED_PROMPTS {
+        session.must(Input::QueuePrompt { prompt: prompt(&number.to_string()) });
     }
-    assert_eq!(session.tell(Input::Keep { prompt: prompt("more") }), Err(Refused::NoRoomForPrompt));
-    assert_eq!(session.run.fork("fork", 1).kept, []);
+    assert_eq!(session.apply(Input::QueuePrompt { prompt: prompt("more") }), Err(InputError::NoRoomForPrompt));
+    assert_eq!(session.run.fork("fork", 1).queued_prompts, []);
     let (imported, dropped) = session.run.clone().imported(&ImportTerms::default());
-    assert_eq!((imported.kept, dropped.prompts), (Vec::new(), MAX_KEPT_PROMPTS));
+    assert_eq!((imported.queued_prompts, dropped.prompts), (Vec::new(), MAX_QUEUED_PROMPTS));
 }

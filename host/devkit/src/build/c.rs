@@ -1,8 +1,10 @@
-//! C, by Zig's compiler or by clang of a wasi-sdk: bindings from the world, a core module, and the component of it, made here.
+//! Builds C projects with Zig's compiler or the clang of a wasi-sdk: generates bindings from the world, compiles a
+//! core module, and turns it into a component.
 
 use super::contract::World;
 use super::python::{in_project, packages};
 use super::{BuildError, BuildProgress, Project, Toolchain, process};
+use crate::project::is_c_source;
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
 use wasi_preview1_component_adapter_provider::{
@@ -11,28 +13,28 @@ use wasi_preview1_component_adapter_provider::{
 use wit_bindgen_core::Files;
 use wit_component::ComponentEncoder;
 
-/// What is known to work.
+/// The version that is known to work.
 const PACKAGE: &str = "ziglang==0.17.1";
 
-/// Makes a component of the project; its file.
+/// Builds the component of the project and returns its path.
 pub(super) async fn compile(
     toolchain: &Toolchain,
     project: &Project,
     progress: &BuildProgress<'_>,
 ) -> Result<PathBuf, BuildError> {
-    let made = project.made()?;
+    let folder = project.build_folder()?;
     let compiler = compiler(toolchain, project)?;
     let sources = sources(project)?;
-    let bindings = bindings(World::of(project)?, &made.join("bindings"))?;
-    let module = made.join("module.wasm");
+    let bindings = bindings(World::of(project)?, &folder.join("bindings"))?;
+    let module = folder.join("module.wasm");
     let (mut command, tool) = compiler;
-    command.current_dir(project.directory()).env("ZIG_LOCAL_CACHE_DIR", made.join("zig-cache"));
-    // Zig's stack of 16 MiB would be a quarter of what a call has.
-    command.args(["-mexec-model=reactor", "-Os", "-Wl,-z,stack-size=1048576", "-I"]).arg(made.join("bindings"));
+    command.current_dir(project.directory()).env("ZIG_LOCAL_CACHE_DIR", folder.join("zig-cache"));
+    // Zig's default stack of 16 MiB would be a quarter of the memory that a call may use.
+    command.args(["-mexec-model=reactor", "-Os", "-Wl,-z,stack-size=1048576", "-I"]).arg(folder.join("bindings"));
     command.args(sources).args(bindings).arg("-o").arg(&module);
     process::compile(command, (tool, project.name()), progress).await?;
     let component = component(project, &module)?;
-    let path = made.join("component.wasm");
+    let path = folder.join("component.wasm");
     std::fs::write(&path, component).map_err(|source| BuildError::File {
         action: "cannot write",
         path: path.clone(),
@@ -41,7 +43,7 @@ pub(super) async fn compile(
     Ok(path)
 }
 
-/// The beginning of the compiler's command line, and its name for people.
+/// The start of the compiler's command line, and the compiler's name in messages.
 fn compiler(toolchain: &Toolchain, project: &Project) -> Result<(Command, &'static str), BuildError> {
     let tools = &toolchain.tools;
     if let Some(sdk) = tools.named.get("WASI_SDK_PATH").filter(|_| !tools.named.contains_key("ZIG")) {
@@ -53,7 +55,7 @@ fn compiler(toolchain: &Toolchain, project: &Project) -> Result<(Command, &'stat
         tools.find("ZIG", &["python-zig", "zig"], project.directory()).ok_or_else(|| BuildError::MissingTool {
             tool: "zig",
             language: project.language(),
-            variable: "ZIG, or of a wasi-sdk by WASI_SDK_PATH",
+            variable: "ZIG (or, for a wasi-sdk, WASI_SDK_PATH)",
             install: in_project(
                 project,
                 &format!("python3 -m venv .venv && .venv/bin/pip install {}", packages(project, PACKAGE)),
@@ -64,7 +66,7 @@ fn compiler(toolchain: &Toolchain, project: &Project) -> Result<(Command, &'stat
     Ok((command, "zig cc"))
 }
 
-/// All of the folder but its tests.
+/// All C files of the folder except tests.
 fn sources(project: &Project) -> Result<Vec<PathBuf>, BuildError> {
     let folder = match &project.build().source {
         Some(_) => project.source("")?,
@@ -74,7 +76,7 @@ fn sources(project: &Project) -> Result<Vec<PathBuf>, BuildError> {
     let mut sources = Vec::new();
     for entry in std::fs::read_dir(&folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if is_source(&path) {
+        if is_c_source(&path) {
             sources.push(path);
         }
     }
@@ -82,29 +84,23 @@ fn sources(project: &Project) -> Result<Vec<PathBuf>, BuildError> {
     Ok(sources)
 }
 
-/// A file in C that is no test.
-pub(super) fn is_source(path: &Path) -> bool {
-    let is_test = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("test"));
-    path.extension().is_some_and(|extension| extension == "c") && !is_test && path.is_file()
-}
-
-/// Writes the bindings anew; those of them that are compiled.
+/// Writes the bindings and returns the paths of those that must be compiled.
 fn bindings(mut world: World, folder: &Path) -> Result<Vec<PathBuf>, BuildError> {
     let bad = |reason: String| BuildError::Wit { path: world.wit.clone(), reason };
     let mut files = Files::default();
     let mut generator = wit_bindgen_c::Opts::default().build();
     let generated = generator.generate(&mut world.resolve, world.id, &mut files);
-    generated.map_err(|error| bad(format!("no bindings can be made of it: {error:#}")))?;
+    generated.map_err(|error| bad(format!("bindings cannot be generated from it: {error:#}")))?;
     let mut compiled = Vec::new();
     for (name, content) in files.iter() {
         let path = folder.join(name);
-        let is_same = std::fs::read(&path).is_ok_and(|present| present == content);
-        let made = if is_same {
+        let is_current = std::fs::read(&path).is_ok_and(|present| present == content);
+        let written = if is_current {
             Ok(())
         } else {
             std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, content))
         };
-        made.map_err(|source| BuildError::File { action: "cannot write", path: path.clone(), source })?;
+        written.map_err(|source| BuildError::File { action: "cannot write", path: path.clone(), source })?;
         if path.extension().is_some_and(|extension| extension != "h") {
             compiled.push(path);
         }
@@ -112,7 +108,7 @@ fn bindings(mut world: World, folder: &Path) -> Result<Vec<PathBuf>, BuildError>
     Ok(compiled)
 }
 
-/// The component of a core module, which reaches WASI 0.2 through the adapter.
+/// Converts a core module to a component that uses WASI 0.2 through the preview 1 adapter.
 fn component(project: &Project, module: &Path) -> Result<Vec<u8>, BuildError> {
     let bytes = std::fs::read(module).map_err(|source| BuildError::File {
         action: "cannot read",
@@ -121,10 +117,10 @@ fn component(project: &Project, module: &Path) -> Result<Vec<u8>, BuildError> {
     })?;
     let (name, adapter) = (WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_REACTOR_ADAPTER);
     let mut encoder = ComponentEncoder::default();
-    let begun = encoder.validate(true).module(&bytes).and_then(|encoder| encoder.adapter(name, adapter));
-    let made = begun.and_then(ComponentEncoder::encode);
-    made.map_err(|error| BuildError::NotAComponent {
+    let prepared = encoder.validate(true).module(&bytes).and_then(|encoder| encoder.adapter(name, adapter));
+    let encoded = prepared.and_then(ComponentEncoder::encode);
+    encoded.map_err(|error| BuildError::NotAComponent {
         name: project.name().to_owned(),
-        reason: format!("no component can be made of what the compiler made: {error:#}"),
+        reason: format!("the compiler's output cannot be converted to a component: {error:#}"),
     })
 }

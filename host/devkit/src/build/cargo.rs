@@ -1,4 +1,4 @@
-//! Cargo: which projects share a workspace, and one call that compiles all of them.
+//! Cargo: finds the projects that share a workspace, and compiles them in one call.
 
 use super::shared_target::{self, Claim};
 use super::{BuildError, BuildProgress, Project, TARGET, Toolchain, process};
@@ -7,33 +7,33 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// As it is named to people.
+/// The name of cargo in messages.
 pub(super) const CARGO: &str = "cargo";
 
-/// Packages that are looked at for what a project is built of.
+/// Limit on the packages that are searched for local dependencies.
 const MOST_PACKAGES: usize = 200;
 
 /// A cargo workspace and the projects to build in it.
 pub(super) struct Workspace {
     pub(super) root: PathBuf,
-    /// Where cargo puts what it makes.
+    /// Cargo's target directory.
     pub(super) target: PathBuf,
     pub(super) members: Vec<Member>,
 }
 
-/// One project as cargo knows it.
+/// A project as a member of a cargo workspace.
 pub(super) struct Member {
-    /// Index into the projects.
+    /// Index into the list of projects.
     pub(super) project: usize,
     pub(super) package: String,
-    /// Its Cargo.toml.
+    /// Path of the project's `Cargo.toml`.
     pub(super) manifest: PathBuf,
     id: String,
 }
 
-/// Components that cargo has made, where nobody replaces them before this is dropped.
+/// Compiled components. While this value exists, no other build overwrites the files.
 pub(super) struct Compiled {
-    /// The files by index of their project.
+    /// Each file with the index of its project.
     pub(super) files: Vec<(usize, PathBuf)>,
     _claim: Option<Claim>,
 }
@@ -57,7 +57,7 @@ struct Package {
 
 #[derive(Clone, Deserialize)]
 struct Dependency {
-    /// The folder of one that lies on this machine.
+    /// Folder of a dependency on the local disk.
     path: Option<PathBuf>,
 }
 
@@ -78,7 +78,7 @@ enum Message {
     Other,
 }
 
-/// Groups the projects in Rust by workspace, each asked of cargo once.
+/// Groups the Rust projects by workspace, with one `cargo metadata` call per workspace.
 pub(super) async fn workspaces(toolchain: &Toolchain, projects: &[Project]) -> Result<Vec<Workspace>, BuildError> {
     let mut known: BTreeMap<PathBuf, Package> = BTreeMap::new();
     let mut roots: BTreeMap<PathBuf, (PathBuf, PathBuf)> = BTreeMap::new();
@@ -95,7 +95,7 @@ pub(super) async fn workspaces(toolchain: &Toolchain, projects: &[Project]) -> R
             }
         }
         let (Some(package), Some((root, target))) = (known.get(&manifest), roots.get(&manifest)) else {
-            return Err(BuildError::Metadata { manifest, messages: "it has no [package]".to_owned() });
+            return Err(BuildError::Metadata { manifest, messages: "the file has no [package]".to_owned() });
         };
         if !package.targets.iter().any(is_component_library) {
             return Err(BuildError::NoLibrary { manifest });
@@ -110,7 +110,7 @@ pub(super) async fn workspaces(toolchain: &Toolchain, projects: &[Project]) -> R
     Ok(workspaces)
 }
 
-/// Compiles the workspace's projects in one call.
+/// Compiles the projects of the workspace in one call.
 pub(super) async fn compile(
     toolchain: &Toolchain,
     workspace: &Workspace,
@@ -126,8 +126,8 @@ pub(super) async fn compile(
         command.args(["--package", &member.package]);
     }
     let mut files = Vec::new();
-    let deal = |line: &str| files.extend(artifact(line, workspace));
-    let (status, messages) = process::run(command, CARGO, progress, deal).await?;
+    let on_line = |line: &str| files.extend(artifact(line, workspace));
+    let (status, messages) = process::run(command, CARGO, progress, on_line).await?;
     if status.success() {
         files.sort();
         return Ok(Compiled { files, _claim: claim });
@@ -136,13 +136,13 @@ pub(super) async fn compile(
     Err(BuildError::Compile { tool: CARGO, plugins: names.collect(), messages: messages.text })
 }
 
-/// What the profile `plugin` is where the workspace does not say: small, and without unwinding.
+/// Settings of the profile `plugin` if the workspace does not define it: small code, without unwinding.
 const PLUGIN_PROFILE: &[&str] =
     &["inherits=\"release\"", "opt-level=\"s\"", "lto=true", "codegen-units=1", "panic=\"abort\"", "strip=true"];
 
-/// What these projects are built of beside what lies in their folders: the folders of other packages on this machine, and the
-/// manifests of their workspaces. What cargo cannot read is left out: the build says it.
-pub(super) async fn elsewhere(toolchain: &Toolchain, projects: &[Project]) -> BTreeSet<PathBuf> {
+/// Finds what these projects are built from outside their own folders: the folders of other local packages, and the
+/// manifests of their workspaces. Projects that cargo cannot read are skipped, because the build reports them.
+pub(super) async fn local_dependencies(toolchain: &Toolchain, projects: &[Project]) -> BTreeSet<PathBuf> {
     let mut known: BTreeMap<PathBuf, Package> = BTreeMap::new();
     let (mut found, mut seen) = (BTreeSet::new(), BTreeSet::new());
     let in_rust = projects.iter().filter(|project| project.language() == Language::Rust);
@@ -176,11 +176,13 @@ async fn metadata(toolchain: &Toolchain, manifest: &Path) -> Result<Metadata, Bu
         let messages = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
         return Err(BuildError::Metadata { manifest, messages });
     }
-    serde_json::from_slice(&output.stdout)
-        .map_err(|error| BuildError::Metadata { manifest, messages: format!("unexpected answer of cargo: {error}") })
+    serde_json::from_slice(&output.stdout).map_err(|error| BuildError::Metadata {
+        manifest,
+        messages: format!("cargo returned unexpected metadata: {error}"),
+    })
 }
 
-/// Cargo's arguments for the profile of plugins.
+/// Cargo's arguments that select the profile for plugins.
 fn plugin_profile(root: &Path) -> Result<Vec<String>, BuildError> {
     let mut arguments = vec!["--profile".to_owned(), "plugin".to_owned()];
     if !has_plugin_profile(root)? {
@@ -207,7 +209,7 @@ fn is_component_library(target: &Target) -> bool {
     target.crate_types.iter().any(|kind| kind == "cdylib")
 }
 
-/// The component that a line of cargo's messages reports, if it reports one.
+/// The component that a line of cargo's JSON messages reports, if it reports one.
 fn artifact(line: &str, workspace: &Workspace) -> Option<(usize, PathBuf)> {
     let Ok(Message::CompilerArtifact { package_id, target, filenames }) = serde_json::from_str(line) else {
         return None;
@@ -222,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_artifact_is_taken_only_from_a_member_and_only_as_a_component() {
+    fn takes_artifacts_only_from_members_and_only_components() {
         let workspace = Workspace {
             root: "/w".into(),
             target: "/t".into(),
@@ -240,14 +242,14 @@ mod tests {
             })
             .to_string()
         };
-        let mine = "path+file:///w/calc#0.1.0";
+        let own = "path+file:///w/calc#0.1.0";
         assert_eq!(
-            artifact(&line(mine, "cdylib", "/t/calc.wasm"), &workspace),
+            artifact(&line(own, "cdylib", "/t/calc.wasm"), &workspace),
             Some((7, PathBuf::from("/t/calc.wasm")))
         );
         assert_eq!(artifact(&line("registry#serde", "cdylib", "/t/serde.wasm"), &workspace), None);
-        assert_eq!(artifact(&line(mine, "lib", "/t/calc.wasm"), &workspace), None);
-        assert_eq!(artifact(&line(mine, "cdylib", "/t/calc.so"), &workspace), None);
+        assert_eq!(artifact(&line(own, "lib", "/t/calc.wasm"), &workspace), None);
+        assert_eq!(artifact(&line(own, "cdylib", "/t/calc.so"), &workspace), None);
         assert_eq!(artifact(r#"{"reason":"build-finished","success":true}"#, &workspace), None);
         assert_eq!(artifact("not JSON", &workspace), None);
     }

@@ -1,10 +1,10 @@
-//! What comes out of the compiler becomes a plugin: the manifest goes in, the file is put in place.
+//! Turns the compiler's output into a plugin: embeds the manifest and puts the file in place.
 
 use super::{BuildError, BuiltPlugin, Project, Written};
-use agent_plugins::{Interfaces, interfaces, place_file};
+use agent_plugins::{Interfaces, interfaces, write_file_atomically};
 use std::path::Path;
 
-/// Puts the manifest into the compiled component and writes `OUT/NAME.wasm` where it changed.
+/// Embeds the manifest in the compiled component and writes `OUT/NAME.wasm` if it changed.
 pub(super) fn finish(project: &Project, compiled: &Path, out: &Path) -> Result<BuiltPlugin, BuildError> {
     let failed = |reason: String| BuildError::NotAComponent { name: project.name().to_owned(), reason };
     let bytes = std::fs::read(compiled).map_err(|source| BuildError::File {
@@ -30,11 +30,11 @@ pub(super) fn finish(project: &Project, compiled: &Path, out: &Path) -> Result<B
 }
 
 fn write_if_changed(path: &Path, bytes: &[u8]) -> Result<Written, BuildError> {
-    if std::fs::read(path).is_ok_and(|present| present == bytes) {
+    if std::fs::read(path).is_ok_and(|current| current == bytes) {
         return Ok(Written::Unchanged);
     }
     let failed = |source| BuildError::File { action: "cannot write", path: path.to_owned(), source };
-    place_file(path, bytes).map(|()| Written::Changed).map_err(failed)
+    write_file_atomically(path, bytes).map(|()| Written::Changed).map_err(failed)
 }
 
 #[cfg(test)]
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unchanged_file_is_not_touched() {
+    fn does_not_touch_unchanged_file() {
         let directory = tempfile::tempdir().expect("a temporary folder");
         let path = directory.path().join("calc.wasm");
         assert_eq!(write_if_changed(&path, b"one").expect("written"), Written::Changed);

@@ -1,52 +1,52 @@
-//! The world that a project in another language than Rust implements.
+//! Loads the WIT world that a project in Python, JavaScript or C implements.
 
 use super::{BuildError, Project};
-use crate::carried;
+use crate::embedded;
 use std::path::{Path, PathBuf};
 use wit_bindgen_core::wit_parser::{Resolve, WorldId};
 
-/// The world where a project has no WIT of its own.
-const USUAL_WORLD: &str = "tool-plugin";
+/// The world of the contract that a project implements unless plugin.toml sets another.
+const DEFAULT_WORLD: &str = "tool-plugin";
 
-/// A project's WIT, read.
+/// The parsed WIT of a project.
 pub(super) struct World {
-    /// The folder that it was read from, for tools that read it again.
+    /// The folder that the WIT was read from, for tools that read it again.
     pub(super) wit: PathBuf,
-    /// Its name.
+    /// Name of the world.
     pub(super) name: String,
     pub(super) resolve: Resolve,
     pub(super) id: WorldId,
 }
 
 impl World {
-    /// Of the project's own WIT, else of the contract that this binary carries.
+    /// Loads the project's own WIT, or the contract in this binary if the project has none.
     pub(super) fn of(project: &Project) -> Result<Self, BuildError> {
         let own = project.directory().join(project.build().wit.as_deref().unwrap_or("wit"));
-        let asked = project.build().world.as_deref();
+        let wanted = project.build().world.as_deref();
         if own.exists() || project.build().wit.is_some() {
-            return Self::read(own, asked);
+            return Self::read(own, wanted);
         }
-        let carried = project.made()?.join("wit");
-        for (name, text) in carried::below("wit/").filter(|(name, _)| name.ends_with(".wit") && !name.contains('/')) {
-            let path = carried.join(name);
-            let made = std::fs::create_dir_all(&carried).and_then(|()| std::fs::write(&path, text));
-            made.map_err(|source| BuildError::File { action: "cannot write", path, source })?;
+        let contract = project.build_folder()?.join("wit");
+        for (name, text) in embedded::below("wit/").filter(|(name, _)| name.ends_with(".wit") && !name.contains('/')) {
+            let path = contract.join(name);
+            let written = std::fs::create_dir_all(&contract).and_then(|()| std::fs::write(&path, text));
+            written.map_err(|source| BuildError::File { action: "cannot write", path, source })?;
         }
-        Self::read(carried, asked.or(Some(USUAL_WORLD)))
+        Self::read(contract, wanted.or(Some(DEFAULT_WORLD)))
     }
 
-    fn read(wit: PathBuf, asked: Option<&str>) -> Result<Self, BuildError> {
+    fn read(wit: PathBuf, wanted: Option<&str>) -> Result<Self, BuildError> {
         let bad = |reason: String| BuildError::Wit { path: wit.clone(), reason };
         let mut resolve = Resolve::default();
         let (package, _) = resolve.push_path(&wit).map_err(|error| bad(resolve.render_error(&error)))?;
-        let id = resolve.select_world(&[package], asked).map_err(|error| {
+        let id = resolve.select_world(&[package], wanted).map_err(|error| {
             let worlds = resolve.packages[package].worlds.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>();
-            bad(match (asked, worlds.len()) {
-                (_, 0) => "its own package has no world".to_owned(),
-                (Some(name), _) => format!("it has no world `{name}`, but {}", worlds.join(", ")),
+            bad(match (wanted, worlds.len()) {
+                (_, 0) => "its package has no world".to_owned(),
+                (Some(name), _) => format!("it has no world `{name}`; it has {}", worlds.join(", ")),
                 (None, 1) => format!("{error:#}"),
                 (None, _) => format!(
-                    "it has several worlds: say which in plugin.toml, as [build] world = \"…\": {}",
+                    "it has several worlds: choose one in plugin.toml with [build] world = \"…\": {}",
                     worlds.join(", ")
                 ),
             })
@@ -55,7 +55,7 @@ impl World {
         Ok(Self { wit, name, resolve, id })
     }
 
-    /// The folder, as an argument.
+    /// The folder, for use as an argument.
     pub(super) fn wit(&self) -> &Path {
         &self.wit
     }

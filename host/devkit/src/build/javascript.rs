@@ -1,19 +1,18 @@
-//! JavaScript, by jco with QuickJS: a module that exports an object for each interface of the world.
+//! Builds JavaScript projects with jco and QuickJS. The module exports one object per interface of the world.
 
 use super::contract::World;
 use super::python::in_project;
-use super::{BuildError, BuildProgress, Project, Toolchain, remembered};
+use super::{BuildError, BuildProgress, Project, Toolchain, build_cache};
+use crate::project::JAVASCRIPT_SOURCE;
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
-/// As it is named to people.
+/// The name of the tool in messages.
 const TOOL: &str = "jco";
-/// The module where plugin.toml names none.
-pub(super) const SOURCE: &str = "app.js";
-/// With the version that is known to work.
+/// Installs the version that is known to work.
 const INSTALL: &str = "npm install --save-dev @bytecodealliance/jco@1.35.0";
 
-/// Makes a component of the project; its file.
+/// Builds the component of the project and returns its path.
 pub(super) async fn compile(
     toolchain: &Toolchain,
     project: &Project,
@@ -43,18 +42,18 @@ pub(super) async fn compile(
         Command::new(jco)
     };
     let world = World::of(project)?;
-    let source = project.source(SOURCE)?;
-    let made = project.made()?.join("component.wasm");
+    let source = project.source(JAVASCRIPT_SOURCE)?;
+    let component = project.build_folder()?.join("component.wasm");
     command.current_dir(project.directory()).arg("componentize").arg(source).arg("--wit").arg(world.wit());
-    command.args(["-n", &world.name, "--backend", "qjs", "-o"]).arg(&made);
-    remembered::compile(command, (TOOL, project), (&world.wit, &made), progress).await?;
-    Ok(made)
+    command.args(["-n", &world.name, "--backend", "qjs", "-o"]).arg(&component);
+    build_cache::compile(command, (TOOL, project), (&world.wit, &component), progress).await?;
+    Ok(component)
 }
 
-/// Whether Node.js has to run it: npm links to modules, others write little programs.
+/// Whether Node.js has to run the file: npm installs links to modules, other package managers install executables.
 fn is_script(jco: &Path) -> bool {
-    let whole = jco.canonicalize().unwrap_or_else(|_| jco.to_owned());
-    whole.extension().is_some_and(|extension| extension == "js" || extension == "mjs")
+    let path = jco.canonicalize().unwrap_or_else(|_| jco.to_owned());
+    path.extension().is_some_and(|extension| extension == "js" || extension == "mjs")
 }
 
 fn install(project: &Project) -> &'static str {
@@ -67,8 +66,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_installed_is_what_is_known_to_work() {
-        let template = crate::carried::file("host/devkit/templates/javascript/all/package.json");
+    fn installs_version_of_template() {
+        let template = crate::embedded::file("host/devkit/templates/javascript/all/package.json");
         let (name, version) = INSTALL.rsplit(' ').next().expect("a package").rsplit_once('@').expect("a version");
         assert!(template.contains(&format!("\"{name}\": \"{version}\"")), "{template}");
     }

@@ -1,22 +1,22 @@
-//! Programs of a toolchain while they run: in a group of their own, which ends when nobody waits for it any more.
+//! Runs the programs of a toolchain, each in its own process group, which is killed when the build is dropped.
 
 use super::{BuildError, BuildEvent, BuildProgress};
 use std::process::{ExitStatus, Stdio};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::Command;
 
-/// Most bytes of a program's messages that an error carries.
+/// Maximum number of bytes of a program's messages in an error.
 const KEPT_MESSAGES: usize = 64 * 1024;
-/// Most bytes of one line that are shown.
+/// Maximum number of bytes of one line that is shown.
 const SHOWN_LINE: usize = 4 * 1024;
 
-/// Runs a program to its end and deals out the lines of its standard output; those of standard error are shown as they come.
-/// Dropping the future ends it, with all that it started.
+/// Runs a program to its end and calls `on_line` for each line of its standard output. Lines of standard error are
+/// reported as they arrive. Dropping the future kills the program and all processes that it started.
 pub(super) async fn run(
     mut command: Command,
     tool: &str,
     progress: &BuildProgress<'_>,
-    deal: impl FnMut(&str),
+    on_line: impl FnMut(&str),
 ) -> Result<(ExitStatus, Messages), BuildError> {
     let program = command.as_std().get_program().to_owned();
     let failed = |source| BuildError::Start { program: program.clone().into(), source };
@@ -29,7 +29,7 @@ pub(super) async fn run(
     let mut messages = Messages::default();
     let reading = async {
         tokio::try_join!(
-            each_line(stdout, deal),
+            each_line(stdout, on_line),
             each_line(stderr, |line| {
                 progress(BuildEvent::Line { tool, line: shortened(line) });
                 messages.keep(line);
@@ -38,35 +38,35 @@ pub(super) async fn run(
         child.wait().await
     };
     let status = reading.await.map_err(failed)?;
-    // What it has left behind on purpose, such as a server that keeps compiled code, is not ours to end.
+    // A program may leave a process running on purpose, such as a compiler cache server; do not kill it.
     group.0 = None;
     Ok((status, messages))
 }
 
-/// The same for a tool that says all it has to say in lines, on either output.
+/// Runs a tool that writes human-readable messages to standard output or standard error.
 pub(super) async fn compile(
     command: Command,
     (tool, plugin): (&'static str, &str),
     progress: &BuildProgress<'_>,
 ) -> Result<(), BuildError> {
-    let mut said = Messages::default();
-    let deal = |line: &str| {
+    let mut printed = Messages::default();
+    let on_line = |line: &str| {
         progress(BuildEvent::Line { tool, line: shortened(line) });
-        said.keep(line);
+        printed.keep(line);
     };
-    let (status, messages) = run(command, tool, progress, deal).await?;
+    let (status, messages) = run(command, tool, progress, on_line).await?;
     if status.success() {
         return Ok(());
     }
-    let mut text = said.text;
+    let mut text = printed.text;
     text.push_str(&messages.text);
     if text.trim().is_empty() {
-        text = format!("it ended with {status}, and said nothing");
+        text = format!("it ended with {status} and printed nothing");
     }
     Err(BuildError::Compile { tool, plugins: vec![plugin.to_owned()], messages: text })
 }
 
-/// The processes of one group.
+/// A process group that is killed on drop.
 struct Group(Option<u32>);
 
 impl Drop for Group {
@@ -74,22 +74,22 @@ impl Drop for Group {
     fn drop(&mut self) {
         use rustix::process::{Pid, Signal, kill_process_group};
         if let Some(group) = self.0.and_then(|group| i32::try_from(group).ok()).and_then(Pid::from_raw) {
-            // The only error is that nobody is left.
+            // The only possible error is that no process is left.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 
-    /// Elsewhere the program alone is ended, by its handle.
+    /// On other systems only the program itself is killed, through its handle.
     #[cfg(not(unix))]
     fn drop(&mut self) {}
 }
 
-async fn each_line(stream: Option<impl AsyncRead + Unpin>, mut deal: impl FnMut(&str)) -> std::io::Result<()> {
+async fn each_line(stream: Option<impl AsyncRead + Unpin>, mut on_line: impl FnMut(&str)) -> std::io::Result<()> {
     let Some(stream) = stream else { return Ok(()) };
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line).await? > 0 {
-        deal(String::from_utf8_lossy(&line).trim_end());
+        on_line(String::from_utf8_lossy(&line).trim_end());
         line.clear();
     }
     Ok(())
@@ -99,7 +99,7 @@ fn shortened(line: &str) -> &str {
     &line[..line.floor_char_boundary(SHOWN_LINE)]
 }
 
-/// A toolchain's messages without cargo's lines on its own progress; the last of them, where they are too many.
+/// Messages of a toolchain without cargo's status lines. If there are too many, only the last ones are kept.
 #[derive(Default)]
 pub(super) struct Messages {
     pub(super) text: String,
@@ -119,7 +119,7 @@ impl Messages {
     }
 }
 
-/// Cargo sets its own words right-aligned in twelve columns: `   Compiling name v1`.
+/// Cargo right-aligns its status words in twelve columns: `   Compiling name v1`.
 fn is_status(line: &str) -> bool {
     let Some((word, rest)) = line.split_at_checked(12) else {
         return false;
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compiler_messages_are_kept_and_status_lines_are_not() {
+    fn keeps_compiler_messages_and_drops_status_lines() {
         let mut messages = Messages::default();
         let lines = [
             "   Compiling calc v0.1.0 (/work/plugins/calc)",
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_bounded_and_keep_the_end() {
+    fn bounds_messages_and_keeps_the_end() {
         let mut messages = Messages::default();
         for number in 0..20_000 {
             messages.keep(&format!("error: nümber {number}"));

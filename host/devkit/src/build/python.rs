@@ -1,18 +1,17 @@
-//! Python, by componentize-py: a module whose classes implement the world.
+//! Builds Python projects with componentize-py. The classes of the module implement the world.
 
 use super::contract::World;
-use super::{BuildError, BuildProgress, Project, Toolchain, remembered};
+use super::{BuildError, BuildProgress, Project, Toolchain, build_cache};
+use crate::project::PYTHON_SOURCE;
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
-/// As it is named to people.
+/// The name of the tool in messages.
 const TOOL: &str = "componentize-py";
-/// The module where plugin.toml names none.
-pub(super) const SOURCE: &str = "app.py";
-/// What is known to work.
+/// The version that is known to work.
 const PACKAGE: &str = "componentize-py==0.25.1";
 
-/// Makes a component of the project; its file.
+/// Builds the component of the project and returns its path.
 pub(super) async fn compile(
     toolchain: &Toolchain,
     project: &Project,
@@ -29,37 +28,38 @@ pub(super) async fn compile(
         ),
     })?;
     let world = World::of(project)?;
-    let source = project.source(SOURCE)?;
+    let source = project.source(PYTHON_SOURCE)?;
     let (folder, module) = (source.parent(), source.file_stem());
-    let made = project.made()?.join("component.wasm");
+    let component = project.build_folder()?.join("component.wasm");
     let mut command = Command::new(program);
     command.current_dir(project.directory()).arg("-d").arg(world.wit()).args(["-w", &world.name, "componentize"]);
     if let Some(folder) = folder.filter(|folder| *folder != project.directory()) {
         command.arg("-p").arg(folder);
     }
-    command.args(module).arg("-o").arg(&made);
-    remembered::compile(command, (TOOL, project), (&world.wit, &made), progress).await?;
-    Ok(made)
+    command.args(module).arg("-o").arg(&component);
+    build_cache::compile(command, (TOOL, project), (&world.wit, &component), progress).await?;
+    Ok(component)
 }
 
-/// What `pip install` is told: the project's own list where it has one.
+/// The arguments of `pip install`: the project's `requirements.txt` if it lists the package, otherwise the package
+/// itself.
 pub(super) fn packages(project: &Project, package: &str) -> String {
     let name = "requirements.txt";
     let text = std::fs::read_to_string(project.directory().join(name)).unwrap_or_default();
-    let wanted = package.split("==").next().unwrap_or(package);
-    if text.lines().any(|line| line.trim_start().starts_with(wanted)) {
+    let name_of_package = package.split("==").next().unwrap_or(package);
+    if text.lines().any(|line| line.trim_start().starts_with(name_of_package)) {
         format!("-r {name}")
     } else {
         package.to_owned()
     }
 }
 
-/// A command as it is to be typed, from wherever the person is.
+/// A command that can be typed from any folder.
 pub(super) fn in_project(project: &Project, command: &str) -> String {
     format!("cd {} && {command}", quoted(project.directory()))
 }
 
-/// A path for a shell.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "/._-+@:~".contains(character);

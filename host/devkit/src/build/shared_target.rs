@@ -1,6 +1,7 @@
-//! A target directory that several workspaces share, by `CARGO_TARGET_DIR` or cargo's configuration. There, cargo gives packages of
-//! one name at the roots of two workspaces one place, and takes what the first has built for the second's where that one's sources
-//! are older. So one build at a time has the directory, which remembers whose each name was last; another's leavings are removed.
+//! Handles a target directory that several workspaces share, through `CARGO_TARGET_DIR` or cargo's configuration. In
+//! such a directory, cargo stores root packages with the same name in the same place, and reuses the output of the
+//! first workspace for the second if the second has older sources. Therefore one build at a time uses the directory,
+//! a file records which workspace built each package name last, and the output of another workspace is removed.
 
 use super::cargo::{CARGO, Workspace};
 use super::{BuildError, BuildEvent, BuildProgress, TARGET, Toolchain, process};
@@ -10,19 +11,20 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Beside the profiles of the target.
+/// Name of the file that records the owners, in the folder of the target.
 const FILE: &str = "agent-host-plugins.json";
-/// Most bytes of it.
+/// Maximum size of that file in bytes.
 const MAX_FILE: u64 = 1 << 20;
-/// Between two looks whether another build has ended.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval between two checks whether another build has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The directory is this build's until this is dropped.
+/// Exclusive use of the directory until this value is dropped.
 pub(super) struct Claim {
-    _locked: File,
+    _lock: File,
 }
 
-/// Waits for the directory and makes it fit for this workspace. None: it is the workspace's own.
+/// Waits for the directory and prepares it for this workspace. Returns None if the directory belongs to the workspace
+/// alone.
 pub(super) async fn claim(
     toolchain: &Toolchain,
     workspace: &Workspace,
@@ -48,7 +50,7 @@ pub(super) async fn claim(
         .map_err(failed("cannot open"))?;
     lock(&file, &workspace.target, progress).await.map_err(failed("cannot lock"))?;
     let mut text = String::new();
-    // One that cannot be read remembers nothing: all is built anew.
+    // If the file cannot be read, no owner is known, and everything is built again.
     let read = (&mut file).take(MAX_FILE).read_to_string(&mut text);
     let mut owners: BTreeMap<String, PathBuf> =
         read.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default();
@@ -61,21 +63,21 @@ pub(super) async fn claim(
     let text = serde_json::to_vec_pretty(&owners).unwrap_or_default();
     let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(&text));
     written.map_err(failed("cannot write"))?;
-    Ok(Some(Claim { _locked: file }))
+    Ok(Some(Claim { _lock: file }))
 }
 
 async fn lock(file: &File, target: &Path, progress: &BuildProgress<'_>) -> std::io::Result<()> {
-    let mut is_told = false;
+    let mut is_reported = false;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(()),
             Err(TryLockError::Error(error)) => return Err(error),
-            Err(TryLockError::WouldBlock) if !is_told => {
+            Err(TryLockError::WouldBlock) if !is_reported => {
                 let line = format!("waiting for another build in {}", target.display());
                 progress(BuildEvent::Line { tool: CARGO, line: &line });
-                is_told = true;
+                is_reported = true;
             }
-            Err(TryLockError::WouldBlock) => tokio::time::sleep(LOOK).await,
+            Err(TryLockError::WouldBlock) => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }

@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::process::Command;
 
-/// Where the programs are; the caller knows from its environment.
+/// Paths of the programs. The caller takes them from its environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Toolchain {
-    /// The cargo to run.
+    /// Path of cargo; None if it was not found.
     pub cargo: Option<PathBuf>,
-    /// The rustup that can add a missing target.
+    /// Path of rustup, which can add a missing target; None if it was not found.
     pub rustup: Option<PathBuf>,
-    /// The other programs.
+    /// Tools for the other languages.
     pub tools: Tools,
 }
 
-/// What a running cargo sets for its children, and flags that were meant for the host: a guest's build must see
-/// neither. `CARGO_TARGET_WASM32_WASIP2_RUSTFLAGS` and `CARGO_TARGET_DIR` stay, as does `RUSTUP_TOOLCHAIN`, so that
-/// one toolchain builds host and guests.
+/// Environment variables that a build of a plugin must not inherit: those that a running cargo sets for its children,
+/// and flags that were meant for the host. `CARGO_TARGET_WASM32_WASIP2_RUSTFLAGS` and `CARGO_TARGET_DIR` are
+/// inherited, as is `RUSTUP_TOOLCHAIN`, so that one toolchain builds the host and the plugins.
 const NOT_INHERITED: &[&str] = &[
     "CARGO",
     "CARGO_MANIFEST_DIR",
@@ -61,14 +61,14 @@ impl Toolchain {
         self.cargo.as_deref().ok_or(BuildError::NoCargo)
     }
 
-    /// The rustc beside cargo, else the one that the system finds.
+    /// The rustc in cargo's folder, otherwise the one on the PATH.
     fn rustc(&self) -> Result<PathBuf, BuildError> {
         let name = format!("rustc{}", std::env::consts::EXE_SUFFIX);
-        let beside = self.cargo_program()?.with_file_name(&name);
-        Ok(if beside.is_file() { beside } else { PathBuf::from(name) })
+        let sibling = self.cargo_program()?.with_file_name(&name);
+        Ok(if sibling.is_file() { sibling } else { PathBuf::from(name) })
     }
 
-    /// Adds the target with rustup where the toolchain of `directory` has it not, and says so.
+    /// Adds the target with rustup if the toolchain of `directory` does not have it, and reports that.
     pub(super) async fn ensure_target(&self, directory: &Path, progress: &BuildProgress<'_>) -> Result<(), BuildError> {
         if self.has_target(directory).await? {
             return Ok(());
@@ -76,7 +76,7 @@ impl Toolchain {
         let Some(rustup) = &self.rustup else {
             return Err(BuildError::Target {
                 reason: format!(
-                    "no rustup was found; install the standard library of {TARGET} with your system's package \
+                    "rustup was not found; install the standard library of {TARGET} with your system's package \
                      manager, or Rust from https://rustup.rs"
                 ),
             });
@@ -86,16 +86,16 @@ impl Toolchain {
         let output = command(rustup, directory).args(["target", "add", TARGET]).output().await;
         let output = output.map_err(|source| BuildError::Start { program: rustup.clone(), source })?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
+            let stderr = String::from_utf8_lossy(&output.stderr);
             return Err(BuildError::Target {
-                reason: format!("`{typed}` failed; run it by hand. It said:\n{}", said.trim_end()),
+                reason: format!("`{typed}` failed; run it by hand. It printed:\n{}", stderr.trim_end()),
             });
         }
         if self.has_target(directory).await? {
             return Ok(());
         }
         Err(BuildError::Target {
-            reason: format!("`{typed}` added it to another toolchain than that of {}", self.cargo_program()?.display()),
+            reason: format!("`{typed}` added it to a toolchain other than that of {}", self.cargo_program()?.display()),
         })
     }
 
@@ -107,9 +107,13 @@ impl Toolchain {
             .await
             .map_err(|source| BuildError::Start { program: rustc.clone(), source })?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
+            let stderr = String::from_utf8_lossy(&output.stderr);
             return Err(BuildError::Target {
-                reason: format!("{} does not know it; update Rust. It said:\n{}", rustc.display(), said.trim_end()),
+                reason: format!(
+                    "{} does not know it; update Rust. It printed:\n{}",
+                    rustc.display(),
+                    stderr.trim_end()
+                ),
             });
         }
         Ok(Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir())

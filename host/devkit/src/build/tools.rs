@@ -1,27 +1,28 @@
-//! Programs beside cargo: in the project, where somebody has named them, or where the system looks for programs.
+//! Finds the programs of the other toolchains: in an environment variable, in the project, or on the PATH.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// Variables that name programs, each before all other places; `WASI_SDK_PATH` is the folder of a wasi-sdk, as that calls it.
+/// Environment variables that set the path of a program and take precedence over all other places. `WASI_SDK_PATH` is
+/// the folder of a wasi-sdk.
 pub const VARIABLES: [&str; 4] = ["COMPONENTIZE_PY", "JCO", "ZIG", "WASI_SDK_PATH"];
 
-/// What the caller knows from its environment.
+/// Where to look for programs, taken from the caller's environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tools {
-    /// Folders in which programs are looked for, as in `PATH`.
+    /// Folders that are searched for programs, as in `PATH`.
     pub path: OsString,
-    /// What each of the [`VARIABLES`] that is set says.
+    /// Values of those [`VARIABLES`] that are set.
     pub named: BTreeMap<&'static str, PathBuf>,
 }
 
-/// Folders of a project in which its own tools lie.
+/// Folders of a project that contain its own tools.
 const IN_PROJECT: [&str; 3] = [".venv/bin", ".venv/Scripts", "node_modules/.bin"];
 
 impl Tools {
-    /// What the variable says, else the first of these programs that is in the project or on the path. A project may be in a
-    /// folder with others, which share their tools.
+    /// Returns the value of `variable` if it is set, otherwise the first of `programs` found in the project, its parent
+    /// folder or `PATH`. The parent folder is searched because projects in one folder may share their tools.
     pub(super) fn find(&self, variable: &str, programs: &[&str], project: &Path) -> Option<PathBuf> {
         if let Some(named) = self.named.get(variable) {
             return Some(named.clone());
@@ -29,17 +30,18 @@ impl Tools {
         self.find_unnamed(programs, project)
     }
 
-    /// The same for what no variable names.
+    /// Finds a program for which there is no variable.
     pub(super) fn find_unnamed(&self, programs: &[&str], project: &Path) -> Option<PathBuf> {
         let near =
             project.ancestors().take(2).flat_map(|folder| IN_PROJECT.iter().map(move |tools| folder.join(tools)));
         let near: Vec<PathBuf> = near.collect();
-        let own = programs.iter().find_map(|program| near.iter().find_map(|folder| program_at(&folder.join(program))));
-        own.or_else(|| programs.iter().find_map(|program| program_in(program, &self.path)))
+        let local =
+            programs.iter().find_map(|program| near.iter().find_map(|folder| program_at(&folder.join(program))));
+        local.or_else(|| programs.iter().find_map(|program| program_in(program, &self.path)))
     }
 }
 
-/// The program of that name in the folders of a `PATH`; for a path, the file itself.
+/// Finds the program of that name in the folders of a `PATH`. A name with a separator is the path of the file itself.
 pub fn program_in(name: &str, folders: &OsStr) -> Option<PathBuf> {
     if name.contains(std::path::is_separator) {
         return Some(PathBuf::from(name)).filter(|path| is_program(path));
@@ -56,7 +58,7 @@ fn program_at(path: &Path) -> Option<PathBuf> {
 #[cfg(unix)]
 fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(not(unix))]
@@ -69,9 +71,9 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// S2: the project's own tools come before those of the system, and a variable before both.
+    /// S2: the project's tools take precedence over those of the system, and a variable takes precedence over both.
     #[test]
-    fn tools_are_found_from_the_nearest_on() {
+    fn finds_the_nearest_tool_first() {
         let top = tempfile::tempdir().expect("a temporary folder");
         let add = |path: &str, mode: u32| {
             let path = top.path().join(path);
@@ -85,7 +87,7 @@ mod tests {
         let find = |tools: &Tools| tools.find("ZIG", &["python-zig", "zig"], &project);
         assert_eq!(find(&tools), None);
         add("bin/python-zig", 0o644);
-        assert_eq!(find(&tools), None, "what cannot be run is no program");
+        assert_eq!(find(&tools), None, "a file that is not executable is not a program");
         let system = add("bin/zig", 0o755);
         assert_eq!(find(&tools), Some(system));
         let shared = add("plugins/.venv/bin/python-zig", 0o755);

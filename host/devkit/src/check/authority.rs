@@ -1,15 +1,16 @@
-//! The manifest: what it says, what it asks for against what is imported, and its canary.
+//! Checks the manifest, compares its requests with the imports, and checks the canary.
 
-use super::{Examined, Finding, Level};
+use super::{Finding, Level, PluginFacts};
 use agent_core::schema::Schema;
 use agent_plugins::{Asks, Authority, Manifest};
 
-/// What an ask needs to be of use. Toolchains import files and the environment in any case, so those imports say nothing.
+/// A request of the manifest and the import that it needs. Toolchains always import files and the environment, so
+/// those imports prove nothing.
 struct Ask {
     key: &'static str,
     is_asked: fn(&Manifest) -> bool,
     import: &'static str,
-    /// What to write where the import alone can only be denied.
+    /// The line to add to the manifest if the plugin has the import without the request.
     line: Option<&'static str>,
 }
 
@@ -28,7 +29,7 @@ const ASKS: [Ask; 8] = [
         import: "wasi:http/outgoing-handler",
         line: Some("http = [\"GET https://…\"]"),
     },
-    // The host puts them into requests.
+    // The host adds secrets to requests.
     Ask {
         key: "secrets",
         is_asked: |manifest| !manifest.asks.secrets.is_empty(),
@@ -47,56 +48,56 @@ const ASKS: [Ask; 8] = [
         import: "agent-host:model/",
         line: Some("model_tokens = 20000"),
     },
-    // The import is also there for tools that only make media, which needs no grant.
+    // Tools that only create media have the import too, and need no grant.
     Ask { key: "media", is_asked: |manifest| manifest.asks.media, import: "agent-host:plugin/media-store", line: None },
 ];
 
-pub(super) fn check(examined: &Examined, findings: &mut Vec<Finding>) {
-    let Some(manifest) = &examined.manifest else {
+pub(super) fn check(facts: &PluginFacts, findings: &mut Vec<Finding>) {
+    let Some(manifest) = &facts.manifest else {
         findings.push(Finding::new(
             Level::Warning,
             "manifest",
             "",
-            "it has no manifest: it is named by its file, and may use whatever it is granted. `agent-host plugin build` puts \
-             plugin.toml into it",
+            "the component has no manifest: it is named after its file, and may use whatever it is granted. `agent-host plugin \
+             build` embeds plugin.toml as its manifest",
         ));
         return;
     };
     for (key, value) in [("version", &manifest.version), ("description", &manifest.description)] {
         if value.is_empty() {
-            let message = format!("plugin.toml says no {key}: people see it where they choose plugins");
+            let message = format!("plugin.toml has no {key}: people see it when they choose plugins");
             findings.push(Finding::new(Level::Hint, "manifest", key, message));
         }
     }
-    asks(examined, manifest, findings);
-    canary(examined, manifest, findings);
+    asks(facts, manifest, findings);
+    canary(facts, manifest, findings);
 }
 
-fn asks(examined: &Examined, manifest: &Manifest, findings: &mut Vec<Finding>) {
-    let is_inert = !examined.kinds.is_empty()
-        && examined.tools.is_empty()
-        && examined.kinds.iter().all(|kind| kind.authority() == Authority::Inert);
+fn asks(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Finding>) {
+    let is_inert = !facts.kinds.is_empty()
+        && facts.tools.is_empty()
+        && facts.kinds.iter().all(|kind| kind.authority() == Authority::Inert);
     if is_inert {
         if ASKS.iter().any(|ask| (ask.is_asked)(manifest)) {
-            let message = "validators and media policies never get anything, so it asks in vain: take [asks] out";
+            let message = "output validators and media policies are never granted anything, so these requests have no effect: remove [asks]";
             findings.push(Finding::new(Level::Warning, "asks-in-vain", "asks", message));
         }
         return;
     }
     for Ask { key, is_asked, import, line } in &ASKS {
         let subject = format!("asks.{key}");
-        match (is_asked(manifest), examined.imports(import), line) {
+        match (is_asked(manifest), facts.imports(import), line) {
             (false, true, Some(line)) => {
                 let message = format!(
-                    "it imports `{import}…` and does not ask for it, so that every use will be denied: write `{line}` under \
+                    "the component imports `{import}…` but does not ask for it, so every use will be denied: add `{line}` under \
                      [asks] in plugin.toml"
                 );
                 findings.push(Finding::new(Level::Error, "asks-too-little", subject, message));
             }
             (true, false, _) => {
                 let message = format!(
-                    "it asks for this and imports nothing of `{import}…`, so that people are asked in vain: take it out of \
-                     plugin.toml"
+                    "plugin.toml asks for this, but the component does not import `{import}…`, so people are asked for nothing: remove \
+                     it from plugin.toml"
                 );
                 findings.push(Finding::new(Level::Warning, "asks-in-vain", subject, message));
             }
@@ -105,28 +106,30 @@ fn asks(examined: &Examined, manifest: &Manifest, findings: &mut Vec<Finding>) {
     }
 }
 
-fn canary(examined: &Examined, manifest: &Manifest, findings: &mut Vec<Finding>) {
+fn canary(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Finding>) {
     let Some(canary) = &manifest.canary else {
-        // A canary is granted nothing, so who needs something may have no call that succeeds.
-        if manifest.asks == Asks::default() && examined.tools.iter().any(|tool| tool.traits.read_only) {
-            let message = "plugin.toml has no [canary]: a call that must succeed before a changed version serves";
+        // A canary is granted nothing, so a plugin that needs grants may have no call that succeeds.
+        if manifest.asks == Asks::default() && facts.tools.iter().any(|tool| tool.traits.read_only) {
+            let message = "plugin.toml has no [canary], a call that must succeed before a changed version is used";
             findings.push(Finding::new(Level::Hint, "canary", "canary", message));
         }
         return;
     };
-    let Some(tool) = examined.tools.iter().find(|tool| tool.name == canary.tool) else {
-        let message =
-            format!("its canary calls `{}`, and it has no such tool: no changed version would ever serve", canary.tool);
+    let Some(tool) = facts.tools.iter().find(|tool| tool.name == canary.tool) else {
+        let message = format!(
+            "the canary calls `{}`, but the plugin has no such tool: no changed version would ever be used",
+            canary.tool
+        );
         findings.push(Finding::new(Level::Error, "canary", "canary.tool", message));
         return;
     };
     if let Ok(Err(violations)) = Schema::compile(&tool.input_schema).map(|schema| schema.check(&canary.arguments)) {
-        let words = violations.iter().map(|violation| format!("{}: {}", violation.pointer, violation.message));
-        let words: Vec<_> = words.collect();
+        let problems = violations.iter().map(|violation| format!("{}: {}", violation.pointer, violation.message));
+        let problems: Vec<_> = problems.collect();
         let message =
-            format!("the arguments of its canary do not fit the schema of `{}`: {}", tool.name, words.join("; "));
+            format!("the canary's arguments do not match the schema of `{}`: {}", tool.name, problems.join("; "));
         findings.push(Finding::new(Level::Error, "canary", "canary.arguments", message));
-    } else if let Some(Err(reason)) = &examined.canary {
+    } else if let Some(Err(reason)) = &facts.canary {
         findings.push(Finding::new(Level::Error, "canary", "canary", reason.clone()));
     }
 }

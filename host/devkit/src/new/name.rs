@@ -1,12 +1,12 @@
-//! Names that new plugins may have.
+//! Checks the names of new plugins.
 
 use crate::language::Language;
 
-/// Longest name.
-const LENGTH: usize = 64;
+/// Maximum length of a name in bytes.
+const MAX_LENGTH: usize = 64;
 
-/// What `cargo` or Rust keeps for itself, and what the templates build on.
-const KEPT_BY_RUST: &[&str] = &[
+/// Names that cargo or Rust reserves, and names of crates that the templates depend on.
+const RESERVED_IN_RUST: &[&str] = &[
     "abstract",
     "agent-host-bindings",
     "agent-host-sdk",
@@ -74,20 +74,20 @@ const KEPT_BY_RUST: &[&str] = &[
     "yield",
 ];
 
-/// A name that cannot be a new plugin's.
+/// A name that a new plugin cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` cannot be a new plugin's name: {reason}{}", suggestion.as_ref().map(|name| format!("; try `{name}`")).unwrap_or_default())]
+#[error("`{name}` is not a valid name for a new plugin: {reason}{}", suggestion.as_ref().map(|name| format!("; try `{name}`")).unwrap_or_default())]
 pub struct NameProblem {
-    /// As it was asked for.
+    /// The rejected name.
     pub name: String,
-    /// The rule that it breaks.
+    /// The rule that the name breaks.
     pub reason: &'static str,
-    /// One that would do.
+    /// A similar name that is valid; None if there is none.
     pub suggestion: Option<String>,
 }
 
-/// Whether a new plugin in this language may have the name. The rules are narrower than those for plugins at all, so that it is
-/// the name of a crate, of a folder and of tools, too.
+/// Checks whether a new plugin in this language may have the name. The rules are stricter than those for existing
+/// plugins, so that the name is also valid for a crate, a folder and tools.
 pub fn check_name(name: &str, language: Language) -> Result<(), NameProblem> {
     let Some(reason) = broken_rule(name, language) else { return Ok(()) };
     let suggestion = Some(suggested(name)).filter(|other| broken_rule(other, language).is_none());
@@ -95,20 +95,20 @@ pub fn check_name(name: &str, language: Language) -> Result<(), NameProblem> {
 }
 
 fn broken_rule(name: &str, language: Language) -> Option<&'static str> {
-    let is_kept = |byte: u8| !byte.is_ascii_lowercase() && !byte.is_ascii_digit() && byte != b'-';
-    if !(1..=LENGTH).contains(&name.len()) || name.bytes().any(is_kept) {
-        return Some("it has 1 to 64 lower-case letters, digits and hyphens");
+    let is_invalid = |byte: u8| !byte.is_ascii_lowercase() && !byte.is_ascii_digit() && byte != b'-';
+    if !(1..=MAX_LENGTH).contains(&name.len()) || name.bytes().any(is_invalid) {
+        return Some("use 1 to 64 lower-case letters, digits and hyphens");
     }
     if !name.starts_with(|first: char| first.is_ascii_lowercase()) {
-        return Some("it begins with a letter");
+        return Some("begin with a letter");
     }
     if name.ends_with('-') || name.contains("--") {
-        return Some("a hyphen stands between two words");
+        return Some("use single hyphens, and only between words");
     }
     if name == "host" {
-        return Some("`host` is the host itself, which grants and questions name so");
+        return Some("`host` is the name of the host itself in grants and questions");
     }
-    (language == Language::Rust && KEPT_BY_RUST.contains(&name)).then_some("a crate cannot be named so")
+    (language == Language::Rust && RESERVED_IN_RUST.contains(&name)).then_some("the name is reserved for crates")
 }
 
 fn suggested(name: &str) -> String {
@@ -122,7 +122,7 @@ fn suggested(name: &str) -> String {
     if other == name {
         other.push_str("-plugin");
     }
-    other.truncate(LENGTH);
+    other.truncate(MAX_LENGTH);
     other.trim_end_matches('-').to_owned()
 }
 
@@ -130,9 +130,9 @@ fn suggested(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// S1: a bad name says why, and one that would do.
+    /// S1: the error for a bad name gives the reason and a name that is valid.
     #[test]
-    fn names_are_those_of_crates_folders_and_tools() {
+    fn checks_names_and_suggests_valid_ones() {
         for name in ["weather", "my-plugin", "v2", "a1-b2"] {
             assert_eq!(check_name(name, Language::Rust), Ok(()), "{name}");
         }
@@ -153,7 +153,7 @@ mod tests {
             assert_eq!(suggested(name).as_deref(), expected, "{name}");
         }
         assert_eq!(suggested(&"x".repeat(65)).map(|name| name.len()), Some(64));
-        let said = check_name("My Plugin", Language::Rust).expect_err("a space").to_string();
-        assert!(said.contains("lower-case") && said.ends_with("try `my-plugin`"), "{said}");
+        let message = check_name("My Plugin", Language::Rust).expect_err("a space").to_string();
+        assert!(message.contains("lower-case") && message.ends_with("try `my-plugin`"), "{message}");
     }
 }

@@ -1,29 +1,30 @@
-//! Where in the world of Cargo a new project stands: in a workspace that takes it as a member, or alone.
+//! Finds out whether a new Rust project becomes a member of a Cargo workspace or is independent.
 
 use super::NewError;
 use std::path::{Path, PathBuf};
 
-/// Where a project stands.
+/// The position of a project in Cargo's view.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// Of its own: also below a workspace that does not know it.
-    Alone,
-    /// In a workspace whose members it is among.
+pub(super) enum CargoPlace {
+    /// The project belongs to no workspace. It may be below one that does not list it.
+    Standalone,
+    /// The project is among the members of a workspace.
     Member {
-        /// Whether the workspace says where the SDK is.
+        /// Whether the workspace declares the SDK.
         sdk: WorkspaceSdk,
     },
 }
 
-/// Whether `[workspace.dependencies]` has `agent-host-sdk`.
+/// Whether `[workspace.dependencies]` contains `agent-host-sdk`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkspaceSdk {
-    Named,
+    Declared,
     Absent,
 }
 
-impl Place {
-    /// Of the project that will be `directory/name`. What Cargo cannot read is none of our business: Cargo will say so.
+impl CargoPlace {
+    /// The place of the project that will be `directory/name`. A manifest that cannot be parsed is ignored here,
+    /// because Cargo reports it.
     pub(super) fn of(directory: &Path, name: &str) -> Result<Self, NewError> {
         let failed = |source| NewError::File { action: "open", path: directory.to_owned(), source };
         let directory = match directory.as_os_str().is_empty() {
@@ -37,22 +38,22 @@ impl Place {
             let Some(workspace) = manifest.get("workspace") else { continue };
             let lists = |key: &str| {
                 let patterns = workspace.get(key).and_then(toml::Value::as_array).into_iter().flatten();
-                patterns.filter_map(toml::Value::as_str).any(|pattern| fits(&root.join(pattern), &project))
+                patterns.filter_map(toml::Value::as_str).any(|pattern| matches(&root.join(pattern), &project))
             };
             if !lists("members") || lists("exclude") {
-                return Ok(Place::Alone);
+                return Ok(CargoPlace::Standalone);
             }
             let dependencies = workspace.get("dependencies");
             let names_sdk = dependencies.and_then(|dependencies| dependencies.get("agent-host-sdk")).is_some();
-            let sdk = if names_sdk { WorkspaceSdk::Named } else { WorkspaceSdk::Absent };
-            return Ok(Place::Member { sdk });
+            let sdk = if names_sdk { WorkspaceSdk::Declared } else { WorkspaceSdk::Absent };
+            return Ok(CargoPlace::Member { sdk });
         }
-        Ok(Place::Alone)
+        Ok(CargoPlace::Standalone)
     }
 }
 
-/// Whether a path fits a pattern of members, in which `*` stands for one folder.
-fn fits(pattern: &Path, path: &Path) -> bool {
+/// Whether a path matches a pattern of members. A `*` matches within one folder name.
+fn matches(pattern: &Path, path: &Path) -> bool {
     let (pattern, path): (PathBuf, PathBuf) = (pattern.components().collect(), path.components().collect());
     pattern.components().count() == path.components().count()
         && pattern.components().zip(path.components()).all(|(part, name)| {
@@ -69,23 +70,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_is_known_by_the_workspaces_patterns() {
+    fn recognises_members_by_workspace_patterns() {
         let top = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir_all(top.path().join("plugins/notes")).expect("made");
         let place = |manifest: &str, folder: &str| {
             std::fs::write(top.path().join("Cargo.toml"), manifest).expect("written");
-            Place::of(&top.path().join(folder), "new").expect("a folder")
+            CargoPlace::of(&top.path().join(folder), "new").expect("a folder")
         };
-        let member = |sdk| Place::Member { sdk };
+        let member = |sdk| CargoPlace::Member { sdk };
         let named =
             "[workspace]\nmembers = [\"plugins/*\"]\n[workspace.dependencies]\nagent-host-sdk = { path = \"sdk\" }\n";
-        assert_eq!(place(named, "plugins"), member(WorkspaceSdk::Named));
+        assert_eq!(place(named, "plugins"), member(WorkspaceSdk::Declared));
         assert_eq!(place("[workspace]\nmembers = [\"plugins/n*\"]", "plugins"), member(WorkspaceSdk::Absent));
-        assert_eq!(place(named, "."), Place::Alone);
-        assert_eq!(place(named, "plugins/notes"), Place::Alone, "a star is one folder");
-        let but = "[workspace]\nmembers = [\"plugins/*\"]\nexclude = [\"plugins/new\"]";
-        assert_eq!(place(but, "plugins"), Place::Alone);
-        assert_eq!(place("[package]\nname = \"x\"", "plugins"), Place::Alone);
-        assert_eq!(place("[workspace", "plugins"), Place::Alone, "Cargo says what is wrong with that");
+        assert_eq!(place(named, "."), CargoPlace::Standalone);
+        assert_eq!(place(named, "plugins/notes"), CargoPlace::Standalone, "a star matches one folder");
+        let excluded = "[workspace]\nmembers = [\"plugins/*\"]\nexclude = [\"plugins/new\"]";
+        assert_eq!(place(excluded, "plugins"), CargoPlace::Standalone);
+        assert_eq!(place("[package]\nname = \"x\"", "plugins"), CargoPlace::Standalone);
+        assert_eq!(place("[workspace", "plugins"), CargoPlace::Standalone, "Cargo reports the broken manifest");
     }
 }

@@ -1,4 +1,5 @@
-//! What a scenario answers to what its turns wait for: approvals, questions, services. Each answer is given once.
+//! Gives the scenario's answers to a suspended turn: approvals, answers to questions, and answers of services. Each
+//! is given once.
 
 use super::check::text_of;
 use super::file::Scenario;
@@ -19,17 +20,17 @@ pub(crate) struct Answers<'t> {
     scenario: &'t Scenario,
     /// The turn's key in the file.
     turn: &'t str,
-    approvals: Left<'t, ApprovalAnswer>,
-    questions: Left<'t, QuestionAnswer>,
-    services: Left<'t, ServiceAnswer>,
-    refused: Vec<Failure>,
+    approvals: Unused<'t, ApprovalAnswer>,
+    questions: Unused<'t, QuestionAnswer>,
+    services: Unused<'t, ServiceAnswer>,
+    rejected: Vec<Failure>,
 }
 
-/// What services were asked, by call: the data of their requests.
+/// Data of the service requests by call id.
 pub(crate) type Requests = BTreeMap<String, Value>;
 
-/// With their places in the list.
-type Left<'t, T> = Vec<(usize, &'t Spanned<T>)>;
+/// Answers with their index in the file's list.
+type Unused<'t, T> = Vec<(usize, &'t Spanned<T>)>;
 
 impl<'t> Answers<'t> {
     pub(crate) fn of(scenario: &'t Scenario, (key, turn): (&'t str, &'t Turn)) -> Self {
@@ -39,42 +40,44 @@ impl<'t> Answers<'t> {
             approvals: turn.approvals.iter().enumerate().collect(),
             questions: turn.questions.iter().enumerate().collect(),
             services: turn.services.iter().enumerate().collect(),
-            refused: Vec::new(),
+            rejected: Vec::new(),
         }
     }
 
-    /// Answers what it can; whether that was anything.
+    /// Gives the answers that the turn waits for. Returns whether it gave any.
     pub(crate) async fn give(
         &mut self,
         session: &mut Session,
         waits: &Suspension,
         requests: &Requests,
     ) -> Result<bool, SessionError> {
-        let (mut decisions, mut given) = (Vec::new(), false);
+        let (mut decisions, mut any_given) = (Vec::new(), false);
         for wait in &waits.waits {
             match &wait.cause {
                 WaitCause::Approval => decisions.extend(self.decision(wait)),
                 WaitCause::Answer { question, .. } => {
                     if let Some(answer) = self.answer(question) {
                         session.answer(wait.call.clone(), answer).await?;
-                        given = true;
+                        any_given = true;
                     }
                 }
-                WaitCause::Service { .. } => given |= self.respond(session, wait, requests.get(&wait.call.0)).await?,
+                WaitCause::Service { .. } => {
+                    any_given |= self.respond(session, wait, requests.get(&wait.call.0)).await?
+                }
                 WaitCause::Agent { .. } | WaitCause::OutcomeUnknown => {}
             }
         }
         if decisions.is_empty() {
-            return Ok(given);
+            return Ok(any_given);
         }
         let named: Vec<_> = decisions.iter().map(|(at, decision)| (decision.call.clone(), at.clone())).collect();
         let decisions = decisions.into_iter().map(|(_, decision)| decision).collect();
         match session.approve(decisions).await {
             Ok(()) => Ok(true),
             Err(SessionError::Approval(error)) => {
-                let refused = named.iter().find(|(call, _)| call == call_of(&error)).or(named.first());
-                let (index, span) = refused.map(|(_, at)| at.clone()).unwrap_or_default();
-                self.refuse(("approvals", index, span), error.to_string());
+                let rejected = named.iter().find(|(call, _)| call == call_of(&error)).or(named.first());
+                let (index, span) = rejected.map(|(_, at)| at.clone()).unwrap_or_default();
+                self.reject(("approvals", index, span), error.to_string());
                 Ok(false)
             }
             Err(error) => Err(error),
@@ -101,7 +104,7 @@ impl<'t> Answers<'t> {
             return Some(answer.answer.clone());
         }
         let place = self.scenario.place(spanned.span(), format!("{}.questions[{index}]", self.turn));
-        self.refused.extend(Failure::of(&place, mismatches));
+        self.rejected.extend(Failure::of(&place, mismatches));
         None
     }
 
@@ -118,41 +121,41 @@ impl<'t> Answers<'t> {
         if let Some(pattern) = &answer.get_ref().request {
             let place = self.scenario.place(pattern.span(), format!("{}.services[{index}].request", self.turn));
             let (text, structured) = text_of(request.unwrap_or(&Value::Null));
-            self.refused.extend(Failure::of(&place, pattern.get_ref().mismatches(&text, structured)));
+            self.rejected.extend(Failure::of(&place, pattern.get_ref().mismatches(&text, structured)));
         }
         match session.respond(event(wait, answer.get_ref())).await {
             Ok(_) => Ok(true),
             Err(RespondError::Session(error)) => Err(error),
             Err(error) => {
-                self.refuse(("services", index, answer.span()), error.to_string());
+                self.reject(("services", index, answer.span()), error.to_string());
                 Ok(false)
             }
         }
     }
 
-    fn refuse(&mut self, (list, index, span): (&str, usize, Range<usize>), problem: String) {
+    fn reject(&mut self, (list, index, span): (&str, usize, Range<usize>), problem: String) {
         let place = self.scenario.place(span, format!("{}.{list}[{index}]", self.turn));
-        self.refused.push(Failure::at(place, "an answer that can be taken", problem));
+        self.rejected.push(Failure::at(place, "an answer that the turn accepts", problem));
     }
 
-    /// Answers that could not be taken, and those that nobody asked for.
+    /// Failures for answers that were rejected, and for answers that the turn did not ask for.
     pub(crate) fn failures(self) -> Vec<Failure> {
-        let Self { scenario, turn, approvals, questions, services, refused } = self;
-        let never = |(list, index, span): (&str, usize, Range<usize>)| {
+        let Self { scenario, turn, approvals, questions, services, rejected } = self;
+        let unused = |(list, index, span): (&str, usize, Range<usize>)| {
             let place = scenario.place(span, format!("{turn}.{list}[{index}]"));
-            Failure::at(place, "to be asked for this answer", "the turn never was".to_owned())
+            Failure::at(place, "the turn to ask for this answer", "it did not ask".to_owned())
         };
         let approvals = approvals.into_iter().map(|(index, answer)| ("approvals", index, answer.span()));
-        // One that does not fit its question is told already.
-        let questions = questions.into_iter().filter(|_| refused.is_empty());
+        // An answer whose question differs was already reported.
+        let questions = questions.into_iter().filter(|_| rejected.is_empty());
         let questions = questions.map(|(index, answer)| ("questions", index, answer.span()));
         let services = services.into_iter().map(|(index, answer)| ("services", index, answer.span()));
-        let left: Vec<_> = approvals.chain(questions).chain(services).map(never).collect();
-        refused.into_iter().chain(left).collect()
+        let unused: Vec<_> = approvals.chain(questions).chain(services).map(unused).collect();
+        rejected.into_iter().chain(unused).collect()
     }
 }
 
-/// The call that it is about.
+/// The call that the error is about.
 fn call_of(error: &ApprovalError) -> &CallId {
     match error {
         ApprovalError::Arguments { call, .. }

@@ -1,26 +1,27 @@
-//! Pictures and documents that go with what the user says: files of the scenario's folder.
+//! Attaches images and documents from the scenario's folder to the user's input.
 
 use super::script::Turn;
 use agent_core::message::{Part, TurnInput};
 use agent_plugins::{MediumToStore, read_regular_file};
 use agent_runtime::Session;
-use agent_runtime::media::told_by_bytes;
+use agent_runtime::media::media_type_from_bytes;
 use std::path::Path;
 
-/// Largest file that goes with what is said.
-const MOST_BYTES: u64 = 64 << 20;
+/// Largest file that can be attached, in bytes.
+const MAX_BYTES: u64 = 64 << 20;
 
-/// What is said in the turn, with its media in the session.
+/// The input of the turn. Its media are stored in the session.
 pub(super) async fn input(session: &Session, turn: &Turn, folder: &Path) -> Result<TurnInput, String> {
     if turn.media.is_empty() {
         return Ok(TurnInput::Text(turn.say.clone()));
     }
     let mut parts = vec![Part::Text(turn.say.clone())];
     for path in turn.media.iter().map(toml::Spanned::get_ref) {
-        let bad = |problem: &str| format!("`{path}` cannot go with what is said: {problem}");
-        let bytes = read_regular_file(&folder.join(path), MOST_BYTES)
-            .map_err(|error| bad(&format!("{error}; lay it there with `files`")))?;
-        let mime_type = told_by_bytes(&bytes).ok_or_else(|| bad("it is neither PNG, JPEG, GIF, WebP nor PDF"))?;
+        let bad = |problem: &str| format!("`{path}` cannot be attached: {problem}");
+        let bytes = read_regular_file(&folder.join(path), MAX_BYTES)
+            .map_err(|error| bad(&format!("{error}; add the file with `files`")))?;
+        let mime_type =
+            media_type_from_bytes(&bytes).ok_or_else(|| bad("it is not a PNG, JPEG, GIF, WebP or PDF file"))?;
         let name = Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
         let medium = MediumToStore { bytes, mime_type: mime_type.to_owned(), name };
         parts.push(Part::Media(session.attach(medium).await.map_err(|error| bad(&error.to_string()))?));
@@ -28,8 +29,8 @@ pub(super) async fn input(session: &Session, turn: &Turn, folder: &Path) -> Resu
     Ok(TurnInput::Message(parts))
 }
 
-/// What is said, for the transcript.
-pub(super) fn said(turn: &Turn) -> String {
+/// The user's input as it appears in the transcript.
+pub(super) fn input_text(turn: &Turn) -> String {
     let media = turn.media.iter().map(|path| format!("\n[{}]", path.get_ref()));
     std::iter::once(turn.say.clone()).chain(media).collect()
 }

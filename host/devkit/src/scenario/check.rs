@@ -1,14 +1,14 @@
-//! What of a turn is not as the scenario says.
+//! Compares a turn with the expectations of the scenario.
 
 use super::file::Scenario;
-use super::model::Complaint;
+use super::model::RequestProblem;
 use super::pattern::{Pattern, quoted};
 use super::place::Place;
 use super::report::Failure;
 use super::script::{Ending, ExpectedCall, Fails, Turn};
 use super::transcript::called;
 use crate::diff::diff;
-use agent_core::approval::source_of;
+use agent_core::approval::rule_source;
 use agent_core::change::CallRecord;
 use agent_core::event::{EndReason, Suspension, WaitCause};
 use agent_core::message::{CallId, Content};
@@ -19,85 +19,85 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A turn that was played.
-pub(crate) struct Played<'t> {
+pub(crate) struct PlayedTurn<'t> {
     pub(crate) turn: &'t Turn,
-    /// Its key in the file: `turns[0]`.
+    /// Key of the turn in the file, such as `turns[0]`.
     pub(crate) key: String,
-    /// Where it stands.
+    /// Position of the turn in the file.
     pub(crate) span: Range<usize>,
     pub(crate) result: TurnResult,
-    /// Of the turn, in order.
+    /// Calls of the turn, in order.
     pub(crate) calls: Vec<CallRecord>,
-    /// Replies that were asked for.
+    /// Number of replies that the turn used.
     pub(crate) replies: usize,
-    pub(crate) complaints: Vec<Complaint>,
-    /// Calls of tools that are not there.
+    pub(crate) request_problems: Vec<RequestProblem>,
+    /// Calls of tools that do not exist.
     pub(crate) unknown: BTreeSet<CallId>,
-    /// MCP servers of the agent, none of which is started.
+    /// MCP servers of the agent, which are not started.
     pub(crate) servers: Vec<String>,
-    /// What of it counts.
-    pub(crate) counts: Counts,
-    /// What the scenario's answers were not good for, or not asked for.
+    /// Which expectations apply.
+    pub(crate) scope: Scope,
+    /// Failures about the scenario's answers: rejected, or not asked for.
     pub(crate) answers: Vec<Failure>,
 }
 
-/// What of a turn must hold.
+/// Which expectations of a turn are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counts {
-    /// Everything.
+pub(crate) enum Scope {
+    /// All expectations.
     All,
-    /// What its one call brings: the turn is only there to make it.
-    ItsCall,
+    /// Only its one call, because the turn was generated for a direct call.
+    DirectCall,
 }
 
-impl Played<'_> {
-    /// Everything that does not hold.
+impl PlayedTurn<'_> {
+    /// All expectations that are not met.
     pub(crate) fn failures(&self, scenario: &Scenario) -> Vec<Failure> {
-        let checked = Checked { scenario, played: self };
-        if self.counts == Counts::ItsCall {
-            return checked.calls();
+        let checker = Checker { scenario, played: self };
+        if self.scope == Scope::DirectCall {
+            return checker.calls();
         }
-        let mut failures = checked.model();
-        failures.extend(checked.calls());
+        let mut failures = checker.model();
+        failures.extend(checker.calls());
         failures.extend(self.answers.iter().cloned());
-        failures.extend(checked.ending());
-        failures.extend(checked.output());
+        failures.extend(checker.ending());
+        failures.extend(checker.output());
         failures
     }
 }
 
-struct Checked<'c> {
+struct Checker<'c> {
     scenario: &'c Scenario,
-    played: &'c Played<'c>,
+    played: &'c PlayedTurn<'c>,
 }
 
-impl Checked<'_> {
+impl Checker<'_> {
     fn place(&self, span: &Range<usize>, key: &str) -> Place {
         self.scenario.place(span.clone(), format!("{}{key}", self.played.key))
     }
 
-    /// What was wrong with the model's requests, and which replies nobody asked for.
+    /// Requests to the model that do not match, and replies that were not used.
     fn model(&self) -> Vec<Failure> {
         let replies = &self.played.turn.replies;
         let mut failures = Vec::new();
-        for Complaint { reply, problem } in &self.played.complaints {
+        for RequestProblem { reply, problem } in &self.played.request_problems {
             failures.push(match replies.get(*reply) {
                 Some(spanned) => {
                     let place = self.place(&spanned.span(), &format!(".replies[{reply}]"));
-                    Failure::at(place, "the request that this reply expects", problem.clone())
+                    Failure::at(place, "a request that matches `expect` of this reply", problem.clone())
                 }
                 None => {
                     let place = self.place(&self.played.span, ".replies");
-                    Failure::at(place, &format!("{} replies to be enough", replies.len()), problem.clone())
-                        .advising("add the reply that the model gives then, or see why it is asked again")
+                    Failure::at(place, &format!("at most {} requests to the model", replies.len()), problem.clone())
+                        .advising("add the missing reply, or find out why the model is asked again")
                 }
             });
         }
-        if self.played.complaints.is_empty() && self.played.replies < replies.len() {
-            let (index, asked) = (self.played.replies, self.played.replies);
+        if self.played.request_problems.is_empty() && self.played.replies < replies.len() {
+            let (index, used) = (self.played.replies, self.played.replies);
             let place = self.place(&replies[index].span(), &format!(".replies[{index}]"));
-            let found = format!("the turn was over after {asked} of {} replies", replies.len());
-            failures.push(Failure::at(place, "this reply to be asked for", found));
+            let found = format!("the turn ended after {used} of {} replies", replies.len());
+            failures.push(Failure::at(place, "this reply to be used", found));
         }
         failures
     }
@@ -114,9 +114,9 @@ impl Checked<'_> {
         if wanted != made {
             let span = expected.first().map_or_else(|| self.played.span.clone(), |call| call.span());
             let shown = |names: &[&str]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            let failure = match (self.played.counts, &self.played.result) {
-                (Counts::ItsCall, TurnResult::Failed(error)) => {
-                    Failure::at(self.place(&span, ""), "this call to be made", error.to_string())
+            let failure = match (self.played.scope, &self.played.result) {
+                (Scope::DirectCall, TurnResult::Failed(error)) => {
+                    Failure::at(self.place(&span, ""), "this call", error.to_string())
                 }
                 _ => {
                     let expected = format!("these calls: {}", shown(&wanted));
@@ -133,9 +133,9 @@ impl Checked<'_> {
     }
 
     fn call(&self, index: usize, (expected, span): (&ExpectedCall, Range<usize>), call: &CallRecord) -> Vec<Failure> {
-        let key = |name: &str| match self.played.counts {
-            Counts::All => format!(".calls[{index}].{name}"),
-            Counts::ItsCall => format!(".{name}"),
+        let key = |name: &str| match self.played.scope {
+            Scope::All => format!(".calls[{index}].{name}"),
+            Scope::DirectCall => format!(".{name}"),
         };
         let arguments = call.effective_arguments();
         let mut failures = Vec::new();
@@ -148,15 +148,15 @@ impl Checked<'_> {
             failures.extend(Failure::of(&self.place(&pattern.span(), &key("arguments_like")), mismatches));
         }
         let Some(result) = &call.result else {
-            let (made, because) = (called(&call.name, arguments), in_words(&self.played.result, "it was not ended"));
+            let (call, reason) = (called(&call.name, arguments), in_words(&self.played.result, "the call did not end"));
             failures.push(Failure::at(
                 self.place(&span, &key("result")),
                 "a result",
-                format!("none of {made}: {because}"),
+                format!("{call} has no result: {reason}"),
             ));
             return failures;
         };
-        let text = shown(&result.content);
+        let text = content_text(&result.content);
         let failing = self.place(&span, &key("fails"));
         match (expected.fails, self.played.unknown.contains(&call.id), result.is_error) {
             (Fails::NoSuchTool, true, _) | (Fails::No, false, false) | (Fails::Yes, false, true) => {}
@@ -165,13 +165,13 @@ impl Checked<'_> {
                 failures.push(self.no_such_tool(self.place(&span, &name), &call.name));
             }
             (Fails::NoSuchTool, false, _) => {
-                let found = format!("`{}` is there, and brought {}", call.name, quoted(&text));
-                failures.push(Failure::at(failing, "a call of a tool that is not there", found));
+                let found = format!("`{}` exists and returned {}", call.name, quoted(&text));
+                failures.push(Failure::at(failing, "a call of a tool that does not exist", found));
             }
             (Fails::Yes, false, false) => failures.push(Failure::at(failing, "a call that fails", quoted(&text))),
             (Fails::No, false, true) => {
                 let failure = Failure::at(failing, "a call that succeeds", quoted(&text));
-                failures.push(failure.advising("if it must fail, write `fails = true`"));
+                failures.push(failure.advising("if it should fail, write `fails = true`"));
             }
         }
         if let Some(pattern) = &expected.result {
@@ -181,15 +181,15 @@ impl Checked<'_> {
         failures
     }
 
-    /// A slip in its name would pass for a tool that fails.
+    /// Reports a missing tool. Without this, a misspelled name would look like a tool that fails.
     fn no_such_tool(&self, place: Place, name: &str) -> Failure {
-        let of_server = source_of(name).filter(|source| self.played.servers.iter().any(|server| server == source));
+        let of_server = rule_source(name).filter(|source| self.played.servers.iter().any(|server| server == source));
         let why = match of_server {
-            Some(server) => format!("`{server}` is an MCP server, and a scenario starts none"),
-            None => "see how its author writes it: `agent-host plugin inspect FILE` shows that".to_owned(),
+            Some(server) => format!("`{server}` is an MCP server, and scenarios do not start MCP servers"),
+            None => "check the tool's name with `agent-host plugin inspect FILE`".to_owned(),
         };
-        let expected = format!("a tool `{name}` that is there");
-        let advice = format!("{why}; if the agent shall meet that, expect the call with `fails = \"no_such_tool\"`");
+        let expected = format!("an existing tool `{name}`");
+        let advice = format!("{why}; if this is intended, expect the call with `fails = \"no_such_tool\"`");
         Failure::at(place, &expected, "there is no such tool".to_owned()).advising(advice)
     }
 
@@ -198,25 +198,31 @@ impl Checked<'_> {
         let ended = ending(result);
         if let Some(wanted) = &turn.ends {
             let place = self.place(&wanted.span(), ".ends");
-            let found = ended.map_or("nothing was begun", Ending::word);
-            let failure =
-                Failure::at(place, &format!("the end {:?}", wanted.get_ref().word()), in_words(result, found));
+            let found = ended.map_or("the turn did not start", Ending::word);
+            let failure = Failure::at(
+                place,
+                &format!("the turn to end with {:?}", wanted.get_ref().word()),
+                in_words(result, found),
+            );
             return (ended != Some(*wanted.get_ref())).then_some(failure);
         }
         let place = self.place(&self.played.span, "");
         match result {
             TurnResult::Finished(_) if turn.error.is_none() => None,
             TurnResult::Failed(_) if turn.error.is_some() => None,
-            // What was wrong with the model's requests has ended the turn, and is told already.
-            TurnResult::Failed(_) if !self.played.complaints.is_empty() => None,
+            // The problem with the model's request ended the turn, and is already reported.
+            TurnResult::Failed(_) if !self.played.request_problems.is_empty() => None,
             TurnResult::Suspended(waits) => {
                 let failure = Failure::at(place, "a turn that ends", in_words(result, "suspended"));
                 Some(failure.advising(advice(waits)))
             }
             result => {
-                let wanted =
-                    if turn.error.is_some() { "a turn that ends with an error" } else { "a turn that ends well" };
-                let found = ended.map_or("nothing was begun", Ending::word);
+                let wanted = if turn.error.is_some() {
+                    "a turn that ends with an error"
+                } else {
+                    "a turn that ends without an error"
+                };
+                let found = ended.map_or("the turn did not start", Ending::word);
                 Some(Failure::at(place, wanted, in_words(result, found)))
             }
         }
@@ -253,8 +259,8 @@ fn in_words(result: &TurnResult, word: &str) -> String {
         TurnResult::Failed(error) => format!("{word}: {error}"),
         TurnResult::Suspended(suspension) => {
             let waits = suspension.waits.iter().map(|wait| match &wait.cause {
-                WaitCause::Approval => format!("`{}` must be allowed", wait.name),
-                WaitCause::Answer { question, .. } => format!("the model asks {question:?}"),
+                WaitCause::Approval => format!("`{}` needs an approval", wait.name),
+                WaitCause::Answer { question, .. } => format!("the model asks the question {question:?}"),
                 WaitCause::Service { event_type, .. } => format!("`{}` waits for the service {event_type}", wait.name),
                 WaitCause::Agent { .. } => format!("`{}` waits for an agent", wait.name),
                 WaitCause::OutcomeUnknown => format!("the outcome of `{}` is unknown", wait.name),
@@ -273,11 +279,11 @@ fn advice(suspension: &Suspension) -> String {
         WaitCause::Agent { .. } | WaitCause::OutcomeUnknown => "ends = \"suspended\"".to_owned(),
     });
     let line = line.collect::<Vec<_>>().join(", ");
-    format!("answer it in the turn: {line}; or, if it shall wait, write ends = \"suspended\"")
+    format!("answer it in the turn: {line}; or, if the turn should stay suspended, write ends = \"suspended\"")
 }
 
-/// A result as a text: its media as lines.
-pub(crate) fn shown(content: &[Content]) -> String {
+/// The text of a result, with one line per media item.
+pub(crate) fn content_text(content: &[Content]) -> String {
     let mut text = result_text(content);
     for item in content {
         if let Content::Media(media) = item {
@@ -289,7 +295,7 @@ pub(crate) fn shown(content: &[Content]) -> String {
     text
 }
 
-/// An output as a text, and as JSON where it is that.
+/// An output as text, and as JSON unless it is a string.
 pub(crate) fn text_of(data: &Value) -> (String, Option<&Value>) {
     match data {
         Value::String(text) => (text.clone(), None),

@@ -1,84 +1,89 @@
-//! Finds the scenarios of a folder.
+//! Finds the scenario files of a folder.
 
 use std::path::{Path, PathBuf};
 
-/// What the name of a scenario's file ends with.
+/// The end of a scenario file's name.
 pub const SUFFIX: &str = ".scenario.toml";
 
-/// Folders that hold what was built or fetched.
-const PASSED_OVER: [&str; 3] = ["target", "node_modules", "__pycache__"];
+/// Folders with build output or downloaded packages.
+const SKIPPED_FOLDERS: [&str; 3] = ["target", "node_modules", "__pycache__"];
 
-/// Deepest folder that is looked into.
-const DEPTH: usize = 16;
+/// Maximum depth of folders that are searched.
+const MAX_DEPTH: usize = 16;
 
-/// A scenario's file.
+/// A scenario file that was found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Discovered {
-    /// Its name: the way to it from the folder that was looked in, without the ending.
+pub struct DiscoveredScenario {
+    /// Name of the scenario: its path relative to the searched folder, without the suffix.
     pub name: String,
-    /// Its file.
+    /// Path of the file.
     pub path: PathBuf,
 }
 
-/// A folder that cannot be looked into.
+/// A folder that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the folder `{}` cannot be read: {source}", folder.display())]
-pub struct Unreadable {
-    /// Which: the one that was named, or one below it.
+pub struct UnreadableFolder {
+    /// Path of the folder: the searched folder or one below it.
     pub folder: PathBuf,
-    /// Why not.
+    /// Error of the operating system.
     pub source: std::io::Error,
 }
 
-/// The scenarios in a folder and below it, by name; of a file, itself. Folders whose names begin with a dot, and those of
-/// build tools, are passed over; links are not followed.
-pub fn discover(at: &Path) -> Result<Vec<Discovered>, Unreadable> {
-    if at.is_file() {
-        return Ok(of(at, at.parent().unwrap_or(Path::new(""))).into_iter().collect());
+/// Finds the scenarios in a folder and below it, sorted by name. For a file, returns the file itself. Folders whose
+/// names start with a dot and the folders of build tools are skipped; links are not followed.
+pub fn discover(path: &Path) -> Result<Vec<DiscoveredScenario>, UnreadableFolder> {
+    if path.is_file() {
+        return Ok(scenario_at(path, path.parent().unwrap_or(Path::new(""))).into_iter().collect());
     }
     let mut found = Vec::new();
-    look(at, at, DEPTH, &mut found)?;
+    search(path, path, MAX_DEPTH, &mut found)?;
     found.sort();
     Ok(found)
 }
 
-fn look(folder: &Path, root: &Path, depth: usize, found: &mut Vec<Discovered>) -> Result<(), Unreadable> {
-    let unreadable = |source| Unreadable { folder: folder.to_owned(), source };
+fn search(
+    folder: &Path,
+    root: &Path,
+    depth: usize,
+    found: &mut Vec<DiscoveredScenario>,
+) -> Result<(), UnreadableFolder> {
+    let unreadable = |source| UnreadableFolder { folder: folder.to_owned(), source };
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
         let kind = entry.file_type().map_err(unreadable)?;
         let (name, path) = (entry.file_name().to_string_lossy().into_owned(), entry.path());
-        if kind.is_dir() && depth > 0 && !name.starts_with('.') && !PASSED_OVER.contains(&name.as_str()) {
-            look(&path, root, depth - 1, found)?;
+        if kind.is_dir() && depth > 0 && !name.starts_with('.') && !SKIPPED_FOLDERS.contains(&name.as_str()) {
+            search(&path, root, depth - 1, found)?;
         } else if kind.is_file() {
-            found.extend(of(&path, root));
+            found.extend(scenario_at(&path, root));
         }
     }
     Ok(())
 }
 
-fn of(path: &Path, root: &Path) -> Option<Discovered> {
+fn scenario_at(path: &Path, root: &Path) -> Option<DiscoveredScenario> {
     let below = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
     let name = below.strip_suffix(SUFFIX).filter(|name| !name.is_empty() && !name.ends_with('/'))?.to_owned();
-    Some(Discovered { name, path: path.to_owned() })
+    Some(DiscoveredScenario { name, path: path.to_owned() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// S4: the folder that cannot be read is the one that is named.
+    /// S4: the error names the folder that cannot be read, not the searched folder.
     #[test]
-    fn a_folder_that_cannot_be_read_is_named() {
+    fn s4_error_names_unreadable_folder() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let closed = folder.path().join("sub/closed");
-        let error = look(&closed, folder.path(), DEPTH, &mut Vec::new()).expect_err("it is not there");
+        let error = search(&closed, folder.path(), MAX_DEPTH, &mut Vec::new()).expect_err("the folder does not exist");
         let expected = format!("the folder `{}` cannot be read: ", closed.display());
         assert!(error.to_string().starts_with(&expected), "{error}");
     }
 
     #[test]
-    fn scenarios_are_found_by_their_ending() {
+    fn finds_scenarios_by_suffix() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         for file in
             ["b.scenario.toml", "text/a.scenario.toml", "text/a.toml", "target/x.scenario.toml", ".git/y.scenario.toml"]

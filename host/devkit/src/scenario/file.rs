@@ -1,4 +1,4 @@
-//! A scenario's file: read, and checked as far as can be without playing it.
+//! Reads a scenario file and checks everything that can be checked without playing it.
 
 use super::pattern::Pattern;
 use super::place::{Place, excerpt, position};
@@ -10,66 +10,66 @@ use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use toml::Spanned;
 
-/// Largest file in bytes.
-const SIZE_LIMIT: u64 = 4 * 1024 * 1024;
+/// Maximum size of a scenario file in bytes.
+const MAX_SIZE: u64 = 4 * 1024 * 1024;
 
-/// A scenario as its file says it.
+/// A parsed scenario file.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Its file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Its name, unique in what was looked for: `FOLDER/NAME`.
+    /// Name of the scenario, unique among the discovered scenarios: `FOLDER/NAME`.
     pub name: String,
-    /// The file's text.
+    /// Text of the file.
     pub text: String,
     pub(crate) script: Script,
 }
 
-/// Where the agent's keys stand.
+/// Where a scenario's agent is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentSource {
-    /// In an agent.toml of its own.
+    /// In a separate agent.toml at this path.
     File(PathBuf),
-    /// In the scenario, below `agent`.
+    /// In the scenario file, in the table `agent`.
     Below,
-    /// Nowhere.
+    /// Nowhere; the agent has the default configuration.
     Nothing,
 }
 
-/// A file that is no scenario.
+/// The reason why a file is not a valid scenario.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScenarioError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the scenario {} cannot be read: {problem}", path.display())]
     Unreadable {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The problem in words.
         problem: String,
     },
-    /// It holds something wrong.
+    /// The content of the file is invalid.
     #[error("{}", problems.join("\n"))]
     Invalid {
-        /// Each with its place and its line.
+        /// All problems, each with file, line and key.
         problems: Vec<String>,
     },
 }
 
 impl Scenario {
-    /// Reads the file. Unknown keys are refused, each error names line and key.
+    /// Reads a scenario file. Unknown keys are errors, and each error names line and key.
     pub fn read(path: &Path, name: &str) -> Result<Self, ScenarioError> {
         let unreadable =
             |problem: std::io::Error| ScenarioError::Unreadable { path: path.to_owned(), problem: problem.to_string() };
         let mut text = String::new();
         let file = agent_plugins::open_regular_file(path).map_err(unreadable)?;
-        file.take(SIZE_LIMIT + 1).read_to_string(&mut text).map_err(unreadable)?;
-        if text.len() as u64 > SIZE_LIMIT {
-            return Err(unreadable(std::io::Error::other(format!("it is larger than {SIZE_LIMIT} bytes"))));
+        file.take(MAX_SIZE + 1).read_to_string(&mut text).map_err(unreadable)?;
+        if text.len() as u64 > MAX_SIZE {
+            return Err(unreadable(std::io::Error::other(format!("it is larger than {MAX_SIZE} bytes"))));
         }
         Self::parse(path, name, text)
     }
 
-    /// Reads the text of the file at `path`.
+    /// Parses the text of the scenario file at `path`. Only files that the scenario copies are read.
     pub fn parse(path: &Path, name: &str, text: String) -> Result<Self, ScenarioError> {
         let script = deserialized(path, &text)?;
         let scenario = Self { path: path.to_owned(), name: name.to_owned(), text, script };
@@ -77,24 +77,24 @@ impl Scenario {
         if problems.is_empty() { Ok(scenario) } else { Err(ScenarioError::Invalid { problems }) }
     }
 
-    /// What it is about, for people.
+    /// The description for people; None if the file has none.
     pub fn description(&self) -> Option<&str> {
         self.script.description.as_deref()
     }
 
-    /// The folder of its file.
+    /// The folder that contains the scenario file.
     pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
 
-    /// Its plugins as they are written, each with its place.
+    /// The plugins as the file names them, each with its place.
     pub fn plugins(&self) -> impl Iterator<Item = (Place, &str)> {
         let plugins = self.script.plugins.iter().enumerate();
         plugins
             .map(|(index, plugin)| (self.place(plugin.span(), format!("plugins[{index}]")), plugin.get_ref().as_str()))
     }
 
-    /// Which agent plays it.
+    /// Where the agent is configured.
     pub fn agent(&self) -> AgentSource {
         match self.script.agent.as_ref().map(Spanned::get_ref) {
             None => AgentSource::Nothing,
@@ -103,12 +103,12 @@ impl Scenario {
         }
     }
 
-    /// A variable of its environment.
+    /// The value of a variable in the scenario's environment.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.script.env.get(name).map(String::as_str)
     }
 
-    /// Who asks.
+    /// The user who talks to the agent.
     pub fn user(&self) -> &str {
         &self.script.user
     }
@@ -117,7 +117,7 @@ impl Scenario {
         Place { file: self.path.clone(), line: position(&self.text, span.start).0, key }
     }
 
-    /// The file as a whole.
+    /// The place of the whole file.
     pub(crate) fn top(&self) -> Place {
         Place { file: self.path.clone(), line: 1, key: String::new() }
     }
@@ -125,7 +125,7 @@ impl Scenario {
 
 fn deserialized(path: &Path, text: &str) -> Result<Script, ScenarioError> {
     let shown = |key: &str, error: &toml::de::Error| {
-        // What knows its place in the file is wrapped, and the wrapping is nobody's key.
+        // Values with a position are wrapped by the parser; remove the wrapper's name from the key.
         let key = key.replace(".$__serde_spanned_private_value", "");
         let key = key.trim_matches('.');
         let message = error.message().lines().collect::<Vec<_>>().join(" ");
@@ -136,7 +136,7 @@ fn deserialized(path: &Path, text: &str) -> Result<Script, ScenarioError> {
     serde_path_to_error::deserialize(deserializer).map_err(|error| shown(&error.path().to_string(), error.inner()))
 }
 
-/// Gathers what serde does not see.
+/// Collects the problems that serde does not detect.
 struct Problems<'s> {
     scenario: &'s Scenario,
     found: Vec<String>,
@@ -148,13 +148,13 @@ impl Problems<'_> {
         if script.turns.is_empty() && script.calls.is_empty() {
             self.add(
                 0..0,
-                "it says nothing to do: give it [[turns]] with `say` and `replies`, or [[calls]] with `name`",
+                "the scenario does nothing: add [[turns]] with `say` and `replies`, or [[calls]] with `name`",
             );
         }
         for (span, key, what) in super::values::without_json(&self.scenario.text) {
             self.add(
                 span,
-                &format!("{key} is {what}, which JSON has no word for: write it as a text, or leave it out"),
+                &format!("{key} is {what}, which JSON cannot express: write it as a string, or leave it out"),
             );
         }
         for (index, turn) in script.turns.iter().enumerate() {
@@ -223,10 +223,10 @@ impl Problems<'_> {
         if let (Some(error), Some(ends)) = (&turn.error, &turn.ends)
             && ends.get_ref().word() != "error"
         {
-            self.add(error.span(), &format!("{key}: an `error` goes with ends = \"error\", which it means already"));
+            self.add(error.span(), &format!("{key}: an `error` already means ends = \"error\"; remove `ends`"));
         }
         if let (Some(error), Some(_)) = (&turn.error, &turn.output) {
-            self.add(error.span(), &format!("{key}: a turn has an `output` or an `error`, never both"));
+            self.add(error.span(), &format!("{key}: a turn has an `output` or an `error`, not both"));
         }
     }
 
@@ -251,7 +251,7 @@ impl Problems<'_> {
             FileContent::Text(_) => {}
             FileContent::Base64(text) => {
                 if let Err(error) = STANDARD.decode(text) {
-                    self.add(content.span(), &format!("{key} is no base64: {error}"));
+                    self.add(content.span(), &format!("{key} is not valid base64: {error}"));
                 }
             }
             FileContent::Copy(from) => {
@@ -266,11 +266,14 @@ impl Problems<'_> {
         }
     }
 
-    /// What a scenario writes and looks at lies in its own folder.
+    /// Checks that a path is inside the scenario's folder.
     fn inside(&mut self, path: &str, span: Range<usize>, key: &str) {
         let plain = |component| matches!(component, Component::Normal(_) | Component::CurDir);
         if path.is_empty() || !Path::new(path).components().all(plain) {
-            self.add(span, &format!("{key} is no path below the scenario's folder: write it relative, without `..`"));
+            self.add(
+                span,
+                &format!("{key} is not a path inside the scenario's folder: write a relative path without `..`"),
+            );
         }
     }
 
@@ -282,7 +285,7 @@ impl Problems<'_> {
         if !super::http::is_request(&exchange.request) {
             self.add(
                 span.clone(),
-                &format!("{key}.request is no request: write it as \"GET https://api.example.com/v1/items\""),
+                &format!("{key}.request is not a request: write it like \"GET https://api.example.com/v1/items\""),
             );
         }
         if answers > 1 {
@@ -295,13 +298,13 @@ impl Problems<'_> {
             self.add(span.clone(), &format!("{key} has an answer and an `error`: keep one of them"));
         }
         if !(100..=599).contains(&exchange.status) {
-            self.add(span.clone(), &format!("{key}.status is {}: a status is from 100 to 599", exchange.status));
+            self.add(span.clone(), &format!("{key}.status is {}: a status is between 100 and 599", exchange.status));
         }
         if exchange.times == Some(0) {
-            self.add(span.clone(), &format!("{key}.times is 0: leave the request out, so that it is denied"));
+            self.add(span.clone(), &format!("{key}.times is 0: remove the request instead, then it is denied"));
         }
         if let Some(Err(error)) = exchange.base64.as_ref().map(|text| STANDARD.decode(text)) {
-            self.add(span.clone(), &format!("{key}.base64 is none: {error}"));
+            self.add(span.clone(), &format!("{key}.base64 is not valid base64: {error}"));
         }
         if let Some(Err(error)) =
             exchange.file.as_ref().map(|file| std::fs::metadata(self.scenario.folder().join(file)))
@@ -322,9 +325,9 @@ mod tests {
         Scenario::parse(Path::new("a.scenario.toml"), "a", text.to_owned()).expect_err(text).to_string()
     }
 
-    /// S4: an unknown key is refused with file, line and key.
+    /// S4: an unknown key is an error with file, line and key.
     #[test]
-    fn slips_are_named_with_their_line() {
+    fn s4_errors_name_line_and_key() {
         let unknown = error("[[turns]]\nsay = \"hi\"\nreplys = []\n");
         assert!(unknown.starts_with("a.scenario.toml:3:1: turns[0]"), "{unknown}");
         assert!(unknown.contains("unknown field `replys`, expected one of `say`, `replies`"), "{unknown}");
@@ -336,30 +339,30 @@ mod tests {
         assert!(error("[[turns]\n").starts_with("a.scenario.toml:1:"), "{}", error("[[turns]\n"));
     }
 
-    /// All that serde does not see is said at once, each with its line.
+    /// All problems that serde does not detect are reported together, each with its line.
     #[test]
-    fn what_cannot_hold_is_named() {
+    fn reports_all_semantic_problems() {
         let text = "files = { \"../x\" = \"a\", \"b\" = { base64 = \"%\" } }\n\
             [[turns]]\nsay = \"hi\"\nreplies = [{ thinking = \"hm\" }]\noutput = { matches = \"(\" }\n\
             [[http]]\nrequest = \"api.example.com\"\nbody = \"a\"\njson = 1\n";
         let found = error(text);
         let expected = [
-            "a.scenario.toml:4:12: turns[0].replies[0] says nothing",
-            "a.scenario.toml:5:10: turns[0].output is no regular expression",
-            "a.scenario.toml:1:20: files.\"../x\" is no path below",
-            "files.\"b\" is no base64",
-            "a.scenario.toml:6:1: http[0].request is no request",
+            "a.scenario.toml:4:12: turns[0].replies[0] is empty",
+            "a.scenario.toml:5:10: turns[0].output is not a regular expression",
+            "a.scenario.toml:1:20: files.\"../x\" is not a path inside",
+            "files.\"b\" is not valid base64",
+            "a.scenario.toml:6:1: http[0].request is not a request",
             "http[0] has several answers",
         ];
         for problem in expected {
             assert!(found.contains(problem), "{problem} is not in {found}");
         }
-        assert!(error("description = \"none\"\n").contains("says nothing to do"));
+        assert!(error("description = \"none\"\n").contains("does nothing"));
     }
 
-    /// Tools, models and services speak JSON: what it has no word for would become something else on the way.
+    /// Tools, models and services use JSON, so a value that JSON cannot express would change on the way.
     #[test]
-    fn values_that_json_has_no_word_for() {
+    fn reports_values_without_json_equivalent() {
         let found = error(
             "[agent.plugins.a.config]\nwhen = 2026-01-01\n[[calls]]\nname = \"t\"\narguments = { day = 2026-01-01, \
              list = [1.5, nan] }\nresult = { at = { \"/a\" = -inf } }\n",
@@ -372,12 +375,12 @@ mod tests {
         for problem in expected {
             assert!(found.contains(problem), "{problem} is not in {found}");
         }
-        assert!(!found.contains("when"), "what an agent's keys may be is said elsewhere: {found}");
+        assert!(!found.contains("when"), "the agent's keys are checked elsewhere: {found}");
     }
 
-    /// What is expected of a service's request, and of a question, is a pattern like others.
+    /// The expected request of a service and the expected question are patterns like all others.
     #[test]
-    fn patterns_of_answers_are_checked() {
+    fn checks_patterns_of_answers() {
         let text = "[[turns]]\nsay = \"hi\"\nquestions = [{ question = { contains = \"\" }, answer = \"a\" }]\n\
             services = [{ name = \"a\", type = \"b\", request = { matches = \"\" } }]\n";
         let found = error(text);

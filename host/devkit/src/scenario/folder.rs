@@ -1,4 +1,4 @@
-//! The folder of a scenario: what is laid into it before it is played, and what must stand in it afterwards.
+//! The folder of a scenario: creates its files before the scenario is played, and compares them afterwards.
 
 use super::file::Scenario;
 use super::report::Failure;
@@ -8,16 +8,16 @@ use base64::engine::general_purpose::STANDARD;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Deepest folder that is copied.
-const DEPTH: usize = 16;
-/// Most bytes that are copied into one scenario's folder, so that a scenario is soon over.
-const MOST_BYTES: u64 = 256 * 1024 * 1024;
-/// Most files and folders that are.
-const MOST_FILES: usize = 20_000;
+/// Maximum depth of a copied folder.
+const MAX_DEPTH: usize = 16;
+/// Maximum number of bytes that are copied into one scenario's folder, so that a scenario stays fast.
+const MAX_BYTES: u64 = 256 * 1024 * 1024;
+/// Maximum number of files and folders that are copied.
+const MAX_FILES: usize = 20_000;
 
-/// Lays the scenario's files into the folder. A path that ends with `/` is an empty folder.
-pub(crate) fn lay(scenario: &Scenario, folder: &Path) -> Result<(), String> {
-    let mut room = Room { bytes: MOST_BYTES, files: MOST_FILES };
+/// Creates the scenario's files in the folder. A path that ends with `/` is an empty folder.
+pub(crate) fn create_files(scenario: &Scenario, folder: &Path) -> Result<(), String> {
+    let mut budget = CopyBudget { bytes: MAX_BYTES, files: MAX_FILES };
     for (path, content) in &scenario.script.files {
         let to = folder.join(path);
         let written = match content.get_ref() {
@@ -26,11 +26,11 @@ pub(crate) fn lay(scenario: &Scenario, folder: &Path) -> Result<(), String> {
             FileContent::Base64(text) => {
                 STANDARD.decode(text).map_err(io::Error::other).and_then(|bytes| write(&to, &bytes))
             }
-            FileContent::Copy(from) => copy(&scenario.folder().join(from), &to, DEPTH, &mut room),
+            FileContent::Copy(from) => copy(&scenario.folder().join(from), &to, MAX_DEPTH, &mut budget),
         };
         written.map_err(|error| {
             let place = scenario.place(content.span(), format!("files.{path:?}"));
-            format!("{place} cannot be laid into the scenario's folder: {error}")
+            format!("{place} cannot be created in the scenario's folder: {error}")
         })?;
     }
     Ok(())
@@ -44,62 +44,62 @@ fn write(to: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// What may still be copied.
-struct Room {
+struct CopyBudget {
     bytes: u64,
     files: usize,
 }
 
-impl Room {
-    /// A file's bytes. What is neither file nor folder may never end.
+impl CopyBudget {
+    /// Reads a regular file. Reading a pipe or a device might never end.
     fn read(&mut self, from: &Path) -> io::Result<Vec<u8>> {
         let bytes = read(from, self.bytes)?;
         self.bytes -= bytes.len() as u64;
         Ok(bytes)
     }
 
-    fn take_place(&mut self) -> io::Result<()> {
-        let full = || io::Error::other(format!("there are more than {MOST_FILES} files and folders"));
+    fn take_file(&mut self) -> io::Result<()> {
+        let full = || io::Error::other(format!("there are more than {MAX_FILES} files and folders"));
         self.files = self.files.checked_sub(1).ok_or_else(full)?;
         Ok(())
     }
 }
 
-/// The bytes of a regular file, at most so many.
-pub(super) fn read(from: &Path, most: u64) -> io::Result<Vec<u8>> {
+/// Reads a regular file of at most this many bytes.
+pub(super) fn read(from: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if !std::fs::metadata(from)?.is_file() {
-        return Err(io::Error::other(format!("`{}` is no regular file", from.display())));
+        return Err(io::Error::other(format!("`{}` is not a regular file", from.display())));
     }
     let mut bytes = Vec::new();
-    agent_plugins::open_regular_file(from)?.take(most + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
-        let (path, most) = (from.display(), MOST_BYTES >> 20);
-        return Err(io::Error::other(format!("with `{path}` there are more than {most} MiB")));
+    agent_plugins::open_regular_file(from)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        let (path, limit) = (from.display(), MAX_BYTES >> 20);
+        return Err(io::Error::other(format!("`{path}` exceeds the limit of {limit} MiB for all files together")));
     }
     Ok(bytes)
 }
 
-fn copy(from: &Path, to: &Path, depth: usize, room: &mut Room) -> io::Result<()> {
-    room.take_place()?;
+fn copy(from: &Path, to: &Path, depth: usize, budget: &mut CopyBudget) -> io::Result<()> {
+    budget.take_file()?;
     if !from.is_dir() {
-        return write(to, &room.read(from)?);
+        return write(to, &budget.read(from)?);
     }
     if depth == 0 {
-        return Err(io::Error::other(format!("`{}` lies too deep", from.display())));
+        return Err(io::Error::other(format!("`{}` is nested too deeply", from.display())));
     }
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
-        copy(&entry.path(), &to.join(entry.file_name()), depth - 1, room)?;
+        copy(&entry.path(), &to.join(entry.file_name()), depth - 1, budget)?;
     }
     Ok(())
 }
 
-/// What of the folder is not as the scenario says.
+/// Compares the folder with `files_after` and `files_gone`.
 pub(crate) fn differences(scenario: &Scenario, folder: &Path) -> Vec<Failure> {
     let mut failures = Vec::new();
     for (path, pattern) in &scenario.script.files_after {
         let place = scenario.place(pattern.span(), format!("files_after.{path:?}"));
-        match agent_plugins::read_regular_file(&folder.join(path), MOST_BYTES) {
+        match agent_plugins::read_regular_file(&folder.join(path), MAX_BYTES) {
             Ok(bytes) => {
                 let text = String::from_utf8_lossy(&bytes);
                 failures.extend(Failure::of(&place, pattern.get_ref().mismatches(&text, None)));
@@ -109,7 +109,7 @@ pub(crate) fn differences(scenario: &Scenario, folder: &Path) -> Vec<Failure> {
     }
     for path in scenario.script.files_gone.iter().filter(|path| folder.join(path.get_ref()).exists()) {
         let place = scenario.place(path.span(), "files_gone".to_owned());
-        failures.push(Failure::at(place, &format!("no `{}`", path.get_ref()), "it is there".to_owned()));
+        failures.push(Failure::at(place, &format!("no `{}`", path.get_ref()), "it exists".to_owned()));
     }
     failures
 }

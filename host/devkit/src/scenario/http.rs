@@ -1,4 +1,4 @@
-//! Recorded requests: what plugins ask is answered from the scenario's file, and nothing else is (S4).
+//! Recorded HTTP: answers requests of plugins from the scenario file, and denies all others (S4).
 
 use super::file::Scenario;
 use super::pattern::Pattern;
@@ -11,56 +11,56 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Largest file that is an answer's body, in bytes.
-const BODY: u64 = 256 * 1024 * 1024;
-/// Requests that nobody recorded and that are reported.
-const REPORTED: usize = 20;
+/// Maximum size of a file with a response body, in bytes.
+const MAX_BODY: u64 = 256 * 1024 * 1024;
+/// Maximum number of unrecorded requests that are reported.
+const MAX_REPORTED: usize = 20;
 
 /// The recorded requests of one scenario.
-pub(crate) struct Recorded {
+pub(crate) struct RecordedHttp {
     exchanges: Vec<(Exchange, Vec<u8>)>,
-    seen: Mutex<Seen>,
+    log: Mutex<RequestLog>,
 }
 
 #[derive(Default)]
-struct Seen {
-    /// How often each was asked.
-    asked: Vec<usize>,
-    /// Requests in the order in which they came: which of the recorded, or none.
+struct RequestLog {
+    /// How often each recorded request was used.
+    uses: Vec<usize>,
+    /// All requests in order, each with the index of the recorded request that answered it.
     requests: Vec<(HttpQuestion, Option<usize>)>,
-    /// How many of them were told.
-    told: usize,
+    /// How many of the requests were already added to the transcript.
+    reported: usize,
 }
 
-/// Whether it is a method and an address.
+/// Whether the text is a method and an address.
 pub(crate) fn is_request(text: &str) -> bool {
     let Some((method, url)) = text.split_once(' ') else { return false };
     let is_address = url.starts_with("http://") || url.starts_with("https://");
     !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase()) && is_address && !url.contains(' ')
 }
 
-impl Recorded {
-    /// Of the scenario, with the files that it names.
+impl RecordedHttp {
+    /// Reads the recorded requests of the scenario and the files that they name.
     pub(crate) fn read(scenario: &Scenario) -> Result<Self, String> {
         let mut exchanges = Vec::new();
         for (index, spanned) in scenario.script.http.iter().enumerate() {
             let exchange = spanned.get_ref().clone();
             let body = body_of(scenario, &exchange).map_err(|error| {
                 let place = scenario.place(spanned.span(), format!("http[{index}]"));
-                format!("{place}: its answer cannot be read: {error}")
+                format!("{place}: the answer cannot be read: {error}")
             })?;
             exchanges.push((exchange, body));
         }
-        let seen = Seen { asked: vec![0; exchanges.len()], requests: Vec::new(), told: 0 };
-        Ok(Self { exchanges, seen: Mutex::new(seen) })
+        let log = RequestLog { uses: vec![0; exchanges.len()], requests: Vec::new(), reported: 0 };
+        Ok(Self { exchanges, log: Mutex::new(log) })
     }
 
-    /// The requests that were not told yet, for the transcript: `METHOD URL`, and how they were answered.
-    pub(crate) fn told(&self) -> Vec<String> {
-        let mut seen = self.lock();
-        let requests = seen.requests[seen.told..].to_vec();
-        seen.told = seen.requests.len();
-        drop(seen);
+    /// The requests since the last call, for the transcript: `METHOD URL` and the answer.
+    pub(crate) fn take_new_lines(&self) -> Vec<String> {
+        let mut log = self.lock();
+        let requests = log.requests[log.reported..].to_vec();
+        log.reported = log.requests.len();
+        drop(log);
         let line = |(question, by): &(HttpQuestion, Option<usize>)| {
             let answer = match by.map(|index| &self.exchanges[index].0) {
                 None => "denied: not recorded".to_owned(),
@@ -70,76 +70,76 @@ impl Recorded {
             format!("{} {} → {answer}", question.method, question.url)
         };
         let mut lines: Vec<String> = requests.iter().map(line).collect();
-        // Calls that run at once ask in any order.
+        // Calls that run in parallel send their requests in any order.
         lines.sort();
         lines
     }
 
-    /// Requests that nobody recorded.
+    /// Requests that were not recorded.
     pub(crate) fn unrecorded(&self) -> Vec<HttpQuestion> {
-        let seen = self.lock();
-        let unrecorded = seen.requests.iter().filter(|(_, by)| by.is_none()).map(|(question, _)| question.clone());
-        unrecorded.take(REPORTED).collect()
+        let log = self.lock();
+        let unrecorded = log.requests.iter().filter(|(_, by)| by.is_none()).map(|(question, _)| question.clone());
+        unrecorded.take(MAX_REPORTED).collect()
     }
 
-    /// What was recorded and never asked for, or not as often as was said.
-    pub(crate) fn left(&self, scenario: &Scenario) -> Vec<Failure> {
-        let seen = self.lock();
+    /// Failures for recorded requests that were not sent as often as expected.
+    pub(crate) fn count_failures(&self, scenario: &Scenario) -> Vec<Failure> {
+        let log = self.lock();
         let mut failures = Vec::new();
-        for (index, ((exchange, _), asked)) in self.exchanges.iter().zip(&seen.asked).enumerate() {
-            let wrong = exchange.times.map_or(*asked == 0, |times| *asked != times);
+        for (index, ((exchange, _), uses)) in self.exchanges.iter().zip(&log.uses).enumerate() {
+            let wrong = exchange.times.map_or(*uses == 0, |times| *uses != times);
             if wrong {
                 let place = scenario.place(scenario.script.http[index].span(), format!("http[{index}]"));
                 let times = exchange.times.map_or_else(|| "at least once".to_owned(), |times| format!("{times} times"));
-                let found = match asked {
+                let found = match uses {
                     0 => "never".to_owned(),
-                    asked => format!("{asked} times"),
+                    uses => format!("{uses} times"),
                 };
-                failures.push(Failure::at(place, &format!("`{}` to be asked {times}", exchange.request), found));
+                failures.push(Failure::at(place, &format!("`{}` to be sent {times}", exchange.request), found));
             }
         }
         failures
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, RequestLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first that fits and is not spent; it counts as asked.
+    /// Takes the first recorded request that matches and is not used up.
     fn take(&self, question: HttpQuestion) -> Option<usize> {
-        let mut seen = self.lock();
-        let fits = |index: &usize| {
-            let (exchange, asked) = (&self.exchanges[*index].0, seen.asked[*index]);
-            exchange.times.is_none_or(|times| asked < times) && fits(exchange, &question)
+        let mut log = self.lock();
+        let is_usable = |index: &usize| {
+            let (exchange, uses) = (&self.exchanges[*index].0, log.uses[*index]);
+            exchange.times.is_none_or(|times| uses < times) && matches(exchange, &question)
         };
-        let found = (0..self.exchanges.len()).find(fits);
+        let found = (0..self.exchanges.len()).find(is_usable);
         if let Some(index) = found {
-            seen.asked[index] += 1;
+            log.uses[index] += 1;
         }
-        seen.requests.push((question, found));
+        log.requests.push((question, found));
         found
     }
 }
 
-fn fits(exchange: &Exchange, question: &HttpQuestion) -> bool {
+fn matches(exchange: &Exchange, question: &HttpQuestion) -> bool {
     let has = |(name, value): (&String, &String)| {
         question.headers.iter().any(|(other, there)| other.eq_ignore_ascii_case(name) && there == value)
     };
     let body = String::from_utf8_lossy(&question.body);
     let sends = |pattern: &Pattern| pattern.mismatches(&body, None).is_empty();
-    is_same(&exchange.request, question)
+    is_same_request(&exchange.request, question)
         && exchange.request_headers.iter().all(has)
         && exchange.request_body.as_ref().is_none_or(sends)
 }
 
-/// An address may be written without the `/` that ends it.
-fn is_same(request: &str, question: &HttpQuestion) -> bool {
-    let asked = format!("{} {}", question.method, question.url);
-    asked == request || asked.strip_suffix('/') == Some(request)
+/// An address may be written without its final `/`.
+fn is_same_request(request: &str, question: &HttpQuestion) -> bool {
+    let sent = format!("{} {}", question.method, question.url);
+    sent == request || sent.strip_suffix('/') == Some(request)
 }
 
 #[async_trait::async_trait]
-impl HttpPort for Recorded {
+impl HttpPort for RecordedHttp {
     async fn answer(&self, question: HttpQuestion) -> Result<HttpAnswer, HttpRefusal> {
         let index = self.take(question).ok_or(HttpRefusal::Denied)?;
         let (exchange, body) = &self.exchanges[index];
@@ -176,5 +176,5 @@ fn body_of(scenario: &Scenario, exchange: &Exchange) -> io::Result<Vec<u8>> {
     exchange
         .file
         .as_ref()
-        .map_or_else(|| Ok(Vec::new()), |file| super::folder::read(&scenario.folder().join(file), BODY))
+        .map_or_else(|| Ok(Vec::new()), |file| super::folder::read(&scenario.folder().join(file), MAX_BODY))
 }

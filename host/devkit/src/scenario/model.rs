@@ -1,116 +1,124 @@
-//! The scripted model of a scenario: each turn has its own replies, and what a turn leaves over is known.
+//! The scripted model of a scenario. Each turn has its own replies, and unused replies are detected.
 
 use super::file::Scenario;
 use agent_core::model::{Delta, ModelRequest};
-use agent_models::{Facts, ModelError, Provider, Purpose, RawReply, Replies, ReplyContext, Scripted, ScriptedReply};
+use agent_models::{
+    ModelError, ModelInfo, Provider, Purpose, RawReply, ReplyContext, ScriptedModel, ScriptedReplies, ScriptedReply,
+};
 use async_trait::async_trait;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::Sender;
 use toml::Spanned;
 
-/// Says what the scenario says.
-pub(crate) struct StagedModel {
-    turns: Vec<Scripted>,
-    /// Beside the turns: summaries, and answers to plugins.
-    aside: Scripted,
-    playing: Mutex<Playing>,
-    besides: Mutex<Besides>,
+/// A model provider that gives the replies of the scenario.
+pub(crate) struct ScenarioModel {
+    turns: Vec<ScriptedModel>,
+    /// ScriptedReplies outside of turns: summaries, and answers to plugins.
+    side: ScriptedModel,
+    progress: Mutex<TurnProgress>,
+    side_uses: Mutex<SideUses>,
 }
 
-/// Where the model is.
+/// The progress of the current turn.
 #[derive(Clone, Debug, Default)]
-struct Playing {
+struct TurnProgress {
     turn: usize,
-    /// Replies of the session before this turn.
+    /// Number of replies in the session before this turn.
     before: u64,
-    /// Replies of this turn that were asked for.
-    asked: usize,
-    complaints: Vec<Complaint>,
+    /// Number of replies of this turn that were used.
+    used: usize,
+    problems: Vec<RequestProblem>,
 }
 
-/// What was asked beside the turns.
+/// The use of the replies outside of turns.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Besides {
-    pub(crate) summaries: Asked,
-    pub(crate) answers: Asked,
+pub(crate) struct SideUses {
+    pub(crate) summaries: ReplyUse,
+    pub(crate) answers: ReplyUse,
 }
 
-/// What became of one list of replies.
+/// The use of one list of replies.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
-    /// Replies that were asked for.
-    pub(crate) replies: usize,
-    pub(crate) complaints: Vec<Complaint>,
+pub(crate) struct ReplyUse {
+    /// Number of replies that were used.
+    pub(crate) used: usize,
+    pub(crate) problems: Vec<RequestProblem>,
 }
 
-/// A request that was not what a reply expects, or that nothing is left for.
+/// A request that did not match `expect` of its reply, or for which no reply was left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Complaint {
-    /// The reply in its list, from 0.
+pub(crate) struct RequestProblem {
+    /// Index of the reply in its list, from 0.
     pub(crate) reply: usize,
-    /// What is wrong.
+    /// The problem in words.
     pub(crate) problem: String,
 }
 
-impl StagedModel {
-    /// `turns`: the replies of each turn that is played.
+impl ScenarioModel {
+    /// Creates the model from the replies of each turn.
     pub(crate) fn new(scenario: &Scenario, turns: Vec<Vec<ScriptedReply>>) -> Self {
         let (script, path) = (&scenario.script, &scenario.path);
         let unspanned =
             |replies: &[Spanned<ScriptedReply>]| replies.iter().map(|reply| reply.get_ref().clone()).collect();
-        let of = |replies: Replies| Scripted::of_replies(path, script.window, replies);
-        let aside =
-            Replies { summaries: unspanned(&script.summaries), answers: unspanned(&script.answers), turns: Vec::new() };
-        let turns = turns.into_iter().map(|turns| of(Replies { turns, ..Replies::default() })).collect();
-        Self { turns, aside: of(aside), playing: Mutex::default(), besides: Mutex::default() }
+        let of = |replies: ScriptedReplies| ScriptedModel::from_replies(path, script.window, replies);
+        let side = ScriptedReplies {
+            summaries: unspanned(&script.summaries),
+            answers: unspanned(&script.answers),
+            turns: Vec::new(),
+        };
+        let turns =
+            turns.into_iter().map(|turns| of(ScriptedReplies { turns, ..ScriptedReplies::default() })).collect();
+        Self { turns, side: of(side), progress: Mutex::default(), side_uses: Mutex::default() }
     }
 
-    /// From now on the replies of this turn are given; `before` is how many the session has had.
+    /// Starts a turn with its own replies. `before` is the number of replies that the session has had so far.
     pub(crate) fn begin(&self, turn: usize, before: u64) {
-        *self.lock() = Playing { turn, before, ..Playing::default() };
+        *self.lock() = TurnProgress { turn, before, ..TurnProgress::default() };
     }
 
-    /// How many replies of the turn were asked for, and what was wrong with the requests.
-    pub(crate) fn end(&self) -> (usize, Vec<Complaint>) {
-        let playing = self.lock();
-        (playing.asked, playing.complaints.clone())
+    /// The number of used replies of the turn, and the problems of its requests.
+    pub(crate) fn end(&self) -> (usize, Vec<RequestProblem>) {
+        let progress = self.lock();
+        (progress.used, progress.problems.clone())
     }
 
-    /// What was asked beside the turns so far.
-    pub(crate) fn besides(&self) -> Besides {
-        self.besides.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The use of the replies outside of turns so far.
+    pub(crate) fn side_uses(&self) -> SideUses {
+        self.side_uses.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn aside(
+    async fn side_reply(
         &self,
         request: &ModelRequest,
         context: ReplyContext<'_>,
         deltas: &Sender<Delta>,
     ) -> Result<RawReply, ModelError> {
-        let replied = self.aside.reply(request, context, deltas).await;
-        let mut besides = self.besides.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = match context.purpose {
+        let replied = self.side.reply(request, context, deltas).await;
+        let mut side_uses = self.side_uses.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = match context.purpose {
             Purpose::Turn => return replied,
-            Purpose::Summary => &mut besides.summaries,
-            Purpose::Plugin => &mut besides.answers,
+            Purpose::Summary => &mut side_uses.summaries,
+            Purpose::Plugin => &mut side_uses.answers,
         };
         let reply = usize::try_from(context.call).unwrap_or(usize::MAX);
-        asked.replies = asked.replies.max(reply.saturating_add(1));
-        if let Err(ModelError::Unexpected { problems, .. } | ModelError::BrokenRequest { problems, .. }) = &replied {
-            complain(&mut asked.complaints, Complaint { reply, problem: problems.join("; ") });
+        list.used = list.used.max(reply.saturating_add(1));
+        if let Err(ModelError::UnexpectedRequest { problems, .. } | ModelError::InvalidRequest { problems, .. }) =
+            &replied
+        {
+            add_problem(&mut list.problems, RequestProblem { reply, problem: problems.join("; ") });
         }
         replied
     }
 
-    fn lock(&self) -> MutexGuard<'_, Playing> {
-        self.playing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, TurnProgress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
-impl Provider for StagedModel {
-    fn facts(&self) -> &Facts {
-        self.aside.facts()
+impl Provider for ScenarioModel {
+    fn info(&self) -> &ModelInfo {
+        self.side.info()
     }
 
     async fn reply(
@@ -120,36 +128,36 @@ impl Provider for StagedModel {
         deltas: &Sender<Delta>,
     ) -> Result<RawReply, ModelError> {
         if context.purpose != Purpose::Turn {
-            return self.aside(request, context, deltas).await;
+            return self.side_reply(request, context, deltas).await;
         }
         let (turn, call) = {
-            let mut playing = self.lock();
-            let call = context.call.saturating_sub(playing.before);
-            playing.asked = playing.asked.max(usize::try_from(call).unwrap_or(usize::MAX).saturating_add(1));
-            (playing.turn, call)
+            let mut progress = self.lock();
+            let call = context.call.saturating_sub(progress.before);
+            progress.used = progress.used.max(usize::try_from(call).unwrap_or(usize::MAX).saturating_add(1));
+            (progress.turn, call)
         };
-        let Some(scripted) = self.turns.get(turn) else { return self.aside(request, context, deltas).await };
+        let Some(scripted) = self.turns.get(turn) else { return self.side_reply(request, context, deltas).await };
         let replied = scripted.reply(request, ReplyContext { call, ..context }, deltas).await;
         let problem = match &replied {
-            Err(ModelError::Unexpected { problems, .. } | ModelError::BrokenRequest { problems, .. }) => {
+            Err(ModelError::UnexpectedRequest { problems, .. } | ModelError::InvalidRequest { problems, .. }) => {
                 Some(problems.join("; "))
             }
-            Err(ModelError::Exhausted { replies, .. }) => {
-                Some(format!("the model is asked once more than the turn has replies ({replies})"))
+            Err(ModelError::ScriptExhausted { replies, .. }) => {
+                Some(format!("the turn asks the model more often than it has replies ({replies})"))
             }
             _ => None,
         };
         if let Some(problem) = problem {
             let reply = usize::try_from(call).unwrap_or(usize::MAX);
-            complain(&mut self.lock().complaints, Complaint { reply, problem });
+            add_problem(&mut self.lock().problems, RequestProblem { reply, problem });
         }
         replied
     }
 }
 
-/// A reply that is asked for again is not told again.
-fn complain(complaints: &mut Vec<Complaint>, complaint: Complaint) {
-    if complaints.iter().all(|told| told.reply != complaint.reply) {
-        complaints.push(complaint);
+/// Adds a problem unless the same reply already has one, because a retry uses the same reply.
+fn add_problem(problems: &mut Vec<RequestProblem>, problem: RequestProblem) {
+    if problems.iter().all(|known| known.reply != problem.reply) {
+        problems.push(problem);
     }
 }

@@ -1,4 +1,4 @@
-//! What a text or a value must be: exactly this, or what is said of it.
+//! Patterns: expectations about a text or a JSON value.
 
 use crate::diff::diff;
 use regex::Regex;
@@ -9,38 +9,38 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Characters of what was found that are shown where no diff is.
-const EXCERPT: usize = 600;
+/// Maximum number of characters of the found text in a message without a diff.
+const MAX_EXCERPT: usize = 600;
 
-/// What must hold of a text, or of the JSON that it is.
+/// An expectation about a text, or about the JSON in it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Pattern(Parts);
 
-/// Everything that is given must hold.
+/// The parts of a pattern. All that are set must match.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Parts {
-    /// The whole text. A last line end does not count.
+    /// The whole text. A line ending at the end is ignored.
     text: Option<String>,
     contains: Texts,
     lacks: Texts,
-    /// Regular expressions, each found somewhere in the text.
+    /// Regular expressions that each match somewhere in the text.
     matches: Texts,
-    /// The whole value.
+    /// The whole JSON value.
     json: Option<Value>,
-    /// What stands in the value: keys of objects, and items of lists in their places.
+    /// Part of the JSON value: keys of objects, and items of lists at their positions.
     includes: Option<Value>,
-    /// By JSON pointer, exactly.
+    /// Exact values by JSON pointer.
     at: BTreeMap<String, Value>,
-    /// By JSON pointer, as regular expressions over texts, and over what else is written as JSON.
+    /// Regular expressions by JSON pointer. They apply to strings, and to the JSON text of other values.
     at_matches: BTreeMap<String, String>,
 }
 
-/// One text, or several.
+/// One string or several.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Texts(Vec<String>);
 
-/// Something that does not hold.
+/// A part of a pattern that does not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch {
     pub(crate) expected: String,
@@ -54,7 +54,7 @@ impl<'de> Deserialize<'de> for Texts {
         impl<'de> Visitor<'de> for OneOrMore {
             type Value = Texts;
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a text, or a list of texts")
+                formatter.write_str("a string, or a list of strings")
             }
             fn visit_str<E>(self, text: &str) -> Result<Texts, E> {
                 Ok(Texts(vec![text.to_owned()]))
@@ -91,29 +91,28 @@ impl<'de> Deserialize<'de> for Pattern {
 }
 
 impl Pattern {
-    /// This value, exactly.
+    /// A pattern that requires exactly this value.
     pub(crate) fn exactly(value: Value) -> Self {
         Self(Parts { json: Some(value), ..Parts::default() })
     }
 
-    /// What makes it no pattern, as the end of a sentence.
+    /// Why the pattern is invalid, as the end of a sentence; None if it is valid.
     pub(crate) fn problem(&self) -> Option<String> {
         if self.0 == Parts::default() {
-            return Some(
-                "says nothing: give it `text`, `contains`, `lacks`, `matches`, `json`, `includes` or `at`".into(),
-            );
+            return Some("is empty: set `text`, `contains`, `lacks`, `matches`, `json`, `includes` or `at`".into());
         }
         let wrong =
-            |pattern: &String| Regex::new(pattern).err().map(|error| format!("is no regular expression: {error}"));
+            |pattern: &String| Regex::new(pattern).err().map(|error| format!("is not a regular expression: {error}"));
         let pointers = self.0.at.keys().chain(self.0.at_matches.keys());
-        let no_pointer = |pointer: &String| !pointer.is_empty() && !pointer.starts_with('/');
-        let pointer = pointers.clone().find(|pointer| no_pointer(pointer));
-        let pointer = pointer.map(|pointer| format!("has {pointer:?}, which is no JSON pointer: it begins with `/`"));
+        let is_invalid = |pointer: &String| !pointer.is_empty() && !pointer.starts_with('/');
+        let pointer = pointers.clone().find(|pointer| is_invalid(pointer));
+        let pointer = pointer.map(|pointer| format!("has {pointer:?}, which is not a JSON pointer: start it with `/`"));
         let wrong = self.0.matches.0.iter().chain(self.0.at_matches.values()).find_map(wrong);
-        wrong.or(pointer).or_else(|| self.0.idle())
+        wrong.or(pointer).or_else(|| self.0.useless_part())
     }
 
-    /// All that does not hold of a text, or of its JSON where it has another than its text.
+    /// The parts that do not match a text. JSON parts use `structured` if it is given, otherwise the JSON in the
+    /// text.
     pub(crate) fn mismatches(&self, text: &str, structured: Option<&Value>) -> Vec<Mismatch> {
         let parts = &self.0;
         let mut found = Vec::new();
@@ -144,15 +143,17 @@ impl Pattern {
 }
 
 impl Parts {
-    /// A part that would hold of anything, or of nothing.
-    fn idle(&self) -> Option<String> {
+    /// Finds a part that would match everything or nothing.
+    fn useless_part(&self) -> Option<String> {
         let lists = [("contains", &self.contains), ("lacks", &self.lacks), ("matches", &self.matches)];
         for (key, texts) in lists {
             if texts.0.iter().any(String::is_empty) {
                 return Some(match key {
-                    "lacks" => "has `lacks = \"\"`, which holds of nothing: write what must not be there".to_owned(),
+                    "lacks" => {
+                        "has `lacks = \"\"`, which matches nothing: write the text that must be absent".to_owned()
+                    }
                     _ => format!(
-                        "has `{key} = \"\"`, which holds of anything: write what must be there, or `text = \"\"` for an empty text"
+                        "has `{key} = \"\"`, which matches anything: write the expected text, or `text = \"\"` for an empty text"
                     ),
                 });
             }
@@ -161,13 +162,13 @@ impl Parts {
             || matches!(&self.includes, Some(Value::Array(items)) if items.is_empty())
         {
             return Some(
-                "has an empty `includes`, which holds of any table or list: write what must stand in it".to_owned(),
+                "has an empty `includes`, which matches any table or list: write the expected content".to_owned(),
             );
         }
         let empty = self.at_matches.iter().find(|(_, pattern)| pattern.is_empty());
         if let Some((pointer, _)) = empty {
             return Some(format!(
-                "has an empty regular expression at {pointer:?}, which matches anything: write what must stand there"
+                "has an empty regular expression at {pointer:?}, which matches anything: write the expected text"
             ));
         }
         None
@@ -184,7 +185,7 @@ impl Parts {
         }
         if let Some((pointer, wanted, there)) = self.includes.as_ref().and_then(|wanted| missing(wanted, json, "")) {
             let there = there.map_or_else(|| "nothing".to_owned(), |there| short(&there.to_string()));
-            let pointer = if pointer.is_empty() { "the whole".to_owned() } else { pointer };
+            let pointer = if pointer.is_empty() { "a value".to_owned() } else { pointer };
             found.push(Mismatch::of(format!("{pointer} that includes {wanted}"), there));
         }
         for (pointer, wanted) in &self.at {
@@ -203,7 +204,7 @@ impl Parts {
             if !there.as_deref().is_some_and(|there| is_match(pattern, there)) {
                 let there = there
                     .map_or_else(|| format!("nothing there in {}", short(&json.to_string())), |there| quoted(&there));
-                found.push(Mismatch::of(format!("what matches {pattern:?} at {pointer:?}"), there));
+                found.push(Mismatch::of(format!("a match of {pattern:?} at {pointer:?}"), there));
             }
         }
     }
@@ -215,7 +216,7 @@ impl Mismatch {
     }
 }
 
-/// The first thing of `wanted` that is not in `json`: where, what, and what stands there.
+/// The first part of `wanted` that is missing in `json`: its pointer, its value, and the value found there.
 fn missing<'v>(wanted: &'v Value, json: &'v Value, pointer: &str) -> Option<(String, &'v Value, Option<&'v Value>)> {
     let step = |key: &str| format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"));
     match (wanted, json) {
@@ -234,17 +235,17 @@ fn missing<'v>(wanted: &'v Value, json: &'v Value, pointer: &str) -> Option<(Str
 }
 
 fn is_match(pattern: &str, text: &str) -> bool {
-    // Whether it is one was checked when the file was read.
+    // The pattern was validated when the file was read.
     Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text))
 }
 
-/// A text for a message, with its beginning only where it is long.
+/// A quoted text for a message, shortened if it is long.
 pub(crate) fn quoted(text: &str) -> String {
     format!("{:?}", short(text))
 }
 
 fn short(text: &str) -> String {
-    match text.char_indices().nth(EXCERPT) {
+    match text.char_indices().nth(MAX_EXCERPT) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
@@ -263,9 +264,9 @@ mod tests {
         serde_json::from_value(pattern).expect("a pattern")
     }
 
-    /// S4
+    /// S4: each part of a pattern matches what it should, and reports what it expected.
     #[test]
-    fn what_holds_and_what_does_not() {
+    fn s4_patterns_match_or_report_mismatches() {
         let text = r#"{"name": "Ada", "tags": ["a", "b"], "n": 3}"#;
         let holds = [
             json!(text),
@@ -285,36 +286,36 @@ mod tests {
             (json!({"includes": {"tags": ["b"]}}), "/tags/0 that includes \"b\""),
             (json!({"includes": {"tags": ["a", "b", "c"]}}), "/tags/2 that includes \"c\""),
             (json!({"at": {"/n": 4}}), "4 at \"/n\""),
-            (json!({"at_matches": {"/x": "."}}), "what matches \".\" at \"/x\""),
+            (json!({"at_matches": {"/x": "."}}), "a match of \".\" at \"/x\""),
         ];
         for (pattern, expected) in fails {
             let found: Vec<_> =
                 of(pattern).mismatches(text, None).into_iter().map(|mismatch| mismatch.expected).collect();
             assert_eq!(found, [expected]);
         }
-        assert_eq!(of(json!({"at": {"/a": 1}})).mismatches("no JSON", None)[0].expected, "JSON");
-        assert_eq!(of(json!({"at": {"/a": 1}})).mismatches("no JSON", Some(&json!({"a": 1}))), []);
+        assert_eq!(of(json!({"at": {"/a": 1}})).mismatches("not JSON", None)[0].expected, "JSON");
+        assert_eq!(of(json!({"at": {"/a": 1}})).mismatches("not JSON", Some(&json!({"a": 1}))), []);
     }
 
-    /// A pattern that would hold of anything is a slip.
+    /// A pattern that would match everything or nothing is a mistake.
     #[test]
-    fn patterns_that_are_none() {
+    fn rejects_invalid_patterns() {
         let problem = |pattern: Value| of(pattern).problem().expect("a problem");
-        assert!(problem(json!({})).starts_with("says nothing"));
-        assert!(problem(json!({"matches": "("})).starts_with("is no regular expression"));
-        assert!(problem(json!({"at": {"a": 1}})).contains("no JSON pointer"));
-        for idle in [
+        assert!(problem(json!({})).starts_with("is empty"));
+        assert!(problem(json!({"matches": "("})).starts_with("is not a regular expression"));
+        assert!(problem(json!({"at": {"a": 1}})).contains("not a JSON pointer"));
+        for useless in [
             json!({"contains": ""}),
             json!({"contains": ["a", ""]}),
             json!({"matches": ""}),
             json!({"at_matches": {"/a": ""}}),
         ] {
-            let found = problem(idle);
+            let found = problem(useless);
             assert!(found.contains("anything"), "{found}");
         }
-        assert!(problem(json!({"lacks": ""})).contains("holds of nothing"));
-        assert!(problem(json!({"contains": []})).starts_with("says nothing"));
-        assert!(problem(json!({"includes": {}})).contains("holds of any"));
+        assert!(problem(json!({"lacks": ""})).contains("matches nothing"));
+        assert!(problem(json!({"contains": []})).starts_with("is empty"));
+        assert!(problem(json!({"includes": {}})).contains("matches any"));
         assert_eq!(of(json!({"contains": "a"})).problem(), None);
         assert!(serde_json::from_value::<Pattern>(json!({"contain": "a"})).is_err());
     }

@@ -1,14 +1,15 @@
-//! Plays a scenario: lays its folder, has its agent made, lets turn after turn run, and says what does not hold.
+//! Plays a scenario: creates its folder and its agent, runs its turns, and collects the expectations that are not
+//! met.
 
 use super::answers::{Answers, Requests};
-use super::check::{Counts, Played, text_of};
+use super::check::{PlayedTurn, Scope, text_of};
 use super::file::Scenario;
-use super::golden::{Golden, GoldenMode, settle};
-use super::http::Recorded;
-use super::model::{Asked, Complaint, StagedModel};
+use super::golden::{GoldenMode, GoldenResult, compare_or_update};
+use super::http::RecordedHttp;
+use super::model::{ReplyUse, RequestProblem, ScenarioModel};
 use super::report::{Failure, Report, Verdict};
 use super::script::{self, ExpectedCall, Turn};
-use super::transcript::{self, Normal};
+use super::transcript::{self, Normalizer};
 use super::{attached, folder, pattern};
 use agent_core::change::OutboxEffect;
 use agent_core::event::{Event, EventKind};
@@ -25,84 +26,86 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Makes the agent of a scenario: who reads agent.toml does.
+/// Creates the agent of a scenario. The code that reads agent.toml implements this trait.
 #[async_trait]
-pub trait Casting: Send + Sync {
-    /// The agent, or why there is none.
-    async fn agent(&self, scenario: &Scenario, setting: &Setting) -> Result<Made, String>;
+pub trait AgentFactory: Send + Sync {
+    /// Creates the agent. The error says why it cannot be created.
+    async fn agent(&self, scenario: &Scenario, setup: &AgentSetup) -> Result<ScenarioAgent, String>;
 }
 
-/// An agent that was made for a scenario.
-pub struct Made {
-    /// Itself, without MCP servers.
+/// An agent that was created for a scenario.
+pub struct ScenarioAgent {
+    /// The agent, without MCP servers.
     pub agent: Arc<Agent>,
-    /// The MCP servers that its file names: none is started.
+    /// Names of the MCP servers in the agent's configuration. A scenario does not start them.
     pub servers: Vec<String>,
-    /// Those of the agents below it, in words.
-    pub servers_below: Vec<String>,
+    /// Descriptions of the MCP servers of the agents that it delegates to, which are not started either.
+    pub delegate_servers: Vec<String>,
 }
 
-impl Made {
-    /// What of its file does not hold in a scenario.
+impl ScenarioAgent {
+    /// Notes about parts of the agent's configuration that have no effect in a scenario.
     fn notes(&self) -> Vec<String> {
-        let servers: Vec<_> = self.servers.iter().chain(&self.servers_below).map(String::as_str).collect();
-        let note = format!("a scenario starts no MCP server, so the tools of {} are not there", servers.join(", "));
+        let servers: Vec<_> = self.servers.iter().chain(&self.delegate_servers).map(String::as_str).collect();
+        let note = format!("scenarios do not start MCP servers, so the tools of {} are missing", servers.join(", "));
         if servers.is_empty() { Vec::new() } else { vec![note] }
     }
 }
 
-/// What came of playing.
+/// The results of playing a scenario.
 struct Outcome {
     failures: Vec<Failure>,
-    golden: Golden,
+    golden: GoldenResult,
     notes: Vec<String>,
 }
 
-/// What an agent is made for.
-pub struct Setting {
-    /// Whatever is granted relative to the agent's file is here.
+/// The surroundings that an agent is created for.
+pub struct AgentSetup {
+    /// The folder that relative grants of the agent refer to.
     pub folder: PathBuf,
-    /// Says what the scenario says. None: the agent's own models do.
+    /// The model with the scenario's replies. None if the scenario has no replies, so that the agent's own models are
+    /// used.
     pub model: Option<Arc<dyn Provider>>,
 }
 
-/// Plays scenarios on one sandbox.
+/// Plays scenarios in one sandbox.
 pub struct Player {
-    /// Where plugins run.
+    /// The sandbox that runs the plugins.
     pub sandbox: Sandbox,
-    /// Who makes agents.
-    pub casting: Arc<dyn Casting>,
-    /// Whether transcripts are compared or written.
+    /// Creates the agents.
+    pub agents: Arc<dyn AgentFactory>,
+    /// What to do with golden transcripts that differ.
     pub golden: GoldenMode,
 }
 
 impl Player {
-    /// Plays one scenario to its end. Nothing outside of a temporary folder is changed but its golden transcript, where
-    /// that is asked for.
+    /// Plays one scenario to its end. Only a temporary folder changes, and the golden transcript if
+    /// [`GoldenMode::Update`] is set.
     pub async fn play(&self, scenario: &Scenario) -> Report {
         let began = Instant::now();
-        let (verdict, golden, notes) = match self.played(scenario).await {
+        let (verdict, golden, notes) = match self.outcome(scenario).await {
             Ok(Outcome { failures, golden, notes }) if failures.is_empty() => (Verdict::Passed, golden, notes),
             Ok(Outcome { failures, golden, notes }) => (Verdict::Failed(failures), golden, notes),
-            Err(reason) => (Verdict::NotPlayed(reason), Golden::None, Vec::new()),
+            Err(reason) => (Verdict::NotPlayed(reason), GoldenResult::None, Vec::new()),
         };
         let (name, path) = (scenario.name.clone(), scenario.path.clone());
         Report { name, path, verdict, golden, notes, time: began.elapsed() }
     }
 
-    async fn played(&self, scenario: &Scenario) -> Result<Outcome, String> {
-        let of_io = |error: std::io::Error| format!("the scenario's folder cannot be made: {error}");
+    async fn outcome(&self, scenario: &Scenario) -> Result<Outcome, String> {
+        let of_io = |error: std::io::Error| format!("the scenario's folder cannot be created: {error}");
         let place = tempfile::tempdir().map_err(of_io)?;
         let folder = place.path().canonicalize().map_err(of_io)?.join("files");
         std::fs::create_dir(&folder).map_err(of_io)?;
-        folder::lay(scenario, &folder)?;
-        let recorded = Arc::new(Recorded::read(scenario)?);
-        let acts = acts(scenario);
-        let is_scripted = acts.iter().any(|act| !act.turn.replies.is_empty());
-        let replies = acts.iter().map(|act| act.turn.replies.iter().map(|reply| reply.get_ref().clone()).collect());
-        let model = is_scripted.then(|| Arc::new(StagedModel::new(scenario, replies.collect())));
-        let setting = Setting { folder: folder.clone(), model: model.clone().map(|model| model as Arc<dyn Provider>) };
-        let made = self.casting.agent(scenario, &setting).await?;
+        folder::create_files(scenario, &folder)?;
+        let recorded = Arc::new(RecordedHttp::read(scenario)?);
+        let turns = planned_turns(scenario);
+        let is_scripted = turns.iter().any(|planned| !planned.turn.replies.is_empty());
+        let replies =
+            turns.iter().map(|planned| planned.turn.replies.iter().map(|reply| reply.get_ref().clone()).collect());
+        let model = is_scripted.then(|| Arc::new(ScenarioModel::new(scenario, replies.collect())));
+        let setup = AgentSetup { folder: folder.clone(), model: model.clone().map(|model| model as Arc<dyn Provider>) };
+        let made = self.agents.agent(scenario, &setup).await?;
         let notes = made.notes();
         let options = Options { synchronous: Synchronous::Off, ..Options::default() };
         let store =
@@ -119,42 +122,42 @@ impl Player {
         };
         let session =
             Session::open(&host, made.agent.clone(), OpenSession::New).await.map_err(|error| error.to_string())?;
-        let stage = Stage { scenario, store, session, model, recorded, folder, servers: made.servers };
-        let (failures, golden) = stage.perform(&acts, self.golden).await?;
+        let run = ScenarioRun { scenario, store, session, model, recorded, folder, servers: made.servers };
+        let (failures, golden) = run.perform(&turns, self.golden).await?;
         Ok(Outcome { failures, golden, notes })
     }
 }
 
-/// A turn as it is played: of the file, or around a tool that is called directly.
-struct Act {
+/// A turn to play: a turn of the file, or a turn generated for a direct call.
+struct PlannedTurn {
     turn: Turn,
     key: String,
     span: Range<usize>,
-    counts: Counts,
+    scope: Scope,
 }
 
-fn acts(scenario: &Scenario) -> Vec<Act> {
+fn planned_turns(scenario: &Scenario) -> Vec<PlannedTurn> {
     let script = &scenario.script;
-    let calls = script.calls.iter().enumerate().map(|(index, call)| Act {
-        turn: around(call),
+    let calls = script.calls.iter().enumerate().map(|(index, call)| PlannedTurn {
+        turn: turn_of_call(call),
         key: format!("calls[{index}]"),
         span: call.span(),
-        counts: Counts::ItsCall,
+        scope: Scope::DirectCall,
     });
-    let turns = script.turns.iter().enumerate().map(|(index, turn)| Act {
+    let turns = script.turns.iter().enumerate().map(|(index, turn)| PlannedTurn {
         turn: turn.get_ref().clone(),
         key: format!("turns[{index}]"),
         span: turn.span(),
-        counts: Counts::All,
+        scope: Scope::All,
     });
     calls.chain(turns).collect()
 }
 
-/// A turn in which the model makes this one call, and then says nothing.
-fn around(call: &toml::Spanned<script::DirectCall>) -> Turn {
+/// A turn in which the model makes this one call and then finishes.
+fn turn_of_call(call: &toml::Spanned<script::DirectCall>) -> Turn {
     let (span, call) = (call.span(), call.get_ref());
     let reply = |reply: serde_json::Value| -> toml::Spanned<ScriptedReply> {
-        toml::Spanned::new(span.clone(), serde_json::from_value(reply).expect("replies are made of these keys"))
+        toml::Spanned::new(span.clone(), serde_json::from_value(reply).expect("these are keys of a reply"))
     };
     let expected = ExpectedCall {
         name: call.name.clone(),
@@ -180,26 +183,30 @@ fn around(call: &toml::Spanned<script::DirectCall>) -> Turn {
 }
 
 /// A scenario that is being played.
-struct Stage<'s> {
+struct ScenarioRun<'s> {
     scenario: &'s Scenario,
     store: Arc<dyn Store>,
     session: Session,
-    model: Option<Arc<StagedModel>>,
-    recorded: Arc<Recorded>,
+    model: Option<Arc<ScenarioModel>>,
+    recorded: Arc<RecordedHttp>,
     folder: PathBuf,
-    /// MCP servers that are not started.
+    /// Names of the agent's MCP servers, which are not started.
     servers: Vec<String>,
 }
 
-impl Stage<'_> {
-    async fn perform(mut self, acts: &[Act], mode: GoldenMode) -> Result<(Vec<Failure>, Golden), String> {
+impl ScenarioRun<'_> {
+    async fn perform(
+        mut self,
+        turns: &[PlannedTurn],
+        mode: GoldenMode,
+    ) -> Result<(Vec<Failure>, GoldenResult), String> {
         let limit = Duration::from_millis(self.scenario.script.time_limit_ms);
         let (mut failures, mut text, end) = (Vec::new(), String::new(), Instant::now() + limit);
-        let normal = Normal::new(self.session.subject(), &self.folder);
+        let normalizer = Normalizer::new(self.session.subject(), &self.folder);
         let mut is_stopped = false;
-        for (index, act) in acts.iter().enumerate() {
-            let place = || self.scenario.place(act.span.clone(), act.key.clone());
-            let input = attached::input(&self.session, &act.turn, &self.folder).await;
+        for (index, planned) in turns.iter().enumerate() {
+            let place = || self.scenario.place(planned.span.clone(), planned.key.clone());
+            let input = attached::input(&self.session, &planned.turn, &self.folder).await;
             let input = input.map_err(|problem| format!("{}: {problem}", place()))?;
             let cancel = CancellationToken::new();
             let left = end.saturating_duration_since(Instant::now());
@@ -210,7 +217,7 @@ impl Stage<'_> {
                     cancel.cancel();
                 }
             });
-            let played = self.act((index, act), input, &cancel).await;
+            let played = self.play_turn((index, planned), input, &cancel).await;
             alarm.abort();
             let (played, transcript) = played.map_err(|error| error.to_string())?;
             if !text.is_empty() {
@@ -219,56 +226,61 @@ impl Stage<'_> {
             text.push_str(&transcript);
             if cancel.is_cancelled() {
                 is_stopped = true;
-                let found = "it was stopped then".to_owned();
-                let expected = format!("the scenario to be over in {} ms", limit.as_millis());
+                let found = "it was stopped".to_owned();
+                let expected = format!("the scenario to finish in {} ms", limit.as_millis());
                 failures.push(
-                    Failure::at(place(), &expected, found).advising("raise `time_limit_ms` if it may take longer"),
+                    Failure::at(place(), &expected, found)
+                        .advising("raise `time_limit_ms` if the scenario may take longer"),
                 );
                 break;
             }
-            failures.extend(played.failures(self.scenario).into_iter().map(|failure| normalised(failure, &normal)));
-            if matches!(played.result, TurnResult::Suspended(_)) && index + 1 < acts.len() {
-                let place = self.scenario.place(acts[index + 1].span.clone(), acts[index + 1].key.clone());
-                failures.push(Failure::at(place, "a turn that can begin", "the one before it still waits".to_owned()));
+            failures.extend(played.failures(self.scenario).into_iter().map(|failure| normalized(failure, &normalizer)));
+            if matches!(played.result, TurnResult::Suspended(_)) && index + 1 < turns.len() {
+                let place = self.scenario.place(turns[index + 1].span.clone(), turns[index + 1].key.clone());
+                failures.push(Failure::at(
+                    place,
+                    "a turn that can start",
+                    "the previous turn is still suspended".to_owned(),
+                ));
                 break;
             }
         }
         if !is_stopped {
-            failures.extend(self.besides());
+            failures.extend(self.side_reply_failures());
         }
-        failures.extend(self.requests());
+        failures.extend(self.http_failures());
         failures.extend(folder::differences(self.scenario, &self.folder));
         let Self { scenario, session, .. } = self;
         session.close().await.map_err(|error| error.to_string())?;
         if !scenario.script.golden {
-            return Ok((failures, Golden::None));
+            return Ok((failures, GoldenResult::None));
         }
-        // What does not hold is not what somebody shall read and commit.
+        // The transcript of a failed scenario is wrong and should not be committed.
         let mode = match mode {
             GoldenMode::Update if !failures.is_empty() => GoldenMode::Keep,
             mode => mode,
         };
-        let (golden, failure) = settle(scenario, &normal.text(&text), mode);
+        let (golden, failure) = compare_or_update(scenario, &normalizer.text(&text), mode);
         failures.extend(failure);
         Ok((failures, golden))
     }
 
-    /// Plays one turn, and answers what it waits for.
-    async fn act<'a>(
+    /// Plays one turn, and gives the answers that it waits for.
+    async fn play_turn<'a>(
         &mut self,
-        (index, act): (usize, &'a Act),
+        (index, planned): (usize, &'a PlannedTurn),
         input: TurnInput,
         cancel: &CancellationToken,
-    ) -> Result<(Played<'a>, String), SessionError> {
+    ) -> Result<(PlayedTurn<'a>, String), SessionError> {
         if let Some(model) = &self.model {
             model.begin(index, self.session.state().model_calls);
         }
-        let mut answers = Answers::of(self.scenario, (&act.key, &act.turn));
+        let mut answers = Answers::of(self.scenario, (&planned.key, &planned.turn));
         let begin = self.last_event().await?;
         let mut result = self.session.run(Some(input), cancel.clone()).await?;
         while let TurnResult::Suspended(suspension) = &result {
-            let asked = self.services().await?;
-            if !answers.give(&mut self.session, suspension, &asked).await? {
+            let service_requests = self.services().await?;
+            if !answers.give(&mut self.session, suspension, &service_requests).await? {
                 break;
             }
             result = self.session.run(None, cancel.clone()).await?;
@@ -280,24 +292,25 @@ impl Stage<'_> {
             TurnResult::Finished(output) => Some(text_of(&output.data).0),
             _ => None,
         };
-        let requests = self.recorded.told();
-        let output = output.as_deref().filter(|_| act.counts == Counts::All);
-        let besides = transcript::Besides { requests: &requests, services: &self.services().await?, output };
-        let text = transcript::turn(&attached::said(&act.turn), &events, &besides);
+        let requests = self.recorded.take_new_lines();
+        let output = output.as_deref().filter(|_| planned.scope == Scope::All);
+        let extras = transcript::TurnExtras { requests: &requests, services: &self.services().await?, output };
+        let text = transcript::turn(&attached::input_text(&planned.turn), &events, &extras);
         let unknown = events.iter().filter_map(|event| match &event.kind {
             EventKind::ToolNotFound { call, .. } => Some(call.clone()),
             _ => None,
         });
         let unknown = unknown.collect();
-        let (replies, complaints) = self.model.as_ref().map(|model| model.end()).unwrap_or_default();
-        let (turn, key, span, counts) = (&act.turn, act.key.clone(), act.span.clone(), act.counts);
+        let (replies, request_problems) = self.model.as_ref().map(|model| model.end()).unwrap_or_default();
+        let (turn, key, span, scope) = (&planned.turn, planned.key.clone(), planned.span.clone(), planned.scope);
         let answers = answers.failures();
         let servers = self.servers.clone();
-        let played = Played { turn, key, span, result, calls, replies, complaints, unknown, servers, counts, answers };
+        let played =
+            PlayedTurn { turn, key, span, result, calls, replies, request_problems, unknown, servers, scope, answers };
         Ok((played, format!("turn {number}\n{text}")))
     }
 
-    /// The session's durable events behind this one.
+    /// The session's stored events after this one.
     async fn events_after(&self, begin: u64) -> Result<Vec<Event>, agent_store::StoreError> {
         let (mut events, mut after): (Vec<Event>, u64) = (Vec::new(), begin);
         loop {
@@ -309,7 +322,7 @@ impl Stage<'_> {
     }
 
     async fn last_event(&self) -> Result<u64, SessionError> {
-        // Few scenarios have more than a page of them, and those that have read on.
+        // Most scenarios have less than one page of events.
         let mut last = 0;
         loop {
             let page = self.store.events(self.session.subject(), last, MAX_PAGE).await?;
@@ -320,7 +333,7 @@ impl Stage<'_> {
         }
     }
 
-    /// What services were asked so far.
+    /// The service requests so far.
     async fn services(&self) -> Result<Requests, SessionError> {
         let (mut requests, mut last) = (Requests::new(), 0);
         loop {
@@ -328,7 +341,7 @@ impl Stage<'_> {
             let Some(end) = page.last() else { return Ok(requests) };
             last = end.number;
             for stored in page {
-                // The deed's id is the call's.
+                // The id of an outbox effect is the id of its call.
                 if let OutboxEffect::Event(event) = stored.item.effect {
                     requests.insert(stored.item.id, event.into_inner().data.unwrap_or_default());
                 }
@@ -336,47 +349,50 @@ impl Stage<'_> {
         }
     }
 
-    /// Summaries and answers that nobody asked for, or that were asked for otherwise.
-    fn besides(&self) -> Vec<Failure> {
+    /// Failures for replies outside of turns: unused ones, and requests that did not match.
+    fn side_reply_failures(&self) -> Vec<Failure> {
         let script = &self.scenario.script;
-        let besides = self.model.as_ref().map(|model| model.besides()).unwrap_or_default();
-        let lists =
-            [("summaries", &script.summaries, besides.summaries), ("answers", &script.answers, besides.answers)];
+        let uses = self.model.as_ref().map(|model| model.side_uses()).unwrap_or_default();
+        let lists = [("summaries", &script.summaries, uses.summaries), ("answers", &script.answers, uses.answers)];
         let mut failures = Vec::new();
-        for (key, replies, Asked { replies: asked, complaints }) in lists {
+        for (key, replies, ReplyUse { used, problems }) in lists {
             let place = |index: usize| {
                 let span = replies.get(index).map_or(0..0, toml::Spanned::span);
                 self.scenario.place(span, format!("{key}[{index}]"))
             };
-            let complaint = |complaint: &Complaint| {
-                Failure::at(place(complaint.reply), "the request that this reply expects", complaint.problem.clone())
+            let failure = |problem: &RequestProblem| {
+                Failure::at(
+                    place(problem.reply),
+                    "a request that matches `expect` of this reply",
+                    problem.problem.clone(),
+                )
             };
-            failures.extend(complaints.iter().map(complaint));
-            if asked < replies.len() {
-                let found = match asked {
-                    0 => "none of them was".to_owned(),
-                    asked => format!("{asked} of {} were", replies.len()),
+            failures.extend(problems.iter().map(failure));
+            if used < replies.len() {
+                let found = match used {
+                    0 => "none of the replies was used".to_owned(),
+                    used => format!("{used} of {} were used", replies.len()),
                 };
-                failures.push(Failure::at(place(asked), "this reply to be asked for", found));
+                failures.push(Failure::at(place(used), "this reply to be used", found));
             }
         }
         failures
     }
 
-    fn requests(&self) -> Vec<Failure> {
+    fn http_failures(&self) -> Vec<Failure> {
         let unrecorded = self.recorded.unrecorded().into_iter().map(|question| {
-            let asked = format!("{} {}", question.method, question.url);
+            let request = format!("{} {}", question.method, question.url);
             let body = String::from_utf8_lossy(&question.body).into_owned();
             let body =
                 if body.is_empty() { String::new() } else { format!(" with the body {}", pattern::quoted(&body)) };
-            let found = format!("`{}` asked {asked}{body}, which was denied", question.plugin);
-            let advice = format!("record it:\n[[http]]\nrequest = {asked:?}\nbody = \"…\"");
+            let found = format!("`{}` sent {request}{body}, which was denied", question.plugin);
+            let advice = format!("record it:\n[[http]]\nrequest = {request:?}\nbody = \"…\"");
             Failure::at(self.scenario.top(), "only requests that are recorded under `http`", found).advising(advice)
         });
-        unrecorded.chain(self.recorded.left(self.scenario)).collect()
+        unrecorded.chain(self.recorded.count_failures(self.scenario)).collect()
     }
 }
 
-fn normalised(failure: Failure, normal: &Normal) -> Failure {
-    Failure { found: normal.text(&failure.found), diff: failure.diff.map(|diff| normal.text(&diff)), ..failure }
+fn normalized(failure: Failure, normalizer: &Normalizer) -> Failure {
+    Failure { found: normalizer.text(&failure.found), diff: failure.diff.map(|diff| normalizer.text(&diff)), ..failure }
 }

@@ -1,6 +1,6 @@
-//! What came of scenarios: for people, as JUnit XML for build servers, and as JSON for programs.
+//! The results of scenarios: for people, as JUnit XML for build servers, and as JSON for programs.
 
-use super::golden::Golden;
+use super::golden::GoldenResult;
 use super::pattern::Mismatch;
 use super::place::Place;
 use serde_json::{Value, json};
@@ -8,18 +8,18 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// An expectation that does not hold.
+/// An expectation that is not met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Where it is written.
+    /// The place of the expectation in the scenario file.
     pub place: Place,
-    /// What should have come.
+    /// The expected value, in words.
     pub expected: String,
-    /// What came instead.
+    /// The value that was found instead.
     pub found: String,
-    /// Both beside each other, where they have lines.
+    /// A unified diff of both values, if they are long texts or JSON.
     pub diff: Option<String>,
-    /// What to do, where that is not plain.
+    /// Advice on what to do, if that is not obvious.
     pub advice: Option<String>,
 }
 
@@ -44,47 +44,47 @@ impl Failure {
     }
 }
 
-/// How a scenario came out.
+/// The verdict on a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Everything holds.
+    /// All expectations are met.
     Passed,
-    /// At least one expectation does not hold.
+    /// At least one expectation is not met.
     Failed(Vec<Failure>),
-    /// It could not be played, for this reason.
+    /// The scenario could not be played, for this reason.
     NotPlayed(String),
 }
 
-/// What came of one scenario.
+/// The result of one scenario.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Its name.
+    /// Name of the scenario.
     pub name: String,
-    /// Its file.
+    /// Path of the scenario file.
     pub path: PathBuf,
-    /// How it came out.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What became of its transcript.
-    pub golden: Golden,
-    /// What of its agent did not hold in a scenario, in words.
+    /// What happened to the golden transcript.
+    pub golden: GoldenResult,
+    /// Notes about parts of the agent's configuration that have no effect in a scenario.
     pub notes: Vec<String>,
-    /// How long it took.
+    /// How long the scenario took.
     pub time: Duration,
 }
 
-/// How many came out how.
+/// The number of scenarios per verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Everything held.
+    /// Scenarios whose expectations are all met.
     pub passed: usize,
-    /// Something did not.
+    /// Scenarios with at least one expectation that is not met.
     pub failed: usize,
-    /// They could not be played.
+    /// Scenarios that could not be played.
     pub not_played: usize,
 }
 
 impl Totals {
-    /// Of these.
+    /// Counts the verdicts of these reports.
     pub fn of(reports: &[Report]) -> Self {
         let mut totals = Self::default();
         for report in reports {
@@ -98,7 +98,7 @@ impl Totals {
     }
 }
 
-/// One document with everything.
+/// One JSON document with all reports.
 pub fn json(reports: &[Report]) -> Value {
     let totals = Totals::of(reports);
     json!({
@@ -139,7 +139,7 @@ fn failure(failure: &Failure) -> Value {
     })
 }
 
-/// JUnit XML: a suite for each folder, a case for each scenario.
+/// JUnit XML with a suite for each folder and a case for each scenario.
 pub fn junit(reports: &[Report]) -> String {
     let mut suites: Vec<(&str, Vec<&Report>)> = Vec::new();
     for report in reports {
@@ -216,7 +216,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.3}", time.as_secs_f64())
 }
 
-/// A text as XML 1.0 takes it: what it has no letter for is left out.
+/// Escapes a text for XML 1.0. Characters that XML cannot contain are replaced by U+FFFD.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -243,10 +243,10 @@ mod tests {
     fn report(name: &str, verdict: Verdict) -> Report {
         let path = PathBuf::from(format!("{name}.scenario.toml"));
         let (name, time) = (name.to_owned(), Duration::from_millis(12));
-        Report { name, path, verdict, golden: Golden::None, notes: Vec::new(), time }
+        Report { name, path, verdict, golden: GoldenResult::None, notes: Vec::new(), time }
     }
 
-    /// S4: what build servers read.
+    /// S4: the JUnit and JSON reports for build servers.
     #[test]
     fn junit_has_a_suite_for_each_folder() {
         let place = Place { file: "text/a.scenario.toml".into(), line: 3, key: "turns[0].output".into() };

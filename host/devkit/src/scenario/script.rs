@@ -1,4 +1,4 @@
-//! The keys of a scenario's file, as serde reads them.
+//! The keys of a scenario file as serde reads them.
 
 use super::pattern::Pattern;
 use agent_core::event::EndReason;
@@ -11,55 +11,55 @@ use std::collections::BTreeMap;
 use std::fmt;
 use toml::Spanned;
 
-/// How long a scenario may take unless it says so itself, in milliseconds.
-const TIME_LIMIT_MS: u64 = 60_000;
+/// Default time limit of a scenario in milliseconds.
+const DEFAULT_TIME_LIMIT_MS: u64 = 60_000;
 
-/// The whole file.
+/// A whole scenario file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Script {
-    /// For people.
+    /// A description for people.
     pub(crate) description: Option<String>,
     /// Plugins by name, or by path relative to the file.
     #[serde(default)]
     pub(crate) plugins: Vec<Spanned<String>>,
-    /// What agent.toml says: the keys themselves, or the file.
+    /// The agent's configuration: keys of agent.toml, or the path of such a file.
     pub(crate) agent: Option<Spanned<AgentKey>>,
-    /// What stands in the scenario's folder, by path.
+    /// Files to create in the scenario's folder, by path.
     #[serde(default)]
     pub(crate) files: BTreeMap<String, Spanned<FileContent>>,
-    /// The environment that grants and secrets are read from.
+    /// The environment for grants and secrets.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
-    /// Who asks.
+    /// The user who talks to the agent.
     #[serde(default = "default_user")]
     pub(crate) user: String,
-    /// Of the scripted model, in tokens.
+    /// Context window of the scripted model in tokens.
     pub(crate) window: Option<u32>,
     #[serde(default = "default_time_limit")]
     pub(crate) time_limit_ms: u64,
-    /// Whether a transcript stands beside it.
+    /// Whether the scenario has a golden transcript.
     #[serde(default)]
     pub(crate) golden: bool,
-    /// Recorded requests.
+    /// Recorded HTTP requests.
     #[serde(default)]
     pub(crate) http: Vec<Spanned<Exchange>>,
-    /// Tools called without a model.
+    /// Tools to call without a model.
     #[serde(default)]
     pub(crate) calls: Vec<Spanned<DirectCall>>,
-    /// What is said to the agent.
+    /// The turns of the conversation.
     #[serde(default)]
     pub(crate) turns: Vec<Spanned<Turn>>,
-    /// The model's summaries of what leaves the prompt.
+    /// The model's summaries of messages that are evicted from the prompt.
     #[serde(default)]
     pub(crate) summaries: Vec<Spanned<ScriptedReply>>,
     /// The model's answers to plugins.
     #[serde(default)]
     pub(crate) answers: Vec<Spanned<ScriptedReply>>,
-    /// What must stand in the folder at the end.
+    /// Expected files in the folder at the end.
     #[serde(default)]
     pub(crate) files_after: BTreeMap<String, Spanned<Pattern>>,
-    /// What must not.
+    /// Files that must not exist at the end.
     #[serde(default)]
     pub(crate) files_gone: Vec<Spanned<String>>,
 }
@@ -69,15 +69,15 @@ fn default_user() -> String {
 }
 
 fn default_time_limit() -> u64 {
-    TIME_LIMIT_MS
+    DEFAULT_TIME_LIMIT_MS
 }
 
-/// Which agent.
+/// The value of the key `agent`.
 #[derive(Clone, Debug)]
 pub(crate) enum AgentKey {
-    /// A file, relative to the scenario's.
+    /// Path of an agent.toml, relative to the scenario file.
     File(String),
-    /// Keys of agent.toml, which are read elsewhere.
+    /// A table with keys of agent.toml, which are read elsewhere.
     Keys,
 }
 
@@ -100,13 +100,13 @@ impl<'de> Deserialize<'de> for AgentKey {
     }
 }
 
-/// What a file holds.
+/// The content of a file to create.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FileContent {
     Text(String),
     /// Bytes in base64.
     Base64(String),
-    /// Those of another file, relative to the scenario's; also a whole folder.
+    /// A copy of another file or folder, by path relative to the scenario file.
     Copy(String),
 }
 
@@ -140,37 +140,37 @@ impl<'de> Deserialize<'de> for FileContent {
     }
 }
 
-/// One turn.
+/// One turn of the conversation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Turn {
-    /// What the user says.
+    /// The user's message.
     pub(crate) say: String,
-    /// What the model replies, in order.
+    /// The model's replies, in order.
     #[serde(default)]
     pub(crate) replies: Vec<Spanned<ScriptedReply>>,
-    /// Files of the scenario's folder that go with what is said.
+    /// Files of the scenario's folder that are attached to the message.
     #[serde(default)]
     pub(crate) media: Vec<Spanned<String>>,
-    /// All calls of the turn, in order. None: any.
+    /// All expected calls of the turn, in order. None accepts any calls.
     pub(crate) calls: Option<Vec<Spanned<ExpectedCall>>>,
-    /// What is said of calls that must be allowed.
+    /// Answers to approval requests.
     #[serde(default)]
     pub(crate) approvals: Vec<Spanned<ApprovalAnswer>>,
-    /// What the user answers to the model's questions.
+    /// The user's answers to the model's questions.
     #[serde(default)]
     pub(crate) questions: Vec<Spanned<QuestionAnswer>>,
-    /// What services answer.
+    /// Answers of services.
     #[serde(default)]
     pub(crate) services: Vec<Spanned<ServiceAnswer>>,
     pub(crate) output: Option<Spanned<Pattern>>,
-    /// How it ends.
+    /// How the turn must end.
     pub(crate) ends: Option<Spanned<Ending>>,
-    /// The error that it ends with.
+    /// The error that the turn must end with.
     pub(crate) error: Option<Spanned<Pattern>>,
 }
 
-/// How a turn is left.
+/// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Reason(EndReason),
@@ -184,7 +184,7 @@ impl Ending {
             Ending::Reason(EndReason::Answered) => "answered",
             Ending::Reason(EndReason::Completed) => "completed",
             Ending::Reason(EndReason::Converse) => "converse",
-            Ending::Reason(EndReason::Asked) => "asked",
+            Ending::Reason(EndReason::QuestionExpired) => "asked",
             Ending::Reason(EndReason::Limit) => "limit",
             Ending::Reason(EndReason::Cancelled) => "cancelled",
             Ending::Reason(EndReason::Error) => "error",
@@ -209,7 +209,7 @@ impl<'de> Deserialize<'de> for Ending {
             Word::Answered => EndReason::Answered,
             Word::Completed => EndReason::Completed,
             Word::Converse => EndReason::Converse,
-            Word::Asked => EndReason::Asked,
+            Word::Asked => EndReason::QuestionExpired,
             Word::Limit => EndReason::Limit,
             Word::Error => EndReason::Error,
             Word::Suspended => return Ok(Ending::Suspended),
@@ -217,13 +217,13 @@ impl<'de> Deserialize<'de> for Ending {
     }
 }
 
-/// A call that must be made, and what it must bring.
+/// An expected call and its result.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExpectedCall {
-    /// As its author wrote it.
+    /// Name of the tool as its author wrote it.
     pub(crate) name: String,
-    /// Exactly.
+    /// The exact arguments.
     pub(crate) arguments: Option<Value>,
     pub(crate) arguments_like: Option<Spanned<Pattern>>,
     pub(crate) result: Option<Spanned<Pattern>>,
@@ -234,12 +234,12 @@ pub(crate) struct ExpectedCall {
 /// Whether a call must fail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fails {
-    /// It must succeed.
+    /// The call must succeed.
     #[default]
     No,
-    /// It must bring an error of a tool that is there.
+    /// The call must return an error from an existing tool.
     Yes,
-    /// There must be no such tool.
+    /// The tool must not exist.
     NoSuchTool,
 }
 
@@ -265,7 +265,7 @@ impl<'de> Deserialize<'de> for Fails {
     }
 }
 
-/// A tool called without a model.
+/// A tool to call without a model.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DirectCall {
@@ -277,16 +277,16 @@ pub(crate) struct DirectCall {
     pub(crate) fails: Fails,
 }
 
-/// What somebody says of a call that must be allowed.
+/// An answer to an approval request.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ApprovalAnswer {
-    /// Of the tool.
+    /// Name of the tool.
     pub(crate) name: String,
     pub(crate) verdict: Verdict,
-    /// Of a denial, for the model.
+    /// Reason of a denial, for the model.
     pub(crate) reason: Option<String>,
-    /// Instead of the model's.
+    /// Arguments to use instead of the model's.
     pub(crate) arguments: Option<Value>,
 }
 
@@ -297,38 +297,38 @@ pub(crate) enum Verdict {
     Deny,
 }
 
-/// What the user answers to a question of the model.
+/// The user's answer to a question of the model.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QuestionAnswer {
-    /// What must be asked. None: anything.
+    /// The expected question. None accepts any question.
     pub(crate) question: Option<Pattern>,
     pub(crate) answer: String,
 }
 
-/// What a service answers.
+/// A service's answer to a request.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServiceAnswer {
-    /// Of the tool.
+    /// Name of the tool.
     pub(crate) name: String,
     /// CloudEvent type of the answer.
     #[serde(rename = "type")]
     pub(crate) event_type: String,
     pub(crate) data: Option<Value>,
-    /// What the service must be asked: the data of the request.
+    /// The expected data of the request.
     pub(crate) request: Option<Spanned<Pattern>>,
 }
 
-/// A recorded request with its answer.
+/// A recorded HTTP request and its answer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Exchange {
     /// `METHOD URL`.
     pub(crate) request: String,
-    /// What the request must send.
+    /// The expected body of the request.
     pub(crate) request_body: Option<Pattern>,
-    /// Headers that it must have.
+    /// Headers that the request must have.
     #[serde(default)]
     pub(crate) request_headers: BTreeMap<String, String>,
     #[serde(default = "ok")]
@@ -338,13 +338,13 @@ pub(crate) struct Exchange {
     pub(crate) body: Option<String>,
     pub(crate) json: Option<Value>,
     pub(crate) base64: Option<String>,
-    /// A file, relative to the scenario's.
+    /// Path of a file with the body, relative to the scenario file.
     pub(crate) file: Option<String>,
-    /// Instead of an answer.
+    /// An error instead of an answer.
     pub(crate) error: Option<Fault>,
     #[serde(default)]
     pub(crate) delay_ms: u64,
-    /// How often it answers. None: as often as it is asked, at least once.
+    /// How often the request must be sent. None accepts any number of requests, but at least one.
     pub(crate) times: Option<usize>,
 }
 
@@ -352,7 +352,7 @@ fn ok() -> u16 {
     200
 }
 
-/// What goes wrong with a request.
+/// An error of a recorded request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fault {

@@ -1,66 +1,66 @@
-//! The transcript of a scenario: what was said, called and decided, in lines that read well and are alike in every run.
+//! The transcript of a scenario: readable lines about messages, calls and decisions that are the same in every run.
 
 use super::answers::Requests;
-use agent_core::approval::ApprovalWord;
+use agent_core::approval::ApprovalOutcome;
 use agent_core::event::{Event, EventKind, Wait, WaitCause};
 use agent_core::message::{CallId, ID_ENDING};
 use regex::Regex;
 use serde_json::Value;
 use std::path::Path;
 
-/// What is not alike in every run, and what stands for it.
-pub(crate) struct Normal {
-    replaced: Vec<(String, &'static str)>,
+/// Replaces the parts of a text that differ in every run.
+pub(crate) struct Normalizer {
+    replacements: Vec<(String, &'static str)>,
     call: Regex,
     digest: Regex,
 }
 
-impl Normal {
+impl Normalizer {
     pub(crate) fn new(session: &str, folder: &Path) -> Self {
         let pattern = |pattern: &str| Regex::new(pattern).expect("the pattern is a constant");
         Self {
-            replaced: vec![(folder.display().to_string(), "FOLDER"), (session.to_owned(), "SESSION")],
+            replacements: vec![(folder.display().to_string(), "FOLDER"), (session.to_owned(), "SESSION")],
             call: pattern(&format!(r"(call(?:_[0-9]+){{3}})_[0-9a-f]{{{ID_ENDING}}}")),
             digest: pattern(r"@[0-9a-f]{12}\b"),
         }
     }
 
-    /// The text as it is in every run.
+    /// The text with these parts replaced.
     pub(crate) fn text(&self, text: &str) -> String {
-        let text = self.replaced.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
+        let text = self.replacements.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
         let text = self.call.replace_all(&text, "$1");
         self.digest.replace_all(&text, "@DIGEST").into_owned()
     }
 }
 
-/// What of a turn its events do not tell.
-pub(crate) struct Besides<'t> {
-    /// Requests of plugins.
+/// Facts about a turn that are not in its events.
+pub(crate) struct TurnExtras<'t> {
+    /// HTTP requests of plugins.
     pub(crate) requests: &'t [String],
-    /// What services were asked, by call.
+    /// Data of service requests by call id.
     pub(crate) services: &'t Requests,
     pub(crate) output: Option<&'t str>,
 }
 
-/// One turn's lines: what was said, then what its events tell, then its requests.
-pub(crate) fn turn(said: &str, events: &[Event], besides: &Besides<'_>) -> String {
+/// The lines of one turn: the user's message, its events, then its HTTP requests.
+pub(crate) fn turn(input: &str, events: &[Event], extras: &TurnExtras<'_>) -> String {
     let mut lines = Lines::default();
-    lines.add("user", said);
+    lines.add("user", input);
     let mut results: Vec<&Event> = Vec::new();
     for event in events {
-        // Calls that ran at once end in any order.
+        // Calls that run in parallel end in any order.
         if matches!(event.kind, EventKind::ToolResult { .. } | EventKind::ToolResultError { .. }) {
             results.push(event);
             continue;
         }
         lines.results(&mut results);
-        lines.event(&event.kind, besides.services);
+        lines.event(&event.kind, extras.services);
     }
     lines.results(&mut results);
-    for request in besides.requests {
+    for request in extras.requests {
         lines.add("request", request);
     }
-    if let Some(output) = besides.output.filter(|output| lines.said.as_deref() != Some(*output)) {
+    if let Some(output) = extras.output.filter(|output| lines.last_reply.as_deref() != Some(*output)) {
         lines.add("output", output);
     }
     lines.text
@@ -69,20 +69,20 @@ pub(crate) fn turn(said: &str, events: &[Event], besides: &Besides<'_>) -> Strin
 #[derive(Default)]
 struct Lines {
     text: String,
-    /// What the model said last.
-    said: Option<String>,
+    /// The model's last reply.
+    last_reply: Option<String>,
 }
 
 impl Lines {
-    /// A text of several lines stands indented below its word.
-    fn add(&mut self, word: &str, text: &str) {
-        let (word, text) = (legible(word), legible(text));
+    /// Adds a text. A text of several lines is indented below its label.
+    fn add(&mut self, label: &str, text: &str) {
+        let (label, text) = (escaped(label), escaped(text));
         let text = text.trim_end_matches('\n');
         match text.contains('\n') {
-            false => self.text.push_str(format!("{word}: {text}").trim_end()),
+            false => self.text.push_str(format!("{label}: {text}").trim_end()),
             true => {
                 let indented = text.lines().map(|line| format!("\n  {line}").trim_end_matches(' ').to_owned());
-                self.text.push_str(&format!("{word}:{}", indented.collect::<String>()));
+                self.text.push_str(&format!("{label}:{}", indented.collect::<String>()));
             }
         }
         self.text.push('\n');
@@ -121,7 +121,7 @@ impl Lines {
                 if !text.is_empty() {
                     self.add("model", text);
                 }
-                self.said = Some(text.clone());
+                self.last_reply = Some(text.clone());
             }
             EventKind::ToolCall { name, arguments, .. } => self.add("call", &called(name, arguments)),
             EventKind::ToolNotFound { name, .. } => self.add("no such tool", name),
@@ -145,9 +145,9 @@ impl Lines {
             }
             EventKind::ApprovalResolved { name, verdict, .. } => self.add(
                 match verdict {
-                    ApprovalWord::Once | ApprovalWord::Session | ApprovalWord::Always => "allowed",
-                    ApprovalWord::Denied => "not allowed",
-                    ApprovalWord::Void => "asked again",
+                    ApprovalOutcome::Once | ApprovalOutcome::Session | ApprovalOutcome::Always => "allowed",
+                    ApprovalOutcome::Denied => "not allowed",
+                    ApprovalOutcome::Void => "asked again",
                 },
                 name,
             ),
@@ -170,34 +170,34 @@ impl Lines {
     }
 }
 
-/// The text with what a reader would not see, or what would steer a terminal, as `\u{1b}`. What is written so already
-/// stays apart from it, so that the text can be had back.
-fn legible(text: &str) -> String {
-    let mut legible = String::with_capacity(text.len());
+/// Escapes control characters and invisible characters as `\u{1b}`. Text that already looks like such an escape is
+/// escaped too, so that the original can be restored.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
     let mut rest = text.chars();
     while let Some(character) = rest.next() {
         let looks_escaped = character == '\\' && rest.clone().take(2).eq(['u', '{']);
         let is_line = matches!(character, '\n' | '\t');
-        match (character.is_control() && !is_line) || is_unseen(character) || looks_escaped {
-            true => legible.extend(character.escape_unicode()),
-            false => legible.push(character),
+        match (character.is_control() && !is_line) || is_invisible(character) || looks_escaped {
+            true => escaped.extend(character.escape_unicode()),
+            false => escaped.push(character),
         }
     }
-    legible
+    escaped
 }
 
-/// What ends a line, turns the direction of writing, or is nothing at all, and stands in no word.
-fn is_unseen(character: char) -> bool {
+/// Characters that end a line, change the writing direction or are invisible, and that no word contains.
+fn is_invisible(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// A call as people write it.
+/// A call as it is written in the transcript.
 pub(crate) fn called(name: &str, arguments: &Value) -> String {
     format!("{name} {arguments}")
 }
 
-/// The numbers of `call_TURN_REPLY_PLACE`.
+/// The numbers in `call_TURN_REPLY_PLACE`.
 fn place_of(call: &CallId) -> Vec<u64> {
     call.0.split('_').skip(1).take(3).filter_map(|number| number.parse().ok()).collect()
 }
@@ -207,23 +207,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_another_in_every_run_is_taken_out() {
-        let normal = Normal::new("test/0198", Path::new("/tmp/x1/files"));
+    fn replaces_parts_that_differ_in_every_run() {
+        let normalizer = Normalizer::new("test/0198", Path::new("/tmp/x1/files"));
         let text = "call_1_2_3_5f0c9a7be214 of test/0198: text@0123456789ab read /tmp/x1/files/a; call_1_2_3 a@b";
-        assert_eq!(normal.text(text), "call_1_2_3 of SESSION: text@DIGEST read FOLDER/a; call_1_2_3 a@b");
+        assert_eq!(normalizer.text(text), "call_1_2_3 of SESSION: text@DIGEST read FOLDER/a; call_1_2_3 a@b");
     }
 
     #[test]
-    fn several_lines_are_indented() {
+    fn indents_several_lines() {
         let mut lines = Lines::default();
         lines.add("model", "one\n\ntwo\n");
         lines.add("end", "answered");
         assert_eq!(lines.text, "model:\n  one\n\n  two\nend: answered\n");
     }
 
-    /// S4: what one reads before committing it neither steers a terminal nor hides something, and nothing is lost.
+    /// S4: a transcript cannot steer a terminal or hide text, and no information is lost.
     #[test]
-    fn what_nobody_sees_is_written_out() {
+    fn s4_escapes_invisible_characters() {
         let mut lines = Lines::default();
         lines.add("model", "a\u{1b}[2Jb\0\r\nc\u{202e}d\tä\\n \\u{1b}");
         assert_eq!(lines.text, "model:\n  a\\u{1b}[2Jb\\u{0}\\u{d}\n  c\\u{202e}d\tä\\n \\u{5c}u{1b}\n");

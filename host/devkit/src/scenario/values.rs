@@ -1,35 +1,35 @@
-//! Values that TOML has and JSON has not: dates, and numbers that are none.
+//! Finds values in TOML that JSON cannot express: dates, infinities and NaN.
 
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The table whose keys are read elsewhere.
+/// The table whose keys are checked elsewhere.
 const AGENT: &str = "agent";
 
-/// Each such value of a scenario's file: where it stands, its key, and what it is.
+/// All such values of a scenario file: position, key and description.
 pub(super) fn without_json(text: &str) -> Vec<(Range<usize>, String, String)> {
     let mut found = Vec::new();
-    // A text that is no TOML is refused where it is read.
+    // Invalid TOML is reported by the parser.
     if let Ok(root) = DeTable::parse(text) {
         for (key, value) in root.get_ref().iter().filter(|(key, _)| key.get_ref() != AGENT) {
-            look(value, key.get_ref().to_string(), &mut found);
+            search(value, key.get_ref().to_string(), &mut found);
         }
     }
     found
 }
 
-fn look(value: &Spanned<DeValue<'_>>, key: String, found: &mut Vec<(Range<usize>, String, String)>) {
+fn search(value: &Spanned<DeValue<'_>>, key: String, found: &mut Vec<(Range<usize>, String, String)>) {
     match value.get_ref() {
         DeValue::Datetime(_) => found.push((value.span(), key, "a date or a time".to_owned())),
         DeValue::Float(number) if number.as_str().ends_with(|last: char| last.is_ascii_alphabetic()) => {
             found.push((value.span(), key, number.as_str().to_owned()));
         }
         DeValue::Array(items) => {
-            items.iter().enumerate().for_each(|(index, item)| look(item, format!("{key}[{index}]"), found));
+            items.iter().enumerate().for_each(|(index, item)| search(item, format!("{key}[{index}]"), found));
         }
         DeValue::Table(table) => {
-            table.iter().for_each(|(name, value)| look(value, below(&key, name.get_ref()), found));
+            table.iter().for_each(|(name, value)| search(value, below(&key, name.get_ref()), found));
         }
         DeValue::String(_) | DeValue::Integer(_) | DeValue::Boolean(_) | DeValue::Float(_) => {}
     }

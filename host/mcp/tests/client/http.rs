@@ -1,15 +1,15 @@
-//! I5 over streamable HTTP: the SDK's own server on loopback, of the newest protocol and with sessions of old.
+//! I5 over streamable HTTP: the SDK's own server on loopback, with the newest protocol and with the older sessions.
 
 use crate::fixture::until;
-use crate::support::{call, names, problems, text, told};
+use crate::support::{call, error_message, names, problems, text};
 use agent_core::tool::ToolError;
-use agent_mcp::{HttpAddress, Keep, McpServers, ServerConfig, Transport};
+use agent_mcp::{HttpAddress, KeepConnected, McpServers, ServerConfig, Transport};
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig as Offered, Tool,
+    ServerCapabilities, ServerConfig as ServerInfo, Tool,
 };
 use rmcp::service::{Peer, RequestContext};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -20,20 +20,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// What the server has seen.
+/// Counts the requests that the server received.
 #[derive(Default)]
-struct Seen {
+struct RequestCounts {
     lists: AtomicUsize,
     cancelled: AtomicUsize,
-    farewells: AtomicUsize,
+    deletes: AtomicUsize,
 }
 
 #[derive(Clone, Default)]
-struct Desk(Arc<Seen>);
+struct Desk(Arc<RequestCounts>);
 
 impl ServerHandler for Desk {
-    fn get_info(&self) -> Offered {
-        Offered::new(ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build())
+    fn get_info(&self) -> ServerInfo {
+        ServerInfo::new(ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build())
     }
 
     async fn list_tools(
@@ -62,29 +62,29 @@ impl ServerHandler for Desk {
     }
 }
 
-/// Serves on loopback; who has no key is sent away.
-async fn serve(seen: Arc<Seen>) -> String {
-    let counted = seen.clone();
+/// Serves on loopback. Requests without the key are refused.
+async fn serve(counts: Arc<RequestCounts>) -> String {
+    let counted = counts.clone();
     let service = StreamableHttpService::new(
-        move || Ok(Desk(seen.clone())),
+        move || Ok(Desk(counts.clone())),
         Arc::new(LocalSessionManager::default()),
         StreamableHttpServerConfig::default(),
     );
-    let guard = from_fn(move |headers: HeaderMap, request: axum::extract::Request, next: Next| {
+    let check_key = from_fn(move |headers: HeaderMap, request: axum::extract::Request, next: Next| {
         let counted = counted.clone();
         async move {
             if headers.get("x-key").is_none_or(|key| key != "open sesame") {
                 return Err((StatusCode::UNAUTHORIZED, [("www-authenticate", "Bearer")]));
             }
             if request.method() == axum::http::Method::DELETE {
-                counted.farewells.fetch_add(1, Ordering::SeqCst);
+                counted.deletes.fetch_add(1, Ordering::SeqCst);
             }
             Ok(next.run(request).await)
         }
     });
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let router = Router::new().nest_service("/mcp", service).layer(guard);
+    let router = Router::new().nest_service("/mcp", service).layer(check_key);
     tokio::spawn(async move { axum::serve(listener, router).await });
     format!("http://{address}/mcp")
 }
@@ -95,49 +95,49 @@ fn config(url: &str, key: &str) -> ServerConfig {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_a_server_over_http_serves_with_the_configured_headers() {
-    let seen = Arc::new(Seen::default());
-    let servers = McpServers::new([config(&serve(seen.clone()).await, "open sesame")]).unwrap();
-    let held = servers.acquire().await;
-    assert_eq!(names(&held), ["desk.greet", "desk.hang"], "{}", problems(&held));
+async fn i5_an_http_server_receives_the_configured_headers() {
+    let counts = Arc::new(RequestCounts::default());
+    let servers = McpServers::new([config(&serve(counts.clone()).await, "open sesame")]).unwrap();
+    let acquired = servers.acquire().await;
+    assert_eq!(names(&acquired), ["desk.greet", "desk.hang"], "{}", problems(&acquired));
     let done = servers.call("desk", "greet", &json!({})).await.unwrap();
     assert!(text(done).starts_with("hello"));
     let arguments = json!({});
     let hanging = servers.call("desk", "hang", &arguments);
     assert!(tokio::time::timeout(Duration::from_millis(300), hanging).await.is_err());
-    until("the server hears of the cancellation", || seen.cancelled.load(Ordering::SeqCst) == 1).await;
-    held.release().await;
-    assert_eq!(seen.lists.load(Ordering::SeqCst), 1);
+    until("the server receives the cancellation", || counts.cancelled.load(Ordering::SeqCst) == 1).await;
+    acquired.release().await;
+    assert_eq!(counts.lists.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_a_server_that_wants_a_key_says_so_and_the_key_is_not_shown() {
+async fn i5_a_refused_key_is_reported_without_showing_it() {
     let servers = McpServers::new([config(&serve(Arc::default()).await, "wrong key")]).unwrap();
-    let held = servers.acquire().await;
-    let problem = problems(&held);
+    let acquired = servers.acquire().await;
+    let problem = problems(&acquired);
     assert!(problem.contains("authorization") && problem.contains("header_env"), "{problem}");
     assert!(!problem.contains("wrong key"), "{problem}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_a_server_that_is_not_there_or_goes_away_is_an_error() {
+async fn i5_an_unreachable_http_server_is_an_error() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     drop(listener);
     let mut config = config(&url, "open sesame");
-    config.keep = Keep::Always;
+    config.keep = KeepConnected::Always;
     let servers = McpServers::new([config]).unwrap();
-    let held = servers.acquire().await;
-    assert!(problems(&held).contains(&url), "{}", problems(&held));
-    assert!(problems(&held).contains("nobody can be reached there") && !problems(&held).contains("rmcp"));
+    let acquired = servers.acquire().await;
+    assert!(problems(&acquired).contains(&url), "{}", problems(&acquired));
+    assert!(problems(&acquired).contains("no server can be reached there") && !problems(&acquired).contains("rmcp"));
     let error = servers.call("desk", "greet", &json!({})).await.unwrap_err();
     assert!(matches!(error, ToolError::Unavailable { .. }), "{error:?}");
 }
 
-/// Row 21: an answer that is nested too deep, as an event of a stream or as a body, an event that is too large and one that is
-/// no text end their calls at once, say so, and the server goes on serving.
+/// Row 21: a response that is nested too deeply, as an event or as a body, an event that is too large, and one that is
+/// not UTF-8 each fail their call at once with a reason, and the server keeps working.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_row21_answers_over_events_that_cannot_be_read_are_told() {
+async fn i5_row21_unreadable_responses_over_events_are_reported() {
     let answer = |request: String| async move {
         let request: serde_json::Value = serde_json::from_str(&request).unwrap();
         let id = request["id"].to_string();
@@ -168,7 +168,7 @@ async fn i5_row21_answers_over_events_that_cannot_be_read_are_told() {
         if request["params"]["name"] == "no-text" {
             event[20] = 0xff;
         }
-        // As many servers do, it leaves the stream open.
+        // Like many servers, it leaves the stream open.
         let open = futures::stream::once(async move { Ok::<_, std::io::Error>(event) });
         let open = futures::StreamExt::chain(open, futures::stream::pending());
         (StatusCode::OK, [("content-type", "text/event-stream")], axum::body::Body::from_stream(open))
@@ -178,27 +178,27 @@ async fn i5_row21_answers_over_events_that_cannot_be_read_are_told() {
     let router = Router::new().route("/mcp", axum::routing::post(answer));
     tokio::spawn(async move { axum::serve(listener, router).await });
     let mut config = config(&format!("http://{address}/mcp"), "key");
-    // Nobody waits for the limit of a call.
+    // No call may have to wait for its time limit.
     config.limits.call_time = Duration::from_secs(600);
     let servers = McpServers::new([config]).unwrap();
-    let held = servers.acquire().await;
-    assert_eq!(names(&held).len(), 5, "{}", problems(&held));
-    for (tool, said) in [
+    let acquired = servers.acquire().await;
+    assert_eq!(names(&acquired).len(), 5, "{}", problems(&acquired));
+    for (tool, expected) in [
         ("deep", "more than 127 levels"),
         ("deep-body", "more than 127 levels"),
-        ("large", "an event that is larger than a message may be"),
-        ("no-text", "an event that is not UTF-8"),
+        ("large", "an event that is larger than the message limit"),
+        ("no-text", "an event that is not valid UTF-8"),
     ] {
-        let message = told(call(&servers, tool).await);
-        assert!(message.contains(said), "{tool}: {message}");
+        let message = error_message(call(&servers, tool).await);
+        assert!(message.contains(expected), "{tool}: {message}");
     }
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
-    held.release().await;
+    acquired.release().await;
 }
 
-/// A body without end is read only up to the limit, and a server that never answers only for its time.
+/// An endless body is read only up to the limit, and the client waits for a silent server only for the configured time.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_endless_and_silent_answers_over_http_are_given_up() {
+async fn i5_endless_and_silent_http_responses_are_abandoned() {
     let endless = || async {
         let pieces = futures::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b'x'; 64 << 10]));
         ([("content-type", "application/json")], axum::body::Body::from_stream(pieces))
@@ -209,18 +209,18 @@ async fn i5_endless_and_silent_answers_over_http_are_given_up() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, router).await });
-    for (path, said) in [("endless", "16777216"), ("silent", "did not connect")] {
+    for (path, expected) in [("endless", "16777216"), ("silent", "did not connect")] {
         let mut config = config(&format!("http://{address}/{path}"), "open sesame");
-        // The endless one is over its limit long before.
+        // The endless response exceeds its limit long before.
         config.limits.connect_time = Duration::from_secs(if path == "silent" { 1 } else { 30 });
-        let held = McpServers::new([config]).unwrap().acquire().await;
-        assert!(problems(&held).contains(said), "{path}: {}", problems(&held));
+        let acquired = McpServers::new([config]).unwrap().acquire().await;
+        assert!(problems(&acquired).contains(expected), "{path}: {}", problems(&acquired));
     }
 }
 
-/// Each refusal of a server is a sentence with what to do, and holds neither types of libraries nor the server's page.
+/// Each HTTP error becomes a sentence with advice that contains neither library types nor the server's page.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_refusals_over_http_are_sentences() {
+async fn i5_http_errors_are_explained_in_sentences() {
     let page = || "<html>\u{1b}[2Joops</html>";
     let answer = |status: u16, kind: &'static str| {
         let answer =
@@ -228,21 +228,21 @@ async fn i5_refusals_over_http_are_sentences() {
         axum::routing::post(move || async move { answer })
     };
     let kinds = [
-        ("/moved", answer(302, "text/html"), "redirect that is not followed"),
+        ("/moved", answer(302, "text/html"), "redirect that the host does not follow"),
         ("/gone", answer(404, "text/html"), "the path of its `url`"),
-        ("/broken", answer(500, "text/html"), "HTTP 500, a failure of its own"),
-        ("/closed", answer(403, "text/html"), "wants an authorization"),
-        ("/page", answer(200, "text/html"), "answers with `text/html`"),
-        ("/nonsense", answer(200, "application/json"), "no message of the protocol"),
+        ("/broken", answer(500, "text/html"), "HTTP 500, an internal error"),
+        ("/closed", answer(403, "text/html"), "requires authorization"),
+        ("/page", answer(200, "text/html"), "responds with `text/html`"),
+        ("/nonsense", answer(200, "application/json"), "not a protocol message"),
     ];
     let router = kinds.iter().fold(Router::new(), |router, (path, answer, _)| router.route(path, answer.clone()));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, router).await });
-    for (path, _, said) in kinds {
+    for (path, _, expected) in kinds {
         let servers = McpServers::new([config(&format!("http://{address}{path}"), "key")]).unwrap();
         let problem = problems(&servers.acquire().await);
-        assert!(problem.contains(said) && problem.contains(path), "{path}: {problem}");
+        assert!(problem.contains(expected) && problem.contains(path), "{path}: {problem}");
         assert!(!problem.contains("::") && !problem.contains("oops"), "{path}: {problem}");
     }
 }

@@ -1,4 +1,4 @@
-//! The client against real servers: child processes of the operating system, HTTP on loopback, and programs of others.
+//! Tests of the client against real servers: child processes, HTTP servers on loopback, and third-party programs.
 
 mod faults;
 #[path = "../../../../tests/mcp_server/fixture.rs"]

@@ -1,16 +1,16 @@
-//! Servers that no one here wrote. Where they are not installed the tests say so and are skipped; `tests/install-peers`
+//! Tests against third-party servers. Servers that are not installed are skipped with a message; `tests/install-peers`
 //! installs them, and with `AGENT_HOST_REQUIRE_PEERS=1` a missing one is a failure.
 
 use crate::fixture::until;
 use crate::support::{names, problems};
 use agent_core::tool::ToolError;
-use agent_mcp::{ChildCommand, HttpAddress, McpContent, McpDone, McpServers, ServerConfig, Transport};
+use agent_mcp::{ChildCommand, HttpAddress, McpContent, McpServers, McpToolResult, ServerConfig, Transport};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Node.js and the entry of a package, or a visible skip.
-fn peer(package: &str) -> Option<(PathBuf, PathBuf)> {
+/// Returns Node.js and the entry point of a package, or skips the test with a message.
+fn installed_server(package: &str) -> Option<(PathBuf, PathBuf)> {
     let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/.peers/node/node_modules");
     let entry = modules.join("@modelcontextprotocol").join(package).join("dist/index.js");
     let node = modules.join("node/bin/node");
@@ -19,7 +19,7 @@ fn peer(package: &str) -> Option<(PathBuf, PathBuf)> {
     }
     let required = std::env::var_os("AGENT_HOST_REQUIRE_PEERS").is_some();
     assert!(!required, "{package} is required here and not installed: run tests/install-peers");
-    // Not `eprintln!`, which the test runner keeps to itself.
+    // The test runner captures `eprintln!`.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {package} is not installed (tests/install-peers installs it)");
     None
 }
@@ -31,11 +31,11 @@ fn stdio(name: &str, (node, entry): (PathBuf, PathBuf), args: &[&str]) -> Server
     ServerConfig::new(name, Transport::Stdio(command))
 }
 
-async fn call(servers: &McpServers, tool: &str, arguments: Value) -> Result<McpDone, ToolError> {
+async fn call(servers: &McpServers, tool: &str, arguments: Value) -> Result<McpToolResult, ToolError> {
     servers.call("every", tool, &arguments).await
 }
 
-fn text(done: &McpDone) -> String {
+fn text(done: &McpToolResult) -> String {
     let texts = done.content.iter().filter_map(|content| match content {
         McpContent::Text(text) => Some(text.as_str()),
         _ => None,
@@ -43,11 +43,11 @@ fn text(done: &McpDone) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// All kinds of content of the reference server, whichever way it is reached.
-async fn everything_serves(servers: &McpServers) {
-    let held = servers.acquire().await;
-    assert_eq!(problems(&held), "");
-    assert!(names(&held).contains(&"every.echo".to_owned()), "{:?}", names(&held));
+/// Checks all kinds of content of the reference server over the given transport.
+async fn check_reference_server(servers: &McpServers) {
+    let acquired = servers.acquire().await;
+    assert_eq!(problems(&acquired), "");
+    assert!(names(&acquired).contains(&"every.echo".to_owned()), "{:?}", names(&acquired));
     let echo = call(servers, "echo", json!({"message": "grüße"})).await.unwrap();
     assert!(text(&echo).contains("grüße"), "{echo:?}");
     let refused = call(servers, "echo", json!({"message": 1})).await.unwrap_err();
@@ -65,40 +65,40 @@ async fn everything_serves(servers: &McpServers) {
     assert_eq!(links, 2);
     let embedded = call(servers, "get-resource-reference", json!({"resourceType": "Text", "resourceId": 1}));
     assert!(text(&embedded.await.unwrap()).contains("[demo://"));
-    held.release().await;
+    acquired.release().await;
 }
 
 /// I5: `@modelcontextprotocol/server-everything` as a child process.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_the_reference_server_over_stdio() {
-    let Some(peer) = peer("server-everything") else { return };
-    everything_serves(&McpServers::new([stdio("every", peer, &["stdio"])]).unwrap()).await;
+    let Some(installed_server) = installed_server("server-everything") else { return };
+    check_reference_server(&McpServers::new([stdio("every", installed_server, &["stdio"])]).unwrap()).await;
 }
 
-/// I5: the same over streamable HTTP.
+/// I5: `@modelcontextprotocol/server-everything` over streamable HTTP.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_the_reference_server_over_http() {
-    let Some((node, entry)) = peer("server-everything") else { return };
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let Some((node, entry)) = installed_server("server-everything") else { return };
+    let free_port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut serving = tokio::process::Command::new(node);
-    serving.arg(entry).arg("streamableHttp").env("PORT", free.to_string()).kill_on_drop(true);
+    serving.arg(entry).arg("streamableHttp").env("PORT", free_port.to_string()).kill_on_drop(true);
     serving.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let _serving = serving.spawn().unwrap();
-    until("the server listens", || std::net::TcpStream::connect(("127.0.0.1", free)).is_ok()).await;
-    let address = HttpAddress { url: format!("http://127.0.0.1:{free}/mcp"), ..HttpAddress::default() };
-    everything_serves(&McpServers::new([ServerConfig::new("every", Transport::Http(address))]).unwrap()).await;
+    until("the server listens", || std::net::TcpStream::connect(("127.0.0.1", free_port)).is_ok()).await;
+    let address = HttpAddress { url: format!("http://127.0.0.1:{free_port}/mcp"), ..HttpAddress::default() };
+    check_reference_server(&McpServers::new([ServerConfig::new("every", Transport::Http(address))]).unwrap()).await;
 }
 
-/// I5: `@modelcontextprotocol/server-filesystem` writes, reads, and refuses what is outside of its folder.
+/// I5: `@modelcontextprotocol/server-filesystem` writes and reads files, and refuses paths outside its folder.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_the_filesystem_server_over_stdio() {
-    let Some(peer) = peer("server-filesystem") else { return };
+    let Some(installed_server) = installed_server("server-filesystem") else { return };
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().canonicalize().unwrap();
-    let servers = McpServers::new([stdio("every", peer, &[&folder.display().to_string()])]).unwrap();
-    let held = servers.acquire().await;
-    assert_eq!(problems(&held), "");
-    let traits = |name: &str| held.catalogue().tool(name).unwrap().definition.traits;
+    let servers = McpServers::new([stdio("every", installed_server, &[&folder.display().to_string()])]).unwrap();
+    let acquired = servers.acquire().await;
+    assert_eq!(problems(&acquired), "");
+    let traits = |name: &str| acquired.catalogue().tool(name).unwrap().definition.traits;
     assert!(traits("every.read_text_file").read_only && !traits("every.write_file").read_only);
     let path = folder.join("note.txt");
     let path = path.to_str().unwrap();
@@ -107,5 +107,5 @@ async fn i5_the_filesystem_server_over_stdio() {
     assert_eq!(text(&read), "kept");
     let denied = call(&servers, "read_text_file", json!({"path": "/etc/passwd"})).await.unwrap_err();
     assert!(matches!(&denied, ToolError::Failed { message } if message.contains("denied")), "{denied:?}");
-    held.release().await;
+    acquired.release().await;
 }

@@ -1,27 +1,27 @@
-//! I5 over standard input and output: what a well-behaved child process gives, and that nothing of it stays behind.
+//! I5 over standard input and output: what a well-behaved child process provides, and that no process stays behind.
 
 use crate::fixture::until;
-use crate::support::{Fixture, call, call_with, failed, names, text};
+use crate::support::{Fixture, call, call_with, failed_message, names, text};
 use agent_core::tool::ToolError;
-use agent_mcp::{Keep, McpContent, McpServers, ToolSelection};
+use agent_mcp::{KeepConnected, McpContent, McpServers, ToolSelection};
 use serde_json::json;
 use std::time::Duration;
 
 /// I5, L7, P2: tools are named after their server, and each kind of result arrives.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_a_child_process_serves_its_tools() {
+async fn i5_a_child_process_provides_its_tools() {
     let fixture = Fixture::new("good");
     let servers = fixture.servers();
-    assert!(fixture.diary.started().is_empty(), "nothing starts before it is needed");
-    let held = servers.acquire().await;
-    assert_eq!(held.catalogue().problems(), []);
-    let look = held.catalogue().tool("desk.look").unwrap();
+    assert!(fixture.diary.started().is_empty(), "no server starts before it is needed");
+    let acquired = servers.acquire().await;
+    assert_eq!(acquired.catalogue().problems(), []);
+    let look = acquired.catalogue().tool("desk.look").unwrap();
     assert_eq!((look.server.as_str(), look.remote_name.as_str()), ("desk", "look"));
     assert!(look.definition.traits.read_only && !look.definition.traits.open_world);
     assert_eq!(look.definition.description, "does look");
     assert_eq!(look.definition.input_schema["properties"]["text"]["type"], "string");
-    let echo = held.catalogue().tool("desk.echo").unwrap().definition.traits;
-    assert!(echo.destructive && echo.open_world && !echo.repeatable(), "nothing said is nothing promised: {echo:?}");
+    let echo = acquired.catalogue().tool("desk.echo").unwrap().definition.traits;
+    assert!(echo.destructive && echo.open_world && !echo.repeatable(), "missing hints promise nothing: {echo:?}");
 
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
     let image = call(&servers, "image").await.unwrap();
@@ -31,69 +31,73 @@ async fn i5_a_child_process_serves_its_tools() {
     assert!(bytes.starts_with(b"\x89PNG") && mime_type == "image/png");
     let structured = call(&servers, "structured").await.unwrap();
     assert_eq!((structured.content, structured.structured), (vec![], Some(json!({"warm": true, "degrees": 21.5}))));
-    assert_eq!(failed(call(&servers, "error").await), "the disk is full");
+    assert_eq!(failed_message(call(&servers, "error").await), "the disk is full");
     let refused = call(&servers, "refuse").await.unwrap_err();
     assert!(matches!(&refused, ToolError::InvalidArguments { .. }) && refused.for_model().contains("must be short"));
     let not_an_object = call_with(&servers, "echo", json!([1])).await.unwrap_err();
     assert!(matches!(not_an_object, ToolError::InvalidArguments { .. }));
     let no_server = servers.call("nobody", "echo", &json!({})).await.unwrap_err();
     assert!(matches!(no_server, ToolError::NotFound { .. }));
-    held.release().await;
+    acquired.release().await;
     assert_eq!(fixture.diary.alive(), Vec::<u32>::new());
 }
 
-/// I5: servers that fall silent, end or answer nonsense at a message that they don't know serve: they are told none.
+/// I5: servers that hang, exit or respond with nonsense on an unknown first message still work, because the client
+/// sends them a message that they know.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_the_first_message_is_one_that_nearly_all_servers_know() {
+async fn i5_the_first_message_works_with_nearly_all_servers() {
     for mode in ["deaf-to-new", "dies-of-new", "odd-to-new"] {
         let fixture = Fixture::new(mode);
         let servers = fixture.servers();
-        let held = servers.acquire().await;
-        assert_eq!(held.catalogue().problems(), [], "{mode}");
+        let acquired = servers.acquire().await;
+        assert_eq!(acquired.catalogue().problems(), [], "{mode}");
         assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
         assert_eq!(fixture.diary.started().len(), 1, "{mode}");
-        held.release().await;
+        acquired.release().await;
     }
 }
 
-/// I5: a server that knows only the newest version, which begins otherwise, is begun with again.
+/// I5: a server that only supports the newest version, with its different handshake, is tried again with that
+/// handshake.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_a_server_of_the_newest_protocol_alone_is_begun_with_again() {
+async fn i5_a_server_with_only_the_newest_protocol_is_connected_in_a_second_attempt() {
     let fixture = Fixture::new("newest");
     let servers = fixture.servers();
-    let held = servers.acquire().await;
-    assert_eq!(held.catalogue().problems(), []);
-    assert!(names(&held).contains(&"desk.echo".to_owned()));
+    let acquired = servers.acquire().await;
+    assert_eq!(acquired.catalogue().problems(), []);
+    assert!(names(&acquired).contains(&"desk.echo".to_owned()));
     assert_eq!((fixture.diary.count("server/discover"), fixture.diary.alive().len()), (1, 1));
-    held.release().await;
+    acquired.release().await;
     fixture.diary.all_gone().await;
 }
 
-/// L29: a host that was told to stop waits for no server, however long that may take by its configuration.
+/// L29: a host that was told to stop does not wait for a server, however long its configured time.
 #[tokio::test(flavor = "multi_thread")]
-async fn l29_a_host_in_a_hurry_ends_servers_at_once() {
+async fn l29_a_stopping_host_ends_servers_at_once() {
     let mut fixture = Fixture::new("stubborn");
     fixture.config.limits.close_time = Duration::from_secs(3600);
     let servers = fixture.servers();
-    let held = servers.acquire().await;
+    let acquired = servers.acquire().await;
     assert_eq!(fixture.diary.alive().len(), 3);
-    drop(held);
-    servers.hurry();
-    tokio::time::timeout(Duration::from_secs(60), servers.shutdown()).await.expect("nobody waits for an hour");
+    drop(acquired);
+    servers.shorten_grace_periods();
+    tokio::time::timeout(Duration::from_secs(60), servers.shutdown())
+        .await
+        .expect("the shutdown does not wait for an hour");
     fixture.diary.all_gone().await;
 }
 
-/// I5: a server that is kept for a turn is there as long as somebody needs it, and gone when the wait for it is over.
+/// I5: a server that is kept for a turn runs as long as a turn uses it, and is gone when closing it has completed.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_a_server_of_a_turn_is_closed_with_the_last_turn_that_needs_it() {
+async fn i5_a_server_kept_for_a_turn_is_closed_with_the_last_turn_that_uses_it() {
     let fixture = Fixture::new("good");
     let servers = fixture.servers();
     let (first, second) = (servers.acquire().await, servers.acquire().await);
     first.release().await;
-    assert_eq!(fixture.diary.alive().len(), 1, "the other turn still needs it");
+    assert_eq!(fixture.diary.alive().len(), 1, "the other turn still uses it");
     second.release().await;
     assert_eq!(fixture.diary.alive(), Vec::<u32>::new());
-    // Its input was closed, and that was enough.
+    // Closing its input was enough.
     assert_eq!(fixture.diary.entries().last().unwrap(), "input closed");
     let third = servers.acquire().await;
     assert_eq!(fixture.diary.started().len(), 2);
@@ -102,11 +106,11 @@ async fn i5_a_server_of_a_turn_is_closed_with_the_last_turn_that_needs_it() {
     fixture.diary.all_gone().await;
 }
 
-/// I5: one that is kept serves the next turn too, and ends with the host.
+/// I5: a server that is always kept serves the next turn too, and ends with the host.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_a_kept_server_stays_until_the_end() {
+async fn i5_an_always_kept_server_runs_until_shutdown() {
     let mut fixture = Fixture::new("good");
-    fixture.config.keep = Keep::Always;
+    fixture.config.keep = KeepConnected::Always;
     let servers = fixture.servers();
     servers.acquire().await.release().await;
     assert_eq!(fixture.diary.alive().len(), 1);
@@ -114,30 +118,30 @@ async fn i5_a_kept_server_stays_until_the_end() {
     assert_eq!(fixture.diary.started().len(), 1);
     servers.shutdown().await;
     assert_eq!(fixture.diary.alive(), Vec::<u32>::new());
-    // Dropping the servers is as good.
+    // Dropping the servers also ends them.
     servers.acquire().await.release().await;
     assert_eq!(fixture.diary.alive().len(), 1);
     drop(servers);
     fixture.diary.all_gone().await;
 }
 
-/// I5: whoever stops waiting for a server, or for the whole runtime, leaves no process behind.
+/// I5: shutting down the whole runtime leaves no process behind.
 #[test]
-fn i5_a_runtime_that_is_torn_down_ends_the_processes() {
+fn i5_dropping_the_runtime_ends_the_processes() {
     let fixture = Fixture::new("stubborn");
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let held = runtime.block_on(async { fixture.servers().acquire().await });
+    let acquired = runtime.block_on(async { fixture.servers().acquire().await });
     assert_eq!(fixture.diary.alive().len(), 3, "the server, its child and its grandchild");
     drop(runtime);
     let waiting = tokio::runtime::Runtime::new().unwrap();
     waiting.block_on(fixture.diary.all_gone());
-    drop(held);
+    drop(acquired);
 }
 
-/// I5: a server that ignores the end of its input and the signal to end, behind a wrapper that does too, is killed with
-/// all that it started.
+/// I5: a server that ignores the end of its input and the signal to exit, behind a wrapper that does the same, is
+/// killed with everything that it started.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_whole_process_groups_are_ended() {
+async fn i5_whole_process_groups_are_killed() {
     let mut fixture = Fixture::new("stubborn");
     let (server, diary) = (fixture.command().command.clone(), fixture.diary.path.display().to_string());
     let script = format!("trap '' TERM; '{server}' stubborn '{diary}'; true");
@@ -147,79 +151,79 @@ async fn i5_whole_process_groups_are_ended() {
         ..agent_mcp::ChildCommand::default()
     };
     let servers = fixture.servers();
-    let held = servers.acquire().await;
+    let acquired = servers.acquire().await;
     assert_eq!(fixture.diary.alive().len(), 3);
-    held.release().await;
+    acquired.release().await;
     fixture.diary.all_gone().await;
 }
 
-/// I5: a dropped call tells the server, and the server goes on serving.
+/// I5: dropping a call cancels it on the server, and the server keeps working.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_dropped_call_is_cancelled_at_the_server() {
     let fixture = Fixture::new("good");
     let servers = fixture.servers();
-    let held = servers.acquire().await;
+    let acquired = servers.acquire().await;
     let arguments = json!({});
     let hanging = servers.call("desk", "hang", &arguments);
     let dropped = tokio::time::timeout(Duration::from_millis(200), hanging).await;
     assert!(dropped.is_err());
     fixture.diary.until_noted("notifications/cancelled").await;
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
-    held.release().await;
+    acquired.release().await;
 }
 
-/// I5, P10: a turn keeps the catalogue that it began with; the next one has the changed one.
+/// I5, P10: a turn keeps the catalogue that it started with. The next turn gets the changed one.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_a_changed_list_is_there_for_the_next_turn() {
+async fn i5_a_changed_tool_list_applies_to_the_next_turn() {
     let mut fixture = Fixture::new("good");
-    fixture.config.keep = Keep::Always;
+    fixture.config.keep = KeepConnected::Always;
     let servers = fixture.servers();
-    let held = servers.acquire().await;
+    let acquired = servers.acquire().await;
     assert_eq!(text(call(&servers, "change").await.unwrap()), "changed");
     let listed = || fixture.diary.count("tools/list");
-    assert!(held.catalogue().tool("desk.new").is_none() && listed() == 1);
-    // The notice and the call's answer are two messages; whoever comes before the notice has the old list.
+    assert!(acquired.catalogue().tool("desk.new").is_none() && listed() == 1);
+    // The notification and the response are separate messages. Until the notification arrives, turns get the old list.
     let mut next = servers.acquire().await;
     while next.catalogue().tool("desk.new").is_none() {
         tokio::time::sleep(Duration::from_millis(5)).await;
         next = servers.acquire().await;
     }
-    assert!(held.catalogue().tool("desk.new").is_none());
+    assert!(acquired.catalogue().tool("desk.new").is_none());
     assert_eq!(listed(), 2);
     servers.acquire().await;
-    assert_eq!(listed(), 2, "an unchanged list is not asked for again");
+    assert_eq!(listed(), 2, "an unchanged list is not requested again");
     servers.shutdown().await;
 }
 
-/// Row 16: a child gets the environment that is configured, and nothing of the host's.
+/// Row 16: a child process gets only the configured environment and nothing of the host's.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_a_child_inherits_nothing() {
+async fn i5_a_child_inherits_no_environment() {
     let mut fixture = Fixture::new("good");
     fixture.command().env = [("GREETING".to_owned(), "hello".to_owned())].into();
     fixture.config.tools = ToolSelection::Only(vec!["env".to_owned()]);
     let servers = fixture.servers();
-    let held = servers.acquire().await;
-    assert_eq!(names(&held), ["desk.env"]);
+    let acquired = servers.acquire().await;
+    assert_eq!(names(&acquired), ["desk.env"]);
     assert_eq!(text(call(&servers, "env").await.unwrap()), "GREETING");
-    held.release().await;
+    acquired.release().await;
 }
 
-/// Several servers are reached at once, and each call goes to its own.
+/// Several servers are connected at once, and each call goes to the right one.
 #[tokio::test(flavor = "multi_thread")]
 async fn l7_each_call_goes_to_its_server() {
     let (mut one, two) = (Fixture::new("good"), Fixture::new("good"));
     one.config.name = "shelf".to_owned();
     let servers = McpServers::new([one.config.clone(), two.config.clone()]).unwrap();
-    let held = servers.acquire().await;
-    assert!(names(&held).contains(&"shelf.echo".to_owned()) && names(&held).contains(&"desk.echo".to_owned()));
+    let acquired = servers.acquire().await;
+    assert!(names(&acquired).contains(&"shelf.echo".to_owned()) && names(&acquired).contains(&"desk.echo".to_owned()));
     servers.call("shelf", "echo", &json!({})).await.unwrap();
     let calls = |fixture: &Fixture| fixture.diary.count("tools/call");
     assert_eq!((calls(&one), calls(&two)), (1, 0));
-    drop(held);
+    drop(acquired);
     until("both are gone", || one.diary.alive().is_empty() && two.diary.alive().is_empty()).await;
 }
 
-/// A name that cannot lead the names of tools, and two servers of one name, are refused.
+/// Invalid server names and duplicate names are rejected.
 #[test]
 fn l7_names_of_servers_are_checked() {
     let mut fixture = Fixture::new("good");

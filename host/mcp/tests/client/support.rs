@@ -1,16 +1,16 @@
-//! What the tests share: a server with a diary, and what is left of its processes.
+//! Helpers for the tests: a fixture server that writes a diary, and checks of results and errors.
 
 use crate::fixture::{Diary, mcp_server};
 use agent_core::tool::ToolError;
-use agent_mcp::{ChildCommand, Held, McpContent, McpDone, McpServers, ServerConfig, Transport};
+use agent_mcp::{AcquiredServers, ChildCommand, McpContent, McpServers, McpToolResult, ServerConfig, Transport};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Against hanging; no test waits for it.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit that keeps a failing test from hanging.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A server of the tests' own, and what it has written down.
+/// The configuration of a fixture server and the diary that it writes.
 pub(crate) struct Fixture {
     pub(crate) config: ServerConfig,
     pub(crate) diary: Diary,
@@ -40,46 +40,46 @@ impl Fixture {
     }
 }
 
-pub(crate) fn names(held: &Held) -> Vec<String> {
-    held.catalogue().tools().map(|tool| tool.definition.name.clone()).collect()
+pub(crate) fn names(acquired: &AcquiredServers) -> Vec<String> {
+    acquired.catalogue().tools().map(|tool| tool.definition.name.clone()).collect()
 }
 
-pub(crate) fn problems(held: &Held) -> String {
-    held.catalogue().problems().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+pub(crate) fn problems(acquired: &AcquiredServers) -> String {
+    acquired.catalogue().problems().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-pub(crate) async fn call(servers: &McpServers, tool: &str) -> Result<McpDone, ToolError> {
+pub(crate) async fn call(servers: &McpServers, tool: &str) -> Result<McpToolResult, ToolError> {
     call_with(servers, tool, json!({"text": "hi"})).await
 }
 
-pub(crate) async fn call_with(servers: &McpServers, tool: &str, arguments: Value) -> Result<McpDone, ToolError> {
-    tokio::time::timeout(PATIENCE, servers.call("desk", tool, &arguments)).await.expect("a call ends")
+pub(crate) async fn call_with(servers: &McpServers, tool: &str, arguments: Value) -> Result<McpToolResult, ToolError> {
+    tokio::time::timeout(TEST_TIMEOUT, servers.call("desk", tool, &arguments)).await.expect("a call ends")
 }
 
-/// The text of a result of one text.
-pub(crate) fn text(done: McpDone) -> String {
+/// Returns the text of a result that consists of one text.
+pub(crate) fn text(done: McpToolResult) -> String {
     match done.content.as_slice() {
         [McpContent::Text(text)] => text.clone(),
         other => panic!("{other:?}"),
     }
 }
 
-pub(crate) fn unavailable(result: Result<McpDone, ToolError>) -> String {
+pub(crate) fn unavailable_message(result: Result<McpToolResult, ToolError>) -> String {
     match result {
         Err(ToolError::Unavailable { message, .. }) => message,
         other => panic!("{other:?}"),
     }
 }
 
-pub(crate) fn failed(result: Result<McpDone, ToolError>) -> String {
+pub(crate) fn failed_message(result: Result<McpToolResult, ToolError>) -> String {
     match result {
         Err(ToolError::Failed { message }) => message,
         other => panic!("{other:?}"),
     }
 }
 
-/// The message of a call that failed for either reason.
-pub(crate) fn told(result: Result<McpDone, ToolError>) -> String {
+/// Returns the message of a call that failed in either way.
+pub(crate) fn error_message(result: Result<McpToolResult, ToolError>) -> String {
     match result {
         Err(ToolError::Failed { message } | ToolError::Unavailable { message, .. }) => message,
         other => panic!("{other:?}"),

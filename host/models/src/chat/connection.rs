@@ -1,8 +1,8 @@
-//! One provider's client: made once, with its address, headers and secrets.
+//! The HTTP client of one provider, created once with its address, headers and secrets.
 
 use super::dialect::{Dialect, is_loopback};
 use super::model_list;
-use super::redaction;
+use super::redaction::redaction_for;
 use crate::configuration::{ModelConfig, ProviderConfig, Secret, known_provider};
 use crate::error::{Endpoint, ModelError};
 use agent_core::redaction::Redaction;
@@ -11,10 +11,10 @@ use reqwest::{Client, redirect};
 use std::time::Duration;
 use url::Url;
 
-/// Headers that frame a request: set by configuration, they would break it.
+/// Headers that frame a request. Configuration must not set them.
 const FRAMING: &[&str] = &["content-length", "transfer-encoding", "connection", "host", "te", "upgrade"];
 
-/// What is needed to ask any model of one provider.
+/// Everything needed to send requests to any model of one provider.
 pub(crate) struct Connection {
     pub(super) config: ProviderConfig,
     pub(super) dialect: Dialect,
@@ -25,59 +25,60 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Checks the configuration; asks nobody.
+    /// Checks the configuration without contacting the provider.
     pub(crate) fn new(config: ProviderConfig) -> Result<Self, ModelError> {
-        let misconfigured = |problem| ModelError::Misconfigured { provider: config.name.clone(), problem };
+        let misconfigured = |problem| ModelError::InvalidConfig { provider: config.name.clone(), problem };
         let base_url = parse_base_url(&config.base_url).map_err(misconfigured)?;
         let headers = headers(&config).map_err(misconfigured)?;
-        let client = client(&base_url, config.timeouts.connect).map_err(misconfigured)?;
-        let dialect = Dialect::of(&config.name, &base_url);
-        let redaction = redaction::of(&config, &base_url);
+        let client = build_client(&base_url, config.timeouts.connect).map_err(misconfigured)?;
+        let dialect = Dialect::for_server(&config.name, &base_url);
+        let redaction = redaction_for(&config, &base_url);
         Ok(Self { config, dialect, redaction, client, headers, base_url })
     }
 
-    /// What stands before the `/` of a model's name.
+    /// Name of the provider: the part of a model's name before the `/`.
     pub(super) fn provider(&self) -> &str {
         &self.config.name
     }
 
-    /// Whether the provider is where it is known to be: another server in its place has prices of its own, or none.
-    pub(super) fn is_at_home(&self) -> bool {
+    /// Returns whether the base URL is the provider's official address. Another server at the same name has other
+    /// prices.
+    pub(super) fn is_official_address(&self) -> bool {
         let known = known_provider(&self.config.name).and_then(|known| Url::parse(known.base_url).ok());
         known.is_some_and(|known| known.origin() == self.base_url.origin())
     }
 
-    /// What the configuration says of a model.
+    /// Returns the configuration of a model.
     pub(super) fn model(&self, name: &str) -> ModelConfig {
         self.config.models.get(name).copied().unwrap_or_default()
     }
 
-    /// The models that the server lists; none where it gives no list in that time.
-    pub(crate) async fn models(&self, time: Duration) -> Option<Vec<String>> {
-        model_list::ask(&self.client, self.url("models"), self.headers.clone(), time).await
+    /// Requests the list of models. Returns `None` if there is no list within `timeout`.
+    pub(crate) async fn models(&self, timeout: Duration) -> Option<Vec<String>> {
+        model_list::fetch(&self.client, self.url("models"), self.headers.clone(), timeout).await
     }
 
-    /// `{base}/{path}`; what the base URL asks behind its path stays behind it.
+    /// Returns `{base}/{path}`. The query of the base URL is kept.
     pub(super) fn url(&self, path: &str) -> Url {
-        below(&self.base_url, path)
+        join_path(&self.base_url, path)
     }
 
-    /// For messages.
+    /// Returns the endpoint of chat completions, for messages.
     pub(super) fn endpoint(&self, model: &str) -> Endpoint {
         self.endpoint_at(model, "chat/completions")
     }
 
-    /// The same of another part of the API.
+    /// Returns the endpoint of another part of the API, for messages.
     pub(super) fn endpoint_at(&self, model: &str, path: &str) -> Endpoint {
-        let url = shown(&self.url(path));
+        let url = display_url(&self.url(path));
         Endpoint { model: format!("{}/{model}", self.config.name), url: Some(url) }
     }
 }
 
-/// The URL for people: without credentials and query.
-pub(super) fn shown(url: &Url) -> String {
+/// Returns the URL for messages, without credentials, query and fragment.
+pub(super) fn display_url(url: &Url) -> String {
     let mut url = url.clone();
-    // Neither can fail for a URL with a host.
+    // These calls only fail for URLs without a host.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);
@@ -85,16 +86,16 @@ pub(super) fn shown(url: &Url) -> String {
     url.to_string()
 }
 
-/// `{base}/{path}`.
-pub(crate) fn below(base_url: &Url, path: &str) -> Url {
+/// Returns `{base}/{path}`.
+pub(crate) fn join_path(base_url: &Url, path: &str) -> Url {
     let mut url = base_url.clone();
     url.set_path(&format!("{}/{path}", base_url.path().trim_end_matches('/')));
     url
 }
 
-/// A client for that server. It follows no redirects; a server on this machine is asked without a proxy.
-pub(crate) fn client(base_url: &Url, connect: Duration) -> Result<Client, String> {
-    // An error means that the process has one already, which is as good.
+/// Creates a client for the server. It follows no redirects, and a server on this machine is reached without a proxy.
+pub(crate) fn build_client(base_url: &Url, connect: Duration) -> Result<Client, String> {
+    // An error means that the process already has a default provider, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .user_agent(concat!("agent-host/", env!("CARGO_PKG_VERSION")))
@@ -105,23 +106,21 @@ pub(crate) fn client(base_url: &Url, connect: Duration) -> Result<Client, String
         builder = builder.no_proxy();
     }
     if base_url.scheme() == "http" {
-        // Nothing is to be verified, and there may be no certificates to load: containers often have none.
+        // Plain HTTP verifies no certificates, and there may be none to load: containers often have none.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| {
-        let reason = super::failure::innermost(&error);
-        format!(
-            "no secure connections can be made: {reason}. Install this system's root certificates (`ca-certificates`)"
-        )
+        let reason = super::transport_error::root_cause(&error);
+        format!("TLS cannot be set up: {reason}. Install the root certificates of this system (`ca-certificates`)")
     })
 }
 
-/// Also of people who give the whole address of the API.
+/// Parses the base URL. It may also be the complete address of the API.
 fn parse_base_url(text: &str) -> Result<Url, String> {
     let example = "write it like `https://api.openai.com/v1`";
     let text = text.trim();
     let base = text.trim_end_matches('/').trim_end_matches("/chat/completions");
-    let url = Url::parse(base).map_err(|error| format!("its base URL is none ({error}): {example}"))?;
+    let url = Url::parse(base).map_err(|error| format!("its base URL is not valid ({error}): {example}"))?;
     match url.scheme() {
         "http" | "https" if url.has_host() => Ok(url),
         scheme => Err(format!("its base URL begins with `{scheme}:`, not `http://` or `https://`: {example}")),
@@ -136,7 +135,7 @@ fn headers(config: &ProviderConfig) -> Result<HeaderMap, String> {
     if let Some(key) = &config.key {
         let value = secret_value(&format!("Bearer {}", key.reveal().trim())).ok_or_else(|| {
             format!(
-                "its key has a character that no header can hold, such as a line end in its middle: {}",
+                "its key contains a character that is not allowed in a header, such as a line break: {}",
                 config.key_advice
             )
         })?;
@@ -144,10 +143,9 @@ fn headers(config: &ProviderConfig) -> Result<HeaderMap, String> {
     }
     for (name, value) in &config.headers {
         let parsed = HeaderName::from_bytes(name.as_bytes()).ok().filter(|name| !FRAMING.contains(&name.as_str()));
-        let parsed =
-            parsed.ok_or_else(|| format!("the header `{name}` cannot be set: take it out of its `headers`"))?;
+        let parsed = parsed.ok_or_else(|| format!("the header `{name}` cannot be set: remove it from `headers`"))?;
         let value = secret_value(Secret::reveal(value).trim()).ok_or_else(|| {
-            format!("the header `{name}` has a character that no header can hold: correct it in its `headers`")
+            format!("the header `{name}` contains a character that is not allowed in a header: correct it in `headers`")
         })?;
         headers.insert(parsed, value);
     }

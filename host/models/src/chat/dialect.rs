@@ -1,68 +1,69 @@
-//! What single servers take otherwise than the Chat Completions API as OpenAI describes it.
+//! Differences of individual servers from the Chat Completions API as OpenAI describes it.
 
 use crate::configuration::known_provider;
 use agent_core::message::CallId;
 use agent_core::model::ModelRequest;
 use url::{Host, Url};
 
-/// How one server wants to be asked. Chosen by the base URL's host; a server that stands elsewhere than usual, by its
-/// provider's name.
+/// The dialect of one server. It is chosen by the host name of the base URL or, for a server at another address, by its
+/// provider name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// OpenAI itself, also on Azure: the reply's bound is `max_completion_tokens`, which reasoning models insist on.
+    /// OpenAI, also on Azure: the reply limit is `max_completion_tokens`, which reasoning models require.
     OpenAi,
-    /// OpenRouter: OpenAI's media, the older name of the bound.
+    /// OpenRouter: accepts OpenAI's media, but uses the older name of the reply limit.
     OpenRouter,
-    /// Groq: no output schema beside tools.
+    /// Groq: accepts no output schema together with tools.
     Groq,
-    /// DeepSeek: `json_object` is its only response format.
+    /// DeepSeek: supports only the response format `json_object`.
     DeepSeek,
-    /// Mistral: refuses fields that it does not know, `stream_options` among them; a call's id is nine letters or digits;
-    /// no user speaks right after a tool.
+    /// Mistral: rejects unknown fields, such as `stream_options`; call ids have nine letters or digits; a user message
+    /// must not follow a tool message directly.
     Mistral,
-    /// Ollama, LM Studio, llama.cpp, vLLM, and whatever else listens on this machine: they hold a model to an output schema
-    /// by a grammar in which it can write no tool call.
+    /// Ollama, LM Studio, llama.cpp, vLLM and any other server on this machine: they enforce an output schema with a
+    /// grammar that does not allow tool calls.
     SelfHosted,
-    /// Everybody else: what most servers take.
+    /// All other servers: features that most servers support.
     Common,
 }
 
-/// How the output schema is asked for (L12). The host checks the output in any case.
+/// How a request passes the output schema (L12). The host checks the output in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SchemaField {
     /// `response_format` of type `json_schema`.
-    Schema,
-    /// `response_format` of type `json_object`, the schema in the system message.
-    Object,
+    JsonSchema,
+    /// `response_format` of type `json_object`, with the schema in the system message.
+    JsonObject,
     /// Only in the system message.
-    Nowhere,
+    SystemMessage,
 }
 
-/// Media beside images.
+/// Media other than images that a server accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherMedia {
     /// `input_audio`, and PDF as `file`.
     AudioAndPdf,
     /// `input_audio`.
     Audio,
-    /// None.
-    Nothing,
+    /// No other media.
+    ImagesOnly,
 }
 
-/// Letters and digits of a call's id for Mistral.
-const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/// Characters of a call id for Mistral.
+const ID_CHARACTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Length of a call's id for Mistral.
-const SHORT_ID: usize = 9;
+/// Length of a call id for Mistral.
+const SHORT_ID_LENGTH: usize = 9;
 
-/// Longest id of a call that OpenAI takes.
-const ID_LIMIT: usize = 40;
+/// Maximum length of a call id for OpenAI.
+const MAX_ID_LENGTH: usize = 40;
 
 impl Dialect {
-    /// Of the server at that base URL, which the configuration calls `provider`.
-    pub(crate) fn of(provider: &str, base_url: &Url) -> Self {
+    /// Chooses the dialect of the server at `base_url`, which the configuration names `provider`.
+    pub(crate) fn for_server(provider: &str, base_url: &Url) -> Self {
         let host = base_url.host_str().unwrap_or_default();
-        let here = is_loopback(base_url) || known_provider(provider).is_some_and(|known| known.key_variable.is_none());
+        let is_local =
+            is_loopback(base_url) || known_provider(provider).is_some_and(|known| known.key_variable.is_none());
         let is = |domain: &str| host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
         if is("api.openai.com") || is("openai.azure.com") {
             Self::OpenAi
@@ -74,56 +75,59 @@ impl Dialect {
             Self::DeepSeek
         } else if is("mistral.ai") {
             Self::Mistral
-        } else if here {
+        } else if is_local {
             Self::SelfHosted
         } else {
             Self::Common
         }
     }
 
-    /// The field with the most tokens of the reply.
-    pub(crate) fn bound(self) -> &'static str {
+    /// Name of the field that limits the tokens of the reply.
+    pub(crate) fn max_tokens_field(self) -> &'static str {
         if self == Self::OpenAi { "max_completion_tokens" } else { "max_tokens" }
     }
 
-    /// Whether usage in a stream has to be asked for; Mistral sends it anyway, and refuses the question.
+    /// Returns whether usage in a stream must be requested. Mistral always sends it and rejects the field.
     pub(crate) fn asks_for_usage(self) -> bool {
         self != Self::Mistral
     }
 
-    /// Whether an assistant's message must stand between a tool's and a user's.
+    /// Returns whether an assistant message must separate a tool message from a user message.
     pub(crate) fn separates_tool_from_user(self) -> bool {
         self == Self::Mistral
     }
 
-    /// How this request's output schema is asked for.
+    /// Returns how this request passes the output schema.
     pub(crate) fn schema_field(self, request: &ModelRequest) -> SchemaField {
         match self {
-            Self::DeepSeek => SchemaField::Object,
-            Self::Groq | Self::SelfHosted if !request.tools.is_empty() => SchemaField::Nowhere,
-            _ => SchemaField::Schema,
+            Self::DeepSeek => SchemaField::JsonObject,
+            Self::Groq | Self::SelfHosted if !request.tools.is_empty() => SchemaField::SystemMessage,
+            _ => SchemaField::JsonSchema,
         }
     }
 
-    /// What it takes beside images.
+    /// Returns which media other than images the server accepts.
     pub(crate) fn other_media(self) -> OtherMedia {
         match self {
             Self::OpenAi | Self::OpenRouter | Self::Common => OtherMedia::AudioAndPdf,
             Self::SelfHosted => OtherMedia::Audio,
-            Self::Groq | Self::DeepSeek | Self::Mistral => OtherMedia::Nothing,
+            Self::Groq | Self::DeepSeek | Self::Mistral => OtherMedia::ImagesOnly,
         }
     }
 
-    /// The id of a call as it is sent: the host's own where the server takes it. The same id always becomes the same.
+    /// Returns the id of a call as it is sent. It is the host's own id if the server accepts it. The mapping is
+    /// deterministic.
     pub(crate) fn call_id(self, id: &CallId) -> String {
         let CallId(id) = id;
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || (self != Self::Mistral && matches!(byte, b'_' | b'-'));
-        let fits = if self == Self::Mistral { id.len() == SHORT_ID } else { (1..=ID_LIMIT).contains(&id.len()) };
-        if fits && id.bytes().all(plain) { id.clone() } else { short_id(id) }
+        let is_allowed =
+            |byte: u8| byte.is_ascii_alphanumeric() || (self != Self::Mistral && matches!(byte, b'_' | b'-'));
+        let fits =
+            if self == Self::Mistral { id.len() == SHORT_ID_LENGTH } else { (1..=MAX_ID_LENGTH).contains(&id.len()) };
+        if fits && id.bytes().all(is_allowed) { id.clone() } else { short_id(id) }
     }
 }
 
-/// Whether the URL's host is this machine.
+/// Returns whether the host of the URL is this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -133,16 +137,16 @@ pub(super) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Nine letters or digits from FNV-1a, 64 bits.
+/// Derives nine letters or digits from the 64-bit FNV-1a hash.
 fn short_id(id: &str) -> String {
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let mut rest = id.bytes().fold(0xcbf2_9ce4_8422_2325, hash);
     let digit = |_| {
-        let digit = DIGITS[(rest % 62) as usize];
+        let digit = ID_CHARACTERS[(rest % 62) as usize];
         rest /= 62;
         char::from(digit)
     };
-    (0..SHORT_ID).map(digit).collect()
+    (0..SHORT_ID_LENGTH).map(digit).collect()
 }
 
 #[cfg(test)]
@@ -151,7 +155,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn chosen_by_host_then_by_name() {
+    fn dialect_is_chosen_by_host_then_by_name() {
         let cases = [
             ("openai", "https://api.openai.com/v1", Dialect::OpenAi),
             ("mine", "https://x.openai.azure.com/openai/v1", Dialect::OpenAi),
@@ -165,12 +169,12 @@ mod tests {
             ("groq", "https://api.groq.com/openai/v1", Dialect::Groq),
         ];
         for (name, base_url, expected) in cases {
-            assert_eq!(Dialect::of(name, &Url::parse(base_url).unwrap()), expected, "{base_url}");
+            assert_eq!(Dialect::for_server(name, &Url::parse(base_url).unwrap()), expected, "{base_url}");
         }
     }
 
     #[test]
-    fn ids_are_in_the_servers_alphabet_and_differ() {
+    fn call_ids_use_allowed_characters_and_are_distinct() {
         let mut seen = HashSet::new();
         for (turn, step, call) in (1..20).flat_map(|t| (1..20).flat_map(move |s| (1..20).map(move |c| (t, s, c)))) {
             let id = CallId(format!("call_{turn}_{step}_{call}"));

@@ -1,4 +1,4 @@
-//! Embeddings over the same servers: `POST {base}/embeddings` (L25).
+//! Embeddings from the same servers: `POST {base}/embeddings` (L25).
 
 use super::connection::Connection;
 use super::exchange::Exchange;
@@ -11,14 +11,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Texts of one request.
-const BATCH: usize = 64;
-/// Most bytes of an answer.
-const LIMIT: usize = 32 * 1024 * 1024;
-/// Most bytes of one text: embedding models have small windows, and servers refuse what is longer.
-const TEXT_BYTES: usize = 8 * 1024;
+/// Maximum number of texts in one request.
+const BATCH_TEXTS: usize = 64;
+/// Maximum size of a response in bytes.
+const MAX_RESPONSE_BYTES: usize = 32 * 1024 * 1024;
+/// Maximum size of one text in bytes. Embedding models have small windows, and servers reject longer texts.
+const MAX_TEXT_BYTES: usize = 8 * 1024;
 
-/// A model that says what texts mean, as vectors.
+/// A model that represents the meaning of texts as vectors.
 pub struct Embedder {
     connection: Arc<Connection>,
     name: String,
@@ -26,7 +26,7 @@ pub struct Embedder {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct Response {
     data: Vec<Embedding>,
 }
 
@@ -37,36 +37,40 @@ struct Embedding {
 }
 
 impl Embedder {
-    /// The model of that name; nobody is asked whether it is there.
+    /// Creates the model without contacting the provider.
     pub(crate) fn new(connection: Arc<Connection>, name: &str) -> Self {
         Self { connection, name: name.to_owned(), retry: RetryPolicy::default() }
     }
 
-    /// The same, asked again by another policy when it does not answer (M3).
+    /// Replaces the retry policy (M3).
     pub fn with_retry(self, retry: RetryPolicy) -> Self {
         Self { retry, ..self }
     }
 
-    /// The host that it asks.
+    /// Returns the host name of the server.
     pub fn host(&self) -> Option<String> {
         self.connection.base_url.host_str().map(str::to_owned)
     }
 
-    /// What it is given that nobody else is to see.
+    /// Returns the secrets that are sent to the server.
     pub fn secrets(&self) -> &Redaction {
         &self.connection.redaction
     }
 
-    /// `provider/model`.
+    /// Returns the name of the model as `provider/model`.
     pub fn model(&self) -> String {
         format!("{}/{}", self.connection.provider(), self.name)
     }
 
-    /// One vector a text, in their order, all of one length. Texts are cut at 8 KiB.
+    /// Returns one vector for each text, in order and all of one length. Texts are truncated to 8 KiB.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a request still fails after the retries or a response is invalid.
     pub async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
         let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
-        for batch in texts.chunks(BATCH) {
-            vectors.extend(self.until_answered(batch).await?);
+        for batch in texts.chunks(BATCH_TEXTS) {
+            vectors.extend(self.embed_batch_with_retries(batch).await?);
         }
         let length = vectors.first().map_or(0, Vec::len);
         match vectors.iter().all(|vector| vector.len() == length && length > 0) {
@@ -75,32 +79,32 @@ impl Embedder {
         }
     }
 
-    async fn until_answered(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
-        let begun = Instant::now();
+    async fn embed_batch_with_retries(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
+        let started = Instant::now();
         let mut attempt = 1;
         loop {
-            let error = match self.batch(texts).await {
+            let error = match self.embed_batch(texts).await {
                 Ok(vectors) => return Ok(vectors),
                 Err(error) => error,
             };
-            let Some(wait) = self.retry.wait(attempt, begun.elapsed(), &error) else { return Err(error) };
-            tracing::debug!(model = self.model(), %error, attempt, "an embedding model is asked again");
+            let Some(wait) = self.retry.wait(attempt, started.elapsed(), &error) else { return Err(error) };
+            tracing::debug!(model = self.model(), %error, attempt, "retrying a request to an embedding model");
             tokio::time::sleep(wait).await;
             attempt += 1;
         }
     }
 
-    async fn batch(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
-        let texts: Vec<&str> = texts.iter().map(|text| &text[..text.floor_char_boundary(TEXT_BYTES)]).collect();
+    async fn embed_batch(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
+        let texts: Vec<&str> = texts.iter().map(|text| &text[..text.floor_char_boundary(MAX_TEXT_BYTES)]).collect();
         let body = json!({"model": self.name, "input": texts, "encoding_format": "float"});
         let body = serde_json::to_vec(&body).expect("texts serialise");
-        let body = self.exchange().whole("embeddings", body, LIMIT).await?;
-        let answer: Answer = serde_json::from_slice(&body)
-            .map_err(|error| self.invalid(format!("it is no list of embeddings: {error}")))?;
+        let body = self.exchange().whole_body("embeddings", body, MAX_RESPONSE_BYTES).await?;
+        let response: Response = serde_json::from_slice(&body)
+            .map_err(|error| self.invalid(format!("it is not a list of embeddings: {error}")))?;
         let mut vectors = vec![Vec::new(); texts.len()];
-        let count = answer.data.len();
-        for (place, Embedding { index, embedding }) in answer.data.into_iter().enumerate() {
-            if let Some(vector) = vectors.get_mut(index.unwrap_or(place)) {
+        let count = response.data.len();
+        for (position, Embedding { index, embedding }) in response.data.into_iter().enumerate() {
+            if let Some(vector) = vectors.get_mut(index.unwrap_or(position)) {
                 *vector = embedding;
             }
         }

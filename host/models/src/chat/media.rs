@@ -1,28 +1,28 @@
-//! How a medium is sent, and what is said of one that is not.
+//! Decides how a media item is sent, and describes one that cannot be sent.
 
 use super::dialect::{Dialect, OtherMedia};
 use agent_core::message::Media;
 use serde_json::{Value, json};
 
-/// Image types that every model with eyes takes.
+/// Image types that every vision model accepts.
 const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// A medium that can be sent.
+/// How a media item is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// As a data URL.
+pub(super) enum MediaKind {
+    /// As an image with a data URL.
     Image,
-    /// As bare base64 with its format: `wav` or `mp3`.
+    /// As plain base64 with its format: `wav` or `mp3`.
     Audio(&'static str),
     /// As a file with a data URL.
     Pdf,
 }
 
-impl Kind {
-    /// How a medium of that type is sent; none where it is only described.
+impl MediaKind {
+    /// Returns how an item of this type is sent, or `None` if it can only be described.
     pub(super) fn of(mime_type: &str, dialect: Dialect) -> Option<Self> {
         let other = dialect.other_media();
-        let audio = other != OtherMedia::Nothing;
+        let audio = other != OtherMedia::ImagesOnly;
         match mime_type {
             image if IMAGES.contains(&image) => Some(Self::Image),
             "audio/wav" | "audio/x-wav" | "audio/wave" | "audio/vnd.wave" if audio => Some(Self::Audio("wav")),
@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// The part of a user's message.
+    /// Builds the content part of a user message.
     pub(super) fn part(self, media: &Media, mime_type: &str, base64: &str) -> Value {
         match self {
             Self::Image => {
@@ -50,8 +50,8 @@ impl Kind {
     }
 }
 
-/// What a model and people are told of a medium: enough to ask a tool for it.
-pub(super) fn name(media: &Media) -> String {
+/// Describes an item in enough detail to request it from a tool.
+pub(super) fn description(media: &Media) -> String {
     let mut words = vec![media.mime_type.clone()];
     words.extend(media.name.as_ref().map(|name| format!("`{name}`")));
     words.extend(media.dimensions.map(|dimensions| format!("{} × {} pixels", dimensions.width, dimensions.height)));
@@ -59,15 +59,15 @@ pub(super) fn name(media: &Media) -> String {
     words.join(", ")
 }
 
-/// The same for people, and where the whole was said before.
-pub(super) fn short_name(media: &Media) -> String {
+/// A shorter description, for people and for items that were already described.
+pub(super) fn short_description(media: &Media) -> String {
     let name = media.name.as_ref().map(|name| format!("`{name}`, ")).unwrap_or_default();
     format!("{}, {name}{}", media.mime_type, media.digest.short())
 }
 
-/// What stands in place of a medium that this provider cannot be sent.
-pub(super) fn not_shown(media: &Media) -> String {
-    format!("[{}, {} bytes: this model cannot be shown it]", name(media), media.size)
+/// Text that replaces an item that this provider does not accept.
+pub(super) fn placeholder(media: &Media) -> String {
+    format!("[{}, {} bytes: this model cannot view it]", description(media), media.size)
 }
 
 #[cfg(test)]
@@ -76,21 +76,21 @@ mod tests {
 
     /// P4
     #[test]
-    fn what_is_sent_to_whom() {
+    fn p4_media_kinds_by_type_and_dialect() {
         let cases = [
-            ("image/png", Dialect::DeepSeek, Some(Kind::Image)),
+            ("image/png", Dialect::DeepSeek, Some(MediaKind::Image)),
             ("image/tiff", Dialect::OpenAi, None),
             ("image/svg+xml", Dialect::OpenAi, None),
-            ("audio/mpeg", Dialect::OpenAi, Some(Kind::Audio("mp3"))),
-            ("audio/wav", Dialect::SelfHosted, Some(Kind::Audio("wav"))),
+            ("audio/mpeg", Dialect::OpenAi, Some(MediaKind::Audio("mp3"))),
+            ("audio/wav", Dialect::SelfHosted, Some(MediaKind::Audio("wav"))),
             ("audio/wav", Dialect::Groq, None),
             ("audio/ogg", Dialect::OpenAi, None),
-            ("application/pdf", Dialect::Common, Some(Kind::Pdf)),
+            ("application/pdf", Dialect::Common, Some(MediaKind::Pdf)),
             ("application/pdf", Dialect::SelfHosted, None),
             ("video/mp4", Dialect::OpenAi, None),
         ];
         for (mime_type, dialect, expected) in cases {
-            assert_eq!(Kind::of(mime_type, dialect), expected, "{mime_type} to {dialect:?}");
+            assert_eq!(MediaKind::of(mime_type, dialect), expected, "{mime_type} to {dialect:?}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Messages in the words of Chat Completions.
+//! Encodes the messages of a request as Chat Completions JSON.
 
-use super::body::{Body, Full};
 use super::dialect::Dialect;
-use super::media::{self, Kind};
-use super::replay::GivenBack;
+use super::media::{self, MediaKind};
+use super::replay::ReplayFields;
+use super::request_body::{Body, BodyTooLarge};
 use crate::error::ModelError;
 use crate::provider::MediaSource;
 use agent_core::message::{CallId, Content, Media, Message, Part, Role, ToolCall, ToolResult};
@@ -15,20 +15,20 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Said between a tool and a user where a server insists that the assistant speaks in between.
+/// Text of the assistant message that separates a tool from a user, for servers that require one.
 const SEPARATOR: &str = "I have the results.";
 
-/// Writes the messages of one request, in order.
+/// Encodes the messages of one request, in order.
 pub(super) struct Messages<'r> {
     request: &'r ModelRequest,
     dialect: Dialect,
     source: &'r dyn MediaSource,
     body: Body,
-    /// The provider's names of offered tools, by their authors'.
+    /// The provider's names of offered tools, by their authors' names.
     names: HashMap<&'r str, &'r str>,
-    /// Media of the results since the last call: no server takes them in a tool's message.
-    of_results: Vec<(&'r ToolResult, &'r Media)>,
-    /// The provider's own ids of the last calls, where it insists on them.
+    /// Media in results since the last call. No server accepts media in a tool message.
+    result_media: Vec<(&'r ToolResult, &'r Media)>,
+    /// The provider's ids of the last calls, if it requires them.
     ids: HashMap<&'r CallId, &'r str>,
     last: Option<Role>,
 }
@@ -36,10 +36,10 @@ pub(super) struct Messages<'r> {
 impl<'r> Messages<'r> {
     pub(super) fn new(request: &'r ModelRequest, dialect: Dialect, source: &'r dyn MediaSource, body: Body) -> Self {
         let names = request.tools.iter().map(|tool| (tool.author_name.as_str(), tool.name.as_str())).collect();
-        Self { request, dialect, source, body, names, of_results: Vec::new(), ids: HashMap::new(), last: None }
+        Self { request, dialect, source, body, names, result_media: Vec::new(), ids: HashMap::new(), last: None }
     }
 
-    /// The system message; none where it would be empty.
+    /// Writes the system message, unless it is empty.
     pub(super) fn system(&mut self, text: &str) -> Result<(), ModelError> {
         if text.is_empty() {
             return Ok(());
@@ -47,10 +47,10 @@ impl<'r> Messages<'r> {
         self.push(Role::System, json!({ "role": "system", "content": text }))
     }
 
-    /// The next message of the conversation.
+    /// Writes the next message of the conversation.
     pub(super) async fn write(&mut self, message: &'r Message) -> Result<(), ModelError> {
         if message.role != Role::Tool {
-            self.media_of_results().await?;
+            self.write_result_media().await?;
         }
         match message.role {
             Role::System => self.push(Role::System, json!({ "role": "system", "content": text(&message.parts) })),
@@ -69,9 +69,9 @@ impl<'r> Messages<'r> {
         }
     }
 
-    /// The whole request.
+    /// Returns the complete request.
     pub(super) async fn finish(mut self) -> Result<Vec<u8>, ModelError> {
-        self.media_of_results().await?;
+        self.write_result_media().await?;
         Ok(self.body.finish())
     }
 
@@ -82,7 +82,7 @@ impl<'r> Messages<'r> {
         self.push(Role::User, json!({ "role": "user", "content": content }))
     }
 
-    /// One text where there is nothing else, which every server takes; else a list of texts and media.
+    /// Returns one string if there are only texts, which every server accepts, or a list of texts and media.
     async fn content(&mut self, parts: &[Part]) -> Result<Value, ModelError> {
         let sendable = |part: &Part| matches!(part, Part::Media(media) if self.kind(media).is_some());
         if !parts.iter().any(sendable) {
@@ -91,36 +91,36 @@ impl<'r> Messages<'r> {
         let mut content = Vec::with_capacity(parts.len());
         for part in parts {
             match part {
-                Part::Media(media) if self.kind(media).is_some() => content.push(self.medium(media).await?),
-                part => content.extend(part_text(part).filter(|text| !text.is_empty()).map(as_text)),
+                Part::Media(media) if self.kind(media).is_some() => content.push(self.media_part(media).await?),
+                part => content.extend(part_text(part).filter(|text| !text.is_empty()).map(as_text_content)),
             }
         }
         Ok(Value::Array(content))
     }
 
     fn assistant(&mut self, parts: &'r [Part]) -> Value {
-        let given_back = GivenBack::of(parts, &self.request.model.provider);
-        let calls: Vec<&ToolCall> = parts.iter().filter_map(as_call).collect();
+        let replay = ReplayFields::from_parts(parts, &self.request.model.provider);
+        let calls: Vec<&ToolCall> = parts.iter().filter_map(tool_call).collect();
         self.ids.clear();
-        if let Some(ids) = given_back.ids(calls.len()) {
+        if let Some(ids) = replay.ids(calls.len()) {
             self.ids.extend(calls.iter().map(|call| &call.id).zip(ids));
         }
         let text = text(parts);
         let calls: Vec<Value> = calls.into_iter().map(|call| self.call(call)).collect();
         let mut message = Map::new();
         message.insert("role".into(), json!("assistant"));
-        let silent = text.is_empty() && !calls.is_empty();
-        message.insert("content".into(), if silent { Value::Null } else { json!(text) });
+        let has_only_calls = text.is_empty() && !calls.is_empty();
+        message.insert("content".into(), if has_only_calls { Value::Null } else { json!(text) });
         if !calls.is_empty() {
             message.insert("tool_calls".into(), Value::Array(calls));
         }
-        given_back.add_to(&mut message);
+        replay.add_to(&mut message);
         Value::Object(message)
     }
 
     fn call(&self, call: &ToolCall) -> Value {
         let ToolCall { id, name, arguments } = call;
-        // Servers fail on arguments that are no object, though a model wrote them.
+        // Servers fail on arguments that are not an object, even if a model wrote them.
         let arguments = match arguments {
             Value::Object(_) => arguments.to_string(),
             Value::Null => "{}".to_owned(),
@@ -135,7 +135,8 @@ impl<'r> Messages<'r> {
         self.ids.get(id).map_or_else(|| self.dialect.call_id(id), |id| (*id).to_owned())
     }
 
-    /// The provider's name of a tool; also of one that is not offered now, or that the model made up (L14).
+    /// Returns the provider's name of a tool, including tools that are not offered now or that the model invented
+    /// (L14).
     fn name<'n>(&self, author: &'n str) -> Cow<'n, str>
     where
         'r: 'n,
@@ -156,10 +157,10 @@ impl<'r> Messages<'r> {
                 Content::Text(text) => Cow::Borrowed(text.as_str()),
                 Content::Json(json) => Cow::Owned(json.to_string()),
                 Content::Media(media) if self.kind(media).is_some() => {
-                    self.of_results.push((result, media));
-                    Cow::Owned(format!("[{}: below]", media::short_name(media)))
+                    self.result_media.push((result, media));
+                    Cow::Owned(format!("[{}: below]", media::short_description(media)))
                 }
-                Content::Media(media) => Cow::Owned(media::not_shown(media)),
+                Content::Media(media) => Cow::Owned(media::placeholder(media)),
             });
         }
         let failed = if result.is_error { "Error: " } else { "" };
@@ -168,54 +169,57 @@ impl<'r> Messages<'r> {
         self.push(Role::Tool, json!({ "role": "tool", "tool_call_id": id, "content": content }))
     }
 
-    /// One message with the media of all results before it, each named with its call.
-    async fn media_of_results(&mut self) -> Result<(), ModelError> {
-        let media = std::mem::take(&mut self.of_results);
+    /// Writes one message with the media of all preceding results, each with the name of its call.
+    async fn write_result_media(&mut self) -> Result<(), ModelError> {
+        let media = std::mem::take(&mut self.result_media);
         if media.is_empty() {
             return Ok(());
         }
         let mut content = Vec::with_capacity(media.len() * 2);
-        for (result, medium) in media {
+        for (result, item) in media {
             let (id, tool) = (self.id(&result.call_id), self.name(&result.name).into_owned());
-            content.push(as_text(format!("From the result of call {id} (`{tool}`): {}", media::short_name(medium))));
-            content.push(self.medium(medium).await?);
+            content.push(as_text_content(format!(
+                "From the result of call {id} (`{tool}`): {}",
+                media::short_description(item)
+            )));
+            content.push(self.media_part(item).await?);
         }
         self.user(Value::Array(content))
     }
 
-    fn kind(&self, media: &Media) -> Option<Kind> {
-        Kind::of(&media.mime_type, self.dialect)
+    fn kind(&self, media: &Media) -> Option<MediaKind> {
+        MediaKind::of(&media.mime_type, self.dialect)
     }
 
-    async fn medium(&mut self, media: &Media) -> Result<Value, ModelError> {
-        let (request, name) = (self.request, || media::short_name(media));
+    async fn media_part(&mut self, media: &Media) -> Result<Value, ModelError> {
+        let (request, name) = (self.request, || media::short_description(media));
         if !request.downscaled.iter().any(|downscaled| downscaled.media.digest == media.digest) {
-            let stored = encoded(usize::try_from(media.size).unwrap_or(usize::MAX));
-            self.body.expect(stored, name).map_err(|full| too_large(request, full))?;
+            let stored = base64_length(usize::try_from(media.size).unwrap_or(usize::MAX));
+            self.body.check_room(stored, name).map_err(|full| too_large(request, full))?;
         }
         let model = || request.model.to_string();
-        let unreadable = |problem| ModelError::UnreadableMedium { model: model(), medium: name(), problem };
-        let read = self.source.read(media).await.map_err(unreadable)?;
-        self.body.hold(encoded(read.bytes.len()), name).map_err(|full| too_large(request, full))?;
-        // Scaling may have changed its type.
-        Ok(match Kind::of(&read.mime_type, self.dialect) {
+        let read_error = |problem| ModelError::UnreadableMedia { model: model(), medium: name(), problem };
+        let read = self.source.read(media).await.map_err(read_error)?;
+        self.body.reserve(base64_length(read.bytes.len()), name).map_err(|full| too_large(request, full))?;
+        // Scaling may have changed the media type.
+        Ok(match MediaKind::of(&read.mime_type, self.dialect) {
             Some(kind) => kind.part(media, &read.mime_type, &STANDARD.encode(&read.bytes)),
-            None => as_text(media::not_shown(media)),
+            None => as_text_content(media::placeholder(media)),
         })
     }
 
     fn push(&mut self, role: Role, message: Value) -> Result<(), ModelError> {
         self.last = Some(role);
         let name = || format!("a message of {}", role.as_str());
-        self.body.message(&message, name).map_err(|full| too_large(self.request, full))
+        self.body.push_message(&message, name).map_err(|full| too_large(self.request, full))
     }
 }
 
-fn as_call(part: &Part) -> Option<&ToolCall> {
+fn tool_call(part: &Part) -> Option<&ToolCall> {
     if let Part::ToolCall(call) = part { Some(call) } else { None }
 }
 
-/// All that can be said as text, each part a paragraph.
+/// Returns everything that can be expressed as text, each part as a paragraph.
 pub(super) fn text(parts: &[Part]) -> String {
     let texts: Vec<Cow<'_, str>> = parts.iter().filter_map(part_text).filter(|text| !text.is_empty()).collect();
     texts.join("\n\n")
@@ -225,20 +229,20 @@ fn part_text(part: &Part) -> Option<Cow<'_, str>> {
     match part {
         Part::Text(text) | Part::Preface(text) => Some(Cow::Borrowed(text)),
         Part::Json(json) => Some(Cow::Owned(json.to_string())),
-        Part::Media(media) => Some(Cow::Owned(media::not_shown(media))),
+        Part::Media(media) => Some(Cow::Owned(media::placeholder(media))),
         Part::ToolCall(_) | Part::ToolResult(_) | Part::Replay(_) => None,
     }
 }
 
-fn as_text<'t>(text: impl Into<Cow<'t, str>>) -> Value {
+fn as_text_content<'t>(text: impl Into<Cow<'t, str>>) -> Value {
     let text: Cow<'t, str> = text.into();
     json!({ "type": "text", "text": text })
 }
 
-fn encoded(bytes: usize) -> usize {
+fn base64_length(bytes: usize) -> usize {
     base64::encoded_len(bytes, true).unwrap_or(usize::MAX)
 }
 
-fn too_large(request: &ModelRequest, Full { limit, largest }: Full) -> ModelError {
+fn too_large(request: &ModelRequest, BodyTooLarge { limit, largest }: BodyTooLarge) -> ModelError {
     ModelError::TooLarge { model: request.model.to_string(), limit, largest }
 }

@@ -1,4 +1,4 @@
-//! The models that a server lists, and which of them somebody may have meant.
+//! Reads the list of models of a server and suggests names that the user may have meant.
 
 use reqwest::Client;
 use reqwest::header::HeaderMap;
@@ -7,20 +7,20 @@ use std::collections::HashMap;
 use std::time::Duration;
 use url::Url;
 
-/// Most bytes of a list.
-const LIMIT: usize = 4 * 1024 * 1024;
+/// Maximum size of a list in bytes.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// Names of a list that are kept.
-const MOST: usize = 2_000;
+/// Maximum number of names that are kept.
+const MAX_NAMES: usize = 2_000;
 
-/// Longest name that is kept.
-const LONGEST: usize = 200;
+/// Maximum length of a name in bytes.
+const MAX_NAME_BYTES: usize = 200;
 
-/// How many names are suggested.
-const SUGGESTED: usize = 3;
+/// Maximum number of suggested names.
+const MAX_SUGGESTIONS: usize = 3;
 
-/// Less alike than this, a name is no suggestion.
-const LEAST_ALIKE: f32 = 0.3;
+/// Minimum similarity of a suggested name.
+const MIN_SIMILARITY: f32 = 0.3;
 
 #[derive(Deserialize)]
 struct List {
@@ -32,9 +32,10 @@ struct Listed {
     id: String,
 }
 
-/// Names in the server's order, without those that are no names (see [`is_name`]). None where it gives no list in time.
-pub(crate) async fn ask(client: &Client, url: Url, headers: HeaderMap, time: Duration) -> Option<Vec<String>> {
-    let ask = async {
+/// Requests the list and returns the valid names in the server's order (see [`is_name`]). Returns `None` if there is no
+/// list within `timeout`.
+pub(crate) async fn fetch(client: &Client, url: Url, headers: HeaderMap, timeout: Duration) -> Option<Vec<String>> {
+    let request = async {
         let mut response = client.get(url).headers(headers).send().await.ok()?;
         if !response.status().is_success() {
             return None;
@@ -42,40 +43,41 @@ pub(crate) async fn ask(client: &Client, url: Url, headers: HeaderMap, time: Dur
         let mut body = Vec::new();
         while let Some(bytes) = response.chunk().await.ok()? {
             body.extend_from_slice(&bytes);
-            if body.len() > LIMIT {
+            if body.len() > MAX_BYTES {
                 return None;
             }
         }
         let list: List = serde_json::from_slice(&body).ok()?;
         let listed = list.data.len();
-        let names: Vec<_> = list.data.into_iter().map(|listed| listed.id).filter(|id| is_name(id)).take(MOST).collect();
+        let names: Vec<_> =
+            list.data.into_iter().map(|listed| listed.id).filter(|id| is_name(id)).take(MAX_NAMES).collect();
         if names.len() < listed {
             tracing::warn!(
-                "{} of the models that a server lists are left out: at most {MOST} names of up to {LONGEST} printable ASCII characters are read",
+                "left out {} of the models that a server lists: at most {MAX_NAMES} names of up to {MAX_NAME_BYTES} printable ASCII characters are read",
                 listed - names.len()
             );
         }
         Some(names)
     };
-    tokio::time::timeout(time, ask).await.ok().flatten()
+    tokio::time::timeout(timeout, request).await.ok().flatten()
 }
 
-/// Whether a server's word can be a model's name. Names are printed, written into files and sent back, so what could break a line,
-/// hide something or reorder the text around it is none.
+/// Returns whether the text can be the name of a model. Names are printed, written into files and sent back, so
+/// characters that could break a line, hide text or reorder it are not allowed.
 fn is_name(id: &str) -> bool {
-    (1..=LONGEST).contains(&id.len()) && id.bytes().all(|byte| matches!(byte, b' '..=b'~')) && id.trim() == id
+    (1..=MAX_NAME_BYTES).contains(&id.len()) && id.bytes().all(|byte| matches!(byte, b' '..=b'~')) && id.trim() == id
 }
 
-/// The names most like this one, the likest first.
+/// Returns the most similar names, the best match first.
 pub(super) fn nearest(wanted: &str, names: &[String]) -> Vec<String> {
     let wanted = pairs(wanted);
-    let mut scored: Vec<(f32, &String)> = names.iter().map(|name| (alike(&wanted, &pairs(name)), name)).collect();
-    scored.retain(|(score, _)| *score >= LEAST_ALIKE);
+    let mut scored: Vec<(f32, &String)> = names.iter().map(|name| (similarity(&wanted, &pairs(name)), name)).collect();
+    scored.retain(|(score, _)| *score >= MIN_SIMILARITY);
     scored.sort_by(|(left, left_name), (right, right_name)| right.total_cmp(left).then(left_name.cmp(right_name)));
-    scored.into_iter().take(SUGGESTED).map(|(_, name)| name.chars().take(100).collect()).collect()
+    scored.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name.chars().take(100).collect()).collect()
 }
 
-/// How often each pair of neighbouring characters occurs.
+/// Counts how often each pair of adjacent characters occurs.
 fn pairs(name: &str) -> HashMap<(char, char), usize> {
     let characters: Vec<char> = name.chars().take(200).flat_map(char::to_lowercase).collect();
     let mut pairs = HashMap::new();
@@ -85,8 +87,8 @@ fn pairs(name: &str) -> HashMap<(char, char), usize> {
     pairs
 }
 
-/// Dice's coefficient: 1 for the same pairs, 0 for none in common.
-fn alike(left: &HashMap<(char, char), usize>, right: &HashMap<(char, char), usize>) -> f32 {
+/// Dice's coefficient: 1 if all pairs are the same, 0 if none are in common.
+fn similarity(left: &HashMap<(char, char), usize>, right: &HashMap<(char, char), usize>) -> f32 {
     let both: usize = left.iter().map(|(pair, count)| right.get(pair).copied().unwrap_or_default().min(*count)).sum();
     let all: usize = left.values().sum::<usize>() + right.values().sum::<usize>();
     if all == 0 { 0.0 } else { 2.0 * both as f32 / all as f32 }
@@ -96,17 +98,17 @@ fn alike(left: &HashMap<(char, char), usize>, right: &HashMap<(char, char), usiz
 mod tests {
     use super::*;
 
-    // Row 49: names of models that a server lists.
+    // Row 49: only names that are safe to print are read from a server's list.
     #[test]
-    fn only_names_are_names() {
+    fn row49_only_printable_names_are_accepted() {
         for name in ["qwen3:8b", "/home/ann/My Models/x.gguf", "Qwen/Qwen3-8B@q4_k_m", &"x".repeat(200)] {
             assert!(is_name(name), "{name}");
         }
         let long = "x".repeat(201);
-        for none in
+        for invalid in
             ["", " a", "a ", "a\nb", "a\rb", "a\u{1b}[2J", "a\u{200b}", "a\u{202e}b", "p\u{430}y", long.as_str()]
         {
-            assert!(!is_name(none), "{}", none.escape_unicode());
+            assert!(!is_name(invalid), "{}", invalid.escape_unicode());
         }
     }
 

@@ -1,20 +1,20 @@
-//! A provider's secrets, kept out of messages, records and replies, also where the server sends them back (row 16).
+//! Removes a provider's secrets from messages, records and replies, even if the server sends them back (row 16).
 
 use crate::configuration::ProviderConfig;
 use agent_core::model::{Delta, Reply};
 use agent_core::redaction::{Edges, Redaction, RedactionStream, Replacement};
 use url::Url;
 
-/// The key, every configured header, and the credentials in the base URL.
-pub(crate) fn of(config: &ProviderConfig, base_url: &Url) -> Redaction {
+/// Returns a redaction of the key, all configured headers and the credentials in the base URL.
+pub(crate) fn redaction_for(config: &ProviderConfig, base_url: &Url) -> Redaction {
     let values = config.key.iter().chain(config.headers.iter().map(|(_, value)| value)).map(|value| value.reveal());
     let query = base_url.query_pairs().filter(|(name, _)| name != "api-version");
     let query: Vec<String> = query.map(|(_, value)| value.into()).collect();
     Redaction::new(values.chain(base_url.password()).chain(query.iter().map(String::as_str)))
 }
 
-/// What a model said, without them.
-pub(super) fn reply(redaction: &Redaction, mut reply: Reply) -> Reply {
+/// Redacts a complete reply.
+pub(super) fn redact_reply(redaction: &Redaction, mut reply: Reply) -> Reply {
     if redaction.is_empty() {
         return reply;
     }
@@ -28,66 +28,67 @@ pub(super) fn reply(redaction: &Redaction, mut reply: Reply) -> Reply {
     reply
 }
 
-/// Pieces of a reply as they come. The end of one is held back while it may be the beginning of a secret.
-pub(super) struct Pieces<'r> {
+/// Redacts the deltas of a reply while they arrive. The end of a piece is held back while it may be the beginning of a
+/// secret.
+pub(super) struct RedactedDeltas<'r> {
     redaction: &'r Redaction,
-    said: RedactionStream,
+    stream: RedactionStream,
     kind: fn(String) -> Delta,
 }
 
-impl<'r> Pieces<'r> {
+impl<'r> RedactedDeltas<'r> {
     pub(super) fn new(redaction: &'r Redaction) -> Self {
-        Self { redaction, said: stream_of(redaction), kind: Delta::Text }
+        Self { redaction, stream: stream_of(redaction), kind: Delta::Text }
     }
 
-    /// What can be told of these now.
-    pub(super) fn take(&mut self, pieces: &mut Vec<Delta>) -> Vec<Delta> {
+    /// Redacts the given deltas and returns those that can be sent now.
+    pub(super) fn redact(&mut self, pieces: &mut Vec<Delta>) -> Vec<Delta> {
         let pieces = std::mem::take(pieces);
         if self.redaction.is_empty() {
             return pieces;
         }
-        let mut told = Vec::new();
+        let mut ready = Vec::new();
         for piece in pieces {
             match piece {
-                Delta::Text(text) => self.add(&text, Delta::Text, &mut told),
-                Delta::Thinking(text) => self.add(&text, Delta::Thinking, &mut told),
+                Delta::Text(text) => self.add(&text, Delta::Text, &mut ready),
+                Delta::Thinking(text) => self.add(&text, Delta::Thinking, &mut ready),
                 Delta::Clear => {
-                    self.said = stream_of(self.redaction);
-                    told.push(Delta::Clear);
+                    self.stream = stream_of(self.redaction);
+                    ready.push(Delta::Clear);
                 }
                 mark @ (Delta::ThinkingStart | Delta::ThinkingEnd) => {
-                    self.end(&mut told);
-                    told.push(mark);
+                    self.flush(&mut ready);
+                    ready.push(mark);
                 }
             }
         }
-        told
+        ready
     }
 
-    /// What was held back, once nothing follows.
-    pub(super) fn rest(mut self) -> Vec<Delta> {
-        let mut told = Vec::new();
-        self.end(&mut told);
-        told
+    /// Returns the deltas that were held back, at the end of the reply.
+    pub(super) fn finish(mut self) -> Vec<Delta> {
+        let mut ready = Vec::new();
+        self.flush(&mut ready);
+        ready
     }
 
-    fn add(&mut self, text: &str, kind: fn(String) -> Delta, told: &mut Vec<Delta>) {
+    fn add(&mut self, text: &str, kind: fn(String) -> Delta, ready: &mut Vec<Delta>) {
         if kind(String::new()) != (self.kind)(String::new()) {
-            self.end(told);
+            self.flush(ready);
         }
         self.kind = kind;
-        let bytes = self.said.push(text.as_bytes());
-        self.tell(bytes, told);
+        let bytes = self.stream.push(text.as_bytes());
+        self.send(bytes, ready);
     }
 
-    fn end(&mut self, told: &mut Vec<Delta>) {
-        let bytes = std::mem::replace(&mut self.said, stream_of(self.redaction)).finish();
-        self.tell(bytes, told);
+    fn flush(&mut self, ready: &mut Vec<Delta>) {
+        let bytes = std::mem::replace(&mut self.stream, stream_of(self.redaction)).finish();
+        self.send(bytes, ready);
     }
 
-    fn tell(&self, bytes: Vec<u8>, told: &mut Vec<Delta>) {
+    fn send(&self, bytes: Vec<u8>, ready: &mut Vec<Delta>) {
         if !bytes.is_empty() {
-            told.push((self.kind)(String::from_utf8_lossy(&bytes).into_owned()));
+            ready.push((self.kind)(String::from_utf8_lossy(&bytes).into_owned()));
         }
     }
 }
@@ -103,7 +104,7 @@ mod tests {
 
     /// Row 16
     #[test]
-    fn row16_a_providers_secrets_are_known() {
+    fn row16_all_secrets_of_a_provider_are_redacted() {
         let base_url = "https://me:pass-in-url@x.example/v1?code=query-secret&api-version=2024-10-21";
         let config = ProviderConfig {
             name: "x".into(),
@@ -118,34 +119,34 @@ mod tests {
             timeouts: Timeouts::default(),
             models: Default::default(),
         };
-        let redaction = of(&config, &Url::parse(base_url).unwrap());
+        let redaction = redaction_for(&config, &Url::parse(base_url).unwrap());
         let text = "sk-canary-1 sk-canary-1-longer other-canary pass-in-url query-secret 2024-10-21 none";
         assert_eq!(redaction.text(text.into()), "(secret) (secret) (secret) (secret) (secret) 2024-10-21 none");
         assert!(!format!("{config:?}").contains("canary"));
     }
 
-    /// Row 16: however the reply is cut into pieces, they say what the whole says.
+    /// Row 16: a secret is redacted no matter how the reply is split into pieces.
     #[test]
-    fn row16_a_secret_in_pieces_is_none() {
+    fn row16_a_secret_in_pieces_is_redacted() {
         let redaction = Redaction::new(["sk-canary-1"]);
-        let said = "your key is sk-canary-1, sk-can is not, and sk-sk-canary-1";
-        for size in 1..said.len() {
-            let mut pieces = Pieces::new(&redaction);
-            let mut told = Vec::new();
-            for piece in said.as_bytes().chunks(size) {
+        let text = "your key is sk-canary-1, sk-can is not, and sk-sk-canary-1";
+        for size in 1..text.len() {
+            let mut pieces = RedactedDeltas::new(&redaction);
+            let mut ready = Vec::new();
+            for piece in text.as_bytes().chunks(size) {
                 let piece = String::from_utf8(piece.to_vec()).unwrap();
-                told.extend(pieces.take(&mut vec![Delta::Text(piece)]));
+                ready.extend(pieces.redact(&mut vec![Delta::Text(piece)]));
             }
-            told.extend(pieces.rest());
-            let told: Vec<String> = told
+            ready.extend(pieces.finish());
+            let ready: Vec<String> = ready
                 .into_iter()
                 .map(|piece| match piece {
                     Delta::Text(text) => text,
                     other => panic!("{other:?}"),
                 })
                 .collect();
-            assert!(told.iter().all(|piece| !piece.contains("canary")), "{size}: {told:?}");
-            assert_eq!(told.concat(), "your key is (secret), sk-can is not, and sk-(secret)", "in pieces of {size}");
+            assert!(ready.iter().all(|piece| !piece.contains("canary")), "{size}: {ready:?}");
+            assert_eq!(ready.concat(), "your key is (secret), sk-can is not, and sk-(secret)", "in pieces of {size}");
         }
     }
 }

@@ -1,20 +1,20 @@
-//! Gives a provider back what it wants back with its own messages, in the shape in which `chat_stream` keeps it.
+//! Adds the data that a provider requires back to its own messages, in the format of `chat_stream::replay_data`.
 
 use agent_core::message::{Part, Replay};
 use serde_json::{Map, Value};
 
-/// What one stored reply wants back.
+/// The data that one stored reply requires.
 #[derive(Default)]
-pub(super) struct GivenBack<'r> {
+pub(super) struct ReplayFields<'r> {
     message: Option<&'r Map<String, Value>>,
     calls: Vec<&'r Map<String, Value>>,
 }
 
-impl<'r> GivenBack<'r> {
-    /// Of an assistant's message; nothing where it was another provider's.
-    pub(super) fn of(parts: &'r [Part], provider: &str) -> Self {
+impl<'r> ReplayFields<'r> {
+    /// Returns the data of an assistant message, or nothing if another provider wrote it.
+    pub(super) fn from_parts(parts: &'r [Part], provider: &str) -> Self {
         let data = parts.iter().find_map(|part| match part {
-            Part::Replay(Replay { provider: its, data }) if its == provider => Some(data),
+            Part::Replay(Replay { provider: replay_provider, data }) if replay_provider == provider => Some(data),
             _ => None,
         });
         let Some(data) = data else { return Self::default() };
@@ -25,11 +25,11 @@ impl<'r> GivenBack<'r> {
         }
     }
 
-    /// Adds its fields to the message and its calls. What the host itself wrote stays.
+    /// Adds the fields to the message and its calls. Fields that the host wrote are kept.
     pub(super) fn add_to(&self, message: &mut Map<String, Value>) {
-        let is_new = |message: &Map<String, Value>, name: &String| !message.contains_key(name);
+        let is_absent = |message: &Map<String, Value>, name: &String| !message.contains_key(name);
         for (name, value) in self.message.into_iter().flatten() {
-            if is_new(message, name) {
+            if is_absent(message, name) {
                 message.insert(name.clone(), value.clone());
             }
         }
@@ -37,18 +37,19 @@ impl<'r> GivenBack<'r> {
         if calls.len() != self.calls.len() {
             return;
         }
-        for (call, given) in calls.iter_mut().filter_map(Value::as_object_mut).zip(&self.calls) {
-            call.extend(given.get("extra_content").map(|extra| ("extra_content".to_owned(), extra.clone())));
+        for (call, fields) in calls.iter_mut().filter_map(Value::as_object_mut).zip(&self.calls) {
+            call.extend(fields.get("extra_content").map(|extra| ("extra_content".to_owned(), extra.clone())));
         }
     }
 
-    /// The provider's own ids of the calls, where its reasoning refers to them; then they must go back, too. Only where they
-    /// tell so many calls apart.
+    /// Returns the provider's ids of the calls if its reasoning refers to them, because then they must be sent back
+    /// too. Returns `None` unless there is one distinct id per call.
     pub(super) fn ids(&self, calls: usize) -> Option<Vec<&'r str>> {
         let details = self.message?.get("reasoning_details")?.as_array()?;
         let ids: Vec<&str> = self.calls.iter().filter_map(|call| call.get("id")?.as_str()).collect();
-        let is_meant = |detail: &Value| detail.get("id").and_then(Value::as_str).is_some_and(|id| ids.contains(&id));
-        let differ = ids.iter().enumerate().all(|(place, id)| !id.is_empty() && !ids[..place].contains(id));
-        (ids.len() == calls && differ && details.iter().any(is_meant)).then_some(ids)
+        let refers_to_call =
+            |detail: &Value| detail.get("id").and_then(Value::as_str).is_some_and(|id| ids.contains(&id));
+        let are_distinct = ids.iter().enumerate().all(|(position, id)| !id.is_empty() && !ids[..position].contains(id));
+        (ids.len() == calls && are_distinct && details.iter().any(refers_to_call)).then_some(ids)
     }
 }

@@ -1,28 +1,29 @@
-//! One request in the words of Chat Completions. The same request always becomes the same bytes.
+//! Encodes one request as Chat Completions JSON. The same request always produces the same bytes.
 
-use super::body::{self, Body, Full};
 use super::dialect::{Dialect, SchemaField};
 use super::messages::Messages;
+use super::request_body::{self, Body, BodyTooLarge};
 use crate::error::ModelError;
 use crate::provider::MediaSource;
 use agent_core::message::Role;
 use agent_core::model::{ModelRequest, OfferedTool};
 use serde_json::{Map, Value, json};
 
-/// The name of the output's schema, which the API wants and nobody reads.
+/// Name of the output schema, which the API requires and nothing uses.
 const SCHEMA_NAME: &str = "output";
 
-/// The bytes of a request. Media are read one after another.
-pub(super) async fn bytes(
+/// Encodes a request. Media are read one after another.
+pub(super) async fn encode(
     request: &ModelRequest,
     dialect: Dialect,
     media: &dyn MediaSource,
 ) -> Result<Vec<u8>, ModelError> {
-    let too_large = |Full { limit, largest }| ModelError::TooLarge { model: request.model.to_string(), limit, largest };
-    let body = Body::new(&fields(request, dialect), body::LIMIT).map_err(too_large)?;
+    let too_large =
+        |BodyTooLarge { limit, largest }| ModelError::TooLarge { model: request.model.to_string(), limit, largest };
+    let body = Body::new(&fields(request, dialect), request_body::MAX_BYTES).map_err(too_large)?;
     let mut messages = Messages::new(request, dialect, media, body);
     messages.system(&system_text(request, dialect))?;
-    for message in request.messages.iter().skip(leading_system(request)) {
+    for message in request.messages.iter().skip(leading_system_messages(request)) {
         messages.write(message).await?;
     }
     messages.finish().await
@@ -35,18 +36,18 @@ fn fields(request: &ModelRequest, dialect: Dialect) -> Map<String, Value> {
     if dialect.asks_for_usage() {
         fields.insert("stream_options".into(), json!({ "include_usage": true }));
     }
-    fields.insert(dialect.bound().into(), json!(request.max_tokens));
+    fields.insert(dialect.max_tokens_field().into(), json!(request.max_tokens));
     if !request.tools.is_empty() {
         fields.insert("tools".into(), request.tools.iter().map(function).collect());
     }
     if let Some(schema) = &request.output_schema {
         let format = match dialect.schema_field(request) {
-            SchemaField::Schema => {
+            SchemaField::JsonSchema => {
                 let schema = json!({ "name": SCHEMA_NAME, "strict": false, "schema": schema });
                 Some(json!({ "type": "json_schema", "json_schema": schema }))
             }
-            SchemaField::Object => Some(json!({ "type": "json_object" })),
-            SchemaField::Nowhere => None,
+            SchemaField::JsonObject => Some(json!({ "type": "json_object" })),
+            SchemaField::SystemMessage => None,
         };
         fields.extend(format.map(|format| ("response_format".to_owned(), format)));
     }
@@ -58,15 +59,17 @@ fn function(tool: &OfferedTool) -> Value {
     json!({ "type": "function", "function": { "name": name, "description": description, "parameters": input_schema } })
 }
 
-/// The sections, the system messages at the conversation's very beginning, and where the server has no field for it, the
-/// output schema.
+/// Returns the text of the system message: the sections, the leading system messages of the conversation, and the
+/// output schema if the server has no field for it.
 fn system_text(request: &ModelRequest, dialect: Dialect) -> String {
     let mut sections = request.system.clone();
     sections.extend(
-        request.messages[..leading_system(request)].iter().map(|message| super::messages::text(&message.parts)),
+        request.messages[..leading_system_messages(request)]
+            .iter()
+            .map(|message| super::messages::text(&message.parts)),
     );
     if let Some(schema) = &request.output_schema
-        && dialect.schema_field(request) != SchemaField::Schema
+        && dialect.schema_field(request) != SchemaField::JsonSchema
     {
         sections.push(format!(
             "Your final answer is one JSON document and nothing else. It follows this JSON Schema:\n\n{schema}"
@@ -76,6 +79,6 @@ fn system_text(request: &ModelRequest, dialect: Dialect) -> String {
     sections.join("\n\n")
 }
 
-fn leading_system(request: &ModelRequest) -> usize {
+fn leading_system_messages(request: &ModelRequest) -> usize {
     request.messages.iter().take_while(|message| message.role == Role::System).count()
 }

@@ -1,16 +1,16 @@
-//! Requests to servers that want them otherwise.
+//! Tests of requests in the dialects of individual servers.
 
 use super::dialect::Dialect;
 use super::request;
-use crate::conversation::tests::{calls, request as plain_request, result, tool};
 use crate::provider::{MediaBytes, MediaSource, NoMedia};
+use crate::request_check::tests::{calls, request as plain_request, result, tool};
 use agent_core::message::{Content, Digest, Dimensions, Media, Message, Part, Replay, Role};
 use agent_core::model::{Downscaled, ModelRequest};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
 async fn sent_with(request: &ModelRequest, dialect: Dialect, media: &dyn MediaSource) -> Value {
-    let bytes = request::bytes(request, dialect, media).await.unwrap();
+    let bytes = request::encode(request, dialect, media).await.unwrap();
     serde_json::from_slice(&bytes).unwrap()
 }
 
@@ -22,7 +22,7 @@ fn roles(body: &Value) -> Vec<&str> {
     body["messages"].as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect()
 }
 
-/// A user, a call, its result, and a user again, as after a cancelled turn.
+/// A user message, a call, its result, and another user message, as after a cancelled turn.
 fn interrupted() -> ModelRequest {
     let done = result("call_1_1_1", "a.b", vec![Content::Text("ok".into())], false);
     let messages = vec![
@@ -34,9 +34,9 @@ fn interrupted() -> ModelRequest {
     plain_request(messages, vec![tool("a.b", "", json!({"type": "object"}))])
 }
 
-/// Mistral: unknown fields are refused, ids have nine characters, the assistant speaks between tool and user.
+/// Mistral rejects unknown fields, requires ids of nine characters, and an assistant message between tool and user.
 #[tokio::test]
-async fn m1_mistral() {
+async fn m1_mistral_requests_follow_its_rules() {
     let body = sent(&interrupted(), Dialect::Mistral).await;
     assert_eq!(body.get("stream_options"), None);
     assert_eq!(body["max_tokens"], 1000);
@@ -49,18 +49,19 @@ async fn m1_mistral() {
     assert_eq!(common["messages"][3]["tool_call_id"], "call_1_1_1");
 }
 
-/// The bound of the reply has two names.
+/// The field that limits the reply has two names.
 #[tokio::test]
-async fn m1_the_bound_of_a_reply() {
+async fn m1_the_token_limit_has_the_right_name() {
     let body = sent(&interrupted(), Dialect::OpenAi).await;
     assert_eq!((&body["max_completion_tokens"], body.get("max_tokens")), (&json!(1000), None));
     let body = sent(&interrupted(), Dialect::SelfHosted).await;
     assert_eq!((&body["max_tokens"], body.get("max_completion_tokens")), (&json!(1000), None));
 }
 
-/// L12: the output schema goes with every call, in the field where the server takes it there, else in words.
+/// L12: every request passes the output schema, in its field if the server accepts it there, otherwise in the system
+/// message.
 #[tokio::test]
-async fn l12_the_output_schema() {
+async fn l12_the_output_schema_is_passed() {
     let schema = json!({"type": "object", "required": ["answer"]});
     let with_tools = ModelRequest { output_schema: Some(schema.clone()), ..interrupted() };
     let without = ModelRequest { tools: vec![], ..with_tools.clone() };
@@ -86,9 +87,10 @@ async fn l12_the_output_schema() {
     assert_eq!(sent(&interrupted(), Dialect::Common).await.get("response_format"), None);
 }
 
-/// System messages at the beginning join the sections; later ones stay where they are. Nothing to say is no message.
+/// Leading system messages are joined with the sections, and later ones stay in place. An empty text produces no
+/// message.
 #[tokio::test]
-async fn l22_one_system_message() {
+async fn l22_leading_system_messages_are_joined() {
     let system = |text: &str| Message::text(Role::System, text);
     let user = || Message::text(Role::User, "go");
     let request = plain_request(vec![system("First."), system("Second."), user(), system("Later."), user()], vec![]);
@@ -100,9 +102,9 @@ async fn l22_one_system_message() {
     assert_eq!(roles(&sent(&silent, Dialect::Common).await), ["user"]);
 }
 
-/// L14: a tool that is not offered now, or never was, still has a name that the provider takes.
+/// L14: a tool that is not offered, or never was, still gets a name that the provider accepts.
 #[tokio::test]
-async fn l14_names_of_tools_that_are_not_offered() {
+async fn l14_tools_that_are_not_offered_get_valid_names() {
     let messages = vec![
         Message::text(Role::User, "go"),
         calls(&[("c1", "weather.forecast", json!({})), ("c2", "made up!", json!("")), ("c3", "", json!([1]))]),
@@ -127,9 +129,9 @@ fn replayed(provider: &str, data: Value) -> ModelRequest {
     plain_request([vec![user(), message], results.to_vec(), vec![user()]].concat(), vec![])
 }
 
-/// What a provider wants back goes back to it, and to nobody else.
+/// Replay data is sent to its own provider only.
 #[tokio::test]
-async fn m1_a_replay_goes_only_to_its_own_provider() {
+async fn m1_replay_data_is_sent_only_to_its_provider() {
     let signed = json!({"google": {"thought_signature": "s"}});
     let data = json!({
         "message": {"reasoning_content": "hm", "role": "x"},
@@ -148,9 +150,9 @@ async fn m1_a_replay_goes_only_to_its_own_provider() {
     assert_eq!(body["messages"][2]["tool_calls"][0].get("extra_content"), None);
 }
 
-/// Where its reasoning names its own ids, calls and results have them; else the host's.
+/// If the reasoning refers to the provider's ids, calls and results use them; otherwise they use the host's.
 #[tokio::test]
-async fn m1_a_providers_own_ids_where_it_refers_to_them() {
+async fn m1_provider_ids_are_used_if_reasoning_refers_to_them() {
     let data = |first: &str, named: &str| {
         json!({
             "message": {"reasoning_details": [{"type": "reasoning.encrypted", "id": named, "data": "x"}]},
@@ -173,7 +175,7 @@ async fn m1_a_providers_own_ids_where_it_refers_to_them() {
     }
 }
 
-/// Three bytes of whatever type they are scaled to.
+/// Three bytes with the type that they are scaled to.
 struct Scaled(&'static str);
 
 #[async_trait]
@@ -188,10 +190,10 @@ fn media(mime_type: &str, size: u64) -> Media {
     Media { digest: Digest::from_sha256([7; 32]), mime_type: mime_type.into(), size, dimensions: None, name }
 }
 
-/// P4: a medium that is sent smaller is sent as what it was made.
+/// P4: downscaled media are sent with their new type.
 #[tokio::test]
-async fn p4_downscaled_media() {
-    // As it is stored it would not fit; as it is sent it does.
+async fn p4_downscaled_media_are_sent_with_their_new_type() {
+    // The stored size would exceed the limit, but the scaled size does not.
     let medium = media("image/png", 1 << 40);
     let parts = vec![Part::Media(medium.clone())];
     let to = Dimensions { width: 1, height: 1 };
@@ -201,12 +203,12 @@ async fn p4_downscaled_media() {
     let content = &body["messages"][1]["content"];
     assert_eq!(content[0], json!({"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,YWJj"}}));
     let body = sent_with(&request, Dialect::Common, &Scaled("image/bmp")).await;
-    assert!(body["messages"][1]["content"][0]["text"].as_str().unwrap().ends_with("cannot be shown it]"));
+    assert!(body["messages"][1]["content"][0]["text"].as_str().unwrap().ends_with("cannot view it]"));
 }
 
-/// Sound and documents where the server takes them; else words.
+/// Audio and documents are sent if the server accepts them, and described otherwise.
 #[tokio::test]
-async fn p4_sound_and_documents() {
+async fn p4_audio_and_documents_are_sent_or_described() {
     let parts = vec![Part::Media(media("audio/x-wav", 3)), Part::Media(media("application/pdf", 3))];
     let request = plain_request(vec![Message { role: Role::User, parts, seen_count: 0 }], vec![]);
     let body = sent_with(&request, Dialect::OpenAi, &Scaled("audio/x-wav")).await;
@@ -217,8 +219,8 @@ async fn p4_sound_and_documents() {
     assert_eq!(body["messages"][1]["content"][1], json!({"type": "file", "file": file}));
     let body = sent(&request, Dialect::Groq).await;
     insta::assert_snapshot!(body["messages"][1]["content"].as_str().unwrap(), @"
-        [audio/x-wav, `Report 1`, sha256:0707070707070707070707070707070707070707070707070707070707070707, 3 bytes: this model cannot be shown it]
+        [audio/x-wav, `Report 1`, sha256:0707070707070707070707070707070707070707070707070707070707070707, 3 bytes: this model cannot view it]
 
-        [application/pdf, `Report 1`, sha256:0707070707070707070707070707070707070707070707070707070707070707, 3 bytes: this model cannot be shown it]
+        [application/pdf, `Report 1`, sha256:0707070707070707070707070707070707070707070707070707070707070707, 3 bytes: this model cannot view it]
         ");
 }

@@ -1,44 +1,44 @@
-//! Puts a reply together from its chunks.
+//! Assembles a reply from its chunks.
 
-use super::calls::Calls;
-use super::chunk::{Choice, Chunk, Groq, Said, WireUsage, with_chunk};
-use super::given_back::GivenBack;
-use super::lenient::Content;
-use super::{Decoded, REPLY_LIMIT, StreamError, failure};
+use super::chunk::{Choice, Chunk, GroqExtension, MessageFields, WireUsage, with_chunk};
+use super::lenient_fields::Content;
+use super::replay_data::ReplayCollector;
+use super::tool_calls::ToolCallAssembler;
+use super::{DecodedReply, REPLY_LIMIT, StreamError, error_shapes};
 use agent_core::model::{Delta, Reply, StopReason, Usage};
 use agent_core::thinking::ThinkingSplitter;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// Most bytes of thinking, and of a refusal, that the step record keeps.
-const KEPT_WORDS: usize = 64 * 1024;
+/// Maximum size in bytes of thinking, and of a refusal, in the step record.
+const MAX_RECORDED_TEXT: usize = 64 * 1024;
 
-/// Most tokens that are taken for what a reply has cost.
-const MOST_TOKENS: u64 = 1 << 32;
+/// Maximum token count that is accepted as usage.
+const MAX_TOKENS: u64 = 1 << 32;
 
-/// Most bytes of `usage` that the step record keeps.
-const KEPT_USAGE: usize = 16 * 1024;
+/// Maximum size in bytes of `usage` in the step record.
+const MAX_RECORDED_USAGE: usize = 16 * 1024;
 
-/// Most characters of a name that the step record keeps.
-const KEPT_NAME: usize = 200;
+/// Maximum length in characters of a name in the step record.
+const MAX_RECORDED_NAME: usize = 200;
 
-/// One reply while it comes.
+/// State of one reply while it arrives.
 #[derive(Debug, Default)]
-pub(super) struct Assembly {
-    /// The configured provider's name.
+pub(super) struct ReplyAssembler {
+    /// Name of the configured provider.
     provider: String,
-    /// `provider/model`, to be recorded as the one that answered.
-    answering: String,
+    /// `provider/model`, recorded as the model that answered.
+    answering_model: String,
     splitter: ThinkingSplitter,
     text: String,
     refusal: String,
-    /// At most [`KEPT_WORDS`] of it.
+    /// Thinking, at most [`MAX_RECORDED_TEXT`] bytes of it.
     thinking: String,
     thinking_size: usize,
-    calls: Calls,
-    given_back: GivenBack,
+    calls: ToolCallAssembler,
+    replay_data: ReplayCollector,
     usage: Usage,
-    /// As it was sent.
+    /// Usage as it was sent.
     raw_usage: String,
     id: String,
     model: String,
@@ -46,32 +46,32 @@ pub(super) struct Assembly {
     stop: Option<StopReason>,
     is_done: bool,
     is_document: bool,
-    /// Some `delta` came: what `message` says is known already.
+    /// A `delta` has arrived, so `message` only repeats known content.
     has_deltas: bool,
-    /// Thinking came in a field of its own: `reasoning_details` repeat it.
+    /// Thinking arrived in its own field, so `reasoning_details` only repeats it.
     has_reasoning: bool,
-    /// Bytes that were kept.
+    /// Number of bytes kept so far.
     size: usize,
 }
 
-/// A call goes on in the next piece, or comes whole.
+/// Whether calls arrive in pieces or complete.
 #[derive(Clone, Copy)]
-enum Form {
+enum CallForm {
     Pieces,
-    Whole,
+    Complete,
 }
 
-impl Assembly {
-    pub(super) fn new(provider: &str, answering: &str) -> Self {
-        Self { provider: provider.to_owned(), answering: answering.to_owned(), ..Self::default() }
+impl ReplyAssembler {
+    pub(super) fn new(provider: &str, answering_model: &str) -> Self {
+        Self { provider: provider.to_owned(), answering_model: answering_model.to_owned(), ..Self::default() }
     }
 
     pub(super) fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// Takes the data of one event.
-    pub(super) fn event(&mut self, name: &str, data: &str, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
+    /// Processes the data of one event.
+    pub(super) fn add_event(&mut self, name: &str, data: &str, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
         let data = data.trim_ascii();
         if self.is_done || data.is_empty() {
             return Ok(());
@@ -81,62 +81,64 @@ impl Assembly {
             return Ok(());
         }
         if name == "error" {
-            return Err(failure::of_text(data));
+            return Err(error_shapes::from_text(data));
         }
-        match with_chunk(data, |chunk| self.chunk(data, &chunk, deltas)) {
-            // Some servers leave out the blank line between two events.
-            Err(StreamError::Invalid { .. } | StreamError::Cut) if data.contains('\n') => {
-                data.lines().try_for_each(|line| self.event(name, line, deltas))
+        match with_chunk(data, |chunk| self.add_chunk(data, &chunk, deltas)) {
+            // Some servers omit the blank line between two events.
+            Err(StreamError::Invalid { .. } | StreamError::Truncated) if data.contains('\n') => {
+                data.lines().try_for_each(|line| self.add_event(name, line, deltas))
             }
             Err(StreamError::Invalid { .. }) if !matches!(name, "" | "message") => Ok(()),
-            Err(StreamError::Cut) => Err(StreamError::invalid("an event of it is no whole JSON".to_owned(), data)),
+            Err(StreamError::Truncated) => {
+                Err(StreamError::invalid("an event of it is incomplete JSON".to_owned(), data))
+            }
             taken => taken,
         }
     }
 
-    /// Takes a reply that is one JSON document, which is its own end mark.
-    pub(super) fn document(&mut self, text: &str, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
+    /// Processes a reply that is one JSON document. Its end is also the end mark.
+    pub(super) fn add_document(&mut self, text: &str, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
         self.is_document = true;
         with_chunk(text, |chunk| {
-            self.chunk(text, &chunk, deltas)?;
+            self.add_chunk(text, &chunk, deltas)?;
             if chunk.choices.is_some_and(|choices| !choices.is_empty()) {
                 return Ok(());
             }
             let unknown = || StreamError::invalid("it is JSON without `choices`".to_owned(), text);
-            Err(failure::of_document(text).unwrap_or_else(unknown))
+            Err(error_shapes::from_document(text).unwrap_or_else(unknown))
         })
     }
 
-    /// The reply; an error where nothing said that it is whole.
-    pub(super) fn finish(mut self, deltas: &mut Vec<Delta>) -> Result<Decoded, StreamError> {
+    /// Returns the reply, or an error if no end mark arrived.
+    pub(super) fn finish(mut self, deltas: &mut Vec<Delta>) -> Result<DecodedReply, StreamError> {
         let new = deltas.len();
         std::mem::take(&mut self.splitter).finish(deltas);
-        self.keep(&deltas[new..]);
+        self.record(&deltas[new..]);
         let is_empty = self.text.is_empty() && self.refusal.is_empty() && self.thinking_size == 0;
         let says_something = !is_empty || !self.calls.is_empty();
         if !(self.stop.is_some() || self.is_document || self.is_done && says_something) {
-            return Err(StreamError::Cut);
+            return Err(StreamError::Truncated);
         }
         let raw = self.raw();
         let (calls, extras): (Vec<_>, Vec<_>) = self.calls.finish().into_iter().unzip();
         let ids = calls.iter().map(|call| call.provider_id.as_deref()).zip(extras).collect();
-        let replay = self.given_back.finish(&self.provider, ids);
+        let replay = self.replay_data.finish(&self.provider, ids);
         let stop = match (self.stop, calls.is_empty()) {
             (Some(StopReason::Length), _) => StopReason::Length,
             (Some(StopReason::ContentFilter), _) => StopReason::ContentFilter,
             (_, false) => StopReason::ToolCalls,
             (_, true) => StopReason::Stop,
         };
-        let reply = Reply { text: self.text, calls, stop, usage: self.usage, model: self.answering, replay };
+        let reply = Reply { text: self.text, calls, stop, usage: self.usage, model: self.answering_model, replay };
         let refusal = (!self.refusal.is_empty()).then_some(self.refusal);
-        Ok(Decoded { reply, refusal, raw })
+        Ok(DecodedReply { reply, refusal, raw })
     }
 
     fn raw(&self) -> Value {
         let mut raw = Map::new();
         let texts = [("id", &self.id), ("model", &self.model), ("finish_reason", &self.finish_reason)];
         let texts = texts.into_iter().chain([("refusal", &self.refusal), ("reasoning", &self.thinking)]);
-        let kept = |text: &str| json!(&text[..text.floor_char_boundary(KEPT_WORDS)]);
+        let kept = |text: &str| json!(&text[..text.floor_char_boundary(MAX_RECORDED_TEXT)]);
         raw.extend(texts.filter(|(_, text)| !text.is_empty()).map(|(key, text)| (key.to_owned(), kept(text))));
         if self.thinking_size > self.thinking.len() {
             raw.insert("reasoning_bytes".into(), json!(self.thinking_size));
@@ -147,104 +149,109 @@ impl Assembly {
         Value::Object(raw)
     }
 
-    fn chunk(&mut self, data: &str, chunk: &Chunk<'_>, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
-        failure::of_field(chunk.error)?;
+    fn add_chunk(&mut self, data: &str, chunk: &Chunk<'_>, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
+        error_shapes::from_field(chunk.error)?;
         if &*chunk.object == "error" || &*chunk.r#type == "error" {
-            return Err(failure::of_text(data));
+            return Err(error_shapes::from_text(data));
         }
         if self.id.is_empty() {
-            self.id.extend(chunk.id.chars().take(KEPT_NAME));
+            self.id.extend(chunk.id.chars().take(MAX_RECORDED_NAME));
         }
         if self.model.is_empty() {
-            self.model.extend(chunk.model.chars().take(KEPT_NAME));
+            self.model.extend(chunk.model.chars().take(MAX_RECORDED_NAME));
         }
-        self.count(chunk.usage);
+        self.add_usage(chunk.usage);
         if let Some(groq) = chunk.x_groq {
-            let groq: Groq<'_> = serde_json::from_str(groq.get()).unwrap_or_default();
-            failure::of_field(groq.error)?;
-            self.count(groq.usage);
+            let groq: GroqExtension<'_> = serde_json::from_str(groq.get()).unwrap_or_default();
+            error_shapes::from_field(groq.error)?;
+            self.add_usage(groq.usage);
         }
-        // A second candidate, which nobody asked for, is another reply.
+        // A second candidate, which the host never requests, would be another reply.
         let choices = chunk.choices.iter().flatten().filter(|choice| choice.index.0.is_none_or(|index| index == 0));
         for choice in choices {
-            self.choice(choice, deltas)?;
+            self.add_choice(choice, deltas)?;
         }
         if self.size > REPLY_LIMIT { Err(StreamError::TooLarge { what: "it", limit: REPLY_LIMIT }) } else { Ok(()) }
     }
 
-    fn choice(&mut self, choice: &Choice<'_>, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
-        failure::of_field(choice.error)?;
-        self.count(choice.usage);
+    fn add_choice(&mut self, choice: &Choice<'_>, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
+        error_shapes::from_field(choice.error)?;
+        self.add_usage(choice.usage);
         match (&choice.delta, &choice.message) {
-            (Some(said), _) => {
+            (Some(fields), _) => {
                 self.has_deltas = true;
-                self.said(said, Form::Pieces, deltas)?;
+                self.add_message(fields, CallForm::Pieces, deltas)?;
             }
-            (None, Some(said)) if !self.has_deltas => self.said(said, Form::Whole, deltas)?,
+            (None, Some(fields)) if !self.has_deltas => self.add_message(fields, CallForm::Complete, deltas)?,
             _ => {}
         }
-        self.finished(&choice.finish_reason)
+        self.set_finish_reason(&choice.finish_reason)
     }
 
-    fn said(&mut self, said: &Said<'_>, form: Form, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
-        self.reasoning(said, deltas);
-        self.content(&said.content, deltas);
-        self.refuse(&said.refusal, deltas);
-        self.given_back.take(said);
-        for piece in said.tool_calls.iter().flatten().flatten() {
+    fn add_message(
+        &mut self,
+        fields: &MessageFields<'_>,
+        form: CallForm,
+        deltas: &mut Vec<Delta>,
+    ) -> Result<(), StreamError> {
+        self.add_reasoning(fields, deltas);
+        self.add_content(&fields.content, deltas);
+        self.add_refusal(&fields.refusal, deltas);
+        self.replay_data.add(fields);
+        for piece in fields.tool_calls.iter().flatten().flatten() {
             self.splitter.end_thinking(deltas);
             self.size += match form {
-                Form::Pieces => self.calls.take_piece(piece)?,
-                Form::Whole => self.calls.take_whole(piece)?,
+                CallForm::Pieces => self.calls.add_piece(piece)?,
+                CallForm::Complete => self.calls.add_complete(piece)?,
             };
         }
         Ok(())
     }
 
-    /// The same thinking may stand in several fields of one chunk: the first counts.
-    fn reasoning(&mut self, said: &Said<'_>, deltas: &mut Vec<Delta>) {
+    /// Several fields of one chunk may repeat the same thinking. The first one counts.
+    fn add_reasoning(&mut self, fields: &MessageFields<'_>, deltas: &mut Vec<Delta>) {
         let mut piece = String::new();
-        said.reasoning_content.plain_text(&mut piece);
-        self.given_back.reasoning_content(&piece);
+        fields.reasoning_content.plain_text(&mut piece);
+        self.replay_data.reasoning_content(&piece);
         if piece.is_empty() {
-            said.reasoning.plain_text(&mut piece);
+            fields.reasoning.plain_text(&mut piece);
         }
         self.has_reasoning |= !piece.is_empty();
-        if let (false, Some(details)) = (self.has_reasoning, said.reasoning_details) {
+        if let (false, Some(details)) = (self.has_reasoning, fields.reasoning_details) {
             let details: Content<'_> = serde_json::from_str(details.get()).unwrap_or_default();
             details.plain_text(&mut piece);
         }
-        self.thinking(&piece, deltas);
+        self.add_thinking(&piece, deltas);
     }
 
-    fn content(&mut self, content: &Content<'_>, deltas: &mut Vec<Delta>) {
+    fn add_content(&mut self, content: &Content<'_>, deltas: &mut Vec<Delta>) {
         match content {
             Content::Nothing => {}
-            Content::Text(text) => self.text(text, deltas),
-            Content::Several(parts) => parts.iter().for_each(|part| self.content(part, deltas)),
+            Content::Text(text) => self.add_text(text, deltas),
+            Content::Several(parts) => parts.iter().for_each(|part| self.add_content(part, deltas)),
             Content::Thinking(thinking) => {
                 let mut piece = String::new();
                 thinking.plain_text(&mut piece);
-                self.thinking(&piece, deltas);
+                self.add_thinking(&piece, deltas);
             }
-            Content::Refusal(refusal) => self.refuse(refusal, deltas),
+            Content::Refusal(refusal) => self.add_refusal(refusal, deltas),
         }
     }
 
-    fn text(&mut self, piece: &str, deltas: &mut Vec<Delta>) {
+    fn add_text(&mut self, piece: &str, deltas: &mut Vec<Delta>) {
         let new = deltas.len();
         self.splitter.text(piece, deltas);
-        self.keep(&deltas[new..]);
+        self.record(&deltas[new..]);
     }
 
-    fn thinking(&mut self, piece: &str, deltas: &mut Vec<Delta>) {
+    fn add_thinking(&mut self, piece: &str, deltas: &mut Vec<Delta>) {
         let new = deltas.len();
         self.splitter.thinking(piece, deltas);
-        self.keep(&deltas[new..]);
+        self.record(&deltas[new..]);
     }
 
-    /// People see a refusal as they see text; in the reply it stands by itself.
-    fn refuse(&mut self, refusal: &str, deltas: &mut Vec<Delta>) {
+    /// A refusal is streamed as text, but kept apart in the reply.
+    fn add_refusal(&mut self, refusal: &str, deltas: &mut Vec<Delta>) {
         if !refusal.is_empty() {
             self.splitter.end_thinking(deltas);
             self.refusal.push_str(refusal);
@@ -253,18 +260,18 @@ impl Assembly {
         }
     }
 
-    /// What cut the reply stays, whatever the server says afterwards.
-    fn finished(&mut self, reason: &str) -> Result<(), StreamError> {
+    /// A reason that truncated the reply is kept, whatever the server sends afterwards.
+    fn set_finish_reason(&mut self, reason: &str) -> Result<(), StreamError> {
         let Some(stop) = stop_reason(reason)? else { return Ok(()) };
         if !matches!(self.stop, Some(StopReason::Length | StopReason::ContentFilter)) {
             self.stop = Some(stop);
-            self.finish_reason = reason.chars().take(KEPT_NAME).collect();
+            self.finish_reason = reason.chars().take(MAX_RECORDED_NAME).collect();
         }
         Ok(())
     }
 
-    /// The last count is the one of the whole reply.
-    fn count(&mut self, usage: Option<&RawValue>) {
+    /// The last usage is that of the complete reply.
+    fn add_usage(&mut self, usage: Option<&RawValue>) {
         let Some(raw) = usage else { return };
         let usage: WireUsage = serde_json::from_str(raw.get()).unwrap_or_default();
         let prompt = usage.prompt_tokens.0.or(usage.input_tokens.0);
@@ -272,17 +279,17 @@ impl Assembly {
         if prompt.is_none() && completion.is_none() {
             return;
         }
-        // Nobody has counted so many: sums of them must stay numbers that can be stored.
+        // Such large counts are wrong. Sums of them must still fit into the store.
         let [prompt_tokens, completion_tokens] =
-            [prompt, completion].map(|count| count.unwrap_or_default().min(MOST_TOKENS));
+            [prompt, completion].map(|count| count.unwrap_or_default().min(MAX_TOKENS));
         self.usage = Usage { prompt_tokens, completion_tokens };
         self.raw_usage.clear();
-        if raw.get().len() <= KEPT_USAGE {
+        if raw.get().len() <= MAX_RECORDED_USAGE {
             self.raw_usage.push_str(raw.get());
         }
     }
 
-    fn keep(&mut self, deltas: &[Delta]) {
+    fn record(&mut self, deltas: &[Delta]) {
         for delta in deltas {
             match delta {
                 Delta::Text(text) => {
@@ -292,7 +299,7 @@ impl Assembly {
                 Delta::Thinking(thinking) => {
                     self.size += thinking.len();
                     self.thinking_size += thinking.len();
-                    let room = KEPT_WORDS - self.thinking.len();
+                    let room = MAX_RECORDED_TEXT - self.thinking.len();
                     self.thinking.push_str(&thinking[..thinking.floor_char_boundary(room)]);
                 }
                 Delta::ThinkingStart | Delta::ThinkingEnd | Delta::Clear => {}
@@ -302,7 +309,7 @@ impl Assembly {
 }
 
 impl Content<'_> {
-    /// Its texts, whatever their kind.
+    /// Appends all its text, whatever its kind.
     fn plain_text(&self, text: &mut String) {
         match self {
             Content::Nothing => {}
@@ -313,8 +320,8 @@ impl Content<'_> {
     }
 }
 
-/// What servers call the reasons for which a reply ends; none for none yet. A word that nobody knows is an end like
-/// others, since servers make up new ones.
+/// Maps the finish reasons of servers. Returns `None` for an empty reason. Unknown reasons count as a normal stop,
+/// because servers invent new ones.
 fn stop_reason(reason: &str) -> Result<Option<StopReason>, StreamError> {
     match reason.to_ascii_lowercase().as_str() {
         "" => Ok(None),
@@ -340,7 +347,7 @@ fn stop_reason(reason: &str) -> Result<Option<StopReason>, StreamError> {
         | "abort"
         | "aborted"
         | "cancelled"
-        | "timeout" => Err(failure::of_finish_reason(reason)),
+        | "timeout" => Err(error_shapes::from_finish_reason(reason)),
         _ => Ok(Some(StopReason::Stop)),
     }
 }

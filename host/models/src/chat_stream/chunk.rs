@@ -1,8 +1,8 @@
-//! One chunk of a stream, or one whole reply, as Chat Completions and its dialects write it. Nothing is copied that has
-//! no escapes; what is rarely there or rarely needed stays JSON until it is.
+//! The JSON of one chunk of a stream, or of one complete reply, in Chat Completions and its dialects. Strings without
+//! escapes are not copied, and rarely needed parts stay raw JSON until they are used.
 
 use super::StreamError;
-use super::lenient::{Content, Count, Text};
+use super::lenient_fields::{Content, Count, Text};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -14,10 +14,10 @@ pub(super) struct Chunk<'a> {
     pub(super) id: Text<'a>,
     #[serde(borrow)]
     pub(super) model: Text<'a>,
-    /// `error` in the errors of some servers.
+    /// `error` in errors of some servers.
     #[serde(borrow)]
     pub(super) object: Text<'a>,
-    /// The same, of others.
+    /// `error` in errors of other servers.
     #[serde(borrow)]
     pub(super) r#type: Text<'a>,
     #[serde(borrow)]
@@ -35,10 +35,11 @@ pub(super) struct Chunk<'a> {
 pub(super) struct Choice<'a> {
     pub(super) index: Count,
     #[serde(borrow)]
-    pub(super) delta: Option<Said<'a>>,
-    /// In place of `delta` in a whole reply. Beside it, one server repeats here what it has said so far.
+    pub(super) delta: Option<MessageFields<'a>>,
+    /// Used instead of `delta` in a complete reply. One server also sends it together with `delta` and repeats all
+    /// earlier content in it.
     #[serde(borrow)]
-    pub(super) message: Option<Said<'a>>,
+    pub(super) message: Option<MessageFields<'a>>,
     #[serde(borrow)]
     pub(super) finish_reason: Text<'a>,
     #[serde(borrow)]
@@ -47,10 +48,10 @@ pub(super) struct Choice<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// What the model said: a piece of it, or all.
+/// Output of the model: a piece of it, or all of it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Said<'a> {
+pub(super) struct MessageFields<'a> {
     #[serde(borrow)]
     pub(super) content: Content<'a>,
     #[serde(borrow)]
@@ -62,15 +63,15 @@ pub(super) struct Said<'a> {
     #[serde(borrow)]
     pub(super) reasoning_details: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) tool_calls: Option<Vec<Option<CallPiece<'a>>>>,
+    pub(super) tool_calls: Option<Vec<Option<ToolCallDelta<'a>>>>,
     #[serde(borrow)]
     pub(super) extra_content: Option<&'a RawValue>,
 }
 
-/// A tool call, or a piece of one.
+/// A tool call or a piece of one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct CallPiece<'a> {
+pub(super) struct ToolCallDelta<'a> {
     pub(super) index: Count,
     #[serde(borrow)]
     pub(super) id: Text<'a>,
@@ -85,12 +86,12 @@ pub(super) struct CallPiece<'a> {
 pub(super) struct Function<'a> {
     #[serde(borrow)]
     pub(super) name: Text<'a>,
-    /// A text with JSON in it, in pieces; of some servers, the JSON itself.
+    /// JSON as a string, in pieces. Some servers send the JSON value itself.
     #[serde(borrow)]
     pub(super) arguments: Option<&'a RawValue>,
 }
 
-/// `usage`, by the names of Chat Completions or of newer APIs.
+/// `usage`, with the names of Chat Completions or of newer APIs.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WireUsage {
@@ -100,43 +101,43 @@ pub(super) struct WireUsage {
     pub(super) output_tokens: Count,
 }
 
-/// `x_groq`.
+/// The `x_groq` field.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Groq<'a> {
+pub(super) struct GroqExtension<'a> {
     #[serde(borrow)]
     pub(super) usage: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// Reads a chunk, and hands it to `take`.
+/// Parses a chunk and passes it to `handle`.
 pub(super) fn with_chunk(
     json: &str,
-    take: impl FnOnce(Chunk<'_>) -> Result<(), StreamError>,
+    handle: impl FnOnce(Chunk<'_>) -> Result<(), StreamError>,
 ) -> Result<(), StreamError> {
-    // An array would be read as the fields in their order.
+    // Serde would parse an array as the fields in their order.
     if json.trim_ascii_start().starts_with('{')
         && let Ok(chunk) = serde_json::from_str(json)
     {
-        return take(chunk);
+        return handle(chunk);
     }
-    let repaired = repaired(json)?;
+    let repaired = repair(json)?;
     match serde_json::from_str(&repaired) {
-        Ok(chunk) => take(chunk),
-        Err(error) => Err(StreamError::invalid(format!("it is no Chat Completions reply ({error})"), json)),
+        Ok(chunk) => handle(chunk),
+        Err(error) => Err(StreamError::invalid(format!("it is not a Chat Completions reply ({error})"), json)),
     }
 }
 
-/// Where a key is given twice the last one counts, as in most JSON libraries; of a list, as one provider sends its errors
-/// in, the first item does.
-fn repaired(json: &str) -> Result<String, StreamError> {
+/// Repairs JSON that the typed parser rejects: the last of duplicate keys counts, as in most JSON libraries, and of a
+/// list, which one provider uses for its errors, the first item counts.
+fn repair(json: &str) -> Result<String, StreamError> {
     let value: Value = match serde_json::from_str(json) {
         Ok(value) => value,
-        Err(error) if error.is_eof() => return Err(StreamError::Cut),
+        Err(error) if error.is_eof() => return Err(StreamError::Truncated),
         Err(error) => {
-            let whole = with_whole_characters(json).and_then(|json| serde_json::from_str(&json).ok());
-            whole.ok_or_else(|| StreamError::invalid(format!("it is no JSON ({error})"), json))?
+            let decode_document = replace_lone_surrogates(json).and_then(|json| serde_json::from_str(&json).ok());
+            decode_document.ok_or_else(|| StreamError::invalid(format!("it is not JSON ({error})"), json))?
         }
     };
     let value = match value {
@@ -146,33 +147,33 @@ fn repaired(json: &str) -> Result<String, StreamError> {
     if value.is_object() {
         Ok(value.to_string())
     } else {
-        Err(StreamError::invalid("it is no JSON object".to_owned(), json))
+        Err(StreamError::invalid("it is not a JSON object".to_owned(), json))
     }
 }
 
-/// Puts U+FFFD for each escaped half of a surrogate pair that stands alone, as a server writes it that cuts its text between the two
-/// halves (RFC 8259, section 8.2). None where there is no such half.
-fn with_whole_characters(json: &str) -> Option<String> {
-    let mut whole = String::with_capacity(json.len());
-    let (mut rest, mut found) = (json, false);
-    while let Some(place) = rest.find('\\') {
-        let (before, escape) = rest.split_at(place);
-        whole.push_str(before);
+/// Replaces each unpaired surrogate escape by U+FFFD. Servers produce them when they split text between the halves of a
+/// pair (RFC 8259, section 8.2). Returns `None` if there are none.
+fn replace_lone_surrogates(json: &str) -> Option<String> {
+    let mut decode_document = String::with_capacity(json.len());
+    let (mut rest, mut replaced) = (json, false);
+    while let Some(position) = rest.find('\\') {
+        let (before, escape) = rest.split_at(position);
+        decode_document.push_str(before);
         let length = match (surrogate(escape), escape.get(6..).and_then(surrogate)) {
             (Some(Surrogate::High), Some(Surrogate::Low)) => 12,
             (Some(_), _) => {
-                (whole, found) = (whole + "\\ufffd", true);
+                (decode_document, replaced) = (decode_document + "\\ufffd", true);
                 rest = &escape[6..];
                 continue;
             }
-            // The escaped character may be a backslash itself.
-            (None, _) => escape.char_indices().nth(2).map_or(escape.len(), |(place, _)| place),
+            // The escaped character may itself be a backslash.
+            (None, _) => escape.char_indices().nth(2).map_or(escape.len(), |(position, _)| position),
         };
-        whole.push_str(&escape[..length]);
+        decode_document.push_str(&escape[..length]);
         rest = &escape[length..];
     }
-    whole.push_str(rest);
-    found.then_some(whole)
+    decode_document.push_str(rest);
+    replaced.then_some(decode_document)
 }
 
 enum Surrogate {
@@ -180,7 +181,7 @@ enum Surrogate {
     Low,
 }
 
-/// Which half the text begins with, if it begins with one.
+/// Returns which half of a surrogate pair the text starts with, if any.
 fn surrogate(text: &str) -> Option<Surrogate> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     match u16::from_str_radix(digits, 16).ok()? {
@@ -203,7 +204,7 @@ mod tests {
         Ok(text)
     }
 
-    /// Row 26: half a character costs that character, and not the reply.
+    /// Row 26: half a character only costs that character and not the reply.
     #[test]
     fn row_26_lone_surrogates_are_replaced() {
         for (given, expected) in [

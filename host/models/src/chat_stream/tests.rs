@@ -1,11 +1,11 @@
-//! What single dialects do otherwise (ecosystem: wire quirks).
+//! Tests of differences between dialects (ecosystem: wire quirks).
 
 use super::*;
 use agent_core::model::{StopReason, Usage};
 use serde_json::json;
 
-/// Decodes chunks, and says the deltas in short: text as it is, thinking between braces.
-fn streamed(chunks: &[Value]) -> (Decoded, String) {
+/// Decodes chunks and renders the deltas briefly: text as it is, thinking in braces.
+fn streamed(chunks: &[Value]) -> (DecodedReply, String) {
     let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
     for chunk in chunks {
         stream.push(format!("data: {chunk}\n\n").as_bytes(), &mut deltas).unwrap();
@@ -35,7 +35,7 @@ fn piece(piece: Value) -> Value {
 /// Id, name and arguments of a call.
 type Call<'c> = (&'c str, &'c str, &'c str);
 
-fn calls(decoded: &Decoded) -> Vec<Call<'_>> {
+fn calls(decoded: &DecodedReply) -> Vec<Call<'_>> {
     let short = decoded
         .reply
         .calls
@@ -44,9 +44,9 @@ fn calls(decoded: &Decoded) -> Vec<Call<'_>> {
     short.collect()
 }
 
-/// M1: usage wherever it stands; the last one is the reply's.
+/// M1: usage is found in all places, and the last one counts.
 #[test]
-fn m1_usage_in_all_places() {
+fn m1_usage_is_found_in_all_places() {
     let usage = |prompt: u64, completion: u64| json!({"prompt_tokens": prompt, "completion_tokens": completion});
     let places: [(Value, Value); 6] = [
         (json!({"choices": [], "usage": usage(7, 3)}), usage(7, 3)),
@@ -70,9 +70,9 @@ fn m1_usage_in_all_places() {
     assert_eq!((decoded.reply.usage, decoded.raw.get("usage")), (Usage::default(), None));
 }
 
-/// L21: thinking from every field, once, and never in the text.
+/// L21: thinking is read from every field, only once, and never appears in the text.
 #[test]
-fn l21_thinking_in_all_fields() {
+fn l21_thinking_is_read_from_all_fields() {
     let detail = |text: &str| json!([{"type": "reasoning.text", "text": text}]);
     let answer = delta(json!({"content": "answer"}));
     let cases = [
@@ -107,9 +107,9 @@ fn l21_thinking_in_all_fields() {
     assert_eq!(streamed(&[delta(json!({"content": plain})), end("stop")]).1, plain);
 }
 
-/// M1: content in parts, and content beside the end.
+/// M1: content in parts, and content together with the end.
 #[test]
-fn m1_content_as_it_comes() {
+fn m1_content_of_all_forms_is_decoded() {
     let parts = json!([{"type": "text", "text": "a"}, {"type": "reference", "reference_ids": [1]}, {"type": "text", "text": "b"}]);
     let last = json!({"choices": [{"delta": {"content": "c"}, "finish_reason": "stop"}]});
     let repeated = json!({"choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": "stop"}]});
@@ -125,12 +125,12 @@ fn m1_content_as_it_comes() {
     let twice = r#"data: {"choices":[{"delta":{"content":"x","content":"y"},"finish_reason":"stop"}]}"#;
     let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
     stream.push(format!("{twice}\n\n").as_bytes(), &mut deltas).unwrap();
-    assert_eq!(stream.finish(&mut deltas).unwrap().reply.text, "y", "of two equal keys the last counts");
+    assert_eq!(stream.finish(&mut deltas).unwrap().reply.text, "y", "the last of two equal keys counts");
 }
 
-/// M1: a refusal is seen, is not the text, and becomes the text of what the loop gets.
+/// M1: a refusal is streamed, is not the decoded text, and becomes the text for the loop.
 #[test]
-fn m1_a_refusal() {
+fn m1_a_refusal_is_kept_apart_from_the_text() {
     let chunks = [delta(json!({"content": null, "refusal": "I "})), delta(json!({"refusal": "won't"})), end("stop")];
     let (decoded, shown) = streamed(&chunks);
     assert_eq!(
@@ -149,15 +149,15 @@ fn check_calls(cases: Vec<(Vec<Value>, Vec<Call<'_>>)>) {
         chunks.push(end("stop"));
         let (decoded, _) = streamed(&chunks);
         assert_eq!(calls(&decoded), expected);
-        assert_eq!(decoded.reply.stop, StopReason::ToolCalls, "by their presence");
+        assert_eq!(decoded.reply.stop, StopReason::ToolCalls, "because there are calls");
     }
 }
 
-/// M1: the pieces of a call, however it is named in them.
+/// M1: the pieces of a call are joined, however they identify it.
 #[test]
-fn m1_calls_in_pieces() {
+fn m1_pieces_of_calls_are_joined() {
     let cases: Vec<(Vec<Value>, Vec<Call<'_>>)> = vec![
-        // Pieces, the name repeated or null.
+        // Pieces with a repeated or null name.
         (
             vec![
                 piece(json!({"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}})),
@@ -168,7 +168,7 @@ fn m1_calls_in_pieces() {
             ],
             vec![("a", "f", "{\"x\":\"}{\"}")],
         ),
-        // A brace in a text that holds a quote ends nothing.
+        // A brace inside a string with a quote ends nothing.
         (
             vec![
                 piece(json!({"index": 0, "function": {"name": "f", "arguments": "{\"x\":\"\\\"}"}})),
@@ -176,7 +176,7 @@ fn m1_calls_in_pieces() {
             ],
             vec![("", "f", "{\"x\":\"\\\"}\"}")],
         ),
-        // All of it once more at the end: to run it twice would be worse than anything.
+        // The complete call repeated at the end. It must not be run twice.
         (
             vec![
                 piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"x\":"}})),
@@ -185,7 +185,7 @@ fn m1_calls_in_pieces() {
             ],
             vec![("a", "f", "{\"x\":1}")],
         ),
-        // Another id in each piece of one call.
+        // A different id in each piece of one call.
         (
             vec![
                 piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
@@ -194,7 +194,7 @@ fn m1_calls_in_pieces() {
             ],
             vec![("a", "f", "{\"x\":1}")],
         ),
-        // Numbers as ids, an index as text, and a piece that says nothing.
+        // Numbers as ids, an index as a string, and an empty piece.
         (
             vec![
                 piece(json!({"index": "0", "id": 17, "function": {"name": "f", "arguments": "{}"}})),
@@ -207,11 +207,11 @@ fn m1_calls_in_pieces() {
     check_calls(cases);
 }
 
-/// M1: calls are told apart by what there is: index, id, name, and whether arguments are whole.
+/// M1: calls are distinguished by index, id, name and complete arguments, whatever is available.
 #[test]
-fn m1_calls_told_apart() {
+fn m1_calls_are_distinguished() {
     let cases: Vec<(Vec<Value>, Vec<Call<'_>>)> = vec![
-        // Arguments as an object; no index, no ids, one name.
+        // Arguments as an object, without index and ids, with the same name.
         (
             vec![delta(json!({"tool_calls": [
                 {"function": {"name": "f", "arguments": {"x": 1}}},
@@ -220,7 +220,7 @@ fn m1_calls_told_apart() {
             ]}))],
             vec![("", "f", "{\"x\":1}"), ("", "f", "{\"x\":2}"), ("", "g", "")],
         ),
-        // All indexes 0: by id, by name, by one id for all.
+        // All indexes are 0: distinguished by id, by name, and with one id for all.
         (
             vec![
                 piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
@@ -242,7 +242,7 @@ fn m1_calls_told_apart() {
             ],
             vec![("same", "f", "{\"x\":1}"), ("same", "f", "{\"x\":2}")],
         ),
-        // Pieces of two calls in turn, told apart by id alone.
+        // Interleaved pieces of two calls, distinguished only by id.
         (
             vec![
                 piece(json!({"id": "a", "function": {"name": "f", "arguments": "{"}})),
@@ -256,19 +256,19 @@ fn m1_calls_told_apart() {
     check_calls(cases);
 }
 
-/// M1: in a whole reply, each item is a call.
+/// M1: in a complete reply, each item is a call.
 #[test]
-fn m1_calls_of_a_document() {
+fn m1_each_item_of_a_document_is_a_call() {
     let item = json!({"function": {"name": "f", "arguments": ""}});
     let body =
         json!({"choices": [{"message": {"content": null, "tool_calls": [item, item]}, "finish_reason": "tool_calls"}]});
-    let decoded = whole("p", "p/m", body.to_string().as_bytes()).unwrap();
+    let decoded = decode_document("p", "p/m", body.to_string().as_bytes()).unwrap();
     assert_eq!(calls(&decoded), [("", "f", ""), ("", "f", "")]);
 }
 
-/// M1: stop reasons of all servers.
+/// M1: stop reasons of all servers are mapped.
 #[test]
-fn m1_why_it_stopped() {
+fn m1_stop_reasons_are_mapped() {
     use StopReason::{ContentFilter, Length, Stop, ToolCalls};
     let cases = [
         ("stop", Stop, ToolCalls),
@@ -297,9 +297,9 @@ fn m1_why_it_stopped() {
     }
 }
 
-/// M1: what DeepSeek and Gemini want back, and only with calls.
+/// M1: data that DeepSeek and Gemini require back is collected, but only for replies with calls.
 #[test]
-fn m1_what_goes_back() {
+fn m1_replay_data_is_collected() {
     let signature = json!({"google": {"thought_signature": "s1"}});
     let thinking = delta(json!({"reasoning_content": "\nhm "}));
     let more = delta(json!({"reasoning_content": "so", "extra_content": {"google": {"thought": true}}}));
@@ -318,9 +318,9 @@ fn m1_what_goes_back() {
     assert_eq!(decoded.reply.replay, None);
 }
 
-/// D1: what is recorded is bounded.
+/// D1: the size of the recorded data is limited.
 #[test]
-fn d1_the_record_is_bounded() {
+fn d1_recorded_data_is_limited() {
     let much = "ä".repeat(50_000);
     let chunk = json!({"id": much, "model": "served", "choices": [{"delta": {"reasoning": much, "refusal": much}}],
         "usage": {"prompt_tokens": 1, "completion_tokens": 1, "more": much}});

@@ -1,4 +1,4 @@
-//! What the router says: results of calls, tools to choose from, and always that it is no language model.
+//! The router's answers: results of calls, suggested tools, and always a note that it is not a language model.
 
 use agent_core::message::{Content, Message, Part, Role, ToolCall, ToolResult};
 use agent_core::model::OfferedTool;
@@ -8,49 +8,50 @@ use serde_json::ser::Formatter;
 use serde_json::{Serializer, Value};
 use std::io::{self, Write};
 
-/// Most characters that are shown of one result.
-const RESULT_LIMIT: usize = 2_000;
+/// Maximum number of characters shown of one result.
+const MAX_RESULT_CHARACTERS: usize = 2_000;
 
-/// Longest JSON that is shown in one line, in characters.
-const LINE_LIMIT: usize = 100;
+/// Maximum length of JSON shown on one line, in characters.
+const MAX_LINE_CHARACTERS: usize = 100;
 
-/// Most rows of a flat object.
-const ROW_LIMIT: usize = 20;
+/// Maximum number of rows of a flat object.
+const MAX_ROWS: usize = 20;
 
-/// Adds the line that every answer ends with. What does not fit into so many characters is cut from the body.
-pub(super) fn labelled(body: &str, limit: usize) -> String {
-    let label = "This is the offline router, not a language model: it runs tools, it does not think. To ask one, write \
-                 `--model PROVIDER/MODEL`, or `model = \"PROVIDER/MODEL\"` in agent.toml.";
-    let room = limit.saturating_sub(label.chars().count() + 2);
-    format!("{}\n\n{label}", cut(body.trim_end(), room))
+/// Adds the note that ends every answer. The body is truncated so that the answer fits into `max_characters`.
+pub(super) fn with_label(body: &str, max_characters: usize) -> String {
+    let label = "This is the offline router, not a language model: it only runs tools. To use a language model, pass \
+                 `--model PROVIDER/MODEL` or set `model = \"PROVIDER/MODEL\"` in agent.toml.";
+    let room = max_characters.saturating_sub(label.chars().count() + 2);
+    format!("{}\n\n{label}", truncate(body.trim_end(), room))
 }
 
-/// The results that the conversation ends with, each below its call; none where it does not end with results.
+/// Returns the results at the end of the conversation, each below its call, or `None` if the conversation does not end
+/// with results.
 pub(super) fn results(messages: &[Message], tools: &[OfferedTool]) -> Option<String> {
-    let answered = messages.iter().rev().take_while(|message| message.role == Role::Tool).count();
-    if answered == 0 {
+    let result_messages = messages.iter().rev().take_while(|message| message.role == Role::Tool).count();
+    if result_messages == 0 {
         return None;
     }
-    let (before, tail) = messages.split_at(messages.len() - answered);
-    let calls: Vec<&ToolCall> = before.last()?.parts.iter().filter_map(call).collect();
-    let shown = tail.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
+    let (before, tail) = messages.split_at(messages.len() - result_messages);
+    let calls: Vec<&ToolCall> = before.last()?.parts.iter().filter_map(tool_call).collect();
+    let formatted = tail.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
         Part::ToolResult(result) => Some(one_result(&calls, result, tools)),
         _ => None,
     });
-    Some(shown.collect::<Vec<_>>().join("\n\n"))
+    Some(formatted.collect::<Vec<_>>().join("\n\n"))
 }
 
-/// JSON in one line, with a space after each colon and comma.
-pub(super) fn spaced(value: &Value) -> String {
+/// Formats JSON on one line, with a space after each colon and comma.
+pub(super) fn one_line_json(value: &Value) -> String {
     let mut bytes = Vec::new();
-    let mut serializer = Serializer::with_formatter(&mut bytes, Spaced);
+    let mut serializer = Serializer::with_formatter(&mut bytes, OneLineFormatter);
     match value.serialize(&mut serializer) {
         Ok(()) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(_) => value.to_string(),
     }
 }
 
-fn call(part: &Part) -> Option<&ToolCall> {
+fn tool_call(part: &Part) -> Option<&ToolCall> {
     match part {
         Part::ToolCall(call) => Some(call),
         _ => None,
@@ -60,48 +61,49 @@ fn call(part: &Part) -> Option<&ToolCall> {
 fn one_result(calls: &[&ToolCall], result: &ToolResult, tools: &[OfferedTool]) -> String {
     let arguments = calls.iter().find(|call| call.id == result.call_id).map(|call| match &call.arguments {
         Value::String(raw) => raw.clone(),
-        arguments => spaced(arguments),
+        arguments => one_line_json(arguments),
     });
-    // The history is in the provider's names; people know the author's.
+    // The history has the provider's names, but people know the author's.
     let name = tools.iter().find(|tool| tool.name == result.name).map_or(&result.name, |tool| &tool.author_name);
-    let head = format!("{name} {}", cut(&arguments.unwrap_or_default(), LINE_LIMIT));
+    let head = format!("{name} {}", truncate(&arguments.unwrap_or_default(), MAX_LINE_CHARACTERS));
     let mut texts: Vec<String> = Vec::new();
     for content in &result.content {
-        let text = shown(content, result.is_error);
-        // Tools often give the same both as text and as data.
+        let text = format_content(content, result.is_error);
+        // Tools often return the same content both as text and as data.
         if !texts.contains(&text) {
             texts.push(text);
         }
     }
     let mut body = texts.join("\n");
     if body.trim().is_empty() {
-        body = "(nothing)".to_owned();
+        body = "(no output)".to_owned();
     }
     if result.is_error {
         body = format!("failed: {body}");
     }
-    let indented: Vec<String> = cut(&body, RESULT_LIMIT).lines().map(|line| format!("  {line}")).collect();
+    let indented: Vec<String> =
+        truncate(&body, MAX_RESULT_CHARACTERS).lines().map(|line| format!("  {line}")).collect();
     format!("{}\n{}", head.trim_end(), indented.join("\n"))
 }
 
-fn shown(content: &Content, is_error: bool) -> String {
+fn format_content(content: &Content, is_error: bool) -> String {
     match content {
         Content::Text(text) if is_error => {
-            serde_json::from_str(text).map_or_else(|_| text.clone(), |error| failure(&error))
+            serde_json::from_str(text).map_or_else(|_| text.clone(), |error| format_error(&error))
         }
         Content::Text(text) => match serde_json::from_str::<Value>(text) {
-            Ok(json @ (Value::Object(_) | Value::Array(_))) => readable(&json),
+            Ok(json @ (Value::Object(_) | Value::Array(_))) => format_json(&json),
             _ => text.clone(),
         },
-        Content::Json(json) => readable(json),
+        Content::Json(json) => format_json(json),
         Content::Media(media) => {
-            let name = media.name.as_deref().unwrap_or("a medium");
+            let name = media.name.as_deref().unwrap_or("media");
             format!("{name} ({}, {} bytes, {})", media.mime_type, media.size, media.digest)
         }
     }
 }
 
-fn failure(error: &ToolError) -> String {
+fn format_error(error: &ToolError) -> String {
     match error {
         ToolError::InvalidArguments { violations } => {
             let violations = violations.iter().map(|violation| match violation.pointer.as_str() {
@@ -112,17 +114,17 @@ fn failure(error: &ToolError) -> String {
         }
         ToolError::NotFound { message } => format!("not found: {message}"),
         ToolError::Denied { message } => format!("denied: {message}"),
-        ToolError::Unavailable { message, .. } => format!("not available now: {message}"),
+        ToolError::Unavailable { message, .. } => format!("currently unavailable: {message}"),
         ToolError::Failed { message } => message.clone(),
     }
 }
 
-/// A flat object as rows, something short in one line, all else indented.
-fn readable(json: &Value) -> String {
+/// Formats a flat object as rows, short JSON on one line, and everything else indented.
+fn format_json(json: &Value) -> String {
     let flat = |value: &Value| !value.is_object() && !value.is_array();
     match json {
         Value::String(text) => text.clone(),
-        Value::Object(object) if !object.is_empty() && object.len() <= ROW_LIMIT && object.values().all(flat) => {
+        Value::Object(object) if !object.is_empty() && object.len() <= MAX_ROWS && object.values().all(flat) => {
             let rows = object.iter().map(|(key, value)| match value {
                 Value::String(text) => format!("{key}: {text}"),
                 value => format!("{key}: {value}"),
@@ -130,23 +132,23 @@ fn readable(json: &Value) -> String {
             rows.collect::<Vec<_>>().join("\n")
         }
         _ => {
-            let line = spaced(json);
-            let short = line.chars().count() <= LINE_LIMIT;
+            let line = one_line_json(json);
+            let short = line.chars().count() <= MAX_LINE_CHARACTERS;
             if short { line } else { serde_json::to_string_pretty(json).unwrap_or(line) }
         }
     }
 }
 
-fn cut(text: &str, limit: usize) -> String {
-    match text.char_indices().nth(limit) {
+fn truncate(text: &str, max_characters: usize) -> String {
+    match text.char_indices().nth(max_characters) {
         Some((end, _)) => format!("{}… ({} more characters)", &text[..end], text[end..].chars().count()),
         None => text.to_owned(),
     }
 }
 
-struct Spaced;
+struct OneLineFormatter;
 
-impl Formatter for Spaced {
+impl Formatter for OneLineFormatter {
     fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
         if first { Ok(()) } else { writer.write_all(b", ") }
     }
@@ -163,18 +165,18 @@ impl Formatter for Spaced {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::tests::{calls, result};
+    use crate::request_check::tests::{calls, result};
     use agent_core::message::{Digest, Media};
     use agent_core::tool::Violation;
     use serde_json::json;
 
     #[test]
-    fn json_in_one_line() {
-        assert_eq!(spaced(&json!({"a": [1, "x, y:z"], "b": {}})), r#"{"a": [1, "x, y:z"], "b": {}}"#);
+    fn json_is_formatted_on_one_line() {
+        assert_eq!(one_line_json(&json!({"a": [1, "x, y:z"], "b": {}})), r#"{"a": [1, "x, y:z"], "b": {}}"#);
     }
 
     #[test]
-    fn results_are_readable() {
+    fn results_are_formatted_for_people() {
         let media = Media {
             digest: Digest::from_sha256([1; 32]),
             mime_type: "image/png".into(),
@@ -236,7 +238,7 @@ mod tests {
           a.png (image/png, 9 bytes, sha256:0101010101010101010101010101010101010101010101010101010101010101)
 
         t {}
-          (nothing)
+          (no output)
 
         t {}
           [1, 2]
@@ -244,17 +246,17 @@ mod tests {
     }
 
     #[test]
-    fn long_results_are_cut_and_say_so() {
+    fn long_results_are_truncated_with_a_note() {
         let long = "é".repeat(3000);
         let messages = [calls(&[("c1", "t", json!({}))]), result("c1", "t", vec![Content::Text(long)], false)];
-        let shown = results(&messages, &[]).unwrap();
-        assert!(shown.ends_with("é… (1000 more characters)"), "{shown}");
-        let labelled = labelled(&shown, 400);
+        let answer = results(&messages, &[]).unwrap();
+        assert!(answer.ends_with("é… (1000 more characters)"), "{answer}");
+        let labelled = with_label(&answer, 400);
         assert!(labelled.contains("more characters)\n\nThis is the offline router"), "{labelled}");
     }
 
     #[test]
-    fn without_results_there_is_nothing_to_show() {
+    fn there_is_no_answer_without_results() {
         assert_eq!(results(&[], &[]), None);
         assert_eq!(results(&[Message::text(Role::User, "go")], &[]), None);
     }

@@ -1,104 +1,104 @@
-//! Fills a tool's arguments from a prompt, by rules that never guess. Two properties never get the same token.
+//! Fills a tool's arguments from a prompt with rules that never guess. No token is used for two properties.
 
-use super::reading::{Reading, Token, TokenKind, is_path};
-use super::schema::{Kind, Presence, Property};
+use super::prompt_reader::{ParsedPrompt, Token, TokenKind, is_path};
+use super::tool_schema::{Kind, Presence, Property};
 use serde_json::{Map, Number, Value, json};
 
-/// What could be read for one tool.
+/// The arguments that were found for one tool.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Arguments {
-    /// As far as they could be read, in the order of the schema.
-    pub(super) read: Map<String, Value>,
-    /// Whether every required one is there and nothing in the prompt is left over.
+    /// Arguments that were found, in the order of the schema.
+    pub(super) values: Map<String, Value>,
+    /// Whether all required arguments were found and everything in the prompt was used.
     pub(super) certainty: Certainty,
 }
 
 /// Whether a call may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Certainty {
-    /// There is one way to read the prompt.
-    Certain,
-    /// Something is missing, left over, or not clear.
-    Doubtful,
+    /// There is exactly one interpretation of the prompt.
+    Clear,
+    /// Something is missing, unused or unclear.
+    Ambiguous,
 }
 
-/// Fills the properties: first what stands right after a property's name; then the only token for the only required
-/// property of its kind; then a path, URL or expression for the only optional property of its kind.
-pub(super) fn fill(properties: &[Property], reading: &Reading) -> Arguments {
-    let mut filling = Filling {
+/// Fills the properties in this order: tokens that directly follow a property's name; the only token for the only
+/// required property of its kind; a path, URL or expression for the only optional property of its kind.
+pub(super) fn fill(properties: &[Property], prompt: &ParsedPrompt) -> Arguments {
+    let mut filler = ArgumentFiller {
         properties,
-        reading,
-        claimed: vec![false; reading.tokens.len()],
+        prompt,
+        claimed: vec![false; prompt.tokens.len()],
         claimed_words: Vec::new(),
         values: vec![None; properties.len()],
     };
-    filling.by_name();
-    filling.by_kind(Presence::Required);
-    filling.choices(Presence::Required);
-    filling.by_kind(Presence::Optional);
-    filling.choices(Presence::Optional);
+    filler.fill_by_name();
+    filler.fill_by_kind(Presence::Required);
+    filler.fill_choices(Presence::Required);
+    filler.fill_by_kind(Presence::Optional);
+    filler.fill_choices(Presence::Optional);
     let missing =
         |(property, value): (&Property, &Option<Value>)| property.presence == Presence::Required && value.is_none();
-    let incomplete = properties.iter().zip(&filling.values).any(missing);
-    let left_over = filling.claimed.contains(&false);
-    let doubtful = incomplete || left_over || reading.unclear.is_some();
-    let read = properties.iter().zip(filling.values);
+    let has_missing = properties.iter().zip(&filler.values).any(missing);
+    let has_unused_tokens = filler.claimed.contains(&false);
+    let ambiguous = has_missing || has_unused_tokens || prompt.unclear.is_some();
+    let values = properties.iter().zip(filler.values);
     Arguments {
-        read: read.filter_map(|(property, value)| Some((property.name.clone(), value?))).collect(),
-        certainty: if doubtful { Certainty::Doubtful } else { Certainty::Certain },
+        values: values.filter_map(|(property, value)| Some((property.name.clone(), value?))).collect(),
+        certainty: if ambiguous { Certainty::Ambiguous } else { Certainty::Clear },
     }
 }
 
-struct Filling<'a> {
+struct ArgumentFiller<'a> {
     properties: &'a [Property],
-    reading: &'a Reading,
+    prompt: &'a ParsedPrompt,
     claimed: Vec<bool>,
     claimed_words: Vec<usize>,
     values: Vec<Option<Value>>,
 }
 
-impl Filling<'_> {
-    fn by_name(&mut self) {
-        for (place, property) in self.properties.iter().enumerate() {
+impl ArgumentFiller<'_> {
+    fn fill_by_name(&mut self) {
+        for (index, property) in self.properties.iter().enumerate() {
             let name = property.name.to_lowercase();
-            // `first 10` may be how many or where to begin: a number wants `first=10` or `first: 10`.
+            // `first 10` may be a count or a start position, so a number requires `first=10` or `first: 10`.
             let numeric = matches!(property.kind, Kind::Number | Kind::Integer);
             let named = |token: &Token| match token.before.strip_suffix('=') {
                 Some(before) => before == name,
                 None => token.before == name && !numeric,
             };
             if let Some((token, value)) = self.only_token(&property.kind, &named) {
-                self.claim(place, token, value);
+                self.claim(index, token, value);
             }
         }
     }
 
-    fn by_kind(&mut self, presence: Presence) {
-        let open: Vec<usize> = (0..self.properties.len()).filter(|&place| self.is_open(place, presence)).collect();
-        for &place in &open {
-            let kind = &self.properties[place].kind;
-            let rivals = open.iter().filter(|&&other| same_tokens(kind, &self.properties[other].kind)).count();
+    fn fill_by_kind(&mut self, presence: Presence) {
+        let open: Vec<usize> = (0..self.properties.len()).filter(|&index| self.is_open(index, presence)).collect();
+        for &index in &open {
+            let kind = &self.properties[index].kind;
+            let rivals = open.iter().filter(|&&other| accept_same_tokens(kind, &self.properties[other].kind)).count();
             let strong = matches!(kind, Kind::Path | Kind::Url | Kind::Expression);
             if rivals > 1 || (presence == Presence::Optional && !strong) {
                 continue;
             }
             if let Some((token, value)) = self.only_token(kind, &|_| true) {
-                self.claim(place, token, value);
+                self.claim(index, token, value);
             }
         }
     }
 
-    /// A choice is taken where exactly one of its values is mentioned, exactly once.
-    fn choices(&mut self, presence: Presence) {
-        for place in 0..self.properties.len() {
-            let Kind::Choice(values) = &self.properties[place].kind else {
+    /// Sets a choice if exactly one of its values is mentioned exactly once.
+    fn fill_choices(&mut self, presence: Presence) {
+        for index in 0..self.properties.len() {
+            let Kind::Choice(values) = &self.properties[index].kind else {
                 continue;
             };
-            if !self.is_open(place, presence) {
+            if !self.is_open(index, presence) {
                 continue;
             }
             if let ([only], Presence::Required) = (values.as_slice(), presence) {
-                self.values[place] = Some(only.clone());
+                self.values[index] = Some(only.clone());
                 continue;
             }
             let mentions: Vec<(usize, &Value)> = values.iter().flat_map(|value| self.mentions(value)).collect();
@@ -106,7 +106,7 @@ impl Filling<'_> {
                 && !self.claimed_words.contains(&word)
             {
                 self.claimed_words.push(word);
-                self.values[place] = Some(value.clone());
+                self.values[index] = Some(value.clone());
             }
         }
     }
@@ -115,37 +115,37 @@ impl Filling<'_> {
         let Some(text) = value.as_str().map(str::to_lowercase) else {
             return Vec::new();
         };
-        let words = self.reading.words.iter().enumerate();
-        words.filter(|(_, word)| **word == text).map(|(place, _)| (place, value)).collect()
+        let words = self.prompt.words.iter().enumerate();
+        words.filter(|(_, word)| **word == text).map(|(index, _)| (index, value)).collect()
     }
 
-    fn is_open(&self, place: usize, presence: Presence) -> bool {
-        self.values[place].is_none() && self.properties[place].presence == presence
+    fn is_open(&self, index: usize, presence: Presence) -> bool {
+        self.values[index].is_none() && self.properties[index].presence == presence
     }
 
-    fn claim(&mut self, place: usize, token: usize, value: Value) {
+    fn claim(&mut self, index: usize, token: usize, value: Value) {
         self.claimed[token] = true;
-        self.values[place] = Some(value);
+        self.values[index] = Some(value);
     }
 
-    /// The only token that is still free and fits. A quoted path counts where no plain one is there.
+    /// Returns the only unused token that fits. A quoted path counts only if there is no plain one.
     fn only_token(&self, kind: &Kind, wanted: &dyn Fn(&Token) -> bool) -> Option<(usize, Value)> {
         let free = || {
-            let tokens = self.reading.tokens.iter().enumerate();
-            tokens.filter(|(place, token)| !self.claimed[*place] && wanted(token))
+            let tokens = self.prompt.tokens.iter().enumerate();
+            tokens.filter(|(index, token)| !self.claimed[*index] && wanted(token))
         };
-        let only = |mut found: Vec<(usize, Value)>| (found.len() == 1).then(|| found.remove(0));
-        let plain: Vec<_> = free().filter_map(|(place, token)| Some((place, value(kind, token)?))).collect();
+        let only = |mut matches: Vec<(usize, Value)>| (matches.len() == 1).then(|| matches.remove(0));
+        let plain: Vec<_> = free().filter_map(|(index, token)| Some((index, value(kind, token)?))).collect();
         if !plain.is_empty() || *kind != Kind::Path {
             return only(plain);
         }
         let quoted = free().filter(|(_, token)| token.kind == TokenKind::Quoted && is_path(&token.text));
-        only(quoted.map(|(place, token)| (place, json!(token.text))).collect())
+        only(quoted.map(|(index, token)| (index, json!(token.text))).collect())
     }
 }
 
-/// Whether both would take the same tokens.
-fn same_tokens(left: &Kind, right: &Kind) -> bool {
+/// Returns whether both kinds accept the same tokens.
+fn accept_same_tokens(left: &Kind, right: &Kind) -> bool {
     let numeric = |kind: &Kind| matches!(kind, Kind::Number | Kind::Integer);
     left == right || (numeric(left) && numeric(right))
 }
@@ -168,25 +168,25 @@ fn value(kind: &Kind, token: &Token) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::offline::{reading, schema};
+    use crate::offline::{prompt_reader, tool_schema};
 
-    fn filled(schema: &Value, prompt: &str) -> String {
-        let found = fill(&schema::properties(schema), &reading::read(prompt, &[]));
-        let mark = if found.certainty == Certainty::Certain { "" } else { "? " };
-        format!("{mark}{}", Value::Object(found.read))
+    fn filled(tool_schema: &Value, prompt: &str) -> String {
+        let matches = fill(&tool_schema::properties(tool_schema), &prompt_reader::read(prompt, &[]));
+        let mark = if matches.certainty == Certainty::Clear { "" } else { "? " };
+        format!("{mark}{}", Value::Object(matches.values))
     }
 
-    fn check(schema: Value, cases: &[(&str, &str)]) {
+    fn check(tool_schema: Value, cases: &[(&str, &str)]) {
         for (prompt, expected) in cases {
-            assert_eq!(filled(&schema, prompt), *expected, "{prompt}");
+            assert_eq!(filled(&tool_schema, prompt), *expected, "{prompt}");
         }
     }
 
     #[test]
-    fn a_path() {
-        let schema = json!({"properties": {"path": {"type": "string"}}, "required": ["path"]});
+    fn a_path_is_filled() {
+        let tool_schema = json!({"properties": {"path": {"type": "string"}}, "required": ["path"]});
         check(
-            schema,
+            tool_schema,
             &[
                 ("count the words in README.md", r#"{"path":"README.md"}"#),
                 ("count the words in \"my notes.txt\"", r#"{"path":"my notes.txt"}"#),
@@ -199,11 +199,11 @@ mod tests {
     }
 
     #[test]
-    fn two_paths_by_name() {
+    fn two_paths_are_told_apart_by_name() {
         let path = json!({"type": "string"});
-        let schema = json!({"properties": {"from": path, "to": path}, "required": ["from", "to"]});
+        let tool_schema = json!({"properties": {"from": path, "to": path}, "required": ["from", "to"]});
         check(
-            schema,
+            tool_schema,
             &[
                 ("move a.txt to b.txt", r#"{"from":"a.txt","to":"b.txt"}"#),
                 ("move from a.txt to b.txt", r#"{"from":"a.txt","to":"b.txt"}"#),
@@ -214,13 +214,13 @@ mod tests {
     }
 
     #[test]
-    fn quoted_strings_and_optional_properties() {
-        let schema = json!({
+    fn quoted_strings_and_optional_properties_are_filled() {
+        let tool_schema = json!({
             "properties": {"pattern": {"type": "string"}, "path": {"type": ["string", "null"]}, "limit": {"type": "integer"}},
             "required": ["pattern"],
         });
         check(
-            schema,
+            tool_schema,
             &[
                 ("search \"foo.bar\" in src/", r#"{"pattern":"foo.bar","path":"src/"}"#),
                 ("search \"foo.rs\"", r#"{"pattern":"foo.rs"}"#),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_expressions_and_choices() {
+    fn numbers_expressions_and_choices_are_filled() {
         let number = json!({"properties": {"value": {"type": "number"}}, "required": ["value"]});
         check(number, &[("double 2.5", r#"{"value":2.5}"#), ("double 7", r#"{"value":7}"#), ("add 1 and 2", "? {}")]);
         let two = json!({"properties": {"a": {"type": "number"}, "b": {"type": "integer"}}, "required": ["a", "b"]});
@@ -259,11 +259,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_never_made_up() {
-        let schema = json!({
+    fn unsupported_kinds_are_never_filled() {
+        let tool_schema = json!({
             "properties": {"flag": {"type": "boolean"}, "list": {"type": "array"}, "object": {"type": "object"}},
             "required": ["flag", "list", "object"],
         });
-        check(schema, &[("set flag true for \"a\" and b.txt", "? {}")]);
+        check(tool_schema, &[("set flag true for \"a\" and b.txt", "? {}")]);
     }
 }

@@ -1,12 +1,12 @@
-//! The router as a whole, on the tools that come with the host.
+//! Tests of the complete router with the tools that come with the host.
 
 use super::*;
-use crate::conversation::tests::{calls, request, result, tool};
 use crate::provider::{NoMedia, Purpose};
+use crate::request_check::tests::{calls, request, result, tool};
 use agent_core::message::{Content, Message};
 use tokio::sync::mpsc;
 
-/// The descriptions of the tools that the host and its plugins really have, and some that stand beside them.
+/// The real descriptions of tools of the host and its plugins, and some similar ones.
 fn tools() -> Vec<OfferedTool> {
     let text = json!({"type": "string"});
     let count = json!({"type": ["integer", "null"], "minimum": 1});
@@ -80,7 +80,7 @@ fn tools() -> Vec<OfferedTool> {
 async fn ask(request: &ModelRequest) -> (Reply, Vec<Delta>) {
     let (sender, mut receiver) = mpsc::channel(1000);
     let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media: &NoMedia };
-    let reply = Offline::new().reply(request, context, &sender).await.unwrap().reply;
+    let reply = OfflineRouter::new().reply(request, context, &sender).await.unwrap().reply;
     drop(sender);
     let mut deltas = Vec::new();
     while let Some(delta) = receiver.recv().await {
@@ -89,25 +89,25 @@ async fn ask(request: &ModelRequest) -> (Reply, Vec<Delta>) {
     (reply, deltas)
 }
 
-async fn said(prompt: &str) -> String {
+async fn answer_to(prompt: &str) -> String {
     let (reply, deltas) = ask(&request(vec![Message::text(Role::User, prompt)], tools())).await;
     let streamed = deltas.iter().map(|delta| match delta {
         Delta::Text(text) => text.as_str(),
         other => panic!("unexpected {other:?}"),
     });
-    assert_eq!(streamed.collect::<String>(), reply.text, "what is streamed is the text");
+    assert_eq!(streamed.collect::<String>(), reply.text, "the streamed text is the reply");
     let calls: Vec<_> = reply.calls.iter().map(|call| format!("{} {}", call.name, call.arguments)).collect();
     assert_eq!(calls.is_empty(), reply.stop == StopReason::Stop);
     if calls.is_empty() {
-        assert!(reply.text.contains("not a language model"), "every answer says so: {}", reply.text);
+        assert!(reply.text.contains("not a language model"), "every answer contains the note: {}", reply.text);
         return reply.text;
     }
     calls.join("; ")
 }
 
-/// M4: a tool is taken where there is no doubt.
+/// M4: a tool is called if the match is clear.
 #[tokio::test]
-async fn takes_what_is_certain() {
+async fn m4_clear_prompts_call_a_tool() {
     let cases = [
         ("How many words are in README.md?", r#"text_count_file {"path":"README.md"}"#),
         ("Count the lines of `src/main.rs`, please.", r#"text_count_file {"path":"src/main.rs"}"#),
@@ -122,13 +122,13 @@ async fn takes_what_is_certain() {
         ("clock now", "clock_now {}"),
     ];
     for (prompt, expected) in cases {
-        assert_eq!(said(prompt).await, expected, "{prompt}");
+        assert_eq!(answer_to(prompt).await, expected, "{prompt}");
     }
 }
 
-/// M4: where there is doubt, nothing is run.
+/// M4: nothing is run if the match is not clear.
 #[tokio::test]
-async fn never_guesses() {
+async fn m4_unclear_prompts_run_nothing() {
     let prompts = [
         "Count the words",
         "How many words are in README.md and LICENSE.md?",
@@ -151,14 +151,14 @@ async fn never_guesses() {
         "README.md",
     ];
     for prompt in prompts {
-        assert!(said(prompt).await.contains("router"), "{prompt}");
+        assert!(answer_to(prompt).await.contains("router"), "{prompt}");
     }
 }
 
 #[tokio::test]
-async fn shows_the_three_nearest_with_lines_to_type() {
-    insta::assert_snapshot!(said("How many words are in README.md and LICENSE.md?").await, @r#"
-    Which tool that means is not certain, so none was run. The nearest, each as a line to type:
+async fn unclear_prompts_show_three_tools_with_lines_to_type() {
+    insta::assert_snapshot!(answer_to("How many words are in README.md and LICENSE.md?").await, @r#"
+    It is not clear which tool you mean, so none was run. The closest tools, each as a line to type:
 
     text.count {"text": "…"}
       Counts the lines, words, characters and bytes of a text that is given literally.
@@ -166,10 +166,10 @@ async fn shows_the_three_nearest_with_lines_to_type() {
     text.count_file {"path": "…"}
       Counts the lines, words, characters and bytes of a text file, given its path.
 
-    This is the offline router, not a language model: it runs tools, it does not think. To ask one, write `--model PROVIDER/MODEL`, or `model = "PROVIDER/MODEL"` in agent.toml.
+    This is the offline router, not a language model: it only runs tools. To use a language model, pass `--model PROVIDER/MODEL` or set `model = "PROVIDER/MODEL"` in agent.toml.
     "#);
-    insta::assert_snapshot!(said("read the first 10 lines of README.md").await, @r#"
-    Which tool that means is not certain, so none was run. The nearest, each as a line to type:
+    insta::assert_snapshot!(answer_to("read the first 10 lines of README.md").await, @r#"
+    It is not clear which tool you mean, so none was run. The closest tools, each as a line to type:
 
     read_file {"path": "README.md"}
       Reads lines of a text file of a granted file tree, with their numbers.
@@ -180,15 +180,15 @@ async fn shows_the_three_nearest_with_lines_to_type() {
     read_result {"call_id": "…"}
       Reads on in the result of an earlier call of this session that was cut.
 
-    This is the offline router, not a language model: it runs tools, it does not think. To ask one, write `--model PROVIDER/MODEL`, or `model = "PROVIDER/MODEL"` in agent.toml.
+    This is the offline router, not a language model: it only runs tools. To use a language model, pass `--model PROVIDER/MODEL` or set `model = "PROVIDER/MODEL"` in agent.toml.
     "#);
-    insta::assert_snapshot!(said("Guten Morgen").await, @r#"
-    No tool's name or description has a word in common with that.
+    insta::assert_snapshot!(answer_to("Guten Morgen").await, @r#"
+    No tool name or description shares a word with this prompt.
 
-    This is the offline router, not a language model: it runs tools, it does not think. To ask one, write `--model PROVIDER/MODEL`, or `model = "PROVIDER/MODEL"` in agent.toml.
+    This is the offline router, not a language model: it only runs tools. To use a language model, pass `--model PROVIDER/MODEL` or set `model = "PROVIDER/MODEL"` in agent.toml.
     "#);
-    insta::assert_snapshot!(said("text.counts {\"path\": \"a\"}").await, @r#"
-    No tool `text.counts` is offered. Nothing was run. The nearest, each as a line to type:
+    insta::assert_snapshot!(answer_to("text.counts {\"path\": \"a\"}").await, @r#"
+    There is no tool named `text.counts`. Nothing was run. The closest tools, each as a line to type:
 
     text.count {"text": "…"}
       Counts the lines, words, characters and bytes of a text that is given literally.
@@ -199,24 +199,24 @@ async fn shows_the_three_nearest_with_lines_to_type() {
     text.diff_files {"old_path": "…", "new_path": "…"}
       Compares two text files line by line and returns a unified diff.
 
-    This is the offline router, not a language model: it runs tools, it does not think. To ask one, write `--model PROVIDER/MODEL`, or `model = "PROVIDER/MODEL"` in agent.toml.
+    This is the offline router, not a language model: it only runs tools. To use a language model, pass `--model PROVIDER/MODEL` or set `model = "PROVIDER/MODEL"` in agent.toml.
     "#);
 }
 
 #[tokio::test]
-async fn obeys_lines() {
+async fn call_lines_are_executed() {
     let prompt = "Do this:\ntext.count_file {\"path\": \"a.md\"}\nclock_now {}";
-    assert_eq!(said(prompt).await, "text_count_file {\"path\": \"a.md\"}; clock_now {}");
-    insta::assert_snapshot!(said("text.count_file {\"path\": a.md}").await, @r#"
-    The call of text.count_file in line 1 is not right: expected value at line 1, column 26. Nothing was run.
+    assert_eq!(answer_to(prompt).await, "text_count_file {\"path\": \"a.md\"}; clock_now {}");
+    insta::assert_snapshot!(answer_to("text.count_file {\"path\": a.md}").await, @r#"
+    The call of text.count_file in line 1 is invalid: expected value at line 1, column 26. Nothing was run.
 
-    This is the offline router, not a language model: it runs tools, it does not think. To ask one, write `--model PROVIDER/MODEL`, or `model = "PROVIDER/MODEL"` in agent.toml.
+    This is the offline router, not a language model: it only runs tools. To use a language model, pass `--model PROVIDER/MODEL` or set `model = "PROVIDER/MODEL"` in agent.toml.
     "#);
 }
 
-/// What the host puts before the input is not obeyed, nor what was said earlier.
+/// Sections of the host before the input and earlier messages are not executed.
 #[tokio::test]
-async fn obeys_only_the_input() {
+async fn only_the_current_input_is_executed() {
     let list = r#"list_directory {"path": "a"}"#;
     let memory = format!("## retrieved-memory\n\n{list}");
     let cases: [(&[&str], &[&str]); 4] = [
@@ -244,35 +244,35 @@ fn after_results() -> ModelRequest {
 }
 
 #[tokio::test]
-async fn answers_from_the_results() {
+async fn results_become_the_answer() {
     let mut request = after_results();
     insta::assert_snapshot!(ask(&request).await.0.text, @r#"
     text.count_file {"path": "README.md"}
       lines: 10
       words: 99
 
-    This is the offline router, not a language model: it runs tools, it does not think. To ask one, write `--model PROVIDER/MODEL`, or `model = "PROVIDER/MODEL"` in agent.toml.
+    This is the offline router, not a language model: it only runs tools. To use a language model, pass `--model PROVIDER/MODEL` or set `model = "PROVIDER/MODEL"` in agent.toml.
     "#);
     request.tools.clear();
     assert!(ask(&request).await.0.text.contains("words: 99"));
     request.messages.push(Message::text(Role::Assistant, "99"));
     request.messages.push(Message::text(Role::User, "And now?"));
-    assert!(ask(&request).await.0.text.contains("No tool is offered"));
+    assert!(ask(&request).await.0.text.contains("No tools are available"));
 }
 
 #[tokio::test]
-async fn says_that_it_cannot_follow_a_schema() {
+async fn output_schemas_are_reported_as_unsupported() {
     let mut request = after_results();
     request.output_schema = Some(json!({"type": "object"}));
     let text = ask(&request).await.0.text;
-    assert!(text.starts_with("The agent asks for output that follows a JSON Schema") && text.contains("words: 99"));
+    assert!(text.starts_with("The agent requires output that follows a JSON Schema") && text.contains("words: 99"));
     request.messages.truncate(1);
     let reply = ask(&request).await.0;
-    assert!(reply.calls.is_empty() && reply.text.contains("cannot write such output"));
+    assert!(reply.calls.is_empty() && reply.text.contains("cannot produce such output"));
 }
 
 #[tokio::test]
-async fn keeps_to_the_size_of_a_reply() {
+async fn answers_respect_the_token_limit() {
     let mut request = after_results();
     request.messages[2] = result("c1", "text.count_file", vec![Content::Text("x ".repeat(900))], false);
     request.max_tokens = 150;
@@ -280,9 +280,9 @@ async fn keeps_to_the_size_of_a_reply() {
     assert!(text.chars().count() <= 640 && text.contains("more characters"), "{}", text.len());
 }
 
-/// The same request, the same reply.
+/// The same request produces the same reply.
 #[tokio::test]
-async fn is_deterministic() {
+async fn replies_are_deterministic() {
     for prompt in ["count words in a.md", "files", "clock now"] {
         let request = request(vec![Message::text(Role::User, prompt)], tools());
         assert_eq!(ask(&request).await, ask(&request).await);

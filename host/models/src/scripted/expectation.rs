@@ -1,4 +1,4 @@
-//! What a script says must hold for the request that a reply answers.
+//! Expectations of a script about the request that a reply answers.
 
 use agent_core::message::{Content, Message, Part, Role};
 use agent_core::model::ModelRequest;
@@ -6,10 +6,10 @@ use agent_core::plugin::Lifecycle;
 use serde::Deserialize;
 use std::fmt::Debug;
 
-/// Longest excerpt of what was found, in characters.
+/// Maximum length of a quoted text in characters.
 const EXCERPT: usize = 300;
 
-/// Everything that is given must hold.
+/// Expectations about a request. All given fields must match.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Expectation {
@@ -17,25 +17,25 @@ pub(crate) struct Expectation {
     lifecycle: Option<Lifecycle>,
     /// Number of messages.
     messages: Option<usize>,
-    /// Their roles.
+    /// Roles of the messages.
     roles: Option<Vec<Role>>,
-    /// Their seen counts (L3).
+    /// Seen counts of the messages (L3).
     seen_counts: Option<Vec<u32>>,
-    /// The tools that are offered, by their authors' names, in any order; empty: they are withheld.
+    /// Offered tools by their authors' names, in any order. An empty list means that no tools are offered.
     tools: Option<Vec<String>>,
-    /// Tools that are among those offered.
+    /// Tools that must be offered.
     offers: Texts,
-    /// Tools that are not.
+    /// Tools that must not be offered.
     withholds: Texts,
-    /// In the last message.
+    /// Texts that the last message must contain.
     last_contains: Texts,
-    /// In some message.
+    /// Texts that at least one message must contain.
     contains: Texts,
-    /// In no message.
+    /// Texts that no message may contain.
     lacks: Texts,
-    /// In the system text.
+    /// Texts that the system text must contain.
     system_contains: Texts,
-    /// Whether an output schema goes with it (L12).
+    /// Whether the request has an output schema (L12).
     output_schema: Option<bool>,
 }
 
@@ -62,20 +62,20 @@ impl Texts {
 }
 
 impl Expectation {
-    /// What does not hold: expected and found.
+    /// Returns the failed expectations with the expected and the actual value.
     pub(crate) fn problems(&self, request: &ModelRequest) -> Vec<String> {
         let messages = &request.messages;
         let mut problems = Vec::new();
-        equal("lifecycle", &self.lifecycle, request.lifecycle, &mut problems);
-        equal("messages", &self.messages, messages.len(), &mut problems);
-        equal("roles", &self.roles, messages.iter().map(|message| message.role).collect(), &mut problems);
-        equal(
+        check_equal("lifecycle", &self.lifecycle, request.lifecycle, &mut problems);
+        check_equal("messages", &self.messages, messages.len(), &mut problems);
+        check_equal("roles", &self.roles, messages.iter().map(|message| message.role).collect(), &mut problems);
+        check_equal(
             "seen_counts",
             &self.seen_counts,
             messages.iter().map(|message| message.seen_count).collect(),
             &mut problems,
         );
-        equal("output_schema", &self.output_schema, request.output_schema.is_some(), &mut problems);
+        check_equal("output_schema", &self.output_schema, request.output_schema.is_some(), &mut problems);
         self.check_tools(request, &mut problems);
         self.check_texts(request, &mut problems);
         problems
@@ -87,7 +87,7 @@ impl Expectation {
         if let Some(tools) = &self.tools {
             let mut tools: Vec<&str> = tools.iter().map(String::as_str).collect();
             tools.sort_unstable();
-            equal("tools", &Some(tools), offered.clone(), problems);
+            check_equal("tools", &Some(tools), offered.clone(), problems);
         }
         for name in self.offers.iter().filter(|name| !offered.contains(&name.as_str())) {
             problems.push(format!("offers: expected tool `{name}`, found {offered:?}"));
@@ -98,7 +98,7 @@ impl Expectation {
     }
 
     fn check_texts(&self, request: &ModelRequest, problems: &mut Vec<String>) {
-        let texts: Vec<String> = request.messages.iter().map(readable).collect();
+        let texts: Vec<String> = request.messages.iter().map(message_text).collect();
         let last = texts.last().map_or("", String::as_str);
         let (all, system) = (texts.join("\n"), request.system.join("\n\n"));
         let expected = [
@@ -117,26 +117,26 @@ impl Expectation {
     }
 }
 
-fn equal<T: PartialEq + Debug>(key: &str, expected: &Option<T>, found: T, problems: &mut Vec<String>) {
+fn check_equal<T: PartialEq + Debug>(key: &str, expected: &Option<T>, found: T, problems: &mut Vec<String>) {
     if let Some(expected) = expected.as_ref().filter(|expected| **expected != found) {
         problems.push(format!("{key}: expected {expected:?}, found {found:?}"));
     }
 }
 
-/// Everything in a message that a model would read, as text; calls and results included.
-fn readable(message: &Message) -> String {
+/// Returns everything in a message that a model would read as text, including calls and results.
+fn message_text(message: &Message) -> String {
     let part = |part: &Part| match part {
         Part::Text(text) | Part::Preface(text) => text.clone(),
         Part::Json(json) => json.to_string(),
         Part::Media(media) => media.digest.to_string(),
         Part::ToolCall(call) => format!("{} {}", call.name, call.arguments),
         Part::Replay(_) => String::new(),
-        Part::ToolResult(result) => result.content.iter().map(content).collect::<Vec<_>>().join("\n"),
+        Part::ToolResult(result) => result.content.iter().map(content_text).collect::<Vec<_>>().join("\n"),
     };
     message.parts.iter().map(part).collect::<Vec<_>>().join("\n")
 }
 
-fn content(content: &Content) -> String {
+fn content_text(content: &Content) -> String {
     match content {
         Content::Text(text) => text.clone(),
         Content::Json(json) => json.to_string(),
@@ -154,7 +154,7 @@ fn excerpt(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::tests::{calls, request, result, tool};
+    use crate::request_check::tests::{calls, request, result, tool};
     use serde_json::json;
 
     fn problems(expectation: serde_json::Value) -> String {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_is_no_problem() {
+    fn met_expectations_are_not_reported() {
         let cases = [
             json!({}),
             json!({"lifecycle": "init", "messages": 3, "roles": ["user", "assistant", "tool"], "seen_counts": [1, 1, 0]}),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_hold_is_named() {
+    fn failed_expectations_are_reported() {
         let cases = [
             (json!({"lifecycle": "tool_result"}), "lifecycle: expected ToolResult, found Init"),
             (json!({"messages": 2}), "messages: expected 2, found 3"),

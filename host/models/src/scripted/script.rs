@@ -1,8 +1,9 @@
-//! The file of replies: a JSON document `{"replies": [...]}`, a JSON array, or one reply after another (JSON lines).
+//! Parser for the file of replies: a JSON document `{"replies": [...]}`, a JSON array, or one reply after another (JSON
+//! lines).
 
 use super::expectation::Expectation;
+use crate::delta_sender;
 use crate::error::ModelError;
-use crate::stream;
 use agent_core::model::{StopReason, Usage};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -10,80 +11,80 @@ use serde_json::{Deserializer, Map, Value};
 use std::path::Path;
 use std::time::Duration;
 
-/// Context window where the script names none, in tokens.
-const WINDOW: u32 = 128_000;
+/// Context window in tokens if the script gives none.
+const DEFAULT_WINDOW: u32 = 128_000;
 
-/// Longest wait before a piece.
-const LONGEST_DELAY: u64 = 600_000;
+/// Maximum delay before a piece, in milliseconds.
+const MAX_DELAY_MS: u64 = 600_000;
 
-/// A whole script.
+/// A complete script.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Script {
     /// Context window in tokens.
     #[serde(default = "default_window")]
     pub(crate) window: u32,
-    /// In order; at least one.
+    /// Replies in order; at least one.
     pub(crate) replies: Vec<ScriptedReply>,
-    /// Summaries of what leaves the prompt, in order. Where they are spent, asking for one fails.
+    /// Summaries of messages that leave the prompt, in order. A request for a summary fails when all are used.
     #[serde(default)]
     pub(crate) summaries: Vec<ScriptedReply>,
-    /// Answers to plugins' questions, in order.
+    /// Answers to requests of plugins, in order.
     #[serde(default)]
     pub(crate) answers: Vec<ScriptedReply>,
 }
 
 impl Script {
-    pub(crate) fn of_replies(replies: Vec<ScriptedReply>) -> Self {
-        Self { window: WINDOW, replies, summaries: Vec::new(), answers: Vec::new() }
+    pub(crate) fn from_replies(replies: Vec<ScriptedReply>) -> Self {
+        Self { window: DEFAULT_WINDOW, replies, summaries: Vec::new(), answers: Vec::new() }
     }
 }
 
 fn default_window() -> u32 {
-    WINDOW
+    DEFAULT_WINDOW
 }
 
-/// One reply, with what it expects of its request.
+/// One reply, with its expectations about the request.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedReply {
-    /// What the model says.
+    /// Text of the reply.
     pub(crate) text: Option<String>,
-    /// What it thinks before.
+    /// Thinking before the reply.
     #[serde(default)]
     pub(crate) thinking: String,
-    /// Parallel calls, in order.
+    /// Parallel tool calls, in order.
     #[serde(default)]
     pub(crate) calls: Vec<ScriptedCall>,
-    /// Default: `tool_calls` where there are calls, else `stop`.
+    /// Stop reason. Default: `tool_calls` if there are calls, otherwise `stop`.
     pub(crate) stop: Option<StopReason>,
-    /// Default: estimated.
+    /// Token usage. Default: estimated.
     usage: Option<ScriptedUsage>,
-    /// How the text is cut. Default: after words.
+    /// How the text is split for streaming. Default: at words.
     chunks: Option<Chunks>,
-    /// Milliseconds before each piece.
+    /// Delay before each piece, in milliseconds.
     #[serde(default)]
     delay_ms: u64,
-    /// After the text, instead of the reply.
+    /// Error that replaces the reply after its text was streamed.
     pub(crate) error: Option<ScriptedError>,
-    /// What must hold for the request.
+    /// Expectations about the request.
     #[serde(default)]
     pub(crate) expect: Expectation,
 }
 
-/// A call.
+/// A scripted tool call.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScriptedCall {
-    /// As the tool's author wrote it, or as it is offered.
+    /// Tool name, either the author's or the offered one.
     pub(crate) name: String,
-    /// The provider's id.
+    /// Id of the call as given by the provider.
     pub(crate) id: Option<String>,
     arguments: Option<Arguments>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "expected an object, or a string with the arguments' raw text")]
+#[serde(untagged, expecting = "expected an object, or a string with the raw text of the arguments")]
 enum Arguments {
     Object(Map<String, Value>),
     Raw(String),
@@ -105,24 +106,24 @@ enum Chunks {
     Pieces(Vec<String>),
 }
 
-/// A provider's error.
+/// A scripted error of the provider.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScriptedError {
-    /// HTTP status. None: the reply breaks off.
+    /// HTTP status. `None` means that the reply ends early.
     pub(crate) status: Option<u16>,
-    /// The provider's message.
+    /// Error message of the provider.
     pub(crate) message: String,
-    /// The provider's id of the request.
+    /// Request id of the provider.
     pub(crate) request_id: Option<String>,
-    /// What it asks to wait, in milliseconds.
+    /// How long the provider asks to wait, in milliseconds.
     pub(crate) retry_after_ms: Option<u64>,
-    /// How many tries of this call fail. Default: all.
+    /// Number of attempts of this call that fail. Default: all.
     pub(crate) times: Option<u32>,
 }
 
 impl ScriptedReply {
-    /// The whole text.
+    /// The complete text.
     pub(crate) fn text(&self) -> String {
         match (&self.text, &self.chunks) {
             (Some(text), _) => text.clone(),
@@ -131,50 +132,48 @@ impl ScriptedReply {
         }
     }
 
-    /// The text as it is streamed.
+    /// The text in the pieces in which it is streamed.
     pub(crate) fn pieces(&self) -> Vec<String> {
         match &self.chunks {
             Some(Chunks::Pieces(pieces)) => pieces.clone(),
-            Some(Chunks::Number(number)) => stream::by_number(&self.text(), *number),
-            None => stream::by_words(&self.text()),
+            Some(Chunks::Number(number)) => delta_sender::split_evenly(&self.text(), *number),
+            None => delta_sender::split_at_words(&self.text()),
         }
     }
 
-    /// Before each piece.
+    /// Delay before each piece.
     pub(crate) fn delay(&self) -> Duration {
         Duration::from_millis(self.delay_ms)
     }
 
-    /// Where the script says it.
+    /// Token usage, if the script gives it.
     pub(crate) fn usage(&self) -> Option<Usage> {
         let usage = self.usage?;
         Some(Usage { prompt_tokens: usage.prompt_tokens, completion_tokens: usage.completion_tokens })
     }
 
-    /// What makes it no reply, as the end of a sentence.
+    /// Returns why this reply is invalid, as the end of a sentence, or `None` if it is valid.
     pub fn problem(&self) -> Option<String> {
         if self.text.is_none() && self.calls.is_empty() && self.error.is_none() && self.chunks.is_none() {
-            return Some(
-                "says nothing: give it `text`, `calls` or `error` (`\"text\": \"\"` is an empty reply)".into(),
-            );
+            return Some("is empty: add `text`, `calls` or `error` (`\"text\": \"\"` is an empty reply)".into());
         }
         if let Some(Chunks::Pieces(pieces)) = &self.chunks
             && self.text.as_ref().is_some_and(|text| *text != pieces.concat())
         {
-            return Some("`chunks` do not make `text`: leave one of them out".into());
+            return Some("`chunks` do not add up to `text`: remove one of them".into());
         }
         if matches!(self.chunks, Some(Chunks::Number(0))) {
-            return Some("`chunks` is 0: write a number from 1, or a list of pieces".into());
+            return Some("`chunks` is 0: use a number of at least 1, or a list of pieces".into());
         }
-        if self.delay_ms > LONGEST_DELAY {
-            return Some(format!("`delay_ms` is {}: at most {LONGEST_DELAY}", self.delay_ms));
+        if self.delay_ms > MAX_DELAY_MS {
+            return Some(format!("`delay_ms` is {}, but the maximum is {MAX_DELAY_MS}", self.delay_ms));
         }
         None
     }
 }
 
 impl ScriptedCall {
-    /// JSON text as the model wrote it; empty where the script gives none.
+    /// The arguments as JSON text, or an empty string if the script gives none.
     pub(crate) fn arguments(&self) -> String {
         match &self.arguments {
             None => String::new(),
@@ -184,80 +183,81 @@ impl ScriptedCall {
     }
 }
 
-/// Reads a script; `path` is for messages.
+/// Parses a script. `path` is only used in messages.
 pub(crate) fn parse(text: &str, path: &Path) -> Result<Script, ModelError> {
     let text = text.trim_start_matches('\u{feff}');
-    let script = match first_key(text) {
-        Start::Array => one(text, path, "replies").map(Script::of_replies)?,
-        Start::Key("replies" | "summaries" | "answers" | "window") => one(text, path, "")?,
-        _ => Script::of_replies(sequence(text, path)?),
+    let script = match detect_form(text) {
+        ScriptForm::Array => parse_document(text, path, "replies").map(Script::from_replies)?,
+        ScriptForm::Key("replies" | "summaries" | "answers" | "window") => parse_document(text, path, "")?,
+        _ => Script::from_replies(parse_sequence(text, path)?),
     };
-    let invalid = |place: String, problem: String| ModelError::InvalidScript { path: path.to_owned(), place, problem };
+    let invalid =
+        |position: String, problem: String| ModelError::InvalidScript { path: path.to_owned(), position, problem };
     if script.replies.is_empty() {
-        return Err(invalid("line 1".into(), "has no reply: write for example `{\"text\": \"Hello.\"}`".into()));
+        return Err(invalid("line 1".into(), "has no reply: add one, for example `{\"text\": \"Hello.\"}`".into()));
     }
     let lists = [("reply", &script.replies), ("summary", &script.summaries), ("answer", &script.answers)];
     for (word, replies) in lists {
-        for (place, reply) in replies.iter().enumerate() {
+        for (position, reply) in replies.iter().enumerate() {
             if let Some(problem) = reply.problem() {
-                return Err(invalid(format!("{word} {}", place + 1), problem));
+                return Err(invalid(format!("{word} {}", position + 1), problem));
             }
         }
     }
     Ok(script)
 }
 
-/// What a file begins with tells its form.
-enum Start<'a> {
+/// The form of a script, decided by how the file begins.
+enum ScriptForm<'a> {
     Array,
     Key(&'a str),
     Other,
 }
 
-fn first_key(text: &str) -> Start<'_> {
+fn detect_form(text: &str) -> ScriptForm<'_> {
     let text = text.trim_start();
     if text.starts_with('[') {
-        return Start::Array;
+        return ScriptForm::Array;
     }
     let key = text.strip_prefix('{').and_then(|rest| rest.trim_start().strip_prefix('"'));
-    key.and_then(|rest| rest.split_once('"')).map_or(Start::Other, |(key, _)| Start::Key(key))
+    key.and_then(|rest| rest.split_once('"')).map_or(ScriptForm::Other, |(key, _)| ScriptForm::Key(key))
 }
 
-fn one<T: DeserializeOwned>(text: &str, path: &Path, prefix: &str) -> Result<T, ModelError> {
+fn parse_document<T: DeserializeOwned>(text: &str, path: &Path, prefix: &str) -> Result<T, ModelError> {
     let mut deserializer = Deserializer::from_str(text);
     let value = serde_path_to_error::deserialize(&mut deserializer)
-        .map_err(|error| located(path, prefix, &error.path().to_string(), error.inner()))?;
-    deserializer.end().map_err(|error| located(path, prefix, "", &error))?;
+        .map_err(|error| error_at(path, prefix, &error.path().to_string(), error.inner()))?;
+    deserializer.end().map_err(|error| error_at(path, prefix, "", &error))?;
     Ok(value)
 }
 
-fn sequence(text: &str, path: &Path) -> Result<Vec<ScriptedReply>, ModelError> {
+fn parse_sequence(text: &str, path: &Path) -> Result<Vec<ScriptedReply>, ModelError> {
     let mut deserializer = Deserializer::from_str(text);
     let mut replies = Vec::new();
     while deserializer.end().is_err() {
         let prefix = format!("replies[{}]", replies.len());
         let reply = serde_path_to_error::deserialize(&mut deserializer)
-            .map_err(|error| located(path, &prefix, &error.path().to_string(), error.inner()))?;
+            .map_err(|error| error_at(path, &prefix, &error.path().to_string(), error.inner()))?;
         replies.push(reply);
     }
     Ok(replies)
 }
 
-/// Puts the place, which `serde_json` writes behind its message, before it.
-fn located(path: &Path, prefix: &str, key: &str, error: &serde_json::Error) -> ModelError {
+/// Builds an error with the position before the message; `serde_json` writes it after the message.
+fn error_at(path: &Path, prefix: &str, key: &str, error: &serde_json::Error) -> ModelError {
     let (line, column) = (error.line(), error.column());
     let message = error.to_string();
     let problem = message.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&message).to_owned();
-    // The library writes `.` for the whole and `?` for a key that it did not get to read.
+    // The library writes `.` for the whole document and `?` for a key that it did not read.
     let key = key.trim_end_matches('?').trim_end_matches('.');
     let separator = if prefix.is_empty() || key.is_empty() || key.starts_with('[') { "" } else { "." };
     let key = format!("{prefix}{separator}{key}");
-    let place = match (line, key.is_empty()) {
+    let position = match (line, key.is_empty()) {
         (0, _) => key,
         (_, true) => format!("line {line}, column {column}"),
         (_, false) => format!("line {line}, column {column}, {key}"),
     };
-    ModelError::InvalidScript { path: path.to_owned(), place, problem }
+    ModelError::InvalidScript { path: path.to_owned(), position, problem }
 }
 
 #[cfg(test)]
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn three_forms_are_the_same() {
+    fn all_forms_are_parsed_alike() {
         let forms = [
             r#"{"replies": [{"text": "a"}, {"text": "b"}]}"#,
             r#"[{"text": "a"}, {"text": "b"}]"#,
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_a_reply_may_have() {
+    fn all_fields_of_a_reply_are_parsed() {
         let script = read(
             r#"{"chunks": ["a ", "b"], "thinking": "hm", "stop": "length", "usage": {"prompt_tokens": 7}, "delay_ms": 5,
                "calls": [{"name": "t", "arguments": {"b": 1, "a": [2]}}, {"name": "u", "id": "x", "arguments": "{bad"},
@@ -303,9 +303,9 @@ mod tests {
         assert_eq!(reply.delay(), Duration::from_millis(5));
     }
 
-    /// The file, the place, the key and what is allowed.
+    /// Errors name the file, the position, the key and what is allowed.
     #[test]
-    fn errors_name_the_place() {
+    fn errors_name_the_position() {
         let error = |text| read(text).unwrap_err();
         insta::assert_snapshot!(
             error("{\"text\": \"a\"}\n{\"txt\": \"b\"}"),
@@ -317,15 +317,15 @@ mod tests {
         );
         insta::assert_snapshot!(
             error(r#"[{"calls": [{"name": "t", "arguments": 3}]}]"#),
-            @"the script s.json, line 1, column 41, replies[0].calls[0].arguments: expected an object, or a string with the arguments' raw text"
+            @"the script s.json, line 1, column 41, replies[0].calls[0].arguments: expected an object, or a string with the raw text of the arguments"
         );
         insta::assert_snapshot!(error(r#"[{"text": "a"}] x"#), @"the script s.json, line 1, column 17, replies: trailing characters");
         insta::assert_snapshot!(error("{\"text\": \"a\""), @"the script s.json, line 1, column 12, replies[0]: EOF while parsing an object");
-        insta::assert_snapshot!(error(""), @r#"the script s.json, line 1: has no reply: write for example `{"text": "Hello."}`"#);
-        insta::assert_snapshot!(error("{}"), @r#"the script s.json, reply 1: says nothing: give it `text`, `calls` or `error` (`"text": ""` is an empty reply)"#);
-        insta::assert_snapshot!(error(r#"{"text": "a", "chunks": ["b"]}"#), @"the script s.json, reply 1: `chunks` do not make `text`: leave one of them out");
-        insta::assert_snapshot!(error(r#"{"text": "a", "chunks": 0}"#), @"the script s.json, reply 1: `chunks` is 0: write a number from 1, or a list of pieces");
-        insta::assert_snapshot!(error(r#"{"text": "a", "delay_ms": 600001}"#), @"the script s.json, reply 1: `delay_ms` is 600001: at most 600000");
+        insta::assert_snapshot!(error(""), @r#"the script s.json, line 1: has no reply: add one, for example `{"text": "Hello."}`"#);
+        insta::assert_snapshot!(error("{}"), @r#"the script s.json, reply 1: is empty: add `text`, `calls` or `error` (`"text": ""` is an empty reply)"#);
+        insta::assert_snapshot!(error(r#"{"text": "a", "chunks": ["b"]}"#), @"the script s.json, reply 1: `chunks` do not add up to `text`: remove one of them");
+        insta::assert_snapshot!(error(r#"{"text": "a", "chunks": 0}"#), @"the script s.json, reply 1: `chunks` is 0: use a number of at least 1, or a list of pieces");
+        insta::assert_snapshot!(error(r#"{"text": "a", "delay_ms": 600001}"#), @"the script s.json, reply 1: `delay_ms` is 600001, but the maximum is 600000");
         insta::assert_snapshot!(error(r#"{"text": "a", "expect": {"rolls": ["user"]}}"#), @"the script s.json, line 1, column 32, replies[0].expect.rolls: unknown field `rolls`, expected one of `lifecycle`, `messages`, `roles`, `seen_counts`, `tools`, `offers`, `withholds`, `last_contains`, `contains`, `lacks`, `system_contains`, `output_schema`");
         insta::assert_snapshot!(error(r#"[{"text": "a", "expect": {"last_contains": 3}}]"#), @"the script s.json, line 1, column 45, replies[0].expect.last_contains: expected a string or a list of strings");
     }

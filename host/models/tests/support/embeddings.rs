@@ -1,6 +1,6 @@
-//! Embeddings: what goes over the wire, in what batches, and every answer that is none (L25, M3, M5).
+//! Tests of embeddings: requests on the wire, batches, and invalid responses (L25, M3, M5).
 
-use crate::asking::{CANARY, config};
+use crate::client::{CANARY, config};
 use crate::server::{Server, Step, answer, json as json_answer};
 use agent_models::{Embedder, ModelError, Providers, RetryPolicy};
 use serde_json::{Value, json};
@@ -15,13 +15,13 @@ fn texts(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("text {number}")).collect()
 }
 
-/// An answer with one vector a number, in the order of the numbers.
+/// A response with one vector per number, in the order of the numbers.
 fn vectors(numbers: &[usize]) -> Step {
     let data = numbers.iter().map(|number| json!({"object": "embedding", "index": number, "embedding": [number, 0.5]}));
     json_answer("200 OK", &json!({"object": "list", "data": data.collect::<Vec<_>>(), "model": "e"}))
 }
 
-/// L25: texts in batches, vectors in the texts' order whatever order the server gives them in.
+/// L25: texts are sent in batches, and vectors are returned in the order of the texts whatever order the server uses.
 #[tokio::test]
 async fn l25_texts_become_vectors() {
     let all: Vec<usize> = (0..64).rev().collect();
@@ -36,21 +36,21 @@ async fn l25_texts_become_vectors() {
     assert_eq!((&bodies[0]["model"], bodies[0]["input"].as_array().unwrap().len()), (&json!("some/embedder"), 64));
     assert_eq!(bodies[1], json!({"model": "some/embedder", "input": ["text 64"], "encoding_format": "float"}));
     assert!(embedder(&server).embed(&[]).await.unwrap().is_empty());
-    assert_eq!(server.requests().len(), 2, "nothing is asked for no text");
+    assert_eq!(server.requests().len(), 2, "no request is sent for no texts");
 }
 
-/// L25: a long text is cut, on a character boundary.
+/// L25: a long text is truncated at a character boundary.
 #[tokio::test]
-async fn l25_long_texts_are_cut() {
+async fn l25_long_texts_are_truncated() {
     let server = Server::always(vec![vectors(&[0])]);
     embedder(&server).embed(&["ä".repeat(9_000)]).await.unwrap();
     let body: Value = serde_json::from_slice(&server.requests()[0].body).unwrap();
     assert_eq!(body["input"][0].as_str().unwrap().len(), 8 * 1024);
 }
 
-/// M3, M5: a busy server is asked again; errors name the model, the address and what to do.
+/// M3, M5: a request to a busy server is retried; errors name the model, the address and what to do.
 #[tokio::test]
-async fn m3_a_busy_server_is_asked_again() {
+async fn m3_requests_to_a_busy_server_are_retried() {
     let busy = json_answer("503 Service Unavailable", &json!({"error": {"message": "busy"}}));
     let server = Server::start(vec![vec![busy.clone()], vec![vectors(&[0])]]);
     assert_eq!(embedder(&server).embed(&texts(1)).await.unwrap(), [[0.0, 0.5]]);
@@ -64,9 +64,9 @@ async fn m3_a_busy_server_is_asked_again() {
     assert_eq!(server.requests().len(), 2);
 }
 
-/// L25: whatever is no whole list of vectors is an error.
+/// L25: anything other than a complete list of vectors is an error.
 #[tokio::test]
-async fn l25_answers_that_are_none() {
+async fn l25_invalid_responses_are_errors() {
     let bodies = [
         json!({"data": []}),
         json!({"data": [{"index": 0, "embedding": []}]}),
@@ -86,7 +86,7 @@ async fn l25_answers_that_are_none() {
 }
 
 #[test]
-fn what_is_built_in_embeds_nothing() {
+fn built_in_models_have_no_embeddings() {
     for name in ["offline", "scripted:a.json", "nobody/e", "test"] {
         assert!(Providers::new(vec![config("http://127.0.0.1:1/v1")]).embedder(name).is_err(), "{name}");
     }

@@ -1,6 +1,6 @@
-//! M5: what a provider's errors become for people; row 16: no key in any of them.
+//! M5: messages about errors of a provider. Row 16: none of them contains a key.
 
-use crate::asking::{CANARY, ask, config, failure, go, message, model, model_of};
+use crate::client::{CANARY, ask, config, failure, message, model, model_of, simple_request};
 use crate::server::{Server, Step, answer, chunk, json, stream_head, streamed, text_event};
 use agent_core::model::Delta;
 use agent_models::error::Cause;
@@ -9,13 +9,13 @@ use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-fn refused(error: &ModelError) -> &agent_models::error::Refusal {
-    let ModelError::Refused(refusal) = error else { panic!("{error:?}") };
-    refusal
+fn provider_error(error: &ModelError) -> &agent_models::error::ProviderError {
+    let ModelError::Provider(provider_error) = error else { panic!("{error:?}") };
+    provider_error
 }
 
 #[tokio::test]
-async fn m5_a_wrong_key() {
+async fn m5_a_wrong_key_is_reported_with_advice() {
     let body =
         json!({ "error": { "message": format!("Incorrect API key provided: {CANARY}."), "code": "invalid_api_key" } });
     let step = answer(
@@ -24,82 +24,85 @@ async fn m5_a_wrong_key() {
         body.to_string(),
     );
     let server = Server::always(vec![step]);
-    let error = failure(&model(&server), &go()).await;
+    let error = failure(&model(&server), &simple_request()).await;
     assert!(!error.retryable());
     insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 401 (`invalid_api_key`, request req_7): Incorrect API key provided: (secret). Check the key and what it is allowed to do: set `TEST_KEY`");
 }
 
 #[tokio::test]
-async fn m5_no_key_where_one_is_wanted() {
+async fn m5_a_missing_key_is_reported_with_advice() {
     let server = Server::always(vec![json("401 Unauthorized", &json!({ "error": "missing bearer token" }))]);
     let model = model_of(ProviderConfig { key: None, ..config(&server.base_url()) });
-    insta::assert_snapshot!(message(&failure(&model, &go()).await, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 401: missing bearer token. It wants a key, and none is configured: set `TEST_KEY`");
+    insta::assert_snapshot!(message(&failure(&model, &simple_request()).await, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 401: missing bearer token. The provider requires a key, but none is configured: set `TEST_KEY`");
     assert_eq!(server.requests()[0].header("authorization"), None);
 }
 
 #[tokio::test]
-async fn m5_a_wrong_name_of_a_model_names_the_nearest() {
+async fn m5_an_unknown_model_is_reported_with_similar_names() {
     let body = json!({ "error": { "message": "The model `some/model` does not exist", "code": "model_not_found" } });
     let list =
         json!({ "data": [{ "id": "other" }, { "id": "some/model-2" }, { "id": "some-model" }, { "id": CANARY }] });
     let server = Server::start(vec![vec![json("404 Not Found", &body)], vec![json("200 OK", &list)]]);
-    insta::assert_snapshot!(message(&failure(&model(&server), &go()).await, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 404 (`model_not_found`): The model `some/model` does not exist. The server has no model `some/model`, or the key may not use it. The nearest that it lists: `test/some/model-2`, `test/some-model`");
+    insta::assert_snapshot!(message(&failure(&model(&server), &simple_request()).await, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 404 (`model_not_found`): The model `some/model` does not exist. The server has no model `some/model`, or the key does not allow it. The most similar names that it lists: `test/some/model-2`, `test/some-model`");
     assert_eq!(server.requests()[1].line, "GET /v1/models HTTP/1.1");
-    // Ollama's words; and a server that lists nothing is not waited for.
+    // The phrasing of Ollama. The client does not wait for a server that lists nothing.
     let body =
         json!({ "error": { "message": "model \"some/model\" not found, try pulling it first", "type": "api_error" } });
     let server = Server::start(vec![vec![json("404 Not Found", &body)], vec![Step::AwaitClose]]);
-    let begun = std::time::Instant::now();
-    insta::assert_snapshot!(message(&failure(&model(&server), &go()).await, &server), @r#"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 404 (`api_error`): model "some/model" not found, try pulling it first. The server has no model `some/model`, or the key may not use it: check the name"#);
-    assert!(begun.elapsed() < Duration::from_secs(3));
+    let started = std::time::Instant::now();
+    insta::assert_snapshot!(message(&failure(&model(&server), &simple_request()).await, &server), @r#"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 404 (`api_error`): model "some/model" not found, try pulling it first. The server has no model `some/model`, or the key does not allow it: check the name"#);
+    assert!(started.elapsed() < Duration::from_secs(3));
 }
 
 #[tokio::test]
-async fn m5_a_wrong_address() {
+async fn m5_a_wrong_address_is_reported_with_advice() {
     let server = Server::always(vec![answer("404 Not Found", &[("content-type", "text/plain")], "404 page not found")]);
-    insta::assert_snapshot!(message(&failure(&model(&server), &go()).await, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 404: 404 page not found. Check the base URL `http://127.0.0.1:PORT/v1`, which for most servers ends in `/v1`, and the model's name");
+    insta::assert_snapshot!(message(&failure(&model(&server), &simple_request()).await, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 404: 404 page not found. Check the base URL `http://127.0.0.1:PORT/v1`, which for most servers ends in `/v1`, and the model's name");
 }
 
 #[tokio::test]
-async fn m5_a_page_instead_of_a_model() {
+async fn m5_a_web_page_instead_of_a_model_is_reported() {
     let page = "<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body>Company proxy</body></html>";
     let html = [("content-type", "text/html; charset=utf-8")];
     let server = Server::always(vec![answer("200 OK", &html, page)]);
-    let error = failure(&model(&server), &go()).await;
+    let error = failure(&model(&server), &simple_request()).await;
     assert!(!error.retryable());
-    insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions is no model's address: status 200 and text/html came back, which begins `<!DOCTYPE html> <html><head><title>Sign in</title></head><body>Company proxy</body></html>`. Check the base URL (most end in `/v1`), and whether a proxy or a login page answers in the server's place");
+    insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions is not a model endpoint: it responded with status 200 and text/html that begins with `<!DOCTYPE html> <html><head><title>Sign in</title></head><body>Company proxy</body></html>`. Check the base URL (most end in `/v1`), and whether a proxy or a login page responds instead of the server");
     let server = Server::always(vec![answer("403 Forbidden", &html, page)]);
-    assert!(matches!(failure(&model(&server), &go()).await, ModelError::NotAModel { status: 403, .. }));
-    // A gateway's page says that the server behind it is away.
+    assert!(matches!(
+        failure(&model(&server), &simple_request()).await,
+        ModelError::UnexpectedResponse { status: 403, .. }
+    ));
+    // A gateway's error page means that the server behind it is unavailable.
     let away = "<html>\r\n<head><title>502 Bad Gateway</title></head><body>nginx</body></html>";
     let server = Server::always(vec![answer("502 Bad Gateway", &html, away)]);
-    let error = failure(&model(&server), &go()).await;
+    let error = failure(&model(&server), &simple_request()).await;
     assert!(error.retryable());
-    insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 502: 502 Bad Gateway nginx. Ask again later, or name another model");
+    insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 502: 502 Bad Gateway nginx. Try again later, or use another model");
 }
 
-/// M3: both forms of Retry-After.
+/// M3: both forms of `Retry-After` are read.
 #[tokio::test]
-async fn m3_the_wait_that_a_provider_asks_for() {
+async fn m3_retry_after_is_read() {
     let body = json!({ "error": { "message": "Rate limit reached", "type": "tokens", "code": "rate_limit_exceeded" } })
         .to_string();
     let server = Server::always(vec![answer("429 Too Many Requests", &[("retry-after", "7")], &body)]);
-    let error = failure(&model(&server), &go()).await;
+    let error = failure(&model(&server), &simple_request()).await;
     assert!(error.retryable());
     assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
     let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(20));
     let server = Server::always(vec![answer("429 Too Many Requests", &[("retry-after", &date)], &body)]);
-    let wait = failure(&model(&server), &go()).await.retry_after().unwrap();
+    let wait = failure(&model(&server), &simple_request()).await.retry_after().unwrap();
     assert!(wait > Duration::from_secs(17) && wait <= Duration::from_secs(20), "{wait:?}");
     let spent = json!({ "error": { "message": "You exceeded your current quota.", "code": "insufficient_quota" } });
     let server = Server::always(vec![json("429 Too Many Requests", &spent)]);
-    let error = failure(&model(&server), &go()).await;
+    let error = failure(&model(&server), &simple_request()).await;
     assert!(!error.retryable());
     insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 429 (`insufficient_quota`): You exceeded your current quota. Check the account's credit");
 }
 
 #[tokio::test]
-async fn m5_what_else_providers_refuse() {
+async fn m5_other_provider_errors_are_explained() {
     let cases = [
         (
             "400 Bad Request",
@@ -120,47 +123,47 @@ async fn m5_what_else_providers_refuse() {
     let mut messages = Vec::new();
     for (status, body, cause) in cases {
         let server = Server::always(vec![json(status, &body)]);
-        let error = failure(&model(&server), &go()).await;
-        assert_eq!(refused(&error).cause, cause, "{status}");
+        let error = failure(&model(&server), &simple_request()).await;
+        assert_eq!(provider_error(&error).cause, cause, "{status}");
         messages.push(message(&error, &server));
     }
     insta::assert_snapshot!(messages.join("\n"), @"
-        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 400 (`context_length_exceeded`): too long. Begin a new session, or set the model's real `window` in the configuration, so that the host keeps within it
-        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 400 (`content_filter`): no. Say it in other words, or name another model
+        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 400 (`context_length_exceeded`): too long. Start a new session, or set the model's real `window` in the configuration so that the host respects it
+        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 400 (`content_filter`): no. Rephrase the prompt, or use another model
         test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 402: Insufficient Balance. Check the account's credit
-        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 422: field required. The provider does not take this request: change what its message names
-        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 503: loading model. Ask again later, or name another model
-        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 529 (`overloaded_error`): Overloaded. Ask again later, or name another model
-        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 500: Internal Server Error. Ask again later, or name another model
+        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 422: field required. The provider does not accept this request: change what its message names
+        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 503: loading model. Try again later, or use another model
+        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 529 (`overloaded_error`): Overloaded. Try again later, or use another model
+        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 500: Internal Server Error. Try again later, or use another model
         ");
 }
 
-/// An error's body is read up to 64 KiB and not for ever, and quoted shorter.
+/// At most 64 KiB of an error's body are read, for a limited time, and less is quoted.
 #[tokio::test]
-async fn m5_an_endless_error_is_cut() {
+async fn m5_an_endless_error_is_truncated() {
     let head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n\r\n".to_vec();
     let server = Server::always(vec![Step::Send(head), Step::Forever(b"word ".repeat(1000))]);
-    let error = failure(&model(&server), &go()).await;
-    assert_eq!(refused(&error).message.chars().count(), 1001);
+    let error = failure(&model(&server), &simple_request()).await;
+    assert_eq!(provider_error(&error).message.chars().count(), 1001);
     server.closed().await;
 }
 
-/// A key must not leave for another server.
+/// A key must not be sent to another server.
 #[tokio::test]
 async fn row16_redirects_are_not_followed() {
     let other = Server::always(streamed("stolen"));
     let location = format!("http://me:secret@{}/v1/chat/completions?token={CANARY}", other.address);
     let server = Server::always(vec![answer("307 Temporary Redirect", &[("location", &location)], "")]);
-    let error = failure(&model(&server), &go()).await;
+    let error = failure(&model(&server), &simple_request()).await;
     assert!(!error.retryable());
     let message = message(&error, &server).replace(&other.address.port().to_string(), "OTHER");
-    insta::assert_snapshot!(message, @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 307 and redirects to http://127.0.0.1:OTHER/v1/chat/completions. Redirects are not followed, so that no key goes to another server: where that is the right address, make it the base URL");
+    insta::assert_snapshot!(message, @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 307 and redirects to http://127.0.0.1:OTHER/v1/chat/completions. Redirects are not followed, so that no key is sent to another server: if that address is right, use it as the base URL");
     assert!(other.requests().is_empty());
 }
 
-/// Row 16: a server that sends the key back wherever it can.
+/// Row 16: a server that sends the key back in every possible place.
 #[tokio::test]
-async fn row16_a_key_that_comes_back_is_never_shown() {
+async fn row16_a_key_in_a_response_is_never_shown() {
     let padding = "x".repeat(190);
     let pages = [
         answer("400 Bad Request", &[("x-request-id", CANARY)], format!("{padding}{CANARY}")),
@@ -178,8 +181,8 @@ async fn row16_a_key_that_comes_back_is_never_shown() {
         answer("200 OK", &[], format!("{{\"error\": {{\"message\": \"{CANARY}\", \"code\": \"{CANARY}\"}}}}")),
     ];
     for (place, page) in pages.into_iter().enumerate() {
-        let error = failure(&model(&Server::always(vec![page])), &go()).await;
-        // Not even a part of it, where something was cut off.
+        let error = failure(&model(&Server::always(vec![page])), &simple_request()).await;
+        // Truncation must not leave a part of it either.
         assert!(!format!("{error} {error:?}").contains("sk-canary"), "{place}: {error:?}");
     }
     let document = json!({
@@ -187,15 +190,15 @@ async fn row16_a_key_that_comes_back_is_never_shown() {
         "model": format!("m {CANARY}"),
         "choices": [{ "index": 0, "finish_reason": "stop", "message": { "role": "assistant", "content": "hi" } }]
     });
-    let raw = ask(&model(&Server::always(vec![json("200 OK", &document)])), &go()).await.0.unwrap().raw;
+    let raw = ask(&model(&Server::always(vec![json("200 OK", &document)])), &simple_request()).await.0.unwrap().raw;
     assert!(!raw.to_string().contains("sk-canary"), "{raw}");
     let providers = Providers::new(vec![config("http://127.0.0.1:1/v1")]);
     assert!(!format!("{providers:?} {:?}", config("http://127.0.0.1:1/v1")).contains("sk-canary"));
 }
 
-/// Row 16: nor does a reply show it, as a whole or as it comes, in pieces that each are harmless.
+/// Row 16: a reply shows no key either, neither as a whole nor streamed in pieces that are harmless on their own.
 #[tokio::test]
-async fn row16_a_key_in_a_reply_is_neither_streamed_nor_kept() {
+async fn row16_a_key_in_a_reply_is_neither_streamed_nor_stored() {
     let (one, two) = CANARY.split_at(9);
     let pieces = [format!("Your key is {one}"), format!("{two}, and this is "), CANARY.to_owned(), ".".to_owned()];
     let mut steps = vec![stream_head()];
@@ -204,19 +207,19 @@ async fn row16_a_key_in_a_reply_is_neither_streamed_nor_kept() {
         {"name": "tell", "arguments": json!({"key": CANARY}).to_string()}}]}, "finish_reason": "tool_calls"}]});
     steps.push(Step::Send(chunk(format!("data: {call}\n\ndata: [DONE]\n\n"))));
     steps.push(Step::Send(chunk("")));
-    let (reply, deltas) = ask(&model(&Server::always(steps)), &go()).await;
+    let (reply, deltas) = ask(&model(&Server::always(steps)), &simple_request()).await;
     let RawReply { reply, raw } = reply.unwrap();
     assert_eq!(reply.text, "Your key is (secret), and this is (secret).");
     assert_eq!(reply.calls[0].arguments, r#"{"key":"(secret)"}"#);
-    let told: String =
+    let streamed_text: String =
         deltas.iter().filter_map(|delta| if let Delta::Text(text) = delta { Some(&**text) } else { None }).collect();
-    assert_eq!(told, reply.text);
+    assert_eq!(streamed_text, reply.text);
     assert!(!format!("{deltas:?}{reply:?}{raw}").contains("canary"));
 }
 
-/// What is wrong in a configuration is said before anybody is asked.
+/// Configuration errors are reported before any request is sent.
 #[test]
-fn m5_a_configuration_that_cannot_work() {
+fn m5_invalid_configurations_are_explained() {
     let problem = |config: ProviderConfig| {
         let error = Providers::new(vec![config]).model("test/m", Path::new("/")).err().unwrap().to_string();
         assert!(!error.contains("canary"), "{error}");
@@ -234,12 +237,12 @@ fn m5_a_configuration_that_cannot_work() {
         problem(ProviderConfig { headers: header("x-key", "canary\u{0}end"), ..good }),
     ];
     insta::assert_snapshot!(problems.join("\n"), @"
-        the provider `test` cannot be asked: its base URL is none (relative URL without a base): write it like `https://api.openai.com/v1`
-        the provider `test` cannot be asked: its base URL begins with `localhost:`, not `http://` or `https://`: write it like `https://api.openai.com/v1`
-        the provider `test` cannot be asked: its base URL begins with `ftp:`, not `http://` or `https://`: write it like `https://api.openai.com/v1`
-        the provider `test` cannot be asked: its key has a character that no header can hold, such as a line end in its middle: set `TEST_KEY`
-        the provider `test` cannot be asked: the header `content length` cannot be set: take it out of its `headers`
-        the provider `test` cannot be asked: the header `Content-Length` cannot be set: take it out of its `headers`
-        the provider `test` cannot be asked: the header `x-key` has a character that no header can hold: correct it in its `headers`
+        the configuration of provider `test` is invalid: its base URL is not valid (relative URL without a base): write it like `https://api.openai.com/v1`
+        the configuration of provider `test` is invalid: its base URL begins with `localhost:`, not `http://` or `https://`: write it like `https://api.openai.com/v1`
+        the configuration of provider `test` is invalid: its base URL begins with `ftp:`, not `http://` or `https://`: write it like `https://api.openai.com/v1`
+        the configuration of provider `test` is invalid: its key contains a character that is not allowed in a header, such as a line break: set `TEST_KEY`
+        the configuration of provider `test` is invalid: the header `content length` cannot be set: remove it from `headers`
+        the configuration of provider `test` is invalid: the header `Content-Length` cannot be set: remove it from `headers`
+        the configuration of provider `test` is invalid: the header `x-key` contains a character that is not allowed in a header: correct it in `headers`
         ");
 }

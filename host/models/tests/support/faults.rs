@@ -1,25 +1,25 @@
-//! Row 31: streams that are cut, stalled, broken, endless. Each is a typed error in time; never a truncated reply as
-//! complete.
+//! Row 31: streams that are truncated, stalled, corrupted or endless. Each is a typed error in time, and a truncated
+//! reply never counts as complete.
 
-use crate::asking::{CANARY, ask, failure, go, hasty, message, model};
+use crate::client::{CANARY, ask, failure, message, model, model_with_timeouts, simple_request};
 use crate::server::{END, Server, Step, answer, chunk, json, stream_head, text_event};
 use agent_core::model::Delta;
 use agent_models::ModelError;
-use agent_models::error::{Awaited, Cause, Said};
+use agent_models::error::{Cause, ErrorOrigin, WaitingFor};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-fn begun() -> Vec<Step> {
+fn partial_stream() -> Vec<Step> {
     vec![stream_head(), Step::Send(chunk(text_event("part of a reply")))]
 }
 
-/// A body of which only `sent` comes before the connection closes.
+/// A body that ends after `sent`.
 fn cut(sent: &[u8]) -> Vec<Step> {
     vec![stream_head(), Step::Send(sent.to_vec()), Step::Close]
 }
 
 #[tokio::test]
-async fn row31_a_cut_stream_is_broken_wherever_it_is_cut() {
+async fn row31_a_truncated_stream_is_an_error_wherever_it_ends() {
     let whole = [chunk(text_event("part of a reply")), chunk(text_event(" and more")), chunk(END)].concat();
     let end_mark = whole.len() - chunk(END).len();
     let closed = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n".to_vec();
@@ -30,7 +30,7 @@ async fn row31_a_cut_stream_is_broken_wherever_it_is_cut() {
         cut(&whole[..end_mark / 2]),
         cut(&whole[..end_mark]),
         cut(&whole[..end_mark + 3]),
-        // Well-formed chunks, and yet no end of the reply.
+        // Well-formed chunks without an end of the reply.
         cut(&[&whole[..end_mark], &chunk("")[..]].concat()),
         vec![Step::Send(closed.clone()), Step::Send(first_event.clone()), Step::Close],
         vec![Step::Send(counted), Step::Send(first_event), Step::Close],
@@ -40,90 +40,91 @@ async fn row31_a_cut_stream_is_broken_wherever_it_is_cut() {
         vec![Step::Close],
     ];
     for (place, script) in cases.into_iter().enumerate() {
-        let error = failure(&model(&Server::always(script)), &go()).await;
-        assert!(matches!(error, ModelError::Broken { .. }) && error.retryable(), "{place}: {error:?}");
+        let error = failure(&model(&Server::always(script)), &simple_request()).await;
+        assert!(matches!(error, ModelError::ConnectionLost { .. }) && error.retryable(), "{place}: {error:?}");
     }
 }
 
-/// What came before the cut was shown; the caller clears it.
+/// Deltas before the end were shown; the caller clears them.
 #[tokio::test]
-async fn row31_deltas_before_a_cut_are_voided_by_the_error() {
-    let server = Server::always([begun(), vec![Step::Close]].concat());
-    let (reply, deltas) = ask(&model(&server), &go()).await;
+async fn row31_deltas_before_an_early_end_are_voided_by_the_error() {
+    let server = Server::always([partial_stream(), vec![Step::Close]].concat());
+    let (reply, deltas) = ask(&model(&server), &simple_request()).await;
     assert_eq!(deltas, [Delta::Text("part of a reply".into())]);
     let message = message(&reply.unwrap_err(), &server);
     assert!(
-        message.starts_with("the reply of test/some/model at http://127.0.0.1:PORT/v1/chat/completions broke off: "),
+        message.starts_with("the reply of test/some/model at http://127.0.0.1:PORT/v1/chat/completions ended early: "),
         "{message}"
     );
-    assert!(message.ends_with(". Try again; if it stays so, look at the network and the base URL"), "{message}");
+    assert!(message.ends_with(". Try again; if it happens again, check the network and the base URL"), "{message}");
 }
 
 #[tokio::test]
-async fn row31_a_chunk_of_impossible_length_is_broken() {
+async fn row31_a_chunk_with_an_invalid_length_is_an_error() {
     let server = Server::always(vec![stream_head(), Step::Send(b"zzzz\r\nnot a chunk\r\n".to_vec())]);
-    assert!(matches!(failure(&model(&server), &go()).await, ModelError::Broken { .. }));
+    assert!(matches!(failure(&model(&server), &simple_request()).await, ModelError::ConnectionLost { .. }));
 }
 
 #[tokio::test]
-async fn row31_a_reset_connection_is_broken() {
+async fn row31_a_reset_connection_is_an_error() {
     let server = Server::always(vec![Step::Reset]);
-    let mut request = go();
+    let mut request = simple_request();
     request.system.push("x".repeat(100_000));
     let error = failure(&model(&server), &request).await;
-    assert!(matches!(error, ModelError::Broken { .. }) && error.retryable(), "{error:?}");
+    assert!(matches!(error, ModelError::ConnectionLost { .. }) && error.retryable(), "{error:?}");
 }
 
-/// A silent server is given up after the stall time: before its head, and between pieces.
+/// The client gives up on a silent server after the stall timeout, both before the response and between its chunks.
 #[tokio::test]
-async fn row31_a_stalled_stream_is_given_up_in_time() {
-    for (script, expected) in
-        [(vec![Step::AwaitClose], Awaited::Beginning), ([begun(), vec![Step::AwaitClose]].concat(), Awaited::NextPiece)]
-    {
-        let (server, begun) = (Server::always(script), Instant::now());
-        let error = failure(&hasty(&server, (1000, 300, 5000)), &go()).await;
-        assert!(begun.elapsed() >= Duration::from_millis(300) && begun.elapsed() < Duration::from_millis(1300));
+async fn row31_a_stalled_stream_times_out() {
+    for (script, expected) in [
+        (vec![Step::AwaitClose], WaitingFor::ResponseStart),
+        ([partial_stream(), vec![Step::AwaitClose]].concat(), WaitingFor::NextChunk),
+    ] {
+        let (server, started) = (Server::always(script), Instant::now());
+        let error = failure(&model_with_timeouts(&server, (1000, 300, 5000)), &simple_request()).await;
+        assert!(started.elapsed() >= Duration::from_millis(300) && started.elapsed() < Duration::from_millis(1300));
         assert!(error.retryable());
-        assert!(matches!(error, ModelError::Stalled { awaited, .. } if awaited == expected), "{error:?}");
+        assert!(matches!(error, ModelError::Stalled { waiting_for, .. } if waiting_for == expected), "{error:?}");
         server.closed().await;
     }
 }
 
-/// Bytes that come slowly, but come, are no stall; in all it may still take too long.
+/// A slow stream is not a stall, but the total time still limits it.
 #[tokio::test]
 async fn row31_a_slow_stream_ends_with_the_total_time() {
     let slow: Vec<Step> =
         (0..100).flat_map(|_| [Step::Wait(Duration::from_millis(50)), Step::Send(chunk(": wait\n\n"))]).collect();
-    let (server, begun) = (Server::always([begun(), slow].concat()), Instant::now());
-    let error = failure(&hasty(&server, (1000, 400, 900)), &go()).await;
-    assert!(begun.elapsed() >= Duration::from_millis(900) && begun.elapsed() < Duration::from_millis(1900));
-    assert!(matches!(error, ModelError::Overdue { .. }) && !error.retryable(), "{error:?}");
+    let (server, started) = (Server::always([partial_stream(), slow].concat()), Instant::now());
+    let error = failure(&model_with_timeouts(&server, (1000, 400, 900)), &simple_request()).await;
+    assert!(started.elapsed() >= Duration::from_millis(900) && started.elapsed() < Duration::from_millis(1900));
+    assert!(matches!(error, ModelError::TimedOut { .. }) && !error.retryable(), "{error:?}");
 }
 
-/// Endless text, endless comments, an endless event, an endless document: bounded in time and size, and the connection is closed.
+/// Endless text, comments, events and documents are limited in time and size, and the connection is closed.
 #[tokio::test]
-async fn row31_an_endless_stream_is_bounded() {
+async fn row31_an_endless_stream_is_limited() {
     for endless in
         [text_event(&"word ".repeat(2000)), ": comment\n\n".repeat(1000), "data: x".repeat(1000), "{".repeat(10_000)]
     {
         let server = Server::always(vec![stream_head(), Step::Forever(chunk(endless))]);
-        let begun = Instant::now();
-        let error = failure(&hasty(&server, (1000, 1000, 2500)), &go()).await;
-        assert!(begun.elapsed() < Duration::from_millis(3500), "{:?}", begun.elapsed());
-        assert!(matches!(error, ModelError::InvalidReply { .. } | ModelError::Overdue { .. }), "{error:?}");
+        let started = Instant::now();
+        let error = failure(&model_with_timeouts(&server, (1000, 1000, 2500)), &simple_request()).await;
+        assert!(started.elapsed() < Duration::from_millis(3500), "{:?}", started.elapsed());
+        assert!(matches!(error, ModelError::InvalidReply { .. } | ModelError::TimedOut { .. }), "{error:?}");
         server.closed().await;
     }
 }
 
 #[tokio::test]
-async fn row31_an_event_of_ten_megabytes_is_refused() {
+async fn row31_an_event_of_ten_megabytes_is_rejected() {
     let event = text_event(&"x".repeat(10 * 1024 * 1024));
     let server = Server::always(vec![stream_head(), Step::Send([chunk(event), chunk(END), chunk("")].concat())]);
-    let error = failure(&model(&server), &go()).await;
+    let error = failure(&model(&server), &simple_request()).await;
     assert!(matches!(error, ModelError::InvalidReply { .. }) && !error.retryable(), "{error:?}");
 }
 
-/// M3: an error in the middle says by its code whether it passes.
+/// M3: the code of an error in the middle of a stream decides whether it is temporary.
 #[tokio::test]
 async fn row31_an_error_in_the_middle_of_a_stream() {
     for (code, cause) in [
@@ -136,47 +137,49 @@ async fn row31_an_error_in_the_middle_of_a_stream() {
     ] {
         let event =
             format!("data: {}\n\n", json!({ "error": { "message": format!("Sorry {CANARY}."), "code": code } }));
-        let server =
-            Server::always([begun(), vec![Step::Send([chunk(event), chunk(END), chunk("")].concat())]].concat());
-        let error = failure(&model(&server), &go()).await;
-        let ModelError::Refused(refusal) = &error else { panic!("{error:?}") };
-        assert_eq!((refusal.cause, refusal.said), (cause, Said::InReply(None)), "{code}");
+        let server = Server::always(
+            [partial_stream(), vec![Step::Send([chunk(event), chunk(END), chunk("")].concat())]].concat(),
+        );
+        let error = failure(&model(&server), &simple_request()).await;
+        let ModelError::Provider(provider_error) = &error else { panic!("{error:?}") };
+        assert_eq!((provider_error.cause, provider_error.origin), (cause, ErrorOrigin::InReply(None)), "{code}");
         assert_eq!(error.retryable(), cause == Cause::Busy, "{code}");
-        assert_eq!(refusal.message, "Sorry (secret).");
+        assert_eq!(provider_error.message, "Sorry (secret).");
     }
 }
 
 #[tokio::test]
-async fn row31_a_200_with_an_error_in_its_body_is_no_reply() {
+async fn row31_a_200_with_an_error_in_its_body_is_an_error() {
     let body =
         json!({ "error": { "message": "The model is overloaded.", "type": "server_error", "code": "overloaded" } });
     for step in [json("200 OK", &body), answer("200 OK", &[("content-type", "text/event-stream")], body.to_string())] {
         let server = Server::always(vec![step]);
-        let error = failure(&model(&server), &go()).await;
+        let error = failure(&model(&server), &simple_request()).await;
         assert!(error.retryable());
         insta::allow_duplicates! {
-            insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions sent an error in its reply: The model is overloaded. Ask again later, or name another model");
+            insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions sent an error in its reply: The model is overloaded. Try again later, or use another model");
         }
     }
 }
 
-/// Neither compressed bytes nor anything else that is no text is taken for a reply.
+/// Compressed bytes and other binary data are not taken for a reply.
 #[tokio::test]
-async fn row31_garbage_is_named() {
+async fn row31_garbage_is_reported() {
     let garbage = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xcb\x48\xcd\xc9".to_vec();
     let declared = answer("200 OK", &[("content-type", "text/event-stream"), ("content-encoding", "gzip")], &garbage);
-    let error = failure(&model(&Server::always(vec![declared])), &go()).await;
-    assert!(error.to_string().contains("it is encoded as `gzip`, which was not asked for"), "{error}");
+    let error = failure(&model(&Server::always(vec![declared])), &simple_request()).await;
+    assert!(error.to_string().contains("it is encoded as `gzip`, which was not requested"), "{error}");
     let undeclared = answer("200 OK", &[("content-type", "application/json")], &garbage);
-    let error = failure(&model(&Server::always(vec![undeclared])), &go()).await;
-    assert!(matches!(error, ModelError::NotAModel { .. }) && !error.retryable(), "{error:?}");
+    let error = failure(&model(&Server::always(vec![undeclared])), &simple_request()).await;
+    assert!(matches!(error, ModelError::UnexpectedResponse { .. }) && !error.retryable(), "{error:?}");
     let malformed = Step::Send([chunk("data: {\"choices\": [}\n\n"), chunk(END), chunk("")].concat());
-    let error = failure(&model(&Server::always(vec![stream_head(), malformed])), &go()).await;
-    assert!(matches!(error, ModelError::Garbled { .. }) && error.retryable(), "{error:?}");
+    let error = failure(&model(&Server::always(vec![stream_head(), malformed])), &simple_request()).await;
+    assert!(matches!(error, ModelError::MalformedReply { .. }) && error.retryable(), "{error:?}");
     let not_http = Step::Send(b"SSH-2.0-OpenSSH_9.2\r\nProtocol mismatch.\r\n".to_vec());
-    let error = failure(&model(&Server::always(vec![not_http, Step::Close])), &go()).await;
-    assert!(matches!(error, ModelError::Broken { .. }), "{error:?}");
+    let error = failure(&model(&Server::always(vec![not_http, Step::Close])), &simple_request()).await;
+    assert!(matches!(error, ModelError::ConnectionLost { .. }), "{error:?}");
     let huge = format!("HTTP/1.1 200 OK\r\nx-huge: {}\r\n\r\n", "x".repeat(4 * 1024 * 1024));
-    let error = failure(&model(&Server::always(vec![Step::Send(huge.into_bytes()), Step::Close])), &go()).await;
-    assert!(matches!(error, ModelError::Broken { .. }), "{error:?}");
+    let error =
+        failure(&model(&Server::always(vec![Step::Send(huge.into_bytes()), Step::Close])), &simple_request()).await;
+    assert!(matches!(error, ModelError::ConnectionLost { .. }), "{error:?}");
 }

@@ -1,6 +1,6 @@
-//! Requests as they are on the wire.
+//! Tests of requests as they are sent.
 
-use crate::asking::{Bytes, ask_with, call, medium, model, request, result};
+use crate::client::{CountingMedia, ask_with, call, media_item, model, request, result};
 use crate::server::{Server, streamed};
 use agent_core::message::{Content, Message, Part, Role};
 use agent_core::model::{ModelRequest, OfferedTool};
@@ -17,14 +17,14 @@ fn offered(author_name: &str, name: &str) -> OfferedTool {
     }
 }
 
-/// Parallel calls, images in both results and in the user's message, a mask, JSON, arguments that are none.
-fn conversation() -> ModelRequest {
-    let plan = medium("plan.png", "image/png", 6);
+/// Parallel calls, images in results and in a user message, masked media, JSON, and invalid arguments.
+fn request_check() -> ModelRequest {
+    let plan = media_item("plan.png", "image/png", 6);
     let user = vec![
         Part::Text("## memory\n\nLikes plans.".into()),
         Part::Text("Compare these.".into()),
         Part::Media(plan.clone()),
-        Part::Media(medium("scan.tiff", "image/tiff", 9)),
+        Part::Media(media_item("scan.tiff", "image/tiff", 9)),
         Part::Json(json!({ "b": 1, "a": [2] })),
     ];
     let first = vec![
@@ -33,7 +33,7 @@ fn conversation() -> ModelRequest {
         call("call_1_1_2", "image.open", json!({ "path": "c.png" })),
         call("call_1_1_3", "no such tool", json!("{broken")),
     ];
-    let opened = |name| vec![Content::Text("opened".into()), Content::Media(medium(name, "image/png", 3))];
+    let opened = |name| vec![Content::Text("opened".into()), Content::Media(media_item(name, "image/png", 3))];
     let messages = vec![
         Message { role: Role::User, parts: user, seen_count: 1 },
         Message { role: Role::Assistant, parts: first, seen_count: 1 },
@@ -52,24 +52,24 @@ fn conversation() -> ModelRequest {
 
 async fn sent(request: &ModelRequest) -> Vec<u8> {
     let server = Server::always(streamed("hello"));
-    ask_with(&model(&server), request, &Bytes::default()).await.0.unwrap();
+    ask_with(&model(&server), request, &CountingMedia::default()).await.0.unwrap();
     server.requests().remove(0).body
 }
 
 /// M1, L12, L14, P4
 #[tokio::test]
 async fn m1_a_conversation_on_the_wire() {
-    let body: serde_json::Value = serde_json::from_slice(&sent(&conversation()).await).unwrap();
+    let body: serde_json::Value = serde_json::from_slice(&sent(&request_check()).await).unwrap();
     insta::assert_json_snapshot!("a_conversation_on_the_wire", body);
 }
 
-/// L22: the same messages are the same bytes, and a longer conversation begins with the shorter one.
+/// L22: the same messages produce the same bytes, and a longer conversation starts with the bytes of the shorter one.
 #[tokio::test]
-async fn l22_growing_conversations_share_their_beginning() {
-    let whole = conversation();
+async fn l22_growing_conversations_share_a_prefix() {
+    let whole = request_check();
     let bytes = sent(&whole).await;
     assert_eq!(bytes, sent(&whole).await);
-    // Where a step of the model ends: after the user, after both batches, after the answer.
+    // The ends of model steps: after the user message, after both batches, after the answer.
     for length in [1, 5, 7, 8] {
         let shorter = ModelRequest { messages: whole.messages[..length].to_vec(), ..whole.clone() };
         let shorter = sent(&shorter).await;
@@ -79,36 +79,36 @@ async fn l22_growing_conversations_share_their_beginning() {
     }
 }
 
-/// A request is bounded, and what is too large in it is not even read.
+/// The size of a request is limited, and an item that would exceed the limit is not even read.
 #[tokio::test]
-async fn a_request_too_large_names_what_is_large() {
+async fn a_request_that_is_too_large_names_its_largest_parts() {
     let mebibytes = 1024 * 1024;
-    let media = [medium("a.png", "image/png", 30 * mebibytes), medium("big.png", "image/png", 20 * mebibytes)];
+    let media = [media_item("a.png", "image/png", 30 * mebibytes), media_item("big.png", "image/png", 20 * mebibytes)];
     let parts = media.map(Part::Media).to_vec();
     let message = Message { role: Role::User, parts, seen_count: 0 };
-    let (server, bytes) = (Server::always(streamed("hello")), Bytes::default());
+    let (server, bytes) = (Server::always(streamed("hello")), CountingMedia::default());
     let error = ask_with(&model(&server), &request(vec![message]), &bytes).await.0.unwrap_err();
-    insta::assert_snapshot!(error, @"the request to test/some/model would have more than 67108864 bytes; the largest in it: image/png, `a.png`, 050505050505 (41943040 bytes), image/png, `big.png`, 070707070707 (27962028 bytes). Mask or scale down media, or begin a new session");
+    insta::assert_snapshot!(error, @"the request to test/some/model would exceed 67108864 bytes; its largest parts: image/png, `a.png`, 050505050505 (41943040 bytes), image/png, `big.png`, 070707070707 (27962028 bytes). Mask or scale down media, or start a new session");
     assert!(!error.retryable());
     assert_eq!((bytes.read.load(Ordering::SeqCst), server.requests().len()), (1, 0));
 }
 
 #[tokio::test]
-async fn a_medium_that_cannot_be_read_is_named() {
+async fn unreadable_media_are_named() {
     let message =
-        Message { role: Role::User, parts: vec![Part::Media(medium("gone.png", "image/png", 3))], seen_count: 0 };
+        Message { role: Role::User, parts: vec![Part::Media(media_item("gone.png", "image/png", 3))], seen_count: 0 };
     let server = Server::always(streamed("hello"));
-    let error = ask_with(&model(&server), &request(vec![message]), &Bytes::default()).await.0.unwrap_err();
-    insta::assert_snapshot!(error, @"image/png, `gone.png`, 080808080808, which test/some/model is to be sent, cannot be read: the blob store has lost it. Mask it with a media policy, or begin a new session");
+    let error = ask_with(&model(&server), &request(vec![message]), &CountingMedia::default()).await.0.unwrap_err();
+    insta::assert_snapshot!(error, @"image/png, `gone.png`, 080808080808, which is part of the request to test/some/model, cannot be read: it is missing from the blob store. Mask it with a media policy, or start a new session");
     assert!(server.requests().is_empty());
 }
 
-/// The host's own faults are found here, not at a provider.
+/// Bugs of the host are found here and not at a provider.
 #[tokio::test]
-async fn a_broken_request_is_not_sent() {
+async fn an_invalid_request_is_not_sent() {
     let broken = vec![Message { role: Role::Assistant, parts: vec![call("c1", "a", json!({}))], seen_count: 1 }];
     let server = Server::always(streamed("hello"));
-    let error = ask_with(&model(&server), &request(broken), &Bytes::default()).await.0.unwrap_err();
-    assert!(matches!(error, ModelError::BrokenRequest { .. }), "{error:?}");
+    let error = ask_with(&model(&server), &request(broken), &CountingMedia::default()).await.0.unwrap_err();
+    assert!(matches!(error, ModelError::InvalidRequest { .. }), "{error:?}");
     assert!(server.requests().is_empty());
 }

@@ -1,4 +1,4 @@
-//! A real server on loopback that answers in scripted bytes, and misbehaves as it is told.
+//! A real server on loopback that responds with scripted bytes and misbehaves as instructed.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,32 +6,33 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What the server does about one request, in order. Without [`Step::Close`] the connection stays for the next one.
+/// A step of the server's response to one request. Without [`Step::Close`], the connection stays open for the next
+/// request.
 #[derive(Clone)]
 pub(crate) enum Step {
     /// Sends these bytes.
     Send(Vec<u8>),
     /// Sends these bytes one by one.
     Trickle(Vec<u8>),
-    /// Sends these bytes until nobody takes them any more.
+    /// Sends these bytes repeatedly until the client stops reading.
     Forever(Vec<u8>),
-    /// Does nothing for so long.
+    /// Waits for the given time.
     Wait(Duration),
-    /// Waits until the other side closes, and notes when.
+    /// Waits until the client closes the connection and records when.
     AwaitClose,
     /// Closes the connection.
     Close,
-    /// As first step: closes without having read the request's body, which resets the connection.
+    /// Only as the first step: closes without reading the body of the request, which resets the connection.
     Reset,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) line: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// Which connection it came on, from 0.
+    /// Number of the connection, starting at 0.
     pub(crate) connection: usize,
 }
 
@@ -48,7 +49,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Each request gets the next script; the last one is for all that follow.
+    /// Starts a server. Each request gets the next script, and the last script is used for all further requests.
     pub(crate) fn start(scripts: Vec<Vec<Step>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -65,7 +66,7 @@ impl Server {
         Self { address, requests, closed }
     }
 
-    /// One script for every request.
+    /// Starts a server with one script for all requests.
     pub(crate) fn always(steps: Vec<Step>) -> Self {
         Self::start(vec![steps])
     }
@@ -78,20 +79,20 @@ impl Server {
         self.requests.lock().unwrap().clone()
     }
 
-    /// When the other side closed a connection on which the server waited for that.
+    /// Waits until the client closed a connection and returns when that happened.
     pub(crate) async fn closed(&self) -> Instant {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             if let Ok(closed) = self.closed.try_recv() {
                 return closed;
             }
-            assert!(begun.elapsed() < Duration::from_secs(5), "the connection was not closed within 5 s");
+            assert!(started.elapsed() < Duration::from_secs(5), "the connection was not closed within 5 s");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 }
 
-/// An answer with a length; its connection stays open.
+/// A response with a length. The connection stays open.
 pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Step {
     let body = body.as_ref();
     let mut head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n", body.len());
@@ -101,12 +102,12 @@ pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: impl AsRef<[u
     Step::Send([head.as_bytes(), b"\r\n", body].concat())
 }
 
-/// A JSON answer.
+/// A JSON response.
 pub(crate) fn json(status: &str, body: &serde_json::Value) -> Step {
     answer(status, &[("content-type", "application/json")], body.to_string())
 }
 
-/// The head of an event stream in chunks.
+/// The head of a chunked event stream.
 pub(crate) fn stream_head() -> Step {
     Step::Send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n".to_vec())
 }
@@ -117,17 +118,17 @@ pub(crate) fn chunk(bytes: impl AsRef<[u8]>) -> Vec<u8> {
     [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }
 
-/// The event of a piece of text.
+/// An event with a piece of text.
 pub(crate) fn text_event(text: &str) -> String {
     let delta = serde_json::json!({ "choices": [{ "index": 0, "delta": { "content": text }, "finish_reason": null }] });
     format!("data: {delta}\n\n")
 }
 
-/// What ends a stream well.
+/// The regular end of a stream.
 pub(crate) const END: &str =
     "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// A whole streamed reply of one text.
+/// A complete streamed reply with one text.
 pub(crate) fn streamed(text: &str) -> Vec<Step> {
     vec![stream_head(), Step::Send([chunk(text_event(text)), chunk(END), chunk("")].concat())]
 }
@@ -140,14 +141,14 @@ fn serve(
     closed: &Sender<Instant>,
 ) {
     while let Some((request, length)) = read_head(&mut stream, connection) {
-        let place = {
+        let index = {
             let mut requests = requests.lock().unwrap();
             requests.push(request);
             requests.len() - 1
         };
-        let script = scripts.get(place).unwrap_or_else(|| scripts.last().unwrap());
+        let script = scripts.get(index).unwrap_or_else(|| scripts.last().unwrap());
         if matches!(script.first(), Some(Step::Reset)) {
-            // Bytes that came and are not read make the system reset the connection.
+            // Closing with unread bytes makes the system reset the connection.
             std::thread::sleep(Duration::from_millis(50));
             return;
         }
@@ -155,7 +156,7 @@ fn serve(
         if stream.read_exact(&mut body).is_err() {
             return;
         }
-        requests.lock().unwrap()[place].body = body;
+        requests.lock().unwrap()[index].body = body;
         for step in script {
             if !perform(step, &mut stream, closed) {
                 return;
@@ -164,7 +165,7 @@ fn serve(
     }
 }
 
-/// Whether the connection goes on.
+/// Performs a step and returns whether the connection stays open.
 fn perform(step: &Step, stream: &mut TcpStream, closed: &Sender<Instant>) -> bool {
     match step {
         Step::Send(bytes) => stream.write_all(bytes).is_ok(),
@@ -183,7 +184,7 @@ fn perform(step: &Step, stream: &mut TcpStream, closed: &Sender<Instant>) -> boo
         }
         Step::AwaitClose => {
             let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
-            // Nothing is to come but the end.
+            // The client sends nothing else before it closes.
             if matches!(stream.read(&mut [0; 1]), Ok(0)) || stream.take_error().is_ok_and(|error| error.is_some()) {
                 let _ = closed.send(Instant::now());
             }
@@ -193,14 +194,14 @@ fn perform(step: &Step, stream: &mut TcpStream, closed: &Sender<Instant>) -> boo
     }
 }
 
-/// The head, and the length of the body that follows.
+/// Reads the head of a request and the length of its body.
 fn read_head(stream: &mut TcpStream, connection: usize) -> Option<(Request, usize)> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
         stream.read_exact(&mut byte).ok()?;
         head.push(byte[0]);
-        // As servers do that are spoken to in TLS.
+        // Like a plain HTTP server that receives a TLS handshake.
         if !head[0].is_ascii_alphabetic() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n");
             return None;

@@ -1,6 +1,6 @@
-//! Servers that are not there, and machines without certificates or with a proxy.
+//! Tests of unreachable servers, and of machines without certificates or with a proxy.
 
-use crate::asking::{ask, config, failure, go, hasty, message, model, model_of};
+use crate::client::{ask, config, failure, message, model, model_of, model_with_timeouts, simple_request};
 use crate::server::{Server, Step, streamed};
 use agent_models::error::Unreachable;
 use agent_models::{ModelError, Providers};
@@ -9,42 +9,42 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Set in the process that has neither certificates nor a direct way out.
-const BARE: &str = "AGENT_HOST_TEST_WITHOUT_CERTIFICATES";
+/// Set in the child process that has no certificates and only a broken proxy.
+const WITHOUT_CERTIFICATES: &str = "AGENT_HOST_TEST_WITHOUT_CERTIFICATES";
 
-fn why(error: &ModelError) -> Unreachable {
-    let ModelError::Unreachable { why, .. } = error else { panic!("{error:?}") };
-    *why
+fn cause(error: &ModelError) -> Unreachable {
+    let ModelError::Unreachable { cause, .. } = error else { panic!("{error:?}") };
+    *cause
 }
 
 #[tokio::test]
-async fn m5_no_server_there() {
+async fn m5_a_refused_connection_is_explained() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = failure(&model_of(config(&format!("http://{address}/v1"))), &go()).await;
-    assert!(why(&error) == Unreachable::NoServer && error.retryable());
+    let error = failure(&model_of(config(&format!("http://{address}/v1"))), &simple_request()).await;
+    assert!(cause(&error) == Unreachable::NoServer && error.retryable());
     insta::assert_snapshot!(error.to_string().replace(&address.port().to_string(), "PORT"), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions cannot be reached: Connection refused (os error 111). Start the server, or check the port in the base URL");
 }
 
-/// A label of 70 characters is no name that anybody would look up.
+/// A label of 70 characters is invalid, so no lookup is sent.
 #[tokio::test]
-async fn m5_a_host_that_has_no_address() {
+async fn m5_an_unknown_host_is_explained() {
     let name = "a".repeat(70);
-    let error = failure(&model_of(config(&format!("http://{name}.invalid/v1"))), &go()).await;
-    assert!(why(&error) == Unreachable::UnknownHost && error.retryable(), "{error:?}");
-    assert!(error.to_string().ends_with("Check the base URL for a typing error, and the network"), "{error}");
+    let error = failure(&model_of(config(&format!("http://{name}.invalid/v1"))), &simple_request()).await;
+    assert!(cause(&error) == Unreachable::UnknownHost && error.retryable(), "{error:?}");
+    assert!(error.to_string().ends_with("Check the base URL for typing errors, and the network connection"), "{error}");
 }
 
 #[tokio::test]
-async fn m5_https_to_a_server_that_speaks_none() {
+async fn m5_https_to_a_plain_http_server_is_explained() {
     let server = Server::always(streamed("hello"));
-    let error = failure(&model_of(config(&server.base_url().replace("http:", "https:"))), &go()).await;
-    assert!(why(&error) == Unreachable::Tls && !error.retryable(), "{error:?}");
-    insta::assert_snapshot!(message(&error, &server), @"test/some/model at https://127.0.0.1:PORT/v1/chat/completions cannot be reached: received corrupt message of type InvalidContentType. Check that the base URL begins with the right `http://` or `https://`, that this machine's clock and certificates are right, and whether a proxy stands between");
+    let error = failure(&model_of(config(&server.base_url().replace("http:", "https:"))), &simple_request()).await;
+    assert!(cause(&error) == Unreachable::Tls && !error.retryable(), "{error:?}");
+    insta::assert_snapshot!(message(&error, &server), @"test/some/model at https://127.0.0.1:PORT/v1/chat/completions cannot be reached: received corrupt message of type InvalidContentType. Check that the base URL begins with the right `http://` or `https://`, that this machine's clock and certificates are right, and whether there is a proxy in between");
 }
 
-/// A listener whose queue is full takes no connection, and refuses none.
+/// A listener with a full queue neither accepts nor refuses connections.
 #[tokio::test]
-async fn m5_a_server_that_does_not_take_the_connection() {
+async fn m5_a_connection_that_is_never_accepted_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let mut waiting = Vec::new();
@@ -52,30 +52,30 @@ async fn m5_a_server_that_does_not_take_the_connection() {
         waiting.push(stream);
         assert!(waiting.len() < 10_000);
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut config = config(&format!("http://{address}/v1"));
     config.timeouts.connect = Duration::from_millis(300);
-    let error = failure(&model_of(config), &go()).await;
-    assert!(begun.elapsed() >= Duration::from_millis(290) && begun.elapsed() < Duration::from_millis(1300));
-    assert!(why(&error) == Unreachable::Timeout && error.retryable(), "{error:?}");
+    let error = failure(&model_of(config), &simple_request()).await;
+    assert!(started.elapsed() >= Duration::from_millis(290) && started.elapsed() < Duration::from_millis(1300));
+    assert!(cause(&error) == Unreachable::Timeout && error.retryable(), "{error:?}");
 }
 
-/// The server comes back: the next try succeeds with the same client.
+/// After the server recovers, the next attempt succeeds with the same client.
 #[tokio::test]
-async fn m3_a_broken_connection_is_not_kept() {
+async fn m3_a_lost_connection_is_not_reused() {
     let server = Server::start(vec![vec![Step::Close], vec![Step::AwaitClose], streamed("hello")]);
-    let model = hasty(&server, (1000, 200, 5000));
-    assert!(failure(&model, &go()).await.retryable());
-    assert!(failure(&model, &go()).await.retryable());
-    assert_eq!(ask(&model, &go()).await.0.unwrap().reply.text, "hello");
+    let model = model_with_timeouts(&server, (1000, 200, 5000));
+    assert!(failure(&model, &simple_request()).await.retryable());
+    assert!(failure(&model, &simple_request()).await.retryable());
+    assert_eq!(ask(&model, &simple_request()).await.0.unwrap().reply.text, "hello");
 }
 
-/// Containers often have no root certificates: plain HTTP needs none, and HTTPS says what is missing. A server on this
-/// machine is asked directly, whatever proxy the system has.
+/// Containers often have no root certificates. Plain HTTP needs none, and HTTPS reports what is missing. A server on
+/// this machine is reached directly, whatever proxy is configured.
 #[test]
 fn servers_on_this_machine_need_neither_certificates_nor_proxy() {
-    if std::env::var_os(BARE).is_some() {
-        return in_a_bare_machine();
+    if std::env::var_os(WITHOUT_CERTIFICATES).is_some() {
+        return without_certificates();
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([
@@ -83,7 +83,10 @@ fn servers_on_this_machine_need_neither_certificates_nor_proxy() {
         "unreachable::servers_on_this_machine_need_neither_certificates_nor_proxy",
         "--nocapture",
     ]);
-    command.env(BARE, "1").env("SSL_CERT_FILE", "/nonexistent/file").env("SSL_CERT_DIR", "/nonexistent/folder");
+    command
+        .env(WITHOUT_CERTIFICATES, "1")
+        .env("SSL_CERT_FILE", "/nonexistent/file")
+        .env("SSL_CERT_DIR", "/nonexistent/folder");
     for proxy in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
         command.env(proxy, "http://127.0.0.1:1");
     }
@@ -92,15 +95,15 @@ fn servers_on_this_machine_need_neither_certificates_nor_proxy() {
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
-fn in_a_bare_machine() {
+fn without_certificates() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = Server::always(streamed("hello"));
-    let reply = runtime.block_on(async { ask(&model(&server), &go()).await.0 });
+    let reply = runtime.block_on(async { ask(&model(&server), &simple_request()).await.0 });
     assert_eq!(reply.unwrap().reply.text, "hello");
     let error = Providers::new(vec![config("https://127.0.0.1:1/v1")]).model("test/m", Path::new("/")).err().unwrap();
     assert_eq!(
         error.to_string(),
-        "the provider `test` cannot be asked: no secure connections can be made: unexpected error: No CA certificates were \
-         loaded from the system. Install this system's root certificates (`ca-certificates`)"
+        "the configuration of provider `test` is invalid: TLS cannot be set up: unexpected error: No CA certificates were \
+         loaded from the system. Install the root certificates of this system (`ca-certificates`)"
     );
 }

@@ -1,10 +1,9 @@
-//! What was taken away from a plugin: nobody is asked to give more than that back (P10, row 48).
+//! Finds the grants that were revoked from a plugin, so that the user is not asked to restore more than that (P10, row 48).
 
-use super::{Grants, trees_within};
-use crate::http;
+use super::{Grants, http_pattern, trees_within};
 
 impl Grants {
-    /// All that these give of each kind of which `now` gives less.
+    /// The grants of `self`, limited to the kinds of which `now` grants less. Each such kind is returned whole.
     #[must_use]
     pub fn revoked_by(&self, now: &Grants) -> Grants {
         let keeps_trees = trees_within(&self.trees, &now.trees) == self.trees;
@@ -25,7 +24,7 @@ impl Grants {
         }
     }
 
-    /// These without the kinds of which the others give something.
+    /// The grants of `self` without the kinds that `others` also grants.
     #[must_use]
     pub fn without_kinds_of(self, others: &Grants) -> Grants {
         let mut rest = self;
@@ -51,10 +50,10 @@ impl Grants {
     }
 }
 
-impl http::HttpPattern {
-    /// What of this request these patterns grant.
-    pub fn narrowed_to(&self, patterns: &[http::HttpPattern]) -> Vec<http::HttpPattern> {
-        http::within(patterns, std::slice::from_ref(self))
+impl http_pattern::HttpPattern {
+    /// The parts of this pattern that `patterns` grant.
+    pub fn narrowed_to(&self, patterns: &[http_pattern::HttpPattern]) -> Vec<http_pattern::HttpPattern> {
+        http_pattern::within(patterns, std::slice::from_ref(self))
     }
 }
 
@@ -62,11 +61,11 @@ impl http::HttpPattern {
 mod tests {
     use super::*;
     use crate::grants::TreeGrant;
-    use crate::manifest::Access;
+    use crate::grants::manifest::Access;
 
-    // Row 48: what is taken away is remembered whole, by kind; what stays is not.
+    // Row 48: a revoked kind of grant is returned whole; kinds that remain are not returned.
     #[test]
-    fn what_is_taken_away_is_known_by_kind() {
+    fn row_48_revoked_grants_are_found_by_kind() {
         let tree = |access| TreeGrant { host: "/srv/docs".into(), guest: "docs".to_owned(), access };
         let http = |text: &str| vec![text.parse().expect("a pattern")];
         let before = Grants {
@@ -84,7 +83,7 @@ mod tests {
             before.clone().without_kinds_of(&Grants { key_value: Some(1), ..Grants::default() }).key_value,
             None
         );
-        let asked: http::HttpPattern = "https://*".parse().expect("a pattern");
+        let asked: http_pattern::HttpPattern = "https://*".parse().expect("a pattern");
         let narrowed: Vec<String> = asked.narrowed_to(&before.http).iter().map(ToString::to_string).collect();
         assert_eq!(narrowed, ["https://a.example"]);
     }

@@ -1,4 +1,4 @@
-//! The limits of single calls: one list of rows, of which defaults, configuration keys and documentation are made.
+//! The limits of single calls, as one list of rows that gives defaults, configuration keys and documentation.
 
 use super::{
     LIFTED_BESIDE_RESULT, LIFTED_BESIDE_TEXT, MIB, MOST_CORE_INSTANCES, MOST_MEMORIES, MOST_MEMORY,
@@ -9,47 +9,47 @@ use agent_core::limits::DefaultLimit::{Is, Off, Words};
 use agent_core::limits::LimitRow;
 use std::time::Duration;
 
-/// Fuel of a call where it is on and no number is given.
+/// Fuel of a call if fuel is on and no number is given.
 pub const FUEL: u64 = 500_000_000;
 
 const KIB: usize = 1024;
 
-/// Bounds of one call. Defaults and largest values stand in [`CALL_LIMITS`].
+/// The limits of one call. [`CALL_LIMITS`] contains their defaults and maximum values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallLimits {
-    /// Wall time of a tool call, host calls included.
+    /// Wall time of a tool call, including host calls.
     pub tool_time: Duration,
     /// Wall time of a context builder.
     pub builder_time: Duration,
     /// Wall time of an output validator or media policy.
     pub pure_time: Duration,
-    /// Processor time of a call. None: as long as its wall time.
+    /// Processor time of a call. None: the same as its wall time.
     pub cpu_time: Option<Duration>,
-    /// All memories of a call together, in bytes.
+    /// Bytes of all memories of a call together.
     pub memory: usize,
-    /// Fuel of a call: about one unit for each instruction that it runs, the same for the same work on every machine.
-    /// None: it is not counted. Counting takes other compiled code, which is made of the component in the plugin store
-    /// when it is first needed and runs somewhat slower.
+    /// Fuel of a call: about one unit for each instruction, and the same for the same work on every machine. None: fuel is
+    /// not counted. Counting needs separately compiled code, which is compiled from the component in the plugin store when it
+    /// is first needed and runs slightly slower.
     pub fuel: Option<u64>,
-    /// Core instances.
+    /// Number of core instances.
     pub core_instances: usize,
-    /// Tables.
+    /// Number of tables.
     pub tables: usize,
-    /// Memories.
+    /// Number of memories.
     pub memories: usize,
-    /// Elements of one table.
+    /// Number of elements of one table.
     pub table_elements: usize,
-    /// Bytes that the guest hands to the host at once. None: what the kind of call needs.
+    /// Bytes that the guest may pass to the host at once. None: the default of the kind of call.
     pub lifted: Option<usize>,
-    /// Resource handles open at once.
+    /// Number of resource handles that may be open at once.
     pub handles: usize,
-    /// Random bytes.
+    /// Random bytes that the guest may read.
     pub random: u64,
-    /// Bytes of all headers of a request, and of its answer.
+    /// Bytes of all headers of a request, and of all headers of its response.
     pub headers: usize,
-    /// Bytes of text and JSON of a result.
+    /// Bytes of text and JSON in a result.
     pub result: usize,
-    /// Log lines.
+    /// Number of log lines.
     pub log_lines: u32,
     /// Bytes of one log line.
     pub log_line: usize,
@@ -57,27 +57,27 @@ pub struct CallLimits {
     pub log: usize,
     /// Bytes of the guest's error text.
     pub error: usize,
-    /// Requests to the outside world.
+    /// Number of HTTP requests of a call.
     pub requests: usize,
-    /// Requests of one agent's plugin in a minute.
+    /// Number of HTTP requests of one agent's plugin in a minute.
     pub requests_per_minute: usize,
     /// Bytes of a request's body.
     pub request_body: usize,
-    /// Bytes of an answer's body.
+    /// Bytes of a response's body.
     pub response_body: usize,
-    /// One request from its begin to its answer's last byte; the call's own end comes first where it is nearer.
+    /// Time of one request from its start to the last byte of its response. The end of the call also ends the request.
     pub request_time: Duration,
-    /// Bytes of the host's answers to the guest that are kept with the call. 0: none are kept.
+    /// Bytes of the host's answers that are stored with the call. 0: none are stored.
     pub recorded: usize,
-    /// Bytes that a turn of an agent may add to a tree that it may write, more than were there when the turn began.
+    /// Bytes that one turn may add to a writable tree, compared with the start of the turn.
     pub tree_bytes: u64,
-    /// Files, folders and links that it may add there.
+    /// Files, folders and links that one turn may add to a writable tree.
     pub tree_entries: u64,
 }
 
 type Row = LimitRow<CallLimits>;
 
-/// One row: key, default, bounds and meaning, an example, and the field with its unit.
+/// A row of the list: key, default, bounds, meaning, example, and the functions that read and write the field.
 macro_rules! row {
     ($key:literal, $default:expr, $least:literal..=$most:expr, $meaning:literal, $example:literal, $get:expr, $set:expr) => {
         Row {
@@ -93,7 +93,7 @@ macro_rules! row {
     };
 }
 
-/// A row whose field is a number of so many bytes, or of things.
+/// A row whose field is a number of bytes or a count.
 macro_rules! sized {
     ($key:literal, $default:literal, $least:literal..=$most:expr, $meaning:literal, $example:literal, $field:ident * $unit:expr) => {
         row!(
@@ -108,7 +108,7 @@ macro_rules! sized {
     };
 }
 
-/// A row whose field is a time in milliseconds.
+/// A row whose field is a time, configured in milliseconds.
 macro_rules! timed {
     ($key:literal, $default:literal, $most:literal, $meaning:literal, $example:literal, $field:ident) => {
         row!(
@@ -123,34 +123,48 @@ macro_rules! timed {
     };
 }
 
-/// Every limit of a call that can be configured, in order of reading.
+/// Every configurable limit of a call, in the order of the documentation.
 pub const CALL_LIMITS: [Row; 27] = [
     timed!(
         "tool_wall_ms",
         30_000,
         120_000,
-        "Milliseconds of a tool call from its begin to its end, also while it waits in a host call.",
+        "Milliseconds that a tool call may take from start to end, including the time it waits in host calls.",
         "5000",
         tool_time
     ),
-    timed!("builder_wall_ms", 2_000, 120_000, "The same of a context builder.", "4000", builder_time),
-    timed!("validator_wall_ms", 250, 120_000, "The same of an output validator or a media policy.", "500", pure_time),
+    timed!(
+        "builder_wall_ms",
+        2_000,
+        120_000,
+        "Milliseconds that a context builder's call may take from start to end.",
+        "4000",
+        builder_time
+    ),
+    timed!(
+        "validator_wall_ms",
+        250,
+        120_000,
+        "Milliseconds that the call of an output validator or media policy may take from start to end.",
+        "500",
+        pure_time
+    ),
     row!(
         "cpu_ms",
         Words("as long as the wall time"),
         1..=120_000,
-        "Milliseconds of processor time.",
+        "Milliseconds of processor time that a call may use.",
         "1000",
         |limits| limits.cpu_time.map(milliseconds),
         |limits, value| limits.cpu_time = Some(Duration::from_millis(value))
     ),
-    sized!("memory_mib", 64, 1..=256, "MiB of all its memories together.", "128", memory * MIB),
+    sized!("memory_mib", 64, 1..=256, "MiB of all memories of a call together.", "128", memory * MIB),
     row!(
         "fuel",
         Off,
         1..=1_000_000_000_000,
-        "Instructions that it may run, counted: the same work takes the same fuel on every machine. `true` is 500000000. \
-         Counting makes it somewhat slower, and takes other compiled code.",
+        "Number of instructions that a call may execute; the same work uses the same fuel on every machine. `true` means \
+         500000000. Counting makes the call slightly slower and needs separately compiled code.",
         "2000000000",
         |limits| limits.fuel,
         |limits, value| limits.fuel = (value > 0).then_some(value)
@@ -159,12 +173,12 @@ pub const CALL_LIMITS: [Row; 27] = [
         "core_instances",
         64,
         1..=MOST_CORE_INSTANCES as u64,
-        "Core instances that the component is made of.",
+        "Core instances that the component may create.",
         "100",
         core_instances * 1
     ),
-    sized!("tables", 64, 1..=MOST_TABLES as u64, "Its tables.", "32", tables * 1),
-    sized!("memories", 16, 1..=MOST_MEMORIES as u64, "Its memories.", "4", memories * 1),
+    sized!("tables", 64, 1..=MOST_TABLES as u64, "Tables that the component may have.", "32", tables * 1),
+    sized!("memories", 16, 1..=MOST_MEMORIES as u64, "Memories that the component may have.", "4", memories * 1),
     sized!(
         "table_elements",
         10_000,
@@ -179,42 +193,49 @@ pub const CALL_LIMITS: [Row; 27] = [
             "8 MiB and `result_kib` for tools and context builders, 3 MiB and `result_kib` for validators and policies, 32 MiB for plain functions"
         ),
         1..=65_536,
-        "KiB that it hands to the host at once, in one host call or as its result.",
+        "KiB that the plugin may pass to the host at once, in one host call or as its result.",
         "16384",
         |limits| limits.lifted.map(|bytes| (bytes / KIB) as u64),
         |limits, value| limits.lifted = Some(value as usize * KIB)
     ),
-    sized!("handles", 1_000, 1..=10_000, "Resource handles open at once.", "2000", handles * 1),
-    sized!("random_kib", 64, 1..=16_384, "KiB of random numbers.", "1024", random * KIB),
+    sized!("handles", 1_000, 1..=10_000, "Resource handles that may be open at once.", "2000", handles * 1),
+    sized!("random_kib", 64, 1..=16_384, "KiB of random numbers that a call may read.", "1024", random * KIB),
     sized!(
         "header_kib",
         32,
         1..=256,
-        "KiB of all headers of a request, and of those of its answer.",
+        "KiB of all headers of a request, and of all headers of its response.",
         "64",
         headers * KIB
     ),
-    sized!("result_kib", 1_024, 1..=8_192, "KiB of text and JSON in a result, which is stored.", "2048", result * KIB),
-    sized!("log_lines", 1_000, 1..=100_000, "Log lines; further ones are counted and left out.", "5000", log_lines * 1),
-    sized!("log_line_kib", 4, 1..=64, "KiB of one log line; longer ones are cut.", "8", log_line * KIB),
-    sized!("log_kib", 256, 1..=16_384, "KiB of all log lines together.", "1024", log * KIB),
-    sized!("error_kib", 4, 1..=64, "KiB of its error text, which is cut there.", "8", error * KIB),
-    sized!("requests", 32, 1..=1_000, "Requests of one call to the outside world.", "100", requests * 1),
+    sized!("result_kib", 1_024, 1..=8_192, "KiB of text and JSON in a result.", "2048", result * KIB),
+    sized!(
+        "log_lines",
+        1_000,
+        1..=100_000,
+        "Log lines of a call; further lines are counted and dropped.",
+        "5000",
+        log_lines * 1
+    ),
+    sized!("log_line_kib", 4, 1..=64, "KiB of one log line; longer lines are cut.", "8", log_line * KIB),
+    sized!("log_kib", 256, 1..=16_384, "KiB of all log lines of a call together.", "1024", log * KIB),
+    sized!("error_kib", 4, 1..=64, "KiB of the plugin's error text; a longer text is cut.", "8", error * KIB),
+    sized!("requests", 32, 1..=1_000, "HTTP requests that one call may send.", "100", requests * 1),
     sized!(
         "requests_per_minute",
         60,
         1..=6_000,
-        "Requests of all the agent's calls of the plugin in a minute.",
+        "HTTP requests that all calls of the agent's plugin may send in a minute.",
         "120",
         requests_per_minute * 1
     ),
     sized!("request_body_kib", 1_024, 1..=65_536, "KiB of a request's body.", "4096", request_body * KIB),
-    sized!("response_body_kib", 10_240, 1..=262_144, "KiB of an answer's body.", "51200", response_body * KIB),
+    sized!("response_body_kib", 10_240, 1..=262_144, "KiB of a response's body.", "51200", response_body * KIB),
     timed!(
         "request_ms",
         30_000,
         120_000,
-        "Milliseconds of one request, from its begin to its answer's last byte; never past the call's end.",
+        "Milliseconds of one HTTP request, from its start to the last byte of its response; it never outlasts the call.",
         "10000",
         request_time
     ),
@@ -222,7 +243,8 @@ pub const CALL_LIMITS: [Row; 27] = [
         "recorded_kib",
         512,
         0..=16_384,
-        "KiB of what the host answered it (pages, kept values, files, time, random numbers) that are stored with a call, for `replay`; 0: nothing.",
+        "KiB of the host's answers (web pages, stored values, files, time, random numbers) that are stored with a call for \
+         `replay`; 0 stores nothing.",
         "0",
         recorded * KIB
     ),
@@ -230,7 +252,7 @@ pub const CALL_LIMITS: [Row; 27] = [
         "tree_mib",
         1_024,
         1..=1_048_576,
-        "MiB that the calls of a turn add to a tree that they may write; what they remove comes back.",
+        "MiB that the calls of a turn may add to a tree that they can write to; removing files frees space again.",
         "4096",
         tree_bytes * MIB
     ),
@@ -238,7 +260,7 @@ pub const CALL_LIMITS: [Row; 27] = [
         "tree_entries",
         10_000,
         1..=100_000_000,
-        "Files, folders and links that the calls of a turn add to a tree that they may write; what they remove comes back.",
+        "Files, folders and links that the calls of a turn may add to a tree that they can write to; removing some makes room again.",
         "100000",
         tree_entries * 1
     ),
@@ -250,14 +272,14 @@ fn milliseconds(time: Duration) -> u64 {
 
 impl Default for CallLimits {
     fn default() -> Self {
-        let mut limits = Self::NOTHING;
+        let mut limits = Self::ZERO;
         CALL_LIMITS.iter().for_each(|row| row.reset(&mut limits));
         limits
     }
 }
 
 impl CallLimits {
-    const NOTHING: Self = Self {
+    const ZERO: Self = Self {
         tool_time: Duration::ZERO,
         builder_time: Duration::ZERO,
         pure_time: Duration::ZERO,
@@ -287,13 +309,13 @@ impl CallLimits {
         tree_entries: 0,
     };
 
-    /// With nothing above what the host allows.
+    /// Lowers every limit to the maximum of its row.
     pub(crate) fn bounded(mut self) -> Self {
         CALL_LIMITS.iter().for_each(|row| row.bound(&mut self));
         self
     }
 
-    /// As much room as any configuration could give: for looking at a component before it is known what an agent gives it.
+    /// Raises the limits on memory and instances to their maximum, to inspect a component before an agent's limits are known.
     pub(crate) fn roomy(self) -> Self {
         Self {
             memory: MOST_MEMORY,
@@ -305,7 +327,7 @@ impl CallLimits {
         }
     }
 
-    /// Bytes that a guest hands over at once, in a call of that authority.
+    /// Bytes that a guest may pass to the host at once, in a call with that authority.
     pub(crate) fn lifted(&self, authority: Authority) -> usize {
         self.lifted.unwrap_or(match authority {
             Authority::Granted => LIFTED_BESIDE_RESULT + self.result,
@@ -313,7 +335,7 @@ impl CallLimits {
         })
     }
 
-    /// The same for plain functions.
+    /// Bytes that a plain function may pass to the host at once.
     pub(crate) fn plain_lifted(&self) -> usize {
         self.lifted.unwrap_or(PLAIN_LIFTED_BYTES)
     }
@@ -323,9 +345,9 @@ impl CallLimits {
 mod tests {
     use super::*;
 
-    // Each row reads and writes one field of its own, and no default is out of its own bounds.
+    // Each row reads and writes exactly one field, and every default is within its bounds.
     #[test]
-    fn each_row_is_one_field() {
+    fn each_row_reads_and_writes_one_field() {
         for row in &CALL_LIMITS {
             let mut limits = CallLimits::default();
             if let Is(value) = row.default {
@@ -348,9 +370,9 @@ mod tests {
         }
     }
 
-    // The table of limits-and-threats.md.
+    // The values of the specification's table of limits.
     #[test]
-    fn defaults_are_those_of_the_table() {
+    fn defaults_match_the_documented_table() {
         let limits = CallLimits::default();
         assert_eq!(limits.lifted(Authority::Inert), 4 * MIB);
         assert_eq!(limits.lifted(Authority::Granted), 9 * MIB);

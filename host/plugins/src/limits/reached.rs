@@ -1,37 +1,37 @@
-//! A limit that a guest ran into, as its error names it.
+//! A limit that a guest reached, and its description in errors.
 
 use super::MIB;
 use std::fmt;
 use std::time::Duration;
 
-/// A limit that stopped a guest, with its value.
+/// A limit that a guest reached, with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Wall time, host calls included.
+    /// Wall time, including host calls.
     WallTime(Duration),
-    /// Processor time.
+    /// Processor time of the call.
     CpuTime(Duration),
     /// Units of fuel.
     Fuel(u64),
     /// Bytes of all memories together.
     Memory(usize),
-    /// Elements of one table.
+    /// Number of elements of one table.
     TableElements(usize),
-    /// Core instances.
+    /// Number of core instances.
     Instances(usize),
-    /// Tables.
+    /// Number of tables.
     Tables(usize),
-    /// Memories.
+    /// Number of memories.
     Memories(usize),
-    /// Bytes of the wasm stack: the guest recursed too deeply.
+    /// Bytes of the guest's stack, which recursion exceeded.
     Stack(usize),
-    /// Resource handles open at once.
+    /// Number of resource handles that may be open at once.
     Handles(usize),
-    /// Random bytes of the call.
+    /// Random bytes that a call may read.
     RandomBytes(u64),
-    /// Bytes of a request's headers.
+    /// Bytes of all headers of a request or response.
     Headers(usize),
-    /// Bytes handed to the host at once.
+    /// Bytes passed to the host at once.
     LiftedBytes(usize),
     /// Bytes of text and JSON in a result.
     ResultText(usize),
@@ -39,19 +39,19 @@ pub enum Limit {
     ResultMedium(usize),
     /// Bytes of a context builder's state.
     State(usize),
-    /// Requests of one call.
+    /// Number of HTTP requests of one call.
     Requests(usize),
-    /// Requests in a minute, and when there is room again.
+    /// Number of HTTP requests in a minute, and the time until the next one is allowed.
     RequestsPerMinute(usize, Duration),
     /// Bytes of a request's body.
     RequestBody(usize),
-    /// Bytes of an answer's body.
+    /// Bytes of a response's body.
     ResponseBody(usize),
-    /// Time of one request.
+    /// Time of one HTTP request.
     RequestTime(Duration),
-    /// Bytes that a turn adds to a tree.
+    /// Bytes that a turn may add to a tree.
     TreeBytes(u64),
-    /// Files, folders and links that a turn adds to a tree.
+    /// Files, folders and links that a turn may add to a tree.
     TreeEntries(u64),
 }
 
@@ -75,11 +75,11 @@ impl fmt::Display for Limit {
             Limit::ResultMedium(bytes) => write!(formatter, "{} for a medium in a result", Bytes(*bytes)),
             Limit::State(bytes) => write!(formatter, "{} of state", Bytes(*bytes)),
             Limit::Requests(count) => write!(formatter, "{count} requests in a call"),
-            Limit::RequestsPerMinute(count, again) => {
-                write!(formatter, "{count} requests per minute; there is room again in {} s", again.as_secs() + 1)
+            Limit::RequestsPerMinute(count, wait) => {
+                write!(formatter, "{count} requests per minute; the next one is allowed in {} s", wait.as_secs() + 1)
             }
             Limit::RequestBody(bytes) => write!(formatter, "{} for a request's body", Bytes(*bytes)),
-            Limit::ResponseBody(bytes) => write!(formatter, "{} for an answer's body", Bytes(*bytes)),
+            Limit::ResponseBody(bytes) => write!(formatter, "{} for a response's body", Bytes(*bytes)),
             Limit::RequestTime(time) => write!(formatter, "{time:?} for a request"),
             Limit::TreeBytes(bytes) => {
                 write!(
@@ -99,7 +99,7 @@ impl fmt::Display for Limit {
 }
 
 impl Limit {
-    /// Whether it is one of the requests to the outside world.
+    /// Whether it is a limit on HTTP requests.
     pub(crate) fn is_of_requests(self) -> bool {
         matches!(
             self,
@@ -112,7 +112,7 @@ impl Limit {
         )
     }
 
-    /// Whether a component asked for more room than a call has by default: an agent may be configured to give it more.
+    /// Whether it is a limit on memory, tables or instances, which an agent's configuration may raise.
     pub(crate) fn is_room(self) -> bool {
         matches!(
             self,
@@ -121,7 +121,7 @@ impl Limit {
     }
 }
 
-/// A size for people.
+/// A number of bytes, displayed with its largest exact unit.
 struct Bytes(usize);
 
 impl fmt::Display for Bytes {

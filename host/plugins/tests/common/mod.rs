@@ -1,6 +1,7 @@
-//! A small component for the tests, written as text from the contract: tools `noop`, `spin` and any other, which traps.
+//! A small component for the tests, written as text. It has a tool `noop`, a tool `spin` that never ends, and a tool `trap`. Calling
+//! any other tool also traps.
 
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, reason = "each test file uses only a part of this module")]
 
 use agent_core::message::CallId;
 use agent_core::plugin::{Scope, TraceContext};
@@ -9,17 +10,18 @@ use agent_plugins::{CallReport, PluginSetup, Ports, Sandbox, SandboxOptions, Too
 use std::path::Path;
 use std::time::Duration;
 
-/// The component; `interface` is its export's name, and `memory` its memory's size in pages at the start.
+/// Builds the test component (`COMPONENT`) as a binary. `interface` is the name of its export, and `memory` is the initial
+/// size of its memory in pages.
 pub(crate) fn tool_component(interface: &str, memory: u32) -> Vec<u8> {
     parse(COMPONENT, interface, memory)
 }
 
-/// The same with an import.
+/// The component with an additional import.
 pub(crate) fn tool_component_importing(import: &str) -> Vec<u8> {
     parse(&COMPONENT.replacen("(component", &format!("(component {import}"), 1), "agent-host:plugin/tool@0.1.0", 1)
 }
 
-/// The same with an import that its tool `trap` calls.
+/// The component with an additional import, which its tool `trap` calls.
 pub(crate) fn tool_component_calling(interface: &str) -> Vec<u8> {
     let import = format!(
         r#"(component
@@ -41,15 +43,15 @@ pub(crate) fn tool_component_calling(interface: &str) -> Vec<u8> {
     parse(&text, "agent-host:plugin/tool@0.1.0", 1)
 }
 
-/// The text of the first, to put beside other exports.
+/// The text of the component, so that other exports can be added.
 pub(crate) fn tool_text(interface: &str, memory: u32) -> String {
     filled(COMPONENT, interface, memory)
 }
 
-/// A component of one tool, which does nothing and says this of itself.
+/// A component with one tool that does nothing and has this name, description and input schema.
 pub(crate) fn described(name: &str, description: &str, schema: &str) -> Vec<u8> {
     let definitions = tools_described(&[(name, description)], schema);
-    // Behind all texts, with room for arguments of a megabyte.
+    // The free memory starts behind all texts and has room for arguments of a megabyte.
     let free = 1024 + (name.len() + description.len() + schema.len()).next_multiple_of(1024) as u32;
     let pages = (free >> 16) + 40;
     let text = COMPONENT
@@ -70,7 +72,7 @@ fn filled(text: &str, interface: &str, memory: u32) -> String {
         .replace("DEFINITIONS", &definitions(&["noop", "spin", "trap"]))
 }
 
-/// A sandbox with cache and store in this directory.
+/// A sandbox whose cache and plugin store are in this directory.
 pub(crate) fn sandbox(directory: &Path) -> Sandbox {
     let options = SandboxOptions {
         cache_directory: Some(directory.join("cache")),
@@ -80,7 +82,7 @@ pub(crate) fn sandbox(directory: &Path) -> Sandbox {
     Sandbox::new(options).expect("a sandbox")
 }
 
-/// Calls a tool with `{}` and this time limit.
+/// Calls a tool with the arguments `{}` and this time limit.
 pub(crate) async fn call(
     sandbox: &Sandbox,
     setup: &PluginSetup,
@@ -114,7 +116,7 @@ fn definitions(names: &[&str]) -> String {
     tools_described(&tools, r#"{"type":"object"}"#)
 }
 
-/// Data at address 64: the list's pointer and length, the definitions from 128 on, their texts from 1024 on.
+/// Data segments: the pointer and the length of the list at address 64, the definitions from 128 on, and their texts from 1024 on.
 fn tools_described(tools: &[(&str, &str)], schema: &str) -> String {
     let mut texts = schema.as_bytes().to_vec();
     let mut place = |text: &str| {
@@ -151,7 +153,7 @@ const COMPONENT: &str = r#"
         (global.set $free (i32.add (local.get $at) (local.get $new)))
         (local.get $at))
       (func (export "definitions") (result i32) (i32.const 64))
-      ;; The arguments are in memory, the name's address first. Zeros mean: done, no content, nothing structured.
+      ;; The arguments are in memory, starting with the address of the name. A result of zeros is `done` without content.
       (func (export "call") (param $arguments i32) (result i32)
         (local $first i32)
         (local.set $first (i32.load8_u (i32.load (local.get $arguments))))

@@ -1,35 +1,35 @@
-//! P11 and row 23 against a registry on loopback that has faults: what comes is what was asked for, or nothing comes.
+//! P11 and row 23 with a local registry that can be made to fail: a client gets the requested content or an error.
 
-mod again;
 mod faults;
 mod hostile;
 mod index;
 mod many_signatures;
 mod origins;
-#[allow(dead_code, reason = "the tests of the whole house use the rest")]
+#[allow(dead_code, reason = "the end-to-end tests use the rest")]
 mod registry;
-mod signed;
+mod retry;
+mod signatures;
 
 use agent_plugins::PluginStore;
 use agent_registry::{
-    Credentials, Downloads, Fetched, NO_MOMENT, Overwrite, PlainHttp, PluginFacts, Pushed, Reference, Registry,
-    ShareError, Shelf, Signatures, Source,
+    ComponentCache, Credentials, Downloads, FetchedPlugin, NO_TIMESTAMP, Overwrite, PlainHttp, PluginFacts, Pushed,
+    Reference, Registry, RegistryError, SignatureRequest, Source,
 };
 use registry::TestRegistry;
 use tempfile::TempDir;
 
-/// Somebody with a data folder and a registry to talk to.
-struct Person {
+/// A registry client with its own data folder.
+struct TestClient {
     folder: TempDir,
-    client: Registry,
+    registry: Registry,
 }
 
-impl Person {
+impl TestClient {
     fn new() -> Self {
         Self::with(None)
     }
 
-    /// With a Docker configuration.
+    /// Makes a client with a Docker configuration.
     fn with(configuration: Option<&str>) -> Self {
         let folder = tempfile::tempdir().expect("a directory");
         let file = configuration.map(|text| {
@@ -38,29 +38,29 @@ impl Person {
             file
         });
         let client = Registry::new(Credentials { file }, PlainHttp::LoopbackOnly).expect("a client");
-        Self { folder, client }
+        Self { folder, registry: client }
     }
 
-    fn shelf(&self) -> Shelf {
+    fn cache(&self) -> ComponentCache {
         let directory = self.folder.path().join("downloads");
-        Shelf {
+        ComponentCache {
             store: PluginStore::new(self.folder.path().join("store")),
             downloads: Downloads { directory, most: 1024 * 1024 },
         }
     }
 
-    async fn push(&self, reference: &str, component: &[u8]) -> Result<Pushed, ShareError> {
+    async fn push(&self, reference: &str, component: &[u8]) -> Result<Pushed, RegistryError> {
         let reference = Reference::parse(reference).expect("a reference");
-        self.client.push(&reference, &facts(), component, NO_MOMENT, Overwrite::Never).await
+        self.registry.push(&reference, &facts(), component, NO_TIMESTAMP, Overwrite::Never).await
     }
 
-    async fn fetch(&self, reference: &str) -> Result<Fetched, ShareError> {
+    async fn fetch(&self, reference: &str) -> Result<FetchedPlugin, RegistryError> {
         let source = Source::parse(reference).expect("a source");
-        let found = self.client.find(&source).await?;
-        self.client.fetch(&found, &self.shelf(), Signatures::Wanted, &|_, _| {}).await
+        let found = self.registry.resolve(&source).await?;
+        self.registry.fetch(&found, &self.cache(), SignatureRequest::Any, &|_, _| {}).await
     }
 
-    /// Names of downloads that are not whole.
+    /// Sizes of the incomplete downloads.
     fn partial(&self) -> Vec<u64> {
         let Ok(entries) = std::fs::read_dir(self.folder.path().join("downloads")) else { return Vec::new() };
         entries.map(|entry| entry.expect("an entry").metadata().expect("a file").len()).collect()
@@ -79,22 +79,22 @@ fn facts() -> PluginFacts {
     }
 }
 
-/// Bytes that could be a component, of so many.
+/// Makes bytes of a given length that stand for a component.
 fn component(size: usize) -> Vec<u8> {
     (0..size).map(|index| (index % 251) as u8).collect()
 }
 
-/// P11: the layout of the wasm OCI artifact, the same from the same bytes, and nothing is sent twice.
+/// P11: a push writes the layout of the wasm OCI artifact, reproducibly, and uploads nothing twice.
 #[tokio::test]
-async fn what_is_pushed_is_a_wasm_artifact_and_comes_back() {
-    let (registry, person) = (TestRegistry::start(), Person::new());
+async fn pushed_plugin_is_a_wasm_artifact_and_can_be_fetched() {
+    let (registry, client) = (TestRegistry::start(), TestClient::new());
     let reference = format!("{}/team/calc", registry.host());
     let component = component(100_000);
-    let pushed = person.push(&reference, &component).await.expect("pushed");
-    assert_eq!(pushed.reference.to_string(), format!("{reference}:1.0.0"), "without a tag it is the version");
+    let pushed = client.push(&reference, &component).await.expect("pushed");
+    assert_eq!(pushed.reference.to_string(), format!("{reference}:1.0.0"), "the version becomes the tag");
 
     let manifest: serde_json::Value =
-        serde_json::from_slice(&registry.manifest("team/calc", "1.0.0").expect("there")).expect("JSON");
+        serde_json::from_slice(&registry.manifest("team/calc", "1.0.0").expect("it exists")).expect("JSON");
     let digest = agent_plugins::digest_of(&component);
     assert_eq!(manifest["mediaType"], "application/vnd.oci.image.manifest.v1+json");
     assert_eq!(manifest["config"]["mediaType"], "application/vnd.wasm.config.v0+json");
@@ -106,31 +106,31 @@ async fn what_is_pushed_is_a_wasm_artifact_and_comes_back() {
     assert_eq!(manifest["annotations"]["org.opencontainers.image.title"], "calc");
 
     registry.requests();
-    let again = person.push(&reference, &component).await.expect("pushed again");
-    assert!(again.was_there && again.manifest == pushed.manifest);
-    assert!(registry.requests().iter().all(|request| request.starts_with("GET ")), "nothing is sent again");
-    let other = Person::new();
+    let again = client.push(&reference, &component).await.expect("pushed again");
+    assert!(again.already_present && again.manifest == pushed.manifest);
+    assert!(registry.requests().iter().all(|request| request.starts_with("GET ")), "nothing is uploaded again");
+    let other = TestClient::new();
     assert_eq!(other.push(&format!("{reference}:latest"), &component).await.expect("pushed").manifest, pushed.manifest);
 
     let fetched = other.fetch(&reference).await.expect("fetched");
     assert_eq!((fetched.bytes.len(), fetched.digest()), (100_000, digest));
     assert_eq!(fetched.manifest, Some(pushed.manifest));
-    assert_eq!(other.partial(), [0_u64; 0], "nothing half is left");
+    assert_eq!(other.partial(), [0_u64; 0], "no incomplete download is left");
 }
 
-/// P11: a version that is there does not silently become another one; other tags move.
+/// P11: the content of a version tag is not replaced unless requested; other tags can move.
 #[tokio::test]
-async fn a_version_is_not_overwritten_unasked() {
-    let (registry, person) = (TestRegistry::start(), Person::new());
+async fn version_is_not_overwritten_by_default() {
+    let (registry, client) = (TestRegistry::start(), TestClient::new());
     let reference = format!("{}/team/calc", registry.host());
-    let first = person.push(&reference, &component(10)).await.expect("pushed");
-    let error = person.push(&reference, &component(11)).await.expect_err("refused").to_string();
+    let first = client.push(&reference, &component(10)).await.expect("pushed");
+    let error = client.push(&reference, &component(11)).await.expect_err("refused").to_string();
     assert!(error.contains("raise `version`") && error.contains(first.manifest.short()), "{error}");
     assert_eq!(registry.manifest("team/calc", "1.0.0"), registry.manifest("team/calc", first.manifest.as_str()));
     let parsed = Reference::parse(&reference).expect("a reference");
-    let overwritten = person.client.push(&parsed, &facts(), &component(11), NO_MOMENT, Overwrite::Asked).await;
-    assert_eq!(overwritten.expect("pushed").instead_of, Some(first.manifest));
-    person.push(&format!("{reference}:latest"), &component(10)).await.expect("pushed");
-    let moved = person.push(&format!("{reference}:latest"), &component(11)).await.expect("a tag that moves");
-    assert!(moved.instead_of.is_some());
+    let overwritten = client.registry.push(&parsed, &facts(), &component(11), NO_TIMESTAMP, Overwrite::Allowed).await;
+    assert_eq!(overwritten.expect("pushed").replaced, Some(first.manifest));
+    client.push(&format!("{reference}:latest"), &component(10)).await.expect("pushed");
+    let moved = client.push(&format!("{reference}:latest"), &component(11)).await.expect("the tag moves");
+    assert!(moved.replaced.is_some());
 }

@@ -1,36 +1,38 @@
-//! Row 54: one valid signature among thousands that anybody may have put there.
+//! Row 54: a valid signature is found among thousands that anybody may have added.
 
 use crate::registry::TestRegistry;
-use crate::signed::{key, trust};
-use crate::{Person, component, facts};
-use agent_registry::{Claims, Pushed, Reference, ShareError, Signatures, Signer, SigningKey, Source, Trust, sign};
+use crate::signatures::{key, trust};
+use crate::{TestClient, component, facts};
+use agent_registry::{
+    Claims, Pushed, Reference, RegistryError, SignatureRequest, Signer, SigningKey, Source, Trust, sign,
+};
 use serde_json::{Value, json};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const SIGNATURE: &str = "application/vnd.agent-host.plugin.signature.v1";
 const KEY: &str = "host.agent.plugin.signature.key";
 
-/// A plugin in a registry that lists referrers, and who is trusted to sign it.
-struct Ground {
+/// A plugin in a registry that lists referrers, and the key that is trusted to sign it.
+struct SignedPlugin {
     registry: TestRegistry,
-    person: Person,
+    client: TestClient,
     pushed: Pushed,
     bytes: Vec<u8>,
     team: SigningKey,
     trust: Trust,
 }
 
-impl Ground {
+impl SignedPlugin {
     async fn new() -> Self {
-        let (registry, person, team) = (TestRegistry::start(), Person::new(), key());
+        let (registry, client, team) = (TestRegistry::start(), TestClient::new(), key());
         registry.set(|faults| faults.referrers = true);
         let bytes = component(1000);
-        let pushed = person.push(&format!("{}/team/calc:1.0.0", registry.host()), &bytes).await.expect("pushed");
+        let pushed = client.push(&format!("{}/team/calc:1.0.0", registry.host()), &bytes).await.expect("pushed");
         let trust = trust(&registry, &team);
-        Self { registry, person, pushed, bytes, team, trust }
+        Self { registry, client, pushed, bytes, team, trust }
     }
 
-    /// The number of the trusted key, as its signatures' manifests have it.
+    /// The number of the trusted key, as in the manifests of its signatures.
     async fn number(&self) -> String {
         self.sign().await;
         let all = self.registry.manifests("team/calc");
@@ -38,17 +40,17 @@ impl Ground {
             let json: Value = serde_json::from_slice(bytes).ok()?;
             json["annotations"][KEY].as_str().map(str::to_owned)
         });
-        annotated.expect("a signature says of which key it is")
+        annotated.expect("a signature's manifest names its key")
     }
 
     async fn sign(&self) {
         let signature = sign(&self.team, &self.bytes, &self.pushed.claims(&facts())).expect("signed");
-        self.person.client.attach_signature(&self.pushed, &signature).await.expect("attached");
+        self.client.registry.attach_signature(&self.pushed, &signature).await.expect("attached");
     }
 
-    /// So many signatures of a stranger, each a manifest of its own with this padding.
-    fn add_junk(&self, count: usize, (key, padding): (Option<&str>, usize)) {
-        let text = sign(&crate::signed::key(), &self.bytes, &self.pushed.claims(&facts())).expect("signed");
+    /// Adds signatures of an untrusted key, each with its own manifest of a given padding.
+    fn add_untrusted_signatures(&self, count: usize, (key, padding): (Option<&str>, usize)) {
+        let text = sign(&crate::signatures::key(), &self.bytes, &self.pushed.claims(&facts())).expect("signed");
         self.registry.put_blob("team/calc", text.as_bytes());
         let digest = agent_plugins::digest_of(text.as_bytes());
         for number in 0..count {
@@ -68,78 +70,78 @@ impl Ground {
         }
     }
 
-    async fn judged(&self) -> Result<(Signer, Option<String>), ShareError> {
+    async fn verified(&self) -> Result<(Signer, Option<String>), RegistryError> {
         let reference = Reference::parse(&self.pushed.reference.to_string()).expect("a reference");
         let place = reference.repository().to_string();
-        let found = self.person.client.find(&Source::Registry(reference)).await?;
-        let wanted = Signatures::Of(self.trust.keys_for(&place));
-        let fetched = self.person.client.fetch(&found, &self.person.shelf(), wanted, &|_, _| {}).await?;
+        let found = self.client.registry.resolve(&Source::Registry(reference)).await?;
+        let wanted = SignatureRequest::FromKeys(self.trust.keys_for(&place));
+        let fetched = self.client.registry.fetch(&found, &self.client.cache(), wanted, &|_, _| {}).await?;
         let (name, version) = (facts().name, facts().version);
         let claims = Claims { name, version, repository: place.clone(), manifest: fetched.manifest.clone() };
-        let signer = self.trust.judge(&place, &fetched.bytes, &claims, &fetched.signatures);
+        let signer = self.trust.verify(&place, &fetched.bytes, &claims, &fetched.signatures);
         signer.map(|signer| (signer, fetched.search_stopped))
     }
 
-    async fn finds(&self) {
-        let (signer, stopped) = self.judged().await.expect("it is signed");
+    async fn assert_found(&self) {
+        let (signer, stopped) = self.verified().await.expect("the signature is found");
         assert!(matches!(&signer, Signer::Trusted { key, .. } if *key == self.team.public), "{signer:?}");
         assert_eq!(stopped, None);
     }
 }
 
-/// Where the list says of which key each signature is, the good one is read first, among 10,000.
+/// If the list names the key of each signature, the valid one is read first among 10,000.
 #[tokio::test]
-async fn one_signature_of_ten_thousand_is_found_at_once() {
-    let ground = Ground::new().await;
-    ground.add_junk(10_000, (None, 0));
-    ground.add_junk(100, (Some("0000000000000000"), 0));
-    ground.sign().await;
-    ground.registry.requests();
-    ground.finds().await;
-    let requests = ground.registry.requests();
+async fn valid_signature_among_ten_thousand_is_found_quickly() {
+    let signed_plugin = SignedPlugin::new().await;
+    signed_plugin.add_untrusted_signatures(10_000, (None, 0));
+    signed_plugin.add_untrusted_signatures(100, (Some("0000000000000000"), 0));
+    signed_plugin.sign().await;
+    signed_plugin.registry.requests();
+    signed_plugin.assert_found().await;
+    let requests = signed_plugin.registry.requests();
     assert!(requests.len() < 100, "{} requests", requests.len());
 }
 
-/// Where it does not say so, or junk says it of itself, all are read, on as many pages as there are.
+/// If the list does not name keys, or invalid signatures claim the trusted key, all signatures on all pages are read.
 #[tokio::test]
-async fn what_a_list_says_decides_nothing() {
-    let ground = Ground::new().await;
-    let number = ground.number().await;
-    ground.add_junk(300, (Some(&number), 0));
-    ground.add_junk(300, (None, 0));
-    ground.finds().await;
-    ground.registry.set(|faults| faults.hide_annotations = true);
-    ground.finds().await;
-    ground.registry.set(|faults| faults.referrers_per_page = Some(50));
-    ground.finds().await;
-    // The same in the index of a registry that lists no referrers.
-    ground.registry.set(|faults| faults.referrers = false);
-    ground.sign().await;
-    ground.finds().await;
+async fn claims_of_a_list_do_not_decide() {
+    let signed_plugin = SignedPlugin::new().await;
+    let number = signed_plugin.number().await;
+    signed_plugin.add_untrusted_signatures(300, (Some(&number), 0));
+    signed_plugin.add_untrusted_signatures(300, (None, 0));
+    signed_plugin.assert_found().await;
+    signed_plugin.registry.set(|faults| faults.hide_annotations = true);
+    signed_plugin.assert_found().await;
+    signed_plugin.registry.set(|faults| faults.referrers_per_page = Some(50));
+    signed_plugin.assert_found().await;
+    // The index of a registry without a list of referrers gives the same result.
+    signed_plugin.registry.set(|faults| faults.referrers = false);
+    signed_plugin.sign().await;
+    signed_plugin.assert_found().await;
 }
 
-/// A signature of the trusted key for the same bytes at another place does not end the search.
+/// A signature of the trusted key for another repository does not end the search.
 #[tokio::test]
-async fn a_signature_for_another_place_hides_none() {
-    let ground = Ground::new().await;
-    let elsewhere = Claims { repository: "registry.example/other".to_owned(), ..ground.pushed.claims(&facts()) };
-    let signature = sign(&ground.team, &ground.bytes, &elsewhere).expect("signed");
-    ground.person.client.attach_signature(&ground.pushed, &signature).await.expect("attached");
-    assert!(ground.judged().await.is_err());
-    ground.sign().await;
-    ground.finds().await;
+async fn signature_for_another_repository_does_not_end_the_search() {
+    let signed_plugin = SignedPlugin::new().await;
+    let elsewhere = Claims { repository: "registry.example/other".to_owned(), ..signed_plugin.pushed.claims(&facts()) };
+    let signature = sign(&signed_plugin.team, &signed_plugin.bytes, &elsewhere).expect("signed");
+    signed_plugin.client.registry.attach_signature(&signed_plugin.pushed, &signature).await.expect("attached");
+    assert!(signed_plugin.verified().await.is_err());
+    signed_plugin.sign().await;
+    signed_plugin.assert_found().await;
 }
 
-/// More bytes than are read of any plugin: the search ends, and says so.
+/// A search that exceeds the size limit stops and reports it.
 #[tokio::test]
-async fn a_search_that_stops_says_so() {
-    let ground = Ground::new().await;
-    ground.registry.set(|faults| faults.hide_annotations = true);
-    ground.add_junk(1_300, (None, 60_000));
-    let trust = Trust { policy: agent_registry::SignaturePolicy::Warn, ..ground.trust.clone() };
-    let ground = Ground { trust, ..ground };
-    let (signer, stopped) = ground.judged().await.expect("it may pass");
-    let stopped = stopped.expect("it stopped");
-    assert!(matches!(signer, Signer::Nobody { .. }) && stopped.contains("of 1300"), "{stopped}");
+async fn stopped_search_is_reported() {
+    let signed_plugin = SignedPlugin::new().await;
+    signed_plugin.registry.set(|faults| faults.hide_annotations = true);
+    signed_plugin.add_untrusted_signatures(1_300, (None, 60_000));
+    let trust = Trust { policy: agent_registry::SignaturePolicy::Warn, ..signed_plugin.trust.clone() };
+    let signed_plugin = SignedPlugin { trust, ..signed_plugin };
+    let (signer, stopped) = signed_plugin.verified().await.expect("the plugin is accepted with a warning");
+    let stopped = stopped.expect("the search stopped");
+    assert!(matches!(signer, Signer::Untrusted { .. }) && stopped.contains("of 1300"), "{stopped}");
     assert!(stopped.contains("more than 64 MiB"), "{stopped}");
 }

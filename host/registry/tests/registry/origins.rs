@@ -1,6 +1,6 @@
-//! Row 42: whatever a registry, an upload, a token server or a redirect says, a credential is seen by its own origin only.
+//! Row 42: whatever registries, uploads, token servers and redirects do, a credential is only sent to its own origin.
 
-use crate::{Person, component};
+use crate::{TestClient, component};
 use agent_registry::{Credentials, PlainHttp, Registry};
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -10,10 +10,10 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use url::Url;
 
-/// What one of several servers answers to the next request.
+/// The next answer of one of several servers.
 #[derive(Clone, Debug)]
 enum Answer {
-    /// Sends the client to a server, by its number.
+    /// Redirects to a server, by its number.
     Redirect {
         status: u16,
         to: usize,
@@ -25,27 +25,27 @@ enum Answer {
         realm: usize,
     },
     Token(&'static str),
-    /// Takes an upload at a server, by its number.
+    /// Accepts an upload at a server, by its number.
     UploadAt(usize),
     Nothing,
     Json(&'static str),
 }
 
-/// A request as a server saw it.
+/// A request that a server received.
 #[derive(Clone, Debug)]
-struct Seen {
+struct ReceivedRequest {
     server: usize,
     request: String,
 }
 
 #[derive(Default)]
 struct Script {
-    /// By server; a server without further answers has nothing.
+    /// Answers by server. A server without further answers returns 404.
     answers: Vec<Vec<Answer>>,
-    seen: Vec<Seen>,
+    seen: Vec<ReceivedRequest>,
 }
 
-/// Servers on several ports of loopback, so that each is an origin of its own.
+/// Servers on several loopback ports, each of which is a separate origin.
 struct Servers {
     addresses: Vec<SocketAddr>,
     script: Arc<Mutex<Script>>,
@@ -63,8 +63,8 @@ impl Servers {
             let (script, addresses) = (Arc::clone(&script), addresses.clone());
             let app = Router::new().fallback(move |method: Method, uri: Uri, headers: HeaderMap, body: Bytes| {
                 let request = format!("{method} {uri} {headers:?} {}", String::from_utf8_lossy(&body));
-                let mut script = script.lock().expect("whole");
-                script.seen.push(Seen { server, request });
+                let mut script = script.lock().expect("the lock is not poisoned");
+                script.seen.push(ReceivedRequest { server, request });
                 let queue = &mut script.answers[server];
                 let answer = if queue.is_empty() { Answer::Nothing } else { queue.remove(0) };
                 let response = written(answer, &addresses, server);
@@ -76,20 +76,20 @@ impl Servers {
     }
 
     fn set(&self, server: usize, answers: &[Answer]) {
-        self.script.lock().expect("whole").answers[server] = answers.to_vec();
+        self.script.lock().expect("the lock is not poisoned").answers[server] = answers.to_vec();
     }
 
-    fn seen(&self) -> Vec<Seen> {
-        std::mem::take(&mut self.script.lock().expect("whole").seen)
+    fn seen(&self) -> Vec<ReceivedRequest> {
+        std::mem::take(&mut self.script.lock().expect("the lock is not poisoned").seen)
     }
 
-    /// The first two have a stored login: a password, and a refresh token.
-    fn person(&self) -> Person {
+    /// A client with logins for the first two servers: a password, and a refresh token.
+    fn client(&self) -> TestClient {
         let auths = format!(
             r#"{{"auths": {{"{}": {{"username": "ann", "password": "{PASSWORD}"}}, "{}": {{"identitytoken": "{REFRESH}"}}}}}}"#,
             self.addresses[0], self.addresses[1]
         );
-        Person::with(Some(&auths))
+        TestClient::with(Some(&auths))
     }
 
     fn reference(&self, server: usize) -> String {
@@ -98,14 +98,14 @@ impl Servers {
 }
 
 const PASSWORD: &str = "very-secret-password";
-/// `ann:` and the password.
+/// Base64 of `ann:` and the password.
 const BASIC: &str = "YW5uOnZlcnktc2VjcmV0LXBhc3N3b3Jk";
 const REFRESH: &str = "very-secret-refresh";
 const TOKEN: &str = "bought-token";
 
 fn written(answer: Answer, addresses: &[SocketAddr], server: usize) -> Response<Body> {
     let at = |server: usize, path: &str| format!("http://{}{path}", addresses[server % addresses.len()]);
-    // No client here keeps cookies; a test sees it if one does.
+    // The client stores no cookies; the property test would notice.
     let reply = |status: u16| Response::builder().status(status).header("set-cookie", format!("crumb-of-{server}=1"));
     let reply = match answer {
         Answer::Redirect { status, to, path } => reply(status).header("location", at(to, path)).body(Body::empty()),
@@ -122,8 +122,8 @@ fn written(answer: Answer, addresses: &[SocketAddr], server: usize) -> Response<
     reply.expect("a response")
 }
 
-/// Which servers saw a text.
-fn who_saw(seen: &[Seen], text: &str) -> Vec<usize> {
+/// Numbers of the servers that received a text.
+fn who_saw(seen: &[ReceivedRequest], text: &str) -> Vec<usize> {
     let mut servers: Vec<_> = seen.iter().filter(|seen| seen.request.contains(text)).map(|seen| seen.server).collect();
     servers.dedup();
     servers
@@ -133,95 +133,95 @@ fn redirect(to: usize) -> Answer {
     Answer::Redirect { status: 307, to, path: "/v2/team/calc/manifests/1.0.0" }
 }
 
-/// The reported attack: the registry redirects to another port, which asks for the login itself, in both forms.
+/// The reported attack: the registry redirects to another port, which asks for the login, in both forms.
 #[tokio::test]
-async fn a_redirect_does_not_ask_for_the_login() {
+async fn redirect_target_gets_no_login() {
     let servers = Servers::start(3).await;
     for challenge in [Answer::Basic, Answer::Bearer { realm: 2 }, Answer::Bearer { realm: 0 }] {
         servers.set(0, &[redirect(2), redirect(2), Answer::Token(TOKEN)]);
         servers.set(2, &[challenge.clone(), challenge.clone(), challenge]);
-        let error = servers.person().fetch(&servers.reference(0)).await.expect_err("refused").to_string();
-        assert!(error.contains("the registry leads to http://127.0.0.1:") && error.contains("not sent"), "{error}");
+        let error = servers.client().fetch(&servers.reference(0)).await.expect_err("refused").to_string();
+        assert!(error.contains("the registry redirects to http://127.0.0.1:") && error.contains("not sent"), "{error}");
         let seen = servers.seen();
         assert_eq!((who_saw(&seen, BASIC), who_saw(&seen, PASSWORD)), (vec![], vec![]), "{seen:?}");
     }
-    // A redirect that leads back to the registry is still somebody else's words.
+    // An answer after a redirect back to the registry is not trusted either.
     servers.set(0, &[redirect(2), Answer::Basic]);
     servers.set(2, &[redirect(0)]);
-    servers.person().fetch(&servers.reference(0)).await.expect_err("refused");
+    servers.client().fetch(&servers.reference(0)).await.expect_err("refused");
     assert_eq!(who_saw(&servers.seen(), BASIC), Vec::<usize>::new());
 }
 
-/// A login that was asked for by the registry itself stays there when the next answer is a redirect.
+/// A login that the registry asked for is not sent after a redirect.
 #[tokio::test]
-async fn a_login_does_not_follow_a_redirect() {
+async fn login_is_not_sent_after_a_redirect() {
     let servers = Servers::start(3).await;
     for answers in [[Answer::Basic, redirect(2)], [Answer::Basic, Answer::UploadAt(2)]] {
         servers.set(0, &answers);
         servers.set(2, &[Answer::Basic, Answer::Basic]);
-        servers.person().fetch(&servers.reference(0)).await.expect_err("refused");
+        servers.client().fetch(&servers.reference(0)).await.expect_err("refused");
         assert_eq!(who_saw(&servers.seen(), BASIC), [0]);
     }
-    // Uploads: the registry asks for the login, and sends the bytes elsewhere, which asks again.
+    // The registry asks for a login and then sends the upload to another server, which asks for a login too.
     servers.set(0, &[Answer::Basic, Answer::Nothing, Answer::Nothing, Answer::UploadAt(2)]);
     servers.set(2, &[Answer::Basic, Answer::Basic]);
-    let error = servers.person().push(&servers.reference(0), &component(10)).await.expect_err("refused").to_string();
+    let error = servers.client().push(&servers.reference(0), &component(10)).await.expect_err("refused").to_string();
     let seen = servers.seen();
-    assert!(error.contains("the registry leads to"), "{error}");
+    assert!(error.contains("the registry redirects to"), "{error}");
     assert_eq!(who_saw(&seen, BASIC), [0]);
-    assert!(seen.iter().any(|seen| seen.server == 2 && seen.request.starts_with("PUT ")), "the upload was tried");
+    assert!(seen.iter().any(|seen| seen.server == 2 && seen.request.starts_with("PUT ")), "the upload is attempted");
 }
 
-/// A token server of another origin gets no login that a person has not allowed for it, and a redirect of a token server gets none.
+/// A token server of another origin only gets the login if the user allowed it, and never after a redirect.
 #[tokio::test]
-async fn a_token_server_gets_the_login_where_a_person_says_so() {
+async fn token_server_gets_the_login_only_if_allowed() {
     let servers = Servers::start(3).await;
     let script = |realm: usize| {
         servers.set(0, &[Answer::Bearer { realm }, Answer::Token(TOKEN), Answer::Nothing]);
         servers.set(2, &[Answer::Token(TOKEN)]);
     };
     script(2);
-    let error = servers.person().fetch(&servers.reference(0)).await.expect_err("refused").to_string();
+    let error = servers.client().fetch(&servers.reference(0)).await.expect_err("refused").to_string();
     assert!(error.contains(&format!("--token-server http://{}", servers.addresses[2])), "{error}");
     assert!(who_saw(&servers.seen(), BASIC).is_empty());
-    // The registry's own origin, and a server that a person has named.
+    // The registry's own origin, and a server that the user allowed.
     script(0);
-    servers.person().fetch(&servers.reference(0)).await.expect_err("there is nothing");
+    servers.client().fetch(&servers.reference(0)).await.expect_err("the plugin does not exist");
     let seen = servers.seen();
     assert_eq!((who_saw(&seen, BASIC), who_saw(&seen, TOKEN)), (vec![0], vec![0]));
-    let person = servers.person();
+    let client = servers.client();
     let named = Url::parse(&format!("http://{}", servers.addresses[2])).expect("a URL");
-    let credentials = Credentials { file: Some(person.folder.path().join("config.json")) };
-    let client = Registry::new(credentials, PlainHttp::LoopbackOnly).expect("a client").with_token_servers(&[named]);
-    let person = Person { client, ..person };
+    let credentials = Credentials { file: Some(client.folder.path().join("config.json")) };
+    let registry = Registry::new(credentials, PlainHttp::LoopbackOnly).expect("a client").with_token_servers(&[named]);
+    let client = TestClient { registry, ..client };
     script(2);
-    person.fetch(&servers.reference(0)).await.expect_err("there is nothing");
+    client.fetch(&servers.reference(0)).await.expect_err("the plugin does not exist");
     let seen = servers.seen();
     assert_eq!((who_saw(&seen, BASIC), who_saw(&seen, TOKEN)), (vec![2], vec![0]), "{seen:?}");
-    // Which redirects to a third one.
+    // The allowed server redirects to a third one.
     servers.set(0, &[Answer::Bearer { realm: 2 }]);
     servers.set(2, &[Answer::Redirect { status: 302, to: 1, path: "/token" }]);
     servers.set(1, &[Answer::Basic, Answer::Token(TOKEN)]);
-    let error = person.fetch(&servers.reference(0)).await.expect_err("refused").to_string();
+    let error = client.fetch(&servers.reference(0)).await.expect_err("refused").to_string();
     assert!(error.contains("its token server redirects to another server"), "{error}");
     assert_eq!(who_saw(&servers.seen(), BASIC), [2]);
 }
 
-/// A page of tags that another origin has is not asked for, and a web page that redirects gets no login of a registry.
+/// A web page that redirects to a registry, or asks for a login itself, gets no login.
 #[tokio::test]
-async fn pages_and_addresses_take_no_login_along() {
+async fn web_pages_get_no_login() {
     let servers = Servers::start(3).await;
     servers.set(0, &[Answer::Basic, Answer::Json(r#"{"tags": ["1.0.0"]}"#), Answer::Nothing]);
     let untagged = servers.reference(0).replace(":1.0.0", "");
-    servers.person().fetch(&untagged).await.expect_err("there is nothing");
+    servers.client().fetch(&untagged).await.expect_err("the plugin does not exist");
     assert_eq!(who_saw(&servers.seen(), BASIC), [0]);
     for challenge in [Answer::Basic, Answer::Bearer { realm: 2 }] {
         servers.set(0, &[challenge.clone(), challenge.clone()]);
         servers.set(2, &[Answer::Redirect { status: 302, to: 0, path: "/calc.wasm" }, challenge]);
         let page = format!("http://{}/calc.wasm", servers.addresses[2]);
-        servers.person().fetch(&page).await.expect_err("refused");
+        servers.client().fetch(&page).await.expect_err("refused");
         servers
-            .person()
+            .client()
             .fetch(&page.replace(&servers.addresses[2].to_string(), &servers.addresses[0].to_string()))
             .await
             .expect_err("refused");
@@ -245,14 +245,14 @@ fn answers() -> impl Strategy<Value = Vec<Answer>> {
     proptest::collection::vec(answer, 0..8)
 }
 
-/// For random answers of four servers, one of which is asked: its login and its tokens are seen by it alone, and the login of
-/// another registry by nobody.
+/// Property: with random answers of four servers, the login and tokens of the requested registry are only sent to it, and the login of
+/// another registry is never sent.
 #[test]
-fn every_credential_is_seen_by_its_own_origin_alone() {
+fn every_credential_is_sent_to_its_own_origin_only() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let servers = runtime.block_on(Servers::start(4));
-    // With PROPTEST_CASES it runs for as long as one likes.
+    // PROPTEST_CASES can raise the number of cases.
     let cases = ProptestConfig::default().cases.max(400);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         failure_persistence: None,
@@ -264,11 +264,11 @@ fn every_credential_is_seen_by_its_own_origin_alone() {
         for (server, script) in scripts.iter().enumerate() {
             servers.set(server, script);
         }
-        let (person, reference) = (servers.person(), servers.reference(asked));
+        let (client, reference) = (servers.client(), servers.reference(asked));
         runtime.block_on(async {
-            let _ = person.fetch(&reference).await;
-            let _ = person.push(&reference, &component(10)).await;
-            let _ = person.fetch(&reference.replace(":1.0.0", "")).await;
+            let _ = client.fetch(&reference).await;
+            let _ = client.push(&reference, &component(10)).await;
+            let _ = client.fetch(&reference.replace(":1.0.0", "")).await;
         });
         let seen = servers.seen();
         let of = [(0, BASIC), (0, PASSWORD), (1, REFRESH), (asked, TOKEN)];
@@ -288,5 +288,5 @@ fn every_credential_is_seen_by_its_own_origin_alone() {
     if let Err(error) = result {
         panic!("{error}");
     }
-    assert!(sent.get().iter().all(|count| *count > 0), "each kind was sent to its own: {:?}", sent.get());
+    assert!(sent.get().iter().all(|count| *count > 0), "each kind of credential was sent: {:?}", sent.get());
 }

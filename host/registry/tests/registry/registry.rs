@@ -1,4 +1,4 @@
-//! A registry over real HTTP on loopback, with the faults that a test asks for. Also used by the tests of the whole house.
+//! A registry over HTTP on loopback, with configurable faults. The end-to-end tests use it too.
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -8,46 +8,46 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What the registry does otherwise than it should, or wants.
+/// Faults and requirements of the registry.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
-    /// Ends an answer with a blob after so many bytes of it; one number per answer, then none.
+    /// Ends blob answers after this many bytes; one number per answer, then none.
     pub cut_after: Vec<usize>,
-    /// Answers the range of a blob as if none was asked for.
+    /// Ignores requested ranges of blobs.
     pub ignore_ranges: bool,
-    /// Flips a bit of each blob that is larger than this.
+    /// Flips a bit in each blob that is larger than this.
     pub flip_blobs_over: Option<usize>,
-    /// Adds spaces to each manifest.
+    /// Number of spaces to add to each manifest.
     pub pad_manifests: usize,
     /// Redirects blobs to this origin, with the same path.
     pub redirect_blobs: Option<String>,
-    /// User and password.
+    /// Required user name and password.
     pub login: Option<(String, String)>,
-    /// Whether the login buys tokens.
+    /// Whether the login is exchanged for tokens.
     pub tokens: bool,
-    /// Has a list of referrers of its own.
+    /// Whether the registry lists referrers.
     pub referrers: bool,
-    /// Referrers on one page of their list; none: all of them.
+    /// Number of referrers on one page. `None`: all of them.
     pub referrers_per_page: Option<usize>,
     /// Lists referrers without the annotations of their manifests.
     pub hide_annotations: bool,
-    /// Statuses of the next answers, each with its `Retry-After`; they repeat what was sent in confidence.
+    /// Status and `Retry-After` of the next answers. Their messages repeat the request's credential.
     pub refuse: Vec<(u16, &'static str)>,
-    /// Of so many answers with a manifest only the half is sent.
+    /// Number of manifest answers that are interrupted in the middle.
     pub cut_manifests: usize,
-    /// Statuses of the next uploads, and whether their bytes are kept all the same.
+    /// Statuses of the next uploads, and whether the registry keeps their bytes anyway.
     pub fail_uploads: Vec<(u16, Arrived)>,
-    /// Where uploads are wanted.
+    /// Origin that uploads should be sent to.
     pub upload_to: Option<String>,
-    /// Where tokens are given out.
+    /// URL of the token server.
     pub realm: Option<String>,
-    /// Lists tags for nobody.
+    /// Refuses to list tags.
     pub hide_tags: bool,
-    /// Tags that no registry should have.
+    /// Invalid tags to list.
     pub strange_tags: Vec<String>,
 }
 
-/// What becomes of an upload whose answer is an error.
+/// Whether a failed upload was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrived {
     Whole,
@@ -58,9 +58,9 @@ pub(crate) enum Arrived {
 struct Contents {
     /// By repository and digest.
     blobs: BTreeMap<(String, String), Bytes>,
-    /// By path.
+    /// Web pages by path.
     pages: BTreeMap<String, Bytes>,
-    /// By repository and tag or digest, with its media type.
+    /// Media type and bytes by repository and tag or digest.
     manifests: BTreeMap<(String, String), (String, Bytes)>,
     faults: Faults,
     requests: Vec<String>,
@@ -83,10 +83,10 @@ impl Drop for Running {
 }
 
 impl TestRegistry {
-    /// On a thread of its own, so that tests without a runtime have it, too.
+    /// Starts the registry on its own thread, so that tests without a runtime can use it.
     pub(crate) fn start() -> Self {
         let contents = Arc::<Mutex<Contents>>::default();
-        let (told, address) = std::sync::mpsc::channel();
+        let (started, address) = std::sync::mpsc::channel();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let served = Arc::clone(&contents);
         std::thread::spawn(move || {
@@ -94,7 +94,7 @@ impl TestRegistry {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
                 let address = listener.local_addr().expect("an address");
-                told.send(address).expect("the test waits");
+                started.send(address).expect("the test waits");
                 let app = Router::new().fallback(answer).with_state((served, address));
                 tokio::select! {
                     served = axum::serve(listener, app) => served.expect("it serves"),
@@ -111,30 +111,30 @@ impl TestRegistry {
         self.address.to_string()
     }
 
-    /// Changes what it does.
+    /// Changes the faults.
     pub(crate) fn set(&self, change: impl FnOnce(&mut Faults)) {
         change(&mut self.contents().faults);
     }
 
-    /// What was asked since the last time, as `METHOD PATH` and what matters of the headers.
+    /// Returns the requests since the last call, as `METHOD PATH` and the relevant headers.
     pub(crate) fn requests(&self) -> Vec<String> {
         std::mem::take(&mut self.contents().requests)
     }
 
-    /// A manifest or an index, by tag or digest.
+    /// Returns a manifest or an index by tag or digest.
     pub(crate) fn manifest(&self, repository: &str, name: &str) -> Option<Bytes> {
         let key = (repository.to_owned(), name.to_owned());
         self.contents().manifests.get(&key).map(|(_, bytes)| bytes.clone())
     }
 
-    /// All manifests and indexes of a repository, with each of their names.
+    /// Returns all manifests and indexes of a repository, with their names.
     pub(crate) fn manifests(&self, repository: &str) -> Vec<(String, Bytes)> {
         let contents = self.contents();
         let all = contents.manifests.iter().filter(|((other, _), _)| other == repository);
         all.map(|((_, name), (_, bytes))| (name.clone(), bytes.clone())).collect()
     }
 
-    /// Puts a manifest or an index there, as somebody with other tools could.
+    /// Stores a manifest or an index, as a client with other tools could.
     pub(crate) fn put_manifest(&self, repository: &str, name: &str, (media_type, bytes): (&str, Vec<u8>)) {
         let digest = agent_plugins::digest_of(&bytes).to_string();
         let stored = (media_type.to_owned(), Bytes::from(bytes));
@@ -143,19 +143,19 @@ impl TestRegistry {
         }
     }
 
-    /// Puts a blob there, under its digest.
+    /// Stores a blob under its digest.
     pub(crate) fn put_blob(&self, repository: &str, bytes: &[u8]) {
         let digest = agent_plugins::digest_of(bytes).to_string();
         self.contents().blobs.insert((repository.to_owned(), digest), Bytes::copy_from_slice(bytes));
     }
 
-    /// Puts a page there, as a web server has them.
+    /// Stores a web page.
     pub(crate) fn put_page(&self, path: &str, bytes: &[u8]) {
         self.contents().pages.insert(path.to_owned(), Bytes::copy_from_slice(bytes));
     }
 
     fn contents(&self) -> MutexGuard<'_, Contents> {
-        self.contents.lock().expect("nobody panics with it")
+        self.contents.lock().expect("the lock is not poisoned")
     }
 }
 
@@ -168,7 +168,7 @@ async fn answer(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response<Body> {
-    let mut contents = contents.lock().expect("nobody panics with it");
+    let mut contents = contents.lock().expect("the lock is not poisoned");
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let (path, query) = (uri.path().to_owned(), uri.query().unwrap_or_default().to_owned());
     let range = header("range");
@@ -286,10 +286,10 @@ fn blob(contents: &mut Contents, key: &(String, String), range: &str, path: &str
     building.body(body).unwrap()
 }
 
-/// A body that ends with its connection.
+/// A body whose connection ends after a part.
 fn cut_after(piece: Bytes) -> Body {
     let pieces = futures::stream::iter([Ok(piece), Err(std::io::Error::other("cut"))]);
-    // The first piece must have left before the connection ends.
+    // The first part must be sent before the connection ends.
     Body::from_stream(futures::StreamExt::then(pieces, |piece| async move {
         if piece.is_err() {
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;

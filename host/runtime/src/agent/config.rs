@@ -1,140 +1,171 @@
-//! What is configured for an agent, and what is made of it once, however often its plugins change.
+//! The configuration of an agent, and the parts of an agent that depend only on the configuration.
 
-use super::AgentError;
-use crate::approvals;
-use crate::builtins;
-use crate::delegation::Delegate;
-use crate::outbox::OutboxConfig;
-use crate::registry::Availability;
-use crate::remember::MemoryUse;
-use crate::services::ServiceConfig;
-use crate::summary::SummaryWriter;
+use super::{AgentError, Delegate, ServiceConfig};
+use crate::tools::registry::Availability;
+use crate::tools::{builtins, rules};
 use agent_core::approval::ApprovalRules;
 use agent_core::loop_break::Finish;
 use agent_core::prompt::PromptParts;
-use agent_core::run::LoopConfig;
+use agent_core::run::{AnnouncedEvents, LoopConfig};
 use agent_core::schema::Schema;
 use agent_core::text_dialect::ToolDialect;
 use agent_core::tool::{ToolDefinition, ToolSource};
 use agent_mcp::ServerConfig;
-use agent_plugins::{CallLimits, GivenTo, Grants, KnownSecrets, TreeGrant, Vetting};
+use agent_plugins::{CallLimits, ComponentVerifier, Grants, KnownSecrets, SecretHolder, TreeGrant};
 use agent_store::digest_of;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Tokens kept for the reply unless configured otherwise.
+/// Default number of tokens that are reserved for a reply.
 pub const DEFAULT_REPLY_TOKENS: u32 = 4_096;
 
-/// Tools that are offered at most unless configured otherwise (L25).
+/// Default for the largest number of offered tools (L25).
 pub const DEFAULT_OFFERED_TOOLS: u32 = 15;
 
-/// What an agent allows one plugin.
+/// The grants and limits that an agent gives to one plugin.
 #[derive(Clone, Debug, Default)]
 pub struct PluginAllowance {
-    /// What it may reach. Default: nothing.
+    /// Resources that the plugin may access. Default: none.
     pub grants: Grants,
-    /// Of each of its calls.
+    /// Limits of each of the plugin's calls.
     pub limits: CallLimits,
-    /// Whether somebody at a terminal is asked for what it lacks at its first use.
-    pub asking: Asking,
-    /// What a person has answered while the host ran. Turns that are open have it, too.
-    pub answered: Answered,
+    /// Whether a person at a terminal is asked for missing grants at the plugin's first use.
+    pub asking: AskPolicy,
+    /// Grants that a person has given while the host was running. They also apply to open turns.
+    pub answered: AnsweredGrants,
 }
 
-/// Whether somebody is asked for what a plugin lacks (P6).
+/// Whether a person is asked for the grants that a plugin lacks (P6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Asking {
-    /// At its first use, where somebody is there.
+pub enum AskPolicy {
+    /// A person is asked at the plugin's first use, if one is present.
     #[default]
     AtFirstUse,
-    /// What is not granted is refused.
+    /// Nobody is asked, and everything that is not granted is denied.
     Never,
 }
 
 /// Grants that a person gave to a plugin at its first use.
 #[derive(Clone, Debug, Default)]
-pub struct Answered {
-    /// For as long as the host runs, whatever the configuration says meanwhile.
+pub struct AnsweredGrants {
+    /// Grants for as long as the host runs, even if the configuration changes.
     pub for_this_run: Grants,
-    /// For good: they stand in the configuration, and when they are taken out of it, they end.
+    /// Permanent grants. They are written to the configuration, and end when they are removed from it.
     pub for_good: Grants,
 }
 
-/// What a rule that allows a tool by its exact name is bound to (row 52).
+/// The identity that a rule with a tool's exact name is bound to (row 52).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RuleBinding {
-    /// The component by its digest, or the server by how it is reached.
+    /// The digest of the plugin's component, or the transport of the server.
     #[default]
     Identity,
-    /// The plugin's name: while its author develops it, each build is another component.
+    /// The name of the plugin. This is for plugin development, where each build is a different component.
     Name,
 }
 
-/// What is configured for one agent.
+/// The part of its user's long-term memory that an agent uses (D4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemoryUse {
+    /// The agent recalls the endings of turns of all the user's agents, and the results of its own tools. It remembers
+    /// both.
+    #[default]
+    User,
+    /// The agent recalls only what it remembered itself. The user's other agents may still recall the endings of its
+    /// turns.
+    Agent,
+    /// The agent recalls and remembers nothing.
+    Off,
+}
+
+/// The writer of the summary of messages that are removed from the prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SummaryWriter {
+    /// The configured summary model, or else the answering model. If it fails, the host writes the summary.
+    #[default]
+    Model,
+    /// The host extracts the summary from the messages. No model is asked.
+    Extract,
+}
+
+/// Delivery of outgoing events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutboxConfig {
+    /// Folder in which each event is written to a file. `None`: events stay in the store.
+    pub directory: Option<PathBuf>,
+    /// For turns that begin: whether the host sends an event when the turn ends, and whether it sends one when calls
+    /// need an approval, which can then also be answered by an event (I6).
+    pub announced: AnnouncedEvents,
+}
+
+/// The configuration of one agent.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
-    /// Its name; also the beginning of its sessions' subjects.
+    /// Name of the agent. The subjects of its sessions begin with it.
     pub name: String,
-    /// Its file, where it has one. Approvals and rules belong to the agent of this file (row 52).
+    /// The agent's configuration file, if it has one. Approvals and rules are bound to this file (row 52).
     pub file: Option<PathBuf>,
-    /// What rules that allow a tool by its exact name are bound to. Default: the component or server that offers it.
+    /// The identity that rules with a tool's exact name are bound to. Default: the component or server that offers the
+    /// tool.
     pub rule_binding: RuleBinding,
-    /// Is asked about its components beside the host's own vetting: an agent below another one may demand more. Default: nobody.
-    pub vetting: Option<Arc<dyn Vetting>>,
-    /// Whose long-term memory it uses. None: nobody's.
+    /// Additional vetting of the agent's components, after the host's own: a delegate may be stricter. Default: none.
+    pub vetting: Option<Arc<dyn ComponentVerifier>>,
+    /// The user whose long-term memory the agent uses. `None`: it uses no memory.
     pub user: Option<String>,
-    /// What of it (D4). Default: the answers of all agents of the user, and what its own tools brought.
+    /// The part of the user's memory that the agent uses (D4). Default: [`MemoryUse::User`].
     pub memory: MemoryUse,
-    /// Of each turn.
+    /// Bounds of each turn.
     pub bounds: LoopConfig,
-    /// For the prompt.
+    /// The configured parts of the prompt.
     pub prompt: PromptParts,
-    /// Most tokens of a reply. Default 4,096.
+    /// Maximum number of tokens of a reply. Default: 4,096.
     pub reply_tokens: u32,
-    /// Who summarises what leaves the prompt (L27). Default: a model.
+    /// The writer of summaries of messages that are removed from the prompt (L27). Default: a model.
     pub summary: SummaryWriter,
-    /// How its models call tools (L20). Default: by their providers' own means.
+    /// How the models call tools (L20). Default: the provider's native tool calls.
     pub tool_dialect: ToolDialect,
-    /// With more tools than this, only so many are offered: those nearest to the input (L25). Default 15.
+    /// Maximum number of tools that are offered. If there are more, those nearest to the input are chosen (L25).
+    /// Default: 15.
     pub offered_tools: u32,
-    /// Whether the output holds the turn's messages (L13).
+    /// Whether the output includes the session's messages (L13). Default: false.
     pub include_history: bool,
-    /// JSON Schema of the output (L12).
+    /// JSON Schema of the output (L12). `None`: the output is a text.
     pub output_schema: Option<Value>,
-    /// Grants and limits by plugin name. A plugin that is not named is granted nothing, and has the agent's limits.
+    /// Grants and limits by plugin name. A plugin that is not listed has no grants, and the limits in `limits`.
     pub plugins: BTreeMap<String, PluginAllowance>,
-    /// Limits of the calls of plugins that are not named.
+    /// Limits of the calls of plugins that are not listed in `plugins`.
     pub limits: CallLimits,
-    /// What the host's own file tools may read.
+    /// File trees that the host's own file tools may read. Default: none.
     pub host_trees: Vec<TreeGrant>,
-    /// The plugin that builds the context. None: the host's own assembly.
+    /// Name of the plugin that builds the context. `None`: the host assembles it.
     pub context_builder: Option<String>,
-    /// Plugins that validate the output, in order.
+    /// Names of the plugins that validate the output, in this order.
     pub validators: Vec<String>,
-    /// Plugin by the provider's name (P4).
+    /// Names of media policy plugins, by provider name (P4).
     pub media_policies: BTreeMap<String, String>,
-    /// Services by the name of their tool (L7).
+    /// Services, by the name of their tool (L7).
     pub services: BTreeMap<String, ServiceConfig>,
-    /// Where events go (I6).
+    /// Delivery of outgoing events (I6).
     pub outbox: OutboxConfig,
-    /// Agents that it may delegate to, by the name of their tool (L16). Default: none.
+    /// Agents that this agent may delegate to, by the name of their tool (L16). Default: none.
     pub delegates: BTreeMap<String, Delegate>,
-    /// MCP servers whose tools it has (I5).
+    /// MCP servers whose tools the agent has (I5).
     pub mcp: Vec<ServerConfig>,
-    /// Which tools may run unasked (L17). Default: those that don't ask for an approval themselves.
+    /// Rules for which tools may run without an approval (L17). Default: the tools that do not ask for an approval
+    /// themselves.
     pub approvals: ApprovalRules,
 }
 
 impl AgentConfig {
-    /// Whether the configuration says something about a plugin: what it may do, or which part of the work it has.
-    pub fn names(&self, plugin: &str) -> bool {
+    /// Whether the configuration mentions a plugin: in `plugins`, or as a context builder, validator or media policy.
+    pub fn mentions(&self, plugin: &str) -> bool {
         let mut roles = self.context_builder.iter().chain(&self.validators).chain(self.media_policies.values());
         self.plugins.contains_key(plugin) || roles.any(|name| name == plugin)
     }
 
-    /// An agent with all defaults.
+    /// A configuration with this name and the default of every other field.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -167,18 +198,18 @@ impl AgentConfig {
 }
 
 impl AgentConfig {
-    /// The agent as the store's records of approvals and components name it: a file elsewhere is another agent.
+    /// The agent's name in the store's records of approvals and components. An agent in another file has another name.
     pub(crate) fn record_name(&self) -> String {
         let file = self.file.as_deref().map(|file| file.to_string_lossy().into_owned());
         file.map_or_else(|| self.name.clone(), |file| format!("{} {file}", self.name))
     }
 
-    /// What the plugin is allowed.
+    /// The grants and limits of a plugin.
     pub(crate) fn allowance(&self, plugin: &str) -> PluginAllowance {
         self.plugins.get(plugin).cloned().unwrap_or_else(|| PluginAllowance::with(self.limits))
     }
 
-    /// The same, to be changed.
+    /// The grants and limits of a plugin, for changing them.
     pub(super) fn allowance_mut(&mut self, plugin: &str) -> &mut PluginAllowance {
         let limits = self.limits;
         self.plugins.entry(plugin.to_owned()).or_insert_with(|| PluginAllowance::with(limits))
@@ -191,14 +222,14 @@ impl PluginAllowance {
     }
 }
 
-/// A configuration that was checked, with what depends on nothing else.
+/// A checked configuration, with the values that are derived from it alone.
 pub(super) struct Configured {
     pub(super) config: AgentConfig,
     pub(super) output_schema: Option<Schema>,
     pub(super) fingerprint: String,
-    /// The host's own tools, agents that it may delegate to, and services.
+    /// The host's own tools, and the tools for delegates and services.
     pub(super) tools: Vec<(ToolDefinition, ToolSource, Availability)>,
-    /// Of its plugins and MCP servers.
+    /// Secrets of the plugins and MCP servers.
     pub(super) secrets: KnownSecrets,
 }
 
@@ -222,7 +253,7 @@ impl Configured {
         let services = services.map(|(name, service)| (service.definition(name), service.source(), offered.clone()));
         let all = own.into_iter().chain(finishing).chain(delegates).chain(services);
         let tools = all.map(|(tool, source, otherwise)| {
-            let availability = approvals::availability(&config.approvals, (&tool, &source), otherwise);
+            let availability = rules::availability(&config.approvals, (&tool, &source), otherwise);
             (tool, source, availability)
         });
         let tools = tools.collect();
@@ -237,8 +268,8 @@ fn secrets_of(config: &AgentConfig) -> KnownSecrets {
         std::iter::once(&allowance.grants).chain(answered).flat_map(|grants| &grants.secrets)
     });
     config.mcp.iter().fold(KnownSecrets::new(granted), |known, server| {
-        // Nobody knows which servers a program asks.
-        let given_to = agent_mcp::host_of(server).map_or(GivenTo::Somebody, GivenTo::Host);
-        known.with(&agent_mcp::secrets_of(server), &given_to)
+        // The host cannot know which servers a child process contacts.
+        let given_to = agent_mcp::remote_host(server).map_or(SecretHolder::Anyone, SecretHolder::Host);
+        known.with(&agent_mcp::redaction_for(server), &given_to)
     })
 }

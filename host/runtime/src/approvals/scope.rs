@@ -1,9 +1,9 @@
-//! What a lasting approval and a rule with a tool's exact name are bound to: the agent's file, the user, who runs the tool,
-//! and what that one may reach (row 52).
+//! The scope of approvals and of rules with a tool's exact name: the agent's file, the user, the executor of the tool,
+//! and the executor's grants (row 52).
 
+use super::context::ApprovalContext;
 use crate::agent::{Agent, RuleBinding};
-use crate::registry::RegisteredTool;
-use crate::session::{Session, Shared};
+use crate::tools::registry::RegisteredTool;
 use agent_core::approval::{ApprovalPolicy, ApprovalScope, Ruling, canonical_json};
 use agent_core::change::CallRecord;
 use agent_core::message::Digest;
@@ -16,24 +16,19 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-impl Session {
-    /// What an approval of the tool is about now.
-    pub(crate) fn approval_scope(&self, tool: &RegisteredTool) -> ApprovalScope {
-        self.shared.approval_scope(tool)
-    }
-
-    /// The rule that holds for a tool now. A rule with its exact name relaxes what other rules ask for only for the
-    /// plugin or server that it is bound to: where another one offers that name, somebody is asked.
+impl ApprovalContext<'_> {
+    /// The ruling that applies to a tool now. A rule with the tool's exact name relaxes the other rules only for the
+    /// plugin or server that it is bound to. If another one offers a tool with that name, a person is asked.
     pub(crate) async fn ruling(&self, tool: &RegisteredTool) -> Result<Ruling, StoreError> {
-        let ruling = self.shared.ruling(tool);
-        let general = self.shared.general_ruling(tool);
+        let ruling = self.configured_ruling(tool);
+        let general = self.general_ruling(tool);
         if general.policy <= ruling.policy {
             return Ok(ruling);
         }
-        let config = self.shared.agent.config();
-        let identity = rule_identity(&self.shared.agent, tool);
+        let config = self.services.agent.config();
+        let identity = rule_identity(&self.services.agent, tool);
         let rule = NamedRule { agent: config.record_name(), tool: tool.definition.name.clone() };
-        if self.shared.store.bind_rule(rule, identity.clone()).await? == identity {
+        if self.services.store.bind_rule(rule, identity.clone()).await? == identity {
             return Ok(ruling);
         }
         let policy = general.policy.max(ApprovalPolicy::Ask);
@@ -41,9 +36,10 @@ impl Session {
         Ok(Ruling { policy, because })
     }
 
-    /// Binds rules with exact names to who offers these tools now, where they are not bound yet.
+    /// Binds rules with exact names to the plugins and servers that offer these tools now, if the rules are not bound
+    /// yet.
     pub(crate) async fn bind_rules(&self) -> Result<(), StoreError> {
-        let agent = self.shared.agent.clone();
+        let agent = self.services.agent.clone();
         for name in agent.config().approvals.tools.keys() {
             if let Some(tool) = agent.registry().get(name) {
                 self.ruling(tool).await?;
@@ -51,27 +47,26 @@ impl Session {
         }
         Ok(())
     }
-}
 
-impl Shared {
+    /// The scope of an approval of the tool that is given now.
     pub(crate) fn approval_scope(&self, tool: &RegisteredTool) -> ApprovalScope {
-        let config = self.agent.config();
+        let config = self.services.agent.config();
         let identity = json!({
             "agent": config.name,
             "file": config.file,
             "user": config.user,
             "tool": tool.digest,
-            "executor": executor(&self.agent, tool),
-            "program": program(&self.agent, tool),
+            "executor": executor(&self.services.agent, tool),
+            "program": program(&self.services.agent, tool),
         });
         ApprovalScope { identity: digest_of_json(&identity), grants: digest_of_json(&self.grants_in_force(tool)) }
     }
 
-    /// What an approval of a plugin's request to a service is about: what an approval of the service is about, and the
-    /// plugin that asks. A yes to the model is no yes to a plugin.
+    /// The scope of an approval of a plugin's service request: the scope for the service, and the requesting plugin. So
+    /// an approval for the model does not cover a plugin.
     pub(crate) fn request_scope(&self, service: &RegisteredTool, asking: &CallRecord) -> ApprovalScope {
         let ApprovalScope { identity, grants } = self.approval_scope(service);
-        let asked = self.agent.registry().get(&asking.name);
+        let asked = self.services.agent.registry().get(&asking.name);
         let asker = json!({"tool": asking.name, "source": asking.source});
         ApprovalScope {
             identity: digest_of_json(&json!({"service": identity, "asker": asker})),
@@ -79,26 +74,28 @@ impl Shared {
         }
     }
 
-    /// What the one who runs the tool may reach.
+    /// The grants of the tool's executor.
     fn grants_in_force(&self, tool: &RegisteredTool) -> Value {
         match &tool.source {
             ToolSource::Plugin { plugin, .. } => {
-                let setup = self.agent.setups().get(plugin);
-                setup.map_or(Value::Null, |setup| grants_value(self.setup(setup).grants()))
+                let setup = self.services.agent.setups().get(plugin);
+                setup.map_or(Value::Null, |setup| grants_value(self.services.current_setup(setup).grants()))
             }
-            ToolSource::BuiltIn => trees_value(&Grants { trees: self.host_trees(), ..Grants::default() }),
-            ToolSource::Agent { .. } => match self.agent.config().delegates.get(&tool.definition.name) {
+            ToolSource::BuiltIn => {
+                trees_value(&Grants { trees: self.services.current_host_trees(), ..Grants::default() })
+            }
+            ToolSource::Agent { .. } => match self.services.agent.config().delegates.get(&tool.definition.name) {
                 Some(delegate) => everything_granted(&delegate.agent.current()),
                 None => Value::Null,
             },
-            // What these may reach is not the host's to say.
+            // The host does not control what servers and services access.
             ToolSource::Mcp { .. } | ToolSource::Service { .. } => Value::Null,
         }
     }
 }
 
-/// Who runs a tool, as configured: another one is not meant by what was said of this one. Of variables and headers only
-/// the names count, since their values are secrets that may be renewed.
+/// Identifies the configured executor of a tool. An approval does not carry over to another executor. For environment
+/// variables and headers only the names count, because their values are secrets that may be rotated.
 fn executor(agent: &Agent, tool: &RegisteredTool) -> Value {
     let config = agent.config();
     match &tool.source {
@@ -133,7 +130,9 @@ fn transport_value(transport: &Transport) -> Value {
     }
 }
 
-/// Of a server that is a program: the file that the command leads to, its content, and the content of the scripts that the arguments name. Rules with exact names are not bound to this, since a person who writes one in a file expects it to survive an update.
+/// Identifies the program of an MCP server that runs as a child process: the path and content of the executable, and
+/// the content of the scripts that its arguments name. Rules with exact names are not bound to this, because a person
+/// who writes such a rule expects it to survive an update of the server.
 fn program(agent: &Agent, tool: &RegisteredTool) -> Value {
     let ToolSource::Mcp { server, .. } = &tool.source else { return Value::Null };
     let known = agent.config().mcp.iter().find(|known| known.name == *server);
@@ -141,9 +140,9 @@ fn program(agent: &Agent, tool: &RegisteredTool) -> Value {
         Some(Transport::Stdio(child)) => {
             let named =
                 child.args.iter().flat_map(|arg| [Some(arg.as_str()), arg.split_once('=').map(|(_, value)| value)]);
-            let code = named.flatten().map(|word| (word, child.place_of(word))).filter(|(_, place)| is_code(place));
+            let code = named.flatten().map(|word| (word, child.resolve_path(word))).filter(|(_, place)| is_code(place));
             let files = code.filter_map(|(word, place)| Some((word, content(&place)?)));
-            let program = child.program();
+            let program = child.resolve_program();
             json!({
                 "path": program,
                 "content": program.as_deref().and_then(content),
@@ -154,36 +153,36 @@ fn program(agent: &Agent, tool: &RegisteredTool) -> Value {
     }
 }
 
-/// Files up to this size are known by their bytes, larger ones by their size and the time of their last change.
-const READ_BYTES: u64 = 4 << 20;
+/// Files up to this size are identified by their content, and larger files by their size and modification time.
+const MAX_HASHED_BYTES: u64 = 4 << 20;
 
-/// Endings of scripts. Other files that arguments name are data, which a server changes itself.
-const SCRIPTS: [&str; 18] = [
+/// File extensions of scripts. Other files that arguments name are data, which the server itself may change.
+const SCRIPT_EXTENSIONS: [&str; 18] = [
     "bash", "cjs", "cts", "fish", "jar", "js", "jsx", "lua", "mjs", "mts", "php", "pl", "ps1", "py", "pyz", "rb", "sh",
     "ts",
 ];
 
-/// Whether a file is code: by its ending, or since it begins as a script does.
+/// Whether a file is code, according to its extension or to `#!` at its beginning.
 fn is_code(path: &Path) -> bool {
-    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
     let mut beginning = [0; 2];
-    ending.is_some_and(|ending| SCRIPTS.contains(&&*ending))
+    extension.is_some_and(|extension| SCRIPT_EXTENSIONS.contains(&&*extension))
         || std::fs::metadata(path).is_ok_and(|found| found.is_file())
             && std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut beginning)).is_ok()
             && beginning == *b"#!"
 }
 
-/// What tells a file from another one under its name; none where there is no file.
+/// Identifies the content of a file. `None` if there is no such file.
 fn content(path: &Path) -> Option<Value> {
     let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    if found.len() > READ_BYTES {
+    if found.len() > MAX_HASHED_BYTES {
         let changed = found.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
         return Some(json!([found.len(), changed.as_nanos().to_string()]));
     }
     Some(json!(digest_of(&std::fs::read(path).ok()?)))
 }
 
-/// What a rule with the tool's exact name is bound to.
+/// The identity that a rule with the tool's exact name is bound to.
 fn rule_identity(agent: &Agent, tool: &RegisteredTool) -> Digest {
     let identity = match (&tool.source, agent.config().rule_binding) {
         (ToolSource::Plugin { plugin, .. }, RuleBinding::Name) => json!({"plugin": plugin}),
@@ -192,7 +191,7 @@ fn rule_identity(agent: &Agent, tool: &RegisteredTool) -> Digest {
     digest_of_json(&identity)
 }
 
-/// Of an agent below: all its plugins and agents with what they may reach.
+/// All grants of a delegate: those of its plugins, servers, services and own delegates.
 fn everything_granted(agent: &Agent) -> Value {
     let config = agent.config();
     let plugins: BTreeMap<&str, Value> = agent
@@ -224,7 +223,7 @@ fn everything_granted(agent: &Agent) -> Value {
     })
 }
 
-/// As an open turn keeps them, with the values of settings, and with the folders that the trees lead to.
+/// Grants in the form that an open turn pins, with the values of settings and the resolved folders of the file trees.
 fn grants_value(grants: &Grants) -> Value {
     json!({"pinned": grants.pinned(), "config": grants.config, "folders": trees_value(grants)})
 }

@@ -1,13 +1,13 @@
-//! A line before each medium that a model is sent, so that it can name the medium to a tool.
+//! Labels media in a prompt: a line before each medium lets the model refer to the medium in a tool call.
 
 use agent_core::message::{Content, Media, Message, Part};
 use agent_core::visible::visible_name;
 
-/// Letters of a medium's name.
+/// Maximum number of characters of a medium's name in a label.
 const NAME_LENGTH: usize = 60;
 
-/// Puts a line before each medium that is not masked. Only in the outgoing copy, and after masking: masks count the
-/// parts of stored messages.
+/// Puts a label before each medium that is not masked. This must happen only in the outgoing copy and after masking,
+/// because masks refer to the parts of stored messages by index.
 pub(crate) fn with_labels(messages: &mut [Message]) {
     for message in messages {
         if message.parts.iter().any(|part| matches!(part, Part::Media(_))) {
@@ -42,7 +42,7 @@ fn in_content(content: &Content) -> Option<&Media> {
     }
 }
 
-/// What is known of a medium, in a line that depends on nothing else, so that it is the same in each prompt.
+/// The label of a medium. It depends only on the medium, so it is the same in every prompt.
 fn label(media: &Media) -> String {
     format!("[{}; {}]", about(media), media.digest)
 }
@@ -63,9 +63,9 @@ mod tests {
     use agent_core::message::{CallId, Dimensions, Role, ToolResult};
     use agent_store::digest_of;
 
-    /// P4, P2: a model can name each medium that it sees, wherever it stands.
+    /// P4, P2: every medium in messages and tool results has a label that the model can refer to.
     #[test]
-    fn each_medium_has_its_line() {
+    fn p4_every_medium_has_a_label() {
         let media = |name: Option<&str>, dimensions| Media {
             digest: digest_of(b"bytes"),
             mime_type: "image/png".to_owned(),

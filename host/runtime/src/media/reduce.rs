@@ -1,4 +1,5 @@
-//! One picture made smaller: header, budget, pixels, new bytes. Blocking, and a pure function of the bytes.
+//! Scales one picture down: checks its header and its memory use, decodes, resamples and encodes it. The code is
+//! blocking and a pure function of the bytes.
 
 use agent_core::message::Dimensions;
 use agent_models::MediaBytes;
@@ -8,41 +9,45 @@ use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
 use std::io::Cursor;
 
-/// Memory that one picture may take while it is decoded. A tiny file may claim to be enormous.
+/// Maximum number of bytes of memory that one picture may take while it is decoded. A tiny file can declare enormous
+/// dimensions.
 pub(super) const DECODING_BYTES: u64 = 256 << 20;
-/// Of JPEG, from 1 to 100.
-const QUALITY: u8 = 88;
+/// JPEG quality, from 1 to 100.
+const JPEG_QUALITY: u8 = 88;
 
-/// A picture that is not made smaller, whenever it is tried: the reason is in its bytes.
+/// The reason why a picture can never be scaled down. It depends only on the picture's bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unscalable {
-    /// None of the formats that are decoded.
-    #[error("only PNG, JPEG, GIF and WebP are")]
+    /// The format is not supported.
+    #[error("only PNG, JPEG, GIF and WebP can be")]
     Format,
-    /// By its header.
-    #[error("it claims {width} × {height} pixels, which take more than {} MiB of memory", DECODING_BYTES >> 20)]
+    /// Decoding would take more than [`DECODING_BYTES`], judging by the header.
+    #[error(
+        "its header declares {width} × {height} pixels, which take more than {} MiB of memory",
+        DECODING_BYTES >> 20
+    )]
     TooLarge {
-        /// Pixels.
+        /// Width in pixels.
         width: u32,
-        /// Pixels.
+        /// Height in pixels.
         height: u32,
     },
-    /// Broken, or of a kind that is not decoded.
+    /// The picture is damaged, or uses an unsupported feature of its format.
     #[error("it cannot be decoded: {0}")]
     Unreadable(String),
 }
 
-/// A picture that fits, or what is to be sent in its place.
+/// The result of scaling a picture.
 #[derive(Debug, PartialEq)]
 pub(super) enum Reduced {
-    /// It was small enough.
+    /// The picture is small enough already.
     Fits,
-    /// A new one.
-    Made(MediaBytes),
+    /// The scaled picture to send instead.
+    Scaled(MediaBytes),
 }
 
-/// The picture at most so large, sides in proportion, upright. Of an animation the first frame. What is transparent
-/// becomes PNG, all else JPEG.
+/// Scales a picture to at most this size. The proportions are kept and the EXIF orientation is applied. An animation
+/// becomes its first frame. The result is a PNG if it has transparent pixels, and otherwise a JPEG.
 pub(super) fn reduced(bytes: &[u8], to: Dimensions) -> Result<Reduced, Unscalable> {
     let format = image::guess_format(bytes).map_err(|_| Unscalable::Format)?;
     if !matches!(format, ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Gif | ImageFormat::WebP) {
@@ -66,9 +71,9 @@ pub(super) fn reduced(bytes: &[u8], to: Dimensions) -> Result<Reduced, Unscalabl
     let picture = with_eight_bits(reader(bytes, format).decode().map_err(unreadable)?);
     let mut small = super::resample::reduced(&picture, fitted((width, height), to));
     drop(picture);
-    // Without its EXIF data the new picture would lie.
+    // The new picture has no EXIF data, so its pixels must be rotated.
     small.apply_orientation(orientation);
-    encoded(small).map(Reduced::Made).map_err(unreadable)
+    encoded(small).map(Reduced::Scaled).map_err(unreadable)
 }
 
 fn reader(bytes: &[u8], format: ImageFormat) -> ImageReader<Cursor<&[u8]>> {
@@ -83,21 +88,21 @@ fn unreadable(error: image::ImageError) -> Unscalable {
     Unscalable::Unreadable(error.to_string())
 }
 
-/// Bytes for each pixel: those of the decoded picture, and what the decoder or the change to 8 bits needs beside them.
+/// Bytes of memory per pixel: the decoded picture, and what the decoder or the conversion to 8 bits needs in addition.
 fn working_bytes(format: ImageFormat, stored: u64, bytes: &[u8]) -> u64 {
     match format {
-        // All coefficients are there before the first pixel is.
+        // The decoder holds all coefficients before it produces the first pixel.
         ImageFormat::Jpeg if is_progressive(bytes) => stored + 6,
         ImageFormat::Jpeg => stored,
         ImageFormat::WebP => stored + 4,
         ImageFormat::Gif => stored + 1,
-        // 16 bits a channel become 8.
+        // 16 bits per channel are converted to 8.
         _ if stored == 2 || stored > 4 => stored + stored / 2,
         _ => stored,
     }
 }
 
-/// Whether the frame of a JPEG is progressive: its start-of-frame marker says so.
+/// Whether a JPEG is progressive, according to its start-of-frame marker.
 fn is_progressive(bytes: &[u8]) -> bool {
     let mut place = 2;
     while let Some([0xff, marker, high, low]) = bytes.get(place..place + 4) {
@@ -122,7 +127,7 @@ fn with_eight_bits(picture: DynamicImage) -> DynamicImage {
     }
 }
 
-/// The largest size of these proportions within `to`; a side is at least one pixel.
+/// The largest size with these proportions within `to`. Each side has at least one pixel.
 fn fitted((width, height): (u32, u32), to: Dimensions) -> (u32, u32) {
     let factor = (f64::from(to.width) / f64::from(width)).min(f64::from(to.height) / f64::from(height));
     let side = |pixels: u32, most: u32| ((f64::from(pixels) * factor).round() as u32).clamp(1, most);
@@ -139,13 +144,13 @@ fn encoded(picture: DynamicImage) -> Result<MediaBytes, image::ImageError> {
             true => DynamicImage::ImageRgb8(picture.into_rgb8()),
             false => DynamicImage::ImageLuma8(picture.into_luma8()),
         };
-        picture.write_with_encoder(JpegEncoder::new_with_quality(&mut bytes, QUALITY))?;
+        picture.write_with_encoder(JpegEncoder::new_with_quality(&mut bytes, JPEG_QUALITY))?;
         "image/jpeg"
     };
     Ok(MediaBytes { mime_type: mime_type.to_owned(), bytes: bytes.into() })
 }
 
-/// Many screenshots have an alpha channel and not one transparent pixel.
+/// Whether any pixel is transparent. Many screenshots have an alpha channel without a single transparent pixel.
 fn is_transparent(picture: &DynamicImage) -> bool {
     let color = picture.color();
     let channels = usize::from(color.channel_count());
@@ -169,16 +174,16 @@ mod tests {
 
     fn made(bytes: &[u8], to: Dimensions) -> (String, DynamicImage) {
         match reduced(bytes, to) {
-            Ok(Reduced::Made(media)) => {
+            Ok(Reduced::Scaled(media)) => {
                 (media.mime_type.clone(), image::load_from_memory(&media.bytes).expect("a picture"))
             }
             other => panic!("{other:?}"),
         }
     }
 
-    /// P4: every format comes out smaller, in proportion, as PNG only where it is transparent.
+    /// P4: every format is scaled in proportion. The result is a PNG only if it is transparent.
     #[test]
-    fn pictures_come_out_smaller_in_proportion() {
+    fn p4_pictures_are_scaled_down_in_proportion() {
         let opaque = || RgbaImage::from_pixel(400, 100, Rgba([200, 100, 0, 255]));
         let veil = || RgbaImage::from_pixel(400, 100, Rgba([200, 100, 0, 128]));
         let photo = || RgbImage::from_pixel(400, 100, Rgb([200, 100, 0]));
@@ -202,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_left_as_it_is_and_nothing_is_enlarged() {
+    fn pictures_that_fit_are_left_unchanged_and_none_is_enlarged() {
         let bytes = written(RgbImage::new(40, 30), ImageFormat::Png);
         assert_eq!(reduced(&bytes, size(40, 30)), Ok(Reduced::Fits));
         assert_eq!(reduced(&bytes, size(4_000, 3_000)), Ok(Reduced::Fits));
@@ -212,7 +217,7 @@ mod tests {
         assert_eq!((strip.width(), strip.height()), (100, 1));
     }
 
-    /// The same bytes in each request, so that prompt caches hit.
+    /// Every request must contain the same bytes, so that prompt caches hit.
     #[test]
     fn the_same_picture_gives_the_same_bytes() {
         let noise = RgbImage::from_fn(301, 203, |x, y| Rgb([(x * y) as u8, (x ^ y) as u8, (x + y) as u8]));
@@ -221,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lying_photograph_stands_up() {
+    fn the_exif_orientation_is_applied() {
         let left_red = RgbImage::from_fn(200, 100, |x, _| if x < 100 { Rgb([255, 0, 0]) } else { Rgb([0, 0, 255]) });
         let mut exif = b"II\x2a\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
         exif.extend([Orientation::Rotate90.to_exif(), 0, 0, 0, 0, 0, 0, 0]);
@@ -232,12 +237,12 @@ mod tests {
         let (_, small) = made(&bytes, size(100, 50));
         assert_eq!((small.width(), small.height()), (50, 100));
         let top = *small.to_rgb8().get_pixel(25, 10);
-        assert!(top.0[0] > 200 && top.0[2] < 60, "what was left is above: {top:?}");
+        assert!(top.0[0] > 200 && top.0[2] < 60, "the left side is now at the top: {top:?}");
     }
 
-    /// Row 34: the header is believed only as far as memory goes.
+    /// Row 34: a picture whose header declares too many pixels is refused before it is decoded.
     #[test]
-    fn row_34_a_bomb_is_refused_by_its_header() {
+    fn row_34_a_decompression_bomb_is_refused_by_its_header() {
         let mut bomb = written(DynamicImage::new_luma8(1, 1), ImageFormat::Png);
         bomb[16..20].copy_from_slice(&60_000_u32.to_be_bytes());
         bomb[20..24].copy_from_slice(&60_000_u32.to_be_bytes());
@@ -252,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_decoded_says_why() {
+    fn pictures_that_cannot_be_decoded_are_refused_with_a_reason() {
         assert_eq!(reduced(b"<svg/>", size(1, 1)), Err(Unscalable::Format));
         assert_eq!(reduced(b"BM\0\0\0\0", size(1, 1)), Err(Unscalable::Format));
         let empty = b"GIF89a\0\0\x10\x27\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02\x44\x01\0;";

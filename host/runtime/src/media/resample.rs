@@ -1,9 +1,10 @@
-//! Pictures made smaller: each new pixel is the mean of the area that it covers. That is linear in the size of the picture,
-//! free of moiré, and takes no memory but the result; the `image` crate would take 16 bytes for each pixel on the way.
+//! Resamples pictures: each new pixel is the mean of the area that it covers. This takes time linear in the size of the
+//! picture, causes no moiré, and needs no memory except for the result. The `image` crate would need 16 bytes per pixel
+//! for this.
 
 use image::{DynamicImage, GrayAlphaImage, GrayImage, RgbImage, RgbaImage};
 
-/// The picture at a size that is on no side larger than its own.
+/// The picture at a new size. A side that would become longer keeps its length.
 pub(super) fn reduced(picture: &DynamicImage, (width, height): (u32, u32)) -> DynamicImage {
     let from = (picture.width(), picture.height());
     let to = (width.min(from.0), height.min(from.1));
@@ -24,7 +25,7 @@ pub(super) fn reduced(picture: &DynamicImage, (width, height): (u32, u32)) -> Dy
     made.unwrap_or_default()
 }
 
-/// Pixels of one axis under one new pixel, with the share of each that lies under it.
+/// The pixels along one axis that one new pixel covers, and the covered share of each.
 struct Span {
     first: usize,
     shares: Vec<f32>,
@@ -42,7 +43,8 @@ fn spans(from: u32, to: u32) -> Vec<Span> {
     spans.collect()
 }
 
-/// Two and four channels end with alpha: what is transparent does not colour its neighbours.
+/// The means of all new pixels. With two or four channels the last one is alpha, and transparent pixels do not affect
+/// the colour of their neighbours.
 fn means<const CHANNELS: usize>(pixels: &[u8], from: (u32, u32), to: (u32, u32)) -> Vec<u8> {
     let has_alpha = CHANNELS.is_multiple_of(2);
     let row = from.0 as usize * CHANNELS;
@@ -90,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_transparent_colours_nothing() {
+    fn transparent_pixels_do_not_affect_colours() {
         let pixels = vec![200, 0, 0, 255, 0, 255, 0, 0];
         let picture = DynamicImage::ImageRgba8(RgbaImage::from_raw(2, 1, pixels).expect("pixels"));
         assert_eq!(reduced(&picture, (1, 1)).as_bytes(), [200, 0, 0, 128]);
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn an_even_picture_stays_even_at_every_size() {
+    fn a_uniform_picture_stays_uniform_at_every_size() {
         let picture = DynamicImage::ImageRgb8(RgbImage::from_pixel(97, 61, image::Rgb([10, 200, 255])));
         for size in [(1, 1), (96, 60), (50, 3), (97, 61), (13, 59)] {
             let small = reduced(&picture, size);

@@ -1,4 +1,4 @@
-//! Images made smaller for a model (P4), off the async threads and few at a time (row 34).
+//! Scales pictures down for a model (P4), in blocking threads and only a few at a time (row 34).
 
 use super::ReadError;
 use super::cache::{Cache, Key, key};
@@ -10,39 +10,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Pictures that are decoded at once. Each may take 256 MiB.
-const PLACES: usize = 2;
-/// How long a picture may take. Whoever asked goes on without it; the thread ends by itself and keeps its place until
-/// then.
-const TIME: Duration = Duration::from_secs(20);
-/// How long a picture may wait for a place.
-const WAITING_TIME: Duration = Duration::from_secs(60);
+/// Maximum number of pictures that are decoded at the same time. Each may take 256 MiB of memory.
+const MAX_CONCURRENT: usize = 2;
+/// How long the scaling of a picture may take. After that the caller continues without it. The thread keeps its permit
+/// until it ends by itself.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
+/// How long a picture may wait for a permit.
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// A picture that is not sent, since a policy wants it smaller and it is not.
+/// The reason why a picture could not be scaled down. A picture that the policy wants smaller is not sent without that.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScaleError {
-    /// It never will be.
+    /// The picture can never be scaled.
     #[error(transparent)]
     Unscalable(#[from] Unscalable),
-    /// It never will be.
+    /// The medium has too many bytes, so it can never be scaled.
     #[error(transparent)]
     TooLarge(ReadError),
-    /// Perhaps the next time.
-    #[error("it was not made smaller within {} s", TIME.as_secs())]
+    /// Scaling took too long. It may succeed the next time.
+    #[error("it was not made smaller within {} s", TIME_LIMIT.as_secs())]
     Late,
-    /// Perhaps the next time.
-    #[error("too many pictures are being made smaller at once")]
+    /// No permit was free in time. It may succeed the next time.
+    #[error("too many pictures are being made smaller at the same time")]
     Busy,
-    /// The session does not have it.
+    /// The session does not have the medium.
     #[error("its bytes are not stored in this session")]
     Missing,
-    /// The store did not give it.
+    /// The store failed.
     #[error(transparent)]
     Store(StoreError),
 }
 
 impl ScaleError {
-    /// Whether it is so whenever it is tried.
+    /// Whether another attempt would fail in the same way.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, Self::Unscalable(_) | Self::TooLarge(_))
     }
@@ -58,23 +58,24 @@ impl From<ReadError> for ScaleError {
     }
 }
 
-/// Makes pictures smaller for all sessions of a host, and keeps the latest. Clones are the same one.
+/// Scales pictures down for all sessions of a host, and caches the latest results. Clones share the cache and the
+/// permits.
 #[derive(Clone, Debug)]
 pub struct Downscaler {
-    places: Arc<Semaphore>,
-    patience: Duration,
+    permits: Arc<Semaphore>,
+    wait_limit: Duration,
     cache: Arc<Mutex<Cache>>,
 }
 
 impl Default for Downscaler {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(PLACES)), patience: WAITING_TIME, cache: Arc::default() }
+        Self { permits: Arc::new(Semaphore::new(MAX_CONCURRENT)), wait_limit: WAIT_LIMIT, cache: Arc::default() }
     }
 }
 
 impl Downscaler {
-    /// The picture at most so large; none where it is no larger, or no image at all. `read` gives its bytes, if they are
-    /// needed.
+    /// The picture scaled to at most this size. `None` if it is small enough, or is not an image. `read` is awaited
+    /// only if the bytes are needed.
     pub(crate) async fn scaled(
         &self,
         media: &Media,
@@ -91,14 +92,14 @@ impl Downscaler {
         if let Some(known) = self.cached(&key) {
             return Ok(known);
         }
-        let place = tokio::time::timeout(self.patience, self.places.clone().acquire_owned()).await;
-        // Whoever was before us may have made the same picture.
+        let permit = tokio::time::timeout(self.wait_limit, self.permits.clone().acquire_owned()).await;
+        // Another caller may have scaled the same picture in the meantime.
         if let Some(known) = self.cached(&key) {
             return Ok(known);
         }
-        let place = place.ok().and_then(Result::ok).ok_or(ScaleError::Busy)?;
+        let permit = permit.ok().and_then(Result::ok).ok_or(ScaleError::Busy)?;
         let bytes = read.await?;
-        let made = in_thread(place, bytes, to).await?;
+        let made = in_thread(permit, bytes, to).await?;
         self.cache().put(key, made.clone());
         Ok(made)
     }
@@ -113,21 +114,21 @@ impl Downscaler {
 }
 
 async fn in_thread(
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
     bytes: Vec<u8>,
     to: Dimensions,
 ) -> Result<Option<MediaBytes>, ScaleError> {
     let work = tokio::task::spawn_blocking(move || {
         let made = reduced(&bytes, to);
-        drop(place);
+        drop(permit);
         made
     });
-    match tokio::time::timeout(TIME, work).await {
+    match tokio::time::timeout(TIME_LIMIT, work).await {
         Err(_) => Err(ScaleError::Late),
         Ok(Err(panic)) => Err(Unscalable::Unreadable(panic.to_string()).into()),
         Ok(Ok(Err(unscalable))) => Err(unscalable.into()),
         Ok(Ok(Ok(Reduced::Fits))) => Ok(None),
-        Ok(Ok(Ok(Reduced::Made(picture)))) => Ok(Some(picture)),
+        Ok(Ok(Ok(Reduced::Scaled(picture)))) => Ok(Some(picture)),
     }
 }
 
@@ -154,9 +155,9 @@ mod tests {
 
     const TO: Dimensions = Dimensions { width: 50, height: 50 };
 
-    /// P4: each picture is read and made once, however often it is asked for, and many at once don't take more places.
+    /// P4: each picture is read and scaled once, also for concurrent requests, and all permits are returned.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_picture_is_made_once() {
+    async fn p4_a_picture_is_scaled_once() {
         let downscaler = Downscaler::default();
         let (media, bytes) = picture(200, 100);
         let reads = AtomicUsize::new(0);
@@ -168,15 +169,15 @@ mod tests {
             downscaler.scaled(&media, TO, read).await.expect("scaled").expect("a smaller one")
         };
         let first = ask().await;
-        for again in futures::future::join_all((0..10).map(|_| ask())).await {
-            assert!(Arc::ptr_eq(&again.bytes, &first.bytes));
+        for repeated in futures::future::join_all((0..10).map(|_| ask())).await {
+            assert!(Arc::ptr_eq(&repeated.bytes, &first.bytes));
         }
         assert_eq!(reads.load(Ordering::Relaxed), 1);
-        assert_eq!(downscaler.places.available_permits(), PLACES);
+        assert_eq!(downscaler.permits.available_permits(), MAX_CONCURRENT);
     }
 
     #[tokio::test]
-    async fn what_is_small_or_no_image_is_not_even_read() {
+    async fn small_pictures_and_other_media_are_not_read() {
         let downscaler = Downscaler::default();
         let (small, _) = picture(50, 20);
         let sound = Media { mime_type: "audio/wav".to_owned(), ..picture(60, 60).0 };
@@ -186,13 +187,13 @@ mod tests {
         }
     }
 
-    /// Row 34: whoever cannot have a place is told so, and a place is given back after every failure.
+    /// Row 34: a caller that gets no permit in time gets an error, and every failure returns its permit.
     #[tokio::test]
-    async fn places_are_bounded_and_come_back() {
-        let downscaler = Downscaler { patience: Duration::from_millis(20), ..Downscaler::default() };
+    async fn row_34_permits_are_bounded_and_returned() {
+        let downscaler = Downscaler { wait_limit: Duration::from_millis(20), ..Downscaler::default() };
         let (media, bytes) = picture(200, 100);
         let held: Vec<_> =
-            (0..PLACES).map(|_| downscaler.places.clone().try_acquire_owned().expect("a place")).collect();
+            (0..MAX_CONCURRENT).map(|_| downscaler.permits.clone().try_acquire_owned().expect("a permit")).collect();
         let refused = downscaler.scaled(&media, TO, async { Ok(bytes.clone()) }).await;
         assert!(matches!(refused, Err(ScaleError::Busy)), "{refused:?}");
         drop(held);
@@ -201,7 +202,7 @@ mod tests {
         let missing =
             downscaler.scaled(&media, TO, async { Err(StoreError::NoBlob { digest: media.digest.clone() }.into()) });
         assert!(matches!(missing.await, Err(ScaleError::Missing)));
-        assert_eq!(downscaler.places.available_permits(), PLACES);
+        assert_eq!(downscaler.permits.available_permits(), MAX_CONCURRENT);
         assert!(downscaler.scaled(&media, TO, async { Ok(bytes) }).await.expect("scaled").is_some());
     }
 }

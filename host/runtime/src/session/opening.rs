@@ -1,71 +1,69 @@
-//! Opening a session: under its lease, and where another process stopped.
+//! Opens a session: takes its lease and continues where another process stopped.
 
-use super::shared::{Host, Shared, model_of};
-use super::{Notes, Session, SessionError};
+use super::{ModelRetry, Session, SessionError};
+use crate::agent::{LiveAgent, pinned};
 use crate::events::Watchers;
-use crate::host_model::ModelLedger;
-use crate::key_values::StoredValues;
-use crate::live::LiveAgent;
-use crate::media::StoredMedia;
-use crate::outbox::Owing;
-use crate::pinned;
+use crate::history::LoadedHistory;
+use crate::host::{Host, SessionServices};
+use crate::outbox::{DeferredDelivery, deliver_session};
+use crate::records::CommitNotes;
 use agent_core::message::ID_ENDING;
 use agent_core::prompt::system_sections;
 use agent_core::run::{Input, Run, TurnError};
-use agent_plugins::{Generation, MediaPort, Ports};
+use agent_plugins::Generation;
 use agent_store::{OpenMode, SessionMeta};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
 
-/// Which session to open.
+/// Which session to open, and whether its open turn must be able to continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenSession {
-    /// A new one.
+    /// Create a session.
     New,
-    /// That of this subject.
+    /// Open the session with this subject.
     Existing(String),
-    /// The same, to decide something about its open turn, which cannot go on here. That its plugins cannot be loaded is
-    /// no hindrance.
+    /// Open the session with this subject to make a decision about its open turn, which is not continued here. The open
+    /// succeeds even if the turn's plugins cannot be loaded.
     ToDecide(String),
 }
 
-/// What a session is opened for.
+/// Why a session is opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    GoOn,
+enum OpenPurpose {
+    Continue,
     Decide,
 }
 
 impl Session {
-    /// Opens a session under its lease. What was running when its last host died is taken up again (D3).
+    /// Opens a session under its lease. Work that was running when its last host process died is recovered (D3).
     pub async fn open(host: &Host, agent: impl Into<LiveAgent>, which: OpenSession) -> Result<Self, SessionError> {
         let agent = agent.into();
         let name = agent.current().config().name.clone();
         let (subject, mode, purpose) = match which {
-            OpenSession::New => (new_subject(&name), OpenMode::CreateNew, Purpose::GoOn),
-            OpenSession::Existing(subject) => (subject, OpenMode::Existing, Purpose::GoOn),
-            OpenSession::ToDecide(subject) => (subject, OpenMode::Existing, Purpose::Decide),
+            OpenSession::New => (new_subject(&name), OpenMode::CreateNew, OpenPurpose::Continue),
+            OpenSession::Existing(subject) => (subject, OpenMode::Existing, OpenPurpose::Continue),
+            OpenSession::ToDecide(subject) => (subject, OpenMode::Existing, OpenPurpose::Decide),
         };
         Self::open_for(host, agent, (Run::new(subject, name), mode), (Watchers::new(), purpose)).await
     }
 
-    /// The same for a session that is as `new` where nothing of it is stored yet.
+    /// Opens a session that starts in the state `new` if nothing is stored for it yet.
     pub(crate) async fn open_as(
         host: &Host,
         live: LiveAgent,
         (new, mode): (Run, OpenMode),
         watchers: Watchers,
     ) -> Result<Self, SessionError> {
-        Self::open_for(host, live, (new, mode), (watchers, Purpose::GoOn)).await
+        Self::open_for(host, live, (new, mode), (watchers, OpenPurpose::Continue)).await
     }
 
     async fn open_for(
         host: &Host,
         live: LiveAgent,
         (new, mode): (Run, OpenMode),
-        (watchers, purpose): (Watchers, Purpose),
+        (watchers, purpose): (Watchers, OpenPurpose),
     ) -> Result<Self, SessionError> {
         let agent = live.current();
         let subject = new.session.clone();
@@ -83,60 +81,33 @@ impl Session {
                 return Err(SessionError::Restore { session: subject, error });
             }
         };
-        let media: Arc<dyn MediaPort> = Arc::new(StoredMedia(host.store.clone()));
-        let ledger = Arc::new(ModelLedger::default());
-        let shared = Shared {
-            store: host.store.clone(),
-            sandbox: host.sandbox.clone(),
-            media: media.clone(),
-            ports: Ports {
-                media: Some(media),
-                key_value: Some(Arc::new(StoredValues(host.store.clone()))),
-                model: Some(model_of(&agent, &ledger, &subject)),
-                http: host.http.clone(),
-                then: None,
-                grants: Some(Arc::new(live.clone())),
-                stopped: Some(Arc::default()),
-            },
-            live,
-            agent,
-            ledger,
-            downscaler: host.downscaler.clone(),
-            subject,
-            id_ending: run.id_ending.clone(),
-            delegated_by: run.delegated_by.clone(),
-            checkpoint: host.checkpoint.clone(),
-            first_uses: host.first_uses.clone(),
-            leaving: host.leaving.clone(),
-        };
+        let services = Arc::new(SessionServices::new(host, live, subject.clone(), &run));
         let mut session = Self {
-            shared: Arc::new(shared),
+            history: LoadedHistory::new(services.store.clone(), subject),
+            services,
             run,
             watchers: Arc::new(watchers),
             last_event: None,
-            asking_since: None,
-            retry_at: None,
-            was_left: false,
-            ended_at_opening: false,
-            incoming_trace: None,
-            owing: Owing::Nothing,
+            model_retry: ModelRetry::default(),
+            was_interrupted: false,
+            deferred: DeferredDelivery::Nothing,
             denied: Vec::new(),
-            opened_at: opened.last_event,
             held_requests: HashMap::new(),
-            held: None,
+            unverified: HashSet::new(),
+            held_servers: None,
+            opened_at: opened.last_event,
+            incoming_trace: None,
+            ended_at_opening: false,
             lease: opened.lease,
             revision: opened.revision,
             view_is_stored: false,
-            messages: HashMap::new(),
-            calls: HashMap::new(),
             stored_texts: HashSet::new(),
-            unverified: HashSet::new(),
         };
-        match session.take_up(purpose).await {
+        match session.resume(purpose).await {
             Ok(()) => {
-                // What the process before this one could not deliver any more.
+                // Deliver what the previous process committed but could not deliver.
                 if session.revision > 0 {
-                    session.deliver().await;
+                    deliver_session(&session.services).await;
                 }
                 Ok(session)
             }
@@ -147,130 +118,134 @@ impl Session {
         }
     }
 
-    /// Goes on where another process stopped: with the plugins of the open turn, and with what was running decided. What
-    /// the stored turn says of its agent only narrows what the configuration says (P14).
-    async fn take_up(&mut self, purpose: Purpose) -> Result<(), SessionError> {
+    /// Continues where another process stopped: loads the plugins of the open turn and decides what happens to the calls that
+    /// were running. The agent settings in the stored turn can only narrow the configuration (P14).
+    async fn resume(&mut self, purpose: OpenPurpose) -> Result<(), SessionError> {
         if !self.run.is_open() {
             return Ok(());
         }
-        let taken_up = self.take_up_turn(purpose).await;
+        let resumed = self.resume_turn(purpose).await;
         self.ended_at_opening = !self.run.is_open();
-        taken_up
+        resumed
     }
 
-    async fn take_up_turn(&mut self, purpose: Purpose) -> Result<(), SessionError> {
+    async fn resume_turn(&mut self, purpose: OpenPurpose) -> Result<(), SessionError> {
         if let Some(user) = self.run.turn.as_ref().and_then(|turn| turn.config.user.clone()) {
-            self.use_agent(self.shared.agent.for_user(Some(&user))?);
+            self.use_agent(self.services.agent.for_user(Some(&user))?);
         }
-        if purpose == Purpose::GoOn {
-            self.run.narrow(&self.shared.agent.bounds());
+        if purpose == OpenPurpose::Continue {
+            self.run.narrow(&self.services.agent.bounds());
         }
         self.recover().await?;
-        self.expire_due().await?;
+        self.expire_overdue_calls().await?;
         self.unverified = self.run.claimed_calls().map(|(call, ..)| call.clone()).collect();
         if !self.run.is_open() {
             return Ok(());
         }
-        self.take_up_agent(purpose).await?;
-        if purpose == Purpose::GoOn {
-            self.take_up_imported().await?;
+        self.resume_agent(purpose).await?;
+        if purpose == OpenPurpose::Continue {
+            self.complete_imported_turn().await?;
         }
         Ok(())
     }
 
-    /// Takes the agent as the open turn has it, or ends the turn.
-    async fn take_up_agent(&mut self, purpose: Purpose) -> Result<(), SessionError> {
+    /// Restores the agent that the open turn started with, or ends the turn.
+    async fn resume_agent(&mut self, purpose: OpenPurpose) -> Result<(), SessionError> {
         let Some(turn) = &self.run.turn else { return Ok(()) };
         let plugins: Vec<_> = turn.plugins.iter().map(|pin| (pin.name.clone(), pin.digest.clone())).collect();
-        let (current, pinned) = (self.shared.agent.clone(), turn.pinned.clone());
+        let (current, pinned) = (self.services.agent.clone(), turn.pinned.clone());
         let is_current = plugins == current.generation().pinned();
         if is_current && pinned.as_ref().is_none_or(|pinned| *pinned == pinned::pins_of(&current)) {
             return Ok(());
         }
-        let unknown = pinned::unknown_components(&*self.shared.store, &current, (turn, &plugins)).await?;
-        if !unknown.is_empty() && purpose == Purpose::GoOn {
+        let unknown = pinned::unknown_components(&*self.services.store, &current, (turn, &plugins)).await?;
+        if !unknown.is_empty() && purpose == OpenPurpose::Continue {
             let names: Vec<_> = unknown.iter().map(|(name, digest)| format!("{name}@{}", digest.short())).collect();
             let reason = format!(
-                "the stored turn names {}, with which no turn of this agent has begun on this host, so it is not loaded; \
-                 begin another turn",
+                "the stored turn names {}, but no turn of this agent has started with it on this host, so it is not loaded; \
+                 start another turn",
                 names.join(", ")
             );
-            return self.apply(Input::Failed(TurnError::PluginChanged { reason }), Notes::default()).await;
+            return self.apply(Input::Failed(TurnError::PluginChanged { reason }), CommitNotes::default()).await;
         }
         let generation = match (is_current, unknown.is_empty()) {
             (_, false) => return Ok(()),
             (true, true) => Ok(current.generation().clone()),
             (false, true) => {
-                let vetted = current.config().vetting.clone().map(|vetting| self.shared.sandbox.vetted_by(vetting));
-                Generation::from_digests(vetted.as_ref().unwrap_or(&self.shared.sandbox), &plugins).await
+                let sandbox =
+                    current.config().vetting.clone().map(|vetting| self.services.sandbox.verified_by(vetting));
+                Generation::from_digests(sandbox.as_ref().unwrap_or(&self.services.sandbox), &plugins).await
             }
         };
         let agent = match generation {
-            Ok(generation) => pinned::resumed(&current, generation, pinned.as_ref()).map_err(|error| error.to_string()),
-            // What is decided about the turn needs none of them, least of all that it is cancelled.
-            Err(error) if purpose == Purpose::Decide => {
+            Ok(generation) => {
+                pinned::resumed_agent(&current, generation, pinned.as_ref()).map_err(|error| error.to_string())
+            }
+            // A decision about the turn does not need the plugins; cancelling it does not either.
+            Err(error) if purpose == OpenPurpose::Decide => {
                 tracing::info!(session = %self.run.session, %error, "the open turn's plugins are not loaded");
                 return Ok(());
             }
             Err(error) if error.is_lasting() => Err(error.to_string()),
-            // It may be there the next time: the turn stays open.
+            // The plugins may be available next time, so the turn stays open.
             Err(error) => return Err(error.into()),
         };
         match agent {
             Ok(agent) => self.use_agent(Arc::new(agent)),
-            Err(_) if purpose == Purpose::Decide => {}
+            Err(_) if purpose == OpenPurpose::Decide => {}
             Err(reason) => {
-                self.apply(Input::Failed(TurnError::PluginChanged { reason }), Notes::default()).await?;
+                self.apply(Input::Failed(TurnError::PluginChanged { reason }), CommitNotes::default()).await?;
             }
         }
         Ok(())
     }
 
-    /// Derives again what an imported turn did not bring along: its system sections, and what approvals are about.
-    async fn take_up_imported(&mut self) -> Result<(), SessionError> {
+    /// Computes what an imported turn does not contain: its system sections, and the identities of the tools that its
+    /// approvals refer to.
+    async fn complete_imported_turn(&mut self) -> Result<(), SessionError> {
         if !self.run.is_unpinned() {
             return Ok(());
         }
-        let agent = self.shared.agent.clone();
+        let agent = self.services.agent.clone();
         if let Some(turn) = self.run.turn.as_mut().filter(|turn| turn.sections.is_empty() && turn.begun_until > 0) {
             let config = agent.config();
             turn.sections = system_sections(&config.prompt, config.bounds.finish, Vec::new());
         }
-        let asking = self.run.asked_about_nothing();
-        for record in self.load_calls(&asking).await? {
+        let without_identity = self.run.approvals_without_identity();
+        for record in self.history.load_calls(&without_identity).await? {
             if let Some(tool) = agent.registry().get(&record.name) {
-                let identity = self.approval_scope(tool).identity;
-                self.run.ask_about(&record.id, identity);
+                let identity = self.approvals().approval_scope(tool).identity;
+                self.run.set_approval_identity(&record.id, identity);
             }
         }
         Ok(())
     }
 
-    /// Decides about calls that nothing runs any more (D3).
-    pub(super) async fn recover(&mut self) -> Result<(), SessionError> {
+    /// Decides about calls that no process runs any more (D3).
+    pub(crate) async fn recover(&mut self) -> Result<(), SessionError> {
         if self.run.is_open() {
             let mut after = self.run.clone();
             after.apply(Input::Recover)?;
             if after != self.run {
-                self.apply(Input::Recover, Notes::default()).await?;
+                self.apply(Input::Recover, CommitNotes::default()).await?;
             }
         }
         Ok(())
     }
 }
 
-/// A subject that no session has. It sorts by time, as far as the clock is right.
+/// Creates a subject that no other session has. Subjects sort by creation time if the clock is right.
 pub(crate) fn new_subject(agent: &str) -> String {
     format!("{agent}/{}", uuid_at(SystemTime::now()))
 }
 
-/// Of a clock that is set before 1970 only the random part tells ids apart: `Uuid::now_v7` would panic.
+/// Creates a version 7 UUID. Times before 1970 count as 1970, where `Uuid::now_v7` would panic.
 fn uuid_at(time: SystemTime) -> Uuid {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, since.as_secs(), since.subsec_nanos()))
 }
 
-/// What the ids of a session's calls end with: nobody else has it.
+/// Creates a random ending for the ids of a session's calls, so that they differ from those of other sessions.
 pub(crate) fn new_id_ending() -> String {
     let mut ending = Uuid::new_v4().simple().to_string();
     ending.truncate(ID_ENDING);
@@ -282,9 +257,9 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// A clock that is set wrong is no reason to panic, and ids still differ.
+    /// A wrong system clock does not cause a panic, and the ids still differ.
     #[test]
-    fn ids_are_made_with_any_clock() {
+    fn uuid_at_returns_distinct_ids_for_any_clock() {
         for time in [UNIX_EPOCH - Duration::from_secs(1 << 40), UNIX_EPOCH, UNIX_EPOCH + Duration::from_secs(1 << 40)] {
             assert_ne!(uuid_at(time), uuid_at(time), "{time:?}");
         }

@@ -1,41 +1,42 @@
-//! The last place where secrets are taken out: nothing that is stored, told or exported passes it by (row 41). Whoever was given a
-//! secret takes it out of what comes back first; this catches what came another way.
+//! The last place that removes secrets: everything that is stored, published or exported passes through it (row 41). The code
+//! that uses a secret removes it from the replies first; this module catches secrets that come back another way.
 
-use super::{Notes, SessionError};
+use super::SessionError;
+use crate::records::CommitNotes;
 use agent_core::redaction::{Edges, Redaction};
 use agent_core::run::Input;
 use agent_store::{StepRecord, StoreError, digest_of};
 use serde::Serialize;
 use serde_json::Value;
 
-/// The same without secrets.
+/// Removes secrets from an input and from the notes that are committed with it.
 pub(super) fn without_secrets(
     redaction: &Redaction,
     input: Input,
-    notes: Notes,
-) -> Result<(Input, Notes), Box<SessionError>> {
+    notes: CommitNotes,
+) -> Result<(Input, CommitNotes), Box<SessionError>> {
     if redaction.is_empty() {
         return Ok((input, notes));
     }
     let input = clean(redaction, input).map_err(|problem| {
-        let what = "the next step of the session, which holds a secret,".to_owned();
+        let what = "the next step of the session after secrets were removed from it".to_owned();
         Box::new(SessionError::Store(StoreError::Invalid { what, problem: problem.to_string() }))
     })?;
     Ok((input, clean_notes(redaction, notes)))
 }
 
-/// Nearly always there is nothing to take out, which one look at the whole of it tells.
+/// Removes secrets from a value. Nearly always there are none, so the serialised bytes are searched first.
 fn clean<T: Serialize + serde::de::DeserializeOwned>(redaction: &Redaction, value: T) -> serde_json::Result<T> {
     let written = serde_json::to_vec(&value)?;
     if redaction.bytes(&written, Edges::Whole).is_none() {
         return Ok(value);
     }
-    tracing::warn!("a secret came back to the host, which has taken it out of what is stored");
+    tracing::warn!("a secret came back to the host; it was removed before the data was stored");
     serde_json::from_value(redaction.whole_value(serde_json::to_value(value)?))
 }
 
-/// Records name texts by their digests, which change with the texts.
-fn clean_notes(redaction: &Redaction, mut notes: Notes) -> Notes {
+/// Removes secrets from the notes. Records refer to texts by digest, so digests of changed texts are replaced as well.
+fn clean_notes(redaction: &Redaction, mut notes: CommitNotes) -> CommitNotes {
     let mut renamed = Vec::new();
     for text in &mut notes.texts {
         let before = digest_of(text.as_bytes()).to_string();
@@ -69,9 +70,10 @@ mod tests {
     use agent_core::message::{CallId, Content};
     use serde_json::json;
 
-    /// Row 41: what a call brings, the records of a step and the texts that they refer to hold no secret, and refer to what is stored.
+    /// Row 41: call results, step records and the texts that they refer to contain no secret, and the records refer to the
+    /// texts that are stored.
     #[test]
-    fn row_41_nothing_that_is_stored_holds_a_secret() {
+    fn row_41_stored_data_contains_no_secret() {
         let redaction = Redaction::new(["tk-canary-5d1c77e0"]);
         let text = "a prompt with tk-canary-5d1c77e0".to_owned();
         let digest = digest_of(text.as_bytes()).to_string();
@@ -81,7 +83,7 @@ mod tests {
         let input = Input::Outcome { call: CallId("call_1_1_1".into()), result };
         let body = json!({"system": [digest], "raw": "dGstY2FuYXJ5LTVkMWM3N2Uw"});
         let record = StepRecord { turn: 1, step: 1, kind: "prompt".into(), body };
-        let notes = Notes { records: vec![record], texts: vec![text], ..Notes::default() };
+        let notes = CommitNotes { records: vec![record], texts: vec![text], ..CommitNotes::default() };
         let (input, notes) = without_secrets(&redaction, input, notes).unwrap_or_else(|error| panic!("{error}"));
         let shown = format!("{input:?} {:?} {:?}", notes.texts, notes.records);
         assert!(!shown.contains("canary") && !shown.contains("dGst") && shown.contains("it is (secret)"), "{shown}");

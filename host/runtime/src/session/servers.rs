@@ -1,25 +1,25 @@
-//! The MCP servers of a turn: connected before it begins or goes on (I5).
+//! Connects the MCP servers of a turn before the turn starts or continues (I5).
 
 use super::{Session, SessionError};
 use crate::agent::Agent;
-use agent_core::approval::source_of;
+use agent_core::approval::rule_source;
 use agent_core::change::CallRecord;
 use agent_core::tool::ToolSource;
-use agent_mcp::{Catalogue, Held};
+use agent_mcp::{AcquiredServers, Catalogue};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Tools that a message lists.
-const LISTED: usize = 20;
+/// Maximum number of tools that a warning lists.
+const MAX_LISTED_TOOLS: usize = 20;
 
 impl Session {
-    /// Takes the agent for what follows, with the tools that its MCP servers have now. An open turn keeps the tools that
-    /// it began with, as long as this process remembers them.
-    pub(super) async fn connect(
+    /// Uses this agent from now on, with the tools that its MCP servers offer now. An open turn keeps the tools that it
+    /// started with as long as this process knows them.
+    pub(crate) async fn connect(
         &mut self,
         agent: Arc<Agent>,
         cancel: &CancellationToken,
-    ) -> Result<Option<Held>, SessionError> {
+    ) -> Result<Option<AcquiredServers>, SessionError> {
         let idle = !self.run.is_open();
         if agent.servers().is_empty() {
             self.use_agent(agent);
@@ -44,55 +44,57 @@ impl Session {
         let catalogue = held.catalogue().clone();
         let agent = match (same, idle) {
             (true, _) => agent,
-            // The next turns find it, too; what it was changed to meanwhile is taken along.
-            (false, true) => self.shared.live.change(|current| current.with_catalogue(catalogue))?,
+            // Later turns get these tools, too. The change is applied to the current agent to keep its other changes.
+            (false, true) => self.services.live.change(|current| current.with_catalogue(catalogue))?,
             (false, false) => Arc::new(agent.with_catalogue(catalogue)?),
         };
         if is_new {
-            for (server, error) in agent.crowded_out() {
-                tracing::warn!("MCP server {server} is left out with all of its tools: {error}");
+            for (server, error) in agent.servers_left_out() {
+                tracing::warn!("MCP server {server} and all of its tools are left out: {error}");
             }
-            warn_of_idle_rules(&agent, held.catalogue());
+            warn_about_unmatched_rules(&agent, held.catalogue());
         }
         self.use_agent(agent);
         Ok(Some(held))
     }
 
-    /// Meets the servers whose calls wait for somebody's decision, as long as nobody cancels. A decision does it, too, but
-    /// cannot be cancelled.
+    /// Connects the servers whose calls wait for a decision, until `cancel` is triggered. The decision methods also connect
+    /// them, but cannot be cancelled.
     pub async fn prepare_decision(&mut self, cancel: &CancellationToken) -> Result<(), SessionError> {
         let ids: Vec<_> = self.state().open_calls().cloned().collect();
-        let calls = self.load_calls(&ids).await?;
-        self.connect_for(&calls, cancel).await
+        let calls = self.history.load_calls(&ids).await?;
+        self.connect_for_calls(&calls, cancel).await
     }
 
-    /// The same where somebody decides about calls of servers that this process has not met yet.
-    pub(crate) async fn connect_for(
+    /// Connects the servers of these calls if this process has not connected the agent's servers yet.
+    pub(crate) async fn connect_for_calls(
         &mut self,
         calls: &[CallRecord],
         cancel: &CancellationToken,
     ) -> Result<(), SessionError> {
-        let agent = self.shared.agent.clone();
-        // Of a call that was imported nobody knows yet whose it is.
+        let agent = self.services.agent.clone();
+        // The source of an imported call is not known yet.
         let is_of_server = |call: &CallRecord| matches!(call.source, Some(ToolSource::Mcp { .. }) | None);
         if agent.catalogue().is_none() && calls.iter().any(is_of_server) {
-            self.held = self.connect(agent, cancel).await?;
+            self.held_servers = self.connect(agent, cancel).await?;
         }
         Ok(())
     }
 }
 
-/// Rules about approvals that fit no tool of a server that is there: behind a slip, a tool would run unasked (L17).
-fn warn_of_idle_rules(agent: &Agent, catalogue: &Catalogue) {
+/// Warns about approval rules that match no tool of a connected server. If a rule is misspelt, the tool would run without
+/// an approval (L17).
+fn warn_about_unmatched_rules(agent: &Agent, catalogue: &Catalogue) {
     let tools: Vec<&str> = agent.registry().tools().map(|tool| tool.definition.name.as_str()).collect();
-    for rule in agent.config().approvals.idle(&tools) {
-        let Some(server) = source_of(rule) else { continue };
+    for rule in agent.config().approvals.unmatched_patterns(&tools) {
+        let Some(server) = rule_source(rule) else { continue };
         let mut known =
             catalogue.tools().filter(|tool| tool.server == server).map(|tool| &*tool.definition.name).peekable();
         if known.peek().is_some() {
-            let known = known.take(LISTED).collect::<Vec<_>>().join(", ");
+            let known = known.take(MAX_LISTED_TOOLS).collect::<Vec<_>>().join(", ");
             tracing::warn!(
-                "the approval rule `{rule}` fits no tool of the MCP server {server}, so it does nothing; it has {known}"
+                "the approval rule `{rule}` matches no tool of the MCP server {server}, so it has no effect; the server's \
+                 tools are {known}"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! The plugin store does not grow for ever: what no open turn and no recent version needs is forgotten (P10).
+//! Prunes the plugin store: removes components that neither an open turn nor a recent version needs (P10).
 
 use agent_core::message::Digest;
 use agent_core::run::{RestoreError, Run};
@@ -7,51 +7,51 @@ use agent_store::{MAX_PAGE, Store, StoreError};
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
-/// Versions of a plugin that are kept for a rollback, beside the one that serves.
+/// Number of versions of a plugin that are kept for a rollback, in addition to the version that serves.
 pub const KEPT_VERSIONS: u32 = 5;
-/// What was stored a moment ago may be a turn's that begins just now.
-const YOUNG: Duration = Duration::from_secs(3_600);
+/// Minimum age for removal. A younger component may belong to a turn that is just starting.
+const MIN_AGE: Duration = Duration::from_secs(3_600);
 
-/// What was forgotten.
+/// Result of pruning the plugin store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Components.
+    /// Digests of the removed components.
     pub removed: Vec<Digest>,
-    /// Their bytes.
+    /// Total size of the removed components in bytes.
     pub bytes: u64,
-    /// Components that stay.
+    /// Number of components that were kept.
     pub kept: usize,
 }
 
-/// A store of plugins that cannot be pruned. What was not removed stays whole.
+/// The plugin store cannot be pruned. Components that were not removed are intact.
 #[derive(Debug, thiserror::Error)]
 pub enum PruneError {
-    /// The database failed.
+    /// The session store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The plugin store failed.
     #[error(transparent)]
     Plugins(#[from] PluginStoreError),
-    /// It cannot be known what this session needs.
-    #[error("session `{session}` cannot be read, so it is not known which plugins it needs: {error}")]
+    /// A session's snapshot cannot be read, so the plugins that it needs are unknown.
+    #[error("session `{session}` cannot be read, so the plugins that it needs are unknown: {error}")]
     Session {
-        /// Its subject.
+        /// Subject of the session.
         session: String,
-        /// What is wrong.
+        /// Why the snapshot cannot be read.
         error: RestoreError,
     },
 }
 
-/// Forgets the components that are older than an hour at `now` and that nobody needs: no open turn, no version that serves
-/// or was among the last five of its plugin, and no rollback.
+/// Removes components that at `now` are older than an hour and not needed. A component is needed by an open turn, if its
+/// version serves, if it is one of the last five versions of its plugin, or by a rollback.
 pub async fn prune(store: &dyn Store, plugins: &PluginStore, now: SystemTime) -> Result<Pruned, PruneError> {
     let mut needed: HashSet<Digest> = store.needed_versions(KEPT_VERSIONS).await?.into_iter().collect();
-    needed.extend(of_open_turns(store).await?);
+    needed.extend(digests_of_open_turns(store).await?);
     let plugins = plugins.clone();
     let work = tokio::task::spawn_blocking(move || {
         let mut pruned = Pruned::default();
         for stored in plugins.list()? {
-            let is_young = now.duration_since(stored.modified).is_ok_and(|age| age < YOUNG);
+            let is_young = now.duration_since(stored.modified).is_ok_and(|age| age < MIN_AGE);
             if needed.contains(&stored.digest) || is_young || now < stored.modified {
                 pruned.kept += 1;
             } else if plugins.remove(&stored.digest)? {
@@ -69,7 +69,7 @@ pub async fn prune(store: &dyn Store, plugins: &PluginStore, now: SystemTime) ->
     Ok(work.await.map_err(stopped)??)
 }
 
-async fn of_open_turns(store: &dyn Store) -> Result<HashSet<Digest>, PruneError> {
+async fn digests_of_open_turns(store: &dyn Store) -> Result<HashSet<Digest>, PruneError> {
     let (mut needed, mut after) = (HashSet::new(), String::new());
     loop {
         let page = store.unfinished(&after, MAX_PAGE).await?;

@@ -1,38 +1,39 @@
-//! Trials over processes: what calls of a new version come to is written down at traps and when a process ends, never at
+//! Trials across processes. The counts of a new version's calls are stored at traps and when a process ends, never during
 //! a call (P10).
 
-use super::ledger::directory_name;
-use crate::live::{LiveAgent, OnTrial};
+use super::version_log::{TRAPPED, directory_name};
+use crate::agent::{LiveAgent, VersionTrial};
 use agent_plugins::TrialCounts;
-use agent_store::{CountedTrial, Deed, Rollback, Store, StoreError, VersionEnd};
+use agent_store::{AuditAction, Rollback, Store, StoreError, TrialCalls, VersionEnd};
 use std::path::Path;
 
-/// Why a version that fails its trial is taken back.
-pub(super) const TRAPPED: &str = "it crashed in 3 of its first 10 calls";
-
-/// Writes down what the trials of an agent's plugins have come to, before its process ends. What has failed is taken back
-/// for the next one; these are returned.
-pub async fn finish(store: &dyn Store, directory: &Path, agent: &LiveAgent) -> Result<Vec<Rollback>, StoreError> {
+/// Stores the trial counts of an agent's plugins before the process ends. Versions that failed their trial are rolled back
+/// for the next process. Returns these rollbacks.
+pub async fn finish_trials(
+    store: &dyn Store,
+    directory: &Path,
+    agent: &LiveAgent,
+) -> Result<Vec<Rollback>, StoreError> {
     let (directory, agent) = (directory_name(directory), agent.current());
-    let mut taken_back = Vec::new();
-    for (plugin, on_trial) in &agent.standing().trials {
-        taken_back.extend(count(store, &directory, plugin, on_trial).await?);
+    let mut rollbacks = Vec::new();
+    for (plugin, on_trial) in &agent.versions().trials {
+        rollbacks.extend(count(store, &directory, plugin, on_trial).await?);
     }
-    Ok(taken_back)
+    Ok(rollbacks)
 }
 
-/// Adds what is new of a trial to what all processes have counted. A trial that fails takes its version back.
+/// Adds the new counts of a trial to the stored counts of all processes. A version that fails its trial is rolled back.
 pub(super) async fn count(
     store: &dyn Store,
     directory: &str,
     plugin: &str,
-    on_trial: &OnTrial,
+    on_trial: &VersionTrial,
 ) -> Result<Option<Rollback>, StoreError> {
-    let new = on_trial.trial.take_unwritten();
+    let new = on_trial.calls.take_unwritten();
     if new == TrialCounts::default() {
         return Ok(None);
     }
-    let counted = CountedTrial {
+    let counted = TrialCalls {
         directory: directory.to_owned(),
         plugin: plugin.to_owned(),
         digest: on_trial.digest.clone(),
@@ -42,7 +43,7 @@ pub(super) async fn count(
     let stored = match store.count_trial(counted).await {
         Ok(stored) => stored,
         Err(error) => {
-            on_trial.trial.give_back(new);
+            on_trial.calls.give_back(new);
             return Err(error);
         }
     };
@@ -51,7 +52,7 @@ pub(super) async fn count(
     let rollback = counts.is_failed().then(|| rollback_of(directory, plugin, on_trial));
     if let Some(rollback) = &rollback {
         store.roll_back(rollback.clone()).await?;
-        store.audit(vec![deed_of(rollback)]).await?;
+        store.audit(vec![rollback_entry(rollback)]).await?;
     }
     if counts.is_over() {
         store.end_trial(directory, plugin).await?;
@@ -59,8 +60,8 @@ pub(super) async fn count(
     Ok(rollback)
 }
 
-/// What a failed trial comes to.
-pub(super) fn rollback_of(directory: &str, plugin: &str, on_trial: &OnTrial) -> Rollback {
+/// Builds the rollback for a failed trial.
+pub(super) fn rollback_of(directory: &str, plugin: &str, on_trial: &VersionTrial) -> Rollback {
     Rollback {
         directory: directory.to_owned(),
         plugin: plugin.to_owned(),
@@ -70,7 +71,7 @@ pub(super) fn rollback_of(directory: &str, plugin: &str, on_trial: &OnTrial) -> 
     }
 }
 
-fn deed_of(rollback: &Rollback) -> Deed {
+fn rollback_entry(rollback: &Rollback) -> AuditAction {
     let Rollback { directory, plugin, from, to, .. } = rollback.clone();
-    Deed::RolledBack { directory, plugin, from, to, because: TRAPPED.to_owned() }
+    AuditAction::RolledBack { directory, plugin, from, to, because: TRAPPED.to_owned() }
 }

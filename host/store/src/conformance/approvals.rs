@@ -1,6 +1,6 @@
-//! L17: what is allowed for good is bound to all that it says, and holds until it is revoked.
+//! L17: a lasting approval applies to exactly what it names, until it is revoked.
 
-use super::Place;
+use super::TestStore;
 use crate::NamedRule;
 use agent_core::approval::{ApprovalScope, LastingGrant};
 use agent_core::message::Digest;
@@ -10,8 +10,8 @@ fn grant(agent: &str, tool: &str) -> LastingGrant {
     LastingGrant { agent, tool, digest: Digest::from_sha256([1; 32]), arguments: None, scope: None }
 }
 
-pub(super) async fn grants_by_agent_until_they_are_revoked(place: Place) {
-    let store = &place.store;
+pub(super) async fn grants_are_listed_per_agent_until_revoked(test: TestStore) {
+    let store = &test.store;
     assert_eq!(store.allowed("a").await, Ok(Vec::new()));
     for tool in ["first", "second"] {
         store.allow(grant("a", tool)).await.unwrap();
@@ -19,12 +19,12 @@ pub(super) async fn grants_by_agent_until_they_are_revoked(place: Place) {
     store.allow(grant("b", "third")).await.unwrap();
     let stored = store.allowed("a").await.unwrap();
     let grants: Vec<_> = stored.iter().map(|stored| stored.grant.clone()).collect();
-    assert_eq!(grants, [grant("a", "second"), grant("a", "first")], "the latest first");
+    assert_eq!(grants, [grant("a", "second"), grant("a", "first")], "newest first");
     assert!(stored[0].given.ends_with('Z') && stored[0].id != stored[1].id, "{stored:?}");
     store.allow(grant("a", "first")).await.unwrap();
-    assert_eq!(store.allowed("a").await.unwrap(), stored, "the same grant again changes nothing");
-    if let Some(another) = &place.another {
-        assert_eq!(another.allowed("a").await.unwrap(), stored, "another process finds them, too");
+    assert_eq!(store.allowed("a").await.unwrap(), stored, "storing the same grant again changes nothing");
+    if let Some(second) = &test.second {
+        assert_eq!(second.allowed("a").await.unwrap(), stored, "a second instance sees the grants");
     }
 
     assert_eq!(store.revoke(&stored[0].id).await, Ok(true));
@@ -36,8 +36,8 @@ pub(super) async fn grants_by_agent_until_they_are_revoked(place: Place) {
     assert_eq!(store.allowed("a").await.unwrap()[0].id, stored[0].id, "the same grant has the same id");
 }
 
-pub(super) async fn a_grant_is_bound_to_all_it_says(place: Place) {
-    let store = &place.store;
+pub(super) async fn grants_differ_in_every_field(test: TestStore) {
+    let store = &test.store;
     let plain = grant("a", "tool");
     let digest = |byte: u8| Digest::from_sha256([byte; 32]);
     let grants = [
@@ -58,16 +58,16 @@ pub(super) async fn a_grant_is_bound_to_all_it_says(place: Place) {
     assert!(grants.iter().all(|grant| stored.iter().any(|stored| stored.grant == *grant)), "{stored:?}");
 }
 
-/// Row 52: a rule stays bound to the identity that was first seen, for each agent and tool.
-pub(super) async fn a_rule_is_bound_once(place: Place) {
-    let store = &place.store;
+/// Row 52: a rule keeps the first identity it was bound to, per agent and tool.
+pub(super) async fn rule_keeps_its_first_identity(test: TestStore) {
+    let store = &test.store;
     let digest = |byte: u8| Digest::from_sha256([byte; 32]);
     let rule = |agent: &str, tool: &str| NamedRule { agent: agent.to_owned(), tool: tool.to_owned() };
     assert_eq!(store.bind_rule(rule("a", "tool"), digest(1)).await, Ok(digest(1)));
     assert_eq!(store.bind_rule(rule("a", "tool"), digest(2)).await, Ok(digest(1)));
     assert_eq!(store.bind_rule(rule("b", "tool"), digest(2)).await, Ok(digest(2)));
     assert_eq!(store.bind_rule(rule("a", "other"), digest(3)).await, Ok(digest(3)));
-    if let Some(another) = &place.another {
-        assert_eq!(another.bind_rule(rule("a", "tool"), digest(4)).await, Ok(digest(1)));
+    if let Some(second) = &test.second {
+        assert_eq!(second.bind_rule(rule("a", "tool"), digest(4)).await, Ok(digest(1)));
     }
 }

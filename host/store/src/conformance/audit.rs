@@ -1,8 +1,8 @@
-//! O3: the audit log has what was granted, denied, allowed and swapped, and keeps it.
+//! O3: the audit log records what was granted, denied, approved and swapped, and keeps it.
 
-use super::{Place, Writing, call, commit_of, event, finished};
-use crate::{AuditEntry, Deed, Store};
-use agent_core::approval::{ApprovalWord, LastingGrant};
+use super::{SessionWriter, TestStore, call, commit_of, event, finished};
+use crate::{AuditAction, AuditEntry, Store};
+use agent_core::approval::{ApprovalOutcome, LastingGrant};
 use agent_core::change::{CallChange, Change, Denial};
 use agent_core::event::EventKind;
 use agent_core::message::{CallId, Digest};
@@ -13,54 +13,54 @@ fn digest(byte: u8) -> Digest {
     Digest::from_sha256([byte; 32])
 }
 
-fn granted(plugin: &str, byte: u8, grants: &[&str]) -> Deed {
+fn granted(plugin: &str, byte: u8, grants: &[&str]) -> AuditAction {
     let grants = grants.iter().map(|grant| (*grant).to_owned()).collect();
-    Deed::Granted { agent: "tester".to_owned(), plugin: plugin.to_owned(), digest: digest(byte), grants }
+    AuditAction::Granted { agent: "tester".to_owned(), plugin: plugin.to_owned(), digest: digest(byte), grants }
 }
 
 async fn all(store: &Arc<dyn Store>) -> Vec<AuditEntry> {
-    store.audited(0, 0, 100).await.unwrap()
+    store.audit_entries(0, 0, 100).await.unwrap()
 }
 
-pub(super) async fn entries_are_added_in_order(place: Place) {
-    let store = &place.store;
+pub(super) async fn entries_are_appended_in_order(test: TestStore) {
+    let store = &test.store;
     assert_eq!(all(store).await, []);
-    let swapped = |from: Option<u8>, to: Option<u8>| Deed::Swapped {
+    let swapped = |from: Option<u8>, to: Option<u8>| AuditAction::Swapped {
         directory: "/plugins".to_owned(),
         plugin: "text".to_owned(),
         from: from.map(digest),
         to: to.map(digest),
     };
-    let deeds = [granted("text", 1, &["read ."]), swapped(None, Some(1)), swapped(Some(1), Some(2))];
-    store.audit(deeds.to_vec()).await.unwrap();
+    let actions = [granted("text", 1, &["read ."]), swapped(None, Some(1)), swapped(Some(1), Some(2))];
+    store.audit(actions.to_vec()).await.unwrap();
     let entries = all(store).await;
-    assert_eq!(entries.iter().map(|entry| entry.deed.clone()).collect::<Vec<_>>(), deeds);
+    assert_eq!(entries.iter().map(|entry| entry.action.clone()).collect::<Vec<_>>(), actions);
     assert!(entries.iter().zip(1..).all(|(entry, number)| entry.number == number && entry.time.ends_with('Z')));
-    assert_eq!(store.audited(0, 2, 100).await.unwrap(), entries[2..]);
-    assert_eq!(store.audited(0, 0, 1).await.unwrap(), entries[..1]);
-    assert_eq!(store.audited(i64::MAX, 0, 100).await.unwrap(), []);
-    if let Some(another) = &place.another {
-        assert_eq!(another.audited(0, 0, 100).await.unwrap(), entries, "another process finds them, too");
+    assert_eq!(store.audit_entries(0, 2, 100).await.unwrap(), entries[2..]);
+    assert_eq!(store.audit_entries(0, 0, 1).await.unwrap(), entries[..1]);
+    assert_eq!(store.audit_entries(i64::MAX, 0, 100).await.unwrap(), []);
+    if let Some(second) = &test.second {
+        assert_eq!(second.audit_entries(0, 0, 100).await.unwrap(), entries, "a second instance sees the entries");
     }
 }
 
-pub(super) async fn the_same_grants_are_one_entry(place: Place) {
-    let store = &place.store;
-    for deed in [
+pub(super) async fn unchanged_grants_add_no_entry(test: TestStore) {
+    let store = &test.store;
+    for action in [
         granted("text", 1, &["read ."]),
         granted("text", 1, &["read ."]),
         granted("calc", 1, &["read ."]),
         granted("text", 1, &[]),
         granted("text", 1, &["read ."]),
     ] {
-        store.audit(vec![deed]).await.unwrap();
+        store.audit(vec![action]).await.unwrap();
     }
     assert_eq!(all(store).await.len(), 4);
 }
 
-pub(super) async fn denials_and_approvals_come_with_their_commit(place: Place) {
-    let store = &place.store;
-    let mut writing = Writing::new(store, "tester/1").await;
+pub(super) async fn commit_writes_denials_and_approvals(test: TestStore) {
+    let store = &test.store;
+    let mut writer = SessionWriter::new(store, "tester/1").await;
     let source = ToolSource::Plugin { plugin: "files".to_owned(), digest: digest(7) };
     let mut record = call("c1", 1);
     record.source = Some(source.clone());
@@ -73,47 +73,47 @@ pub(super) async fn denials_and_approvals_come_with_their_commit(place: Place) {
         event(
             "tester/1",
             4,
-            EventKind::ApprovalResolved { call: id.clone(), name: "files.read".into(), verdict: ApprovalWord::Once },
+            EventKind::ApprovalResolved { call: id.clone(), name: "files.read".into(), verdict: ApprovalOutcome::Once },
         ),
     ];
     let calls = vec![CallChange::Requested(record), finished("c1", "done")];
-    writing.commit(commit_of(Change { calls, events: events.clone(), ..Change::default() })).await.unwrap();
-    let deeds: Vec<_> = all(store).await.into_iter().map(|entry| entry.deed).collect();
+    writer.commit(commit_of(Change { calls, events: events.clone(), ..Change::default() })).await.unwrap();
+    let actions: Vec<_> = all(store).await.into_iter().map(|entry| entry.action).collect();
     let session = || "tester/1".to_owned();
     let expected = [
-        Deed::Denied {
+        AuditAction::Denied {
             session: session(),
             call: Some(id.clone()),
             source: Some(source.clone()),
             denial: denial.clone(),
         },
-        Deed::Denied { session: session(), call: None, source: None, denial },
-        Deed::Approval {
+        AuditAction::Denied { session: session(), call: None, source: None, denial },
+        AuditAction::Approval {
             session: session(),
             call: id,
             tool: "files.read".into(),
             source: Some(source),
-            verdict: ApprovalWord::Once,
+            verdict: ApprovalOutcome::Once,
         },
     ];
-    assert_eq!(deeds, expected);
+    assert_eq!(actions, expected);
 
-    // A commit that is refused leaves no entry, and a session that is deleted takes none along.
+    // A refused commit adds no entry, and deleting a session removes none.
     let again = Change { events, ..Change::default() };
-    assert!(writing.commit(commit_of(again)).await.is_err(), "its numbers are taken");
-    writing.done().await;
+    assert!(writer.commit(commit_of(again)).await.is_err(), "the event numbers are already used");
+    writer.release().await;
     store.delete("tester/1").await.unwrap();
     assert_eq!(all(store).await.len(), 3);
 }
 
-pub(super) async fn host_grants_and_revocations_are_entries(place: Place) {
-    let store = &place.store;
-    let host = |grants: &[&str]| Deed::HostGranted {
+pub(super) async fn host_grants_and_revocations_add_entries(test: TestStore) {
+    let store = &test.store;
+    let host = |grants: &[&str]| AuditAction::HostGranted {
         agent: "tester".to_owned(),
         grants: grants.iter().map(|grant| (*grant).to_owned()).collect(),
     };
-    for deed in [host(&[]), host(&["read /a"]), host(&["read /a"]), host(&[]), host(&[])] {
-        store.audit(vec![deed]).await.unwrap();
+    for action in [host(&[]), host(&["read /a"]), host(&["read /a"]), host(&[]), host(&[])] {
+        store.audit(vec![action]).await.unwrap();
     }
     let (agent, tool) = ("tester".to_owned(), "files.write".to_owned());
     let grant = LastingGrant { agent, tool, digest: digest(1), arguments: None, scope: None };
@@ -121,6 +121,6 @@ pub(super) async fn host_grants_and_revocations_are_entries(place: Place) {
     let id = store.allowed("tester").await.unwrap().remove(0).id;
     assert_eq!(store.revoke(&id).await, Ok(true));
     assert_eq!(store.revoke(&id).await, Ok(false));
-    let deeds: Vec<_> = all(store).await.into_iter().map(|entry| entry.deed).collect();
-    assert_eq!(deeds, [host(&["read /a"]), host(&[]), Deed::Revoked { id, grant }]);
+    let actions: Vec<_> = all(store).await.into_iter().map(|entry| entry.action).collect();
+    assert_eq!(actions, [host(&["read /a"]), host(&[]), AuditAction::Revoked { id, grant }]);
 }

@@ -1,6 +1,6 @@
-//! D1: bytes once, seen by the sessions that put them, read in ranges.
+//! D1: bytes are stored once, visible to the sessions that put them, and read in ranges.
 
-use super::{Place, Writing};
+use super::{SessionWriter, TestStore};
 use crate::{BlobReference, Commit, MediaDescription, StoreError, digest_of};
 use agent_core::message::{Dimensions, Media};
 
@@ -12,10 +12,10 @@ fn picture(name: &str) -> MediaDescription {
     }
 }
 
-pub(super) async fn bytes_are_seen_by_the_sessions_that_put_them(place: Place) {
-    let store = &place.store;
+pub(super) async fn blob_is_visible_only_to_sessions_that_put_it(test: TestStore) {
+    let store = &test.store;
     for session in ["one", "two"] {
-        Writing::new(store, session).await.done().await;
+        SessionWriter::new(store, session).await.release().await;
     }
     let media = store.put("one", b"pixels".to_vec(), picture("a.png")).await.unwrap();
     let expected = Media {
@@ -39,9 +39,9 @@ pub(super) async fn bytes_are_seen_by_the_sessions_that_put_them(place: Place) {
     assert!(matches!(untyped, Err(StoreError::Invalid { .. })), "{untyped:?}");
 }
 
-pub(super) async fn ranges_of_bytes(place: Place) {
-    let store = &place.store;
-    Writing::new(store, "s").await.done().await;
+pub(super) async fn blob_is_read_in_ranges(test: TestStore) {
+    let store = &test.store;
+    SessionWriter::new(store, "s").await.release().await;
     let bytes: Vec<u8> = (0..200_000_u32).map(|number| (number % 251) as u8).collect();
     let digest = store.put("s", bytes.clone(), picture("big")).await.unwrap().digest;
     for (offset, length) in [(0, 10), (4_090, 20), (199_990, 10), (199_990, 11), (0, u32::MAX), (100_000, 0)] {
@@ -60,33 +60,33 @@ pub(super) async fn ranges_of_bytes(place: Place) {
     assert_eq!((empty.size, store.read("s", &empty.digest, 0, 5).await), (0, Ok(Vec::new())));
 }
 
-pub(super) async fn texts_of_records(place: Place) {
-    let store = &place.store;
-    let mut writing = Writing::new(store, "s").await;
+pub(super) async fn record_texts_are_stored_by_digest(test: TestStore) {
+    let store = &test.store;
+    let mut writer = SessionWriter::new(store, "s").await;
     let digest = store.put_text("s", "section".to_owned()).await.unwrap();
     assert_eq!(digest, digest_of(b"section"));
     let texts = vec!["section".to_owned(), "another".to_owned()];
-    writing.commit(Commit { texts, ..Commit::default() }).await.unwrap();
+    writer.commit(Commit { texts, ..Commit::default() }).await.unwrap();
     assert_eq!(store.text(&digest).await.as_deref(), Ok("section"));
     assert_eq!(store.text(&digest_of(b"another")).await.as_deref(), Ok("another"));
-    assert_eq!(store.media("s", &digest).await, Ok(None), "a text is no medium");
+    assert_eq!(store.media("s", &digest).await, Ok(None), "a text is not a medium");
     assert!(store.read("s", &digest, 0, 1).await.is_err());
 
-    // The same bytes as a medium, too; and bytes that are no text.
+    // The same bytes can also be stored as media, and media can contain bytes that are not text.
     store.put("s", b"section".to_vec(), picture("section")).await.unwrap();
     assert_eq!(store.read("s", &digest, 0, 99).await.as_deref(), Ok(b"section".as_slice()));
     store.put_text("s", "section".to_owned()).await.unwrap();
-    assert!(store.media("s", &digest).await.unwrap().is_some(), "a medium stays one");
+    assert!(store.media("s", &digest).await.unwrap().is_some(), "the blob is still a medium");
     let binary = store.put("s", vec![0xff, 0xfe], picture("binary")).await.unwrap();
     assert!(matches!(store.text(&binary.digest).await, Err(StoreError::Invalid { .. })));
     let missing = digest_of(b"missing");
     assert_eq!(store.text(&missing).await, Err(StoreError::NoBlob { digest: missing }));
 }
 
-pub(super) async fn deleting_keeps_what_others_refer_to(place: Place) {
-    let store = &place.store;
+pub(super) async fn delete_keeps_blobs_of_other_sessions(test: TestStore) {
+    let store = &test.store;
     for session in ["one", "two"] {
-        Writing::new(store, session).await.done().await;
+        SessionWriter::new(store, session).await.release().await;
         store.put(session, b"shared".to_vec(), picture("shared")).await.unwrap();
         store.put_text(session, "shared text".to_owned()).await.unwrap();
     }
@@ -100,28 +100,28 @@ pub(super) async fn deleting_keeps_what_others_refer_to(place: Place) {
     assert!(store.text(&digest_of(b"shared")).await.is_err());
 }
 
-pub(super) async fn references_by_session_and_page(place: Place) {
-    let store = &place.store;
-    let mut writing = Writing::new(store, "s").await;
-    Writing::new(store, "other").await.done().await;
+pub(super) async fn references_are_listed_in_pages(test: TestStore) {
+    let store = &test.store;
+    let mut writer = SessionWriter::new(store, "s").await;
+    SessionWriter::new(store, "other").await.release().await;
     assert_eq!(store.references("s", None, 9).await, Ok(Vec::new()));
     let media = store.put("s", b"pixels".to_vec(), picture("a.png")).await.unwrap();
     store.put("other", b"theirs".to_vec(), picture("b.png")).await.unwrap();
-    writing.commit(Commit { texts: vec!["a text".to_owned()], ..Commit::default() }).await.unwrap();
+    writer.commit(Commit { texts: vec!["a text".to_owned()], ..Commit::default() }).await.unwrap();
     let mut expected = vec![BlobReference::Media(media), BlobReference::Text { digest: digest_of(b"a text"), size: 6 }];
     expected.sort_by_key(|reference| reference.digest().clone());
     assert_eq!(store.references("s", None, 9).await.as_deref(), Ok(expected.as_slice()));
     assert_eq!(store.references("s", None, 1).await.as_deref(), Ok(&expected[..1]));
-    let behind = store.references("s", Some(expected[0].digest()), 9).await;
-    assert_eq!(behind.as_deref(), Ok(&expected[1..]));
+    let rest = store.references("s", Some(expected[0].digest()), 9).await;
+    assert_eq!(rest.as_deref(), Ok(&expected[1..]));
     let missing = store.references("none", None, 9).await;
     assert_eq!(missing, Err(StoreError::NoSession { session: "none".to_owned() }));
 }
 
-pub(super) async fn media_are_shared_without_a_copy(place: Place) {
-    let store = &place.store;
+pub(super) async fn media_are_shared_between_sessions(test: TestStore) {
+    let store = &test.store;
     for session in ["from", "to"] {
-        Writing::new(store, session).await.done().await;
+        SessionWriter::new(store, session).await.release().await;
     }
     let media = store.put("from", b"pixels".to_vec(), picture("a.png")).await.unwrap();
     let text = store.put_text("from", "a text".to_owned()).await.unwrap();

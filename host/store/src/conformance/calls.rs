@@ -1,6 +1,6 @@
-//! D2, D3: each call has one record and one result, stored once.
+//! D2, D3: each call has one record and one result, which is stored once.
 
-use super::{Place, Writing, asking, call, commit_of, finished, result_of};
+use super::{SessionWriter, TestStore, call, call_message, commit_of, finished, result_message};
 use crate::{CallFilter, MessageRange, StoreError};
 use agent_core::change::{CallChange, CallRecord, CallState, Change};
 use agent_core::message::{CallId, Content, Part, ToolResult};
@@ -18,25 +18,29 @@ fn ids(calls: &[CallRecord]) -> Vec<&str> {
     calls.iter().map(|call| call.id.0.as_str()).collect()
 }
 
-pub(super) async fn a_result_stands_once_and_in_its_message(place: Place) {
-    let mut writing = Writing::new(&place.store, "s").await;
+pub(super) async fn result_is_stored_once_and_shown_in_its_message(test: TestStore) {
+    let mut writer = SessionWriter::new(&test.store, "s").await;
     let asked = call("call-1", 1);
-    let requested = Change { messages: vec![asking(1, &asked)], ..changes(vec![CallChange::Requested(asked.clone())]) };
-    writing.commit(commit_of(requested)).await.unwrap();
-    assert_eq!(place.store.calls("s", CallFilter::Unfinished).await.unwrap(), std::slice::from_ref(&asked));
+    let requested =
+        Change { messages: vec![call_message(1, &asked)], ..changes(vec![CallChange::Requested(asked.clone())]) };
+    writer.commit(commit_of(requested)).await.unwrap();
+    assert_eq!(test.store.calls("s", CallFilter::Unfinished).await.unwrap(), std::slice::from_ref(&asked));
 
-    writing.commit(commit_of(changes(vec![moved("call-1", CallState::Started)]))).await.unwrap();
-    let early = Change { messages: vec![result_of(2, "call-1")], ..Change::default() };
-    let refused = writing.commit(commit_of(early)).await;
-    assert!(matches!(refused, Err(StoreError::Invalid { .. })), "a result before its call: {refused:?}");
+    writer.commit(commit_of(changes(vec![moved("call-1", CallState::Started)]))).await.unwrap();
+    let early = Change { messages: vec![result_message(2, "call-1")], ..Change::default() };
+    let refused = writer.commit(commit_of(early)).await;
+    assert!(matches!(refused, Err(StoreError::Invalid { .. })), "a result message before the result: {refused:?}");
 
     let end = finished("call-1", "two lines");
     let CallChange::Finished { result, .. } = end.clone() else { unreachable!() };
-    writing.commit(commit_of(Change { messages: vec![result_of(2, "call-1")], ..changes(vec![end]) })).await.unwrap();
-    let stored = place.store.calls("s", CallFilter::Turn(1)).await.unwrap();
+    writer
+        .commit(commit_of(Change { messages: vec![result_message(2, "call-1")], ..changes(vec![end]) }))
+        .await
+        .unwrap();
+    let stored = test.store.calls("s", CallFilter::Turn(1)).await.unwrap();
     let whole = CallRecord { state: CallState::Finished, attempt: 1, result: Some(result.clone()), ..asked };
     assert_eq!(stored, [whole]);
-    let message = &place.store.messages("s", MessageRange::Ids(vec![2])).await.unwrap()[0];
+    let message = &test.store.messages("s", MessageRange::Ids(vec![2])).await.unwrap()[0];
     let part = ToolResult {
         call_id: CallId("call-1".to_owned()),
         name: "files.read".to_owned(),
@@ -44,18 +48,18 @@ pub(super) async fn a_result_stands_once_and_in_its_message(place: Place) {
         is_error: false,
     };
     assert_eq!((message.parts.as_slice(), message.tokens), ([Part::ToolResult(part)].as_slice(), 9));
-    assert_eq!(place.store.search_messages("two lines", 9).await.unwrap()[0].id, 2, "results are found");
+    assert_eq!(test.store.search_messages("two lines", 9).await.unwrap()[0].id, 2, "results are searchable");
 }
 
-pub(super) async fn a_finished_call_keeps_its_result(place: Place) {
-    let mut writing = Writing::new(&place.store, "s").await;
+pub(super) async fn finished_call_keeps_its_result(test: TestStore) {
+    let mut writer = SessionWriter::new(&test.store, "s").await;
     let begun = vec![CallChange::Requested(call("a", 1)), finished("a", "the result")];
-    writing.commit(commit_of(changes(begun))).await.unwrap();
-    let before = place.store.calls("s", CallFilter::Turn(1)).await.unwrap();
+    writer.commit(commit_of(changes(begun))).await.unwrap();
+    let before = test.store.calls("s", CallFilter::Turn(1)).await.unwrap();
 
     let standing = StoreError::AlreadyFinished { session: "s".to_owned(), call: CallId("a".to_owned()) };
     for change in [finished("a", "another"), moved("a", CallState::Started), moved("a", CallState::OutcomeUnknown)] {
-        assert_eq!(writing.commit(commit_of(changes(vec![change]))).await, Err(standing.clone()));
+        assert_eq!(writer.commit(commit_of(changes(vec![change]))).await, Err(standing.clone()));
     }
     let invalid = [
         CallChange::Requested(call("a", 2)),
@@ -65,22 +69,22 @@ pub(super) async fn a_finished_call_keeps_its_result(place: Place) {
         CallChange::Requested(CallRecord { state: CallState::Finished, ..call("b", 1) }),
     ];
     for change in invalid {
-        let refused = writing.commit(commit_of(changes(vec![change.clone()]))).await;
+        let refused = writer.commit(commit_of(changes(vec![change.clone()]))).await;
         assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{change:?}: {refused:?}");
     }
-    writing.commit(commit_of(changes(vec![finished("a", "the result")]))).await.expect("the same is no change");
-    assert_eq!(place.store.calls("s", CallFilter::Turn(1)).await.unwrap(), before);
+    writer.commit(commit_of(changes(vec![finished("a", "the result")]))).await.expect("the same result is accepted");
+    assert_eq!(test.store.calls("s", CallFilter::Turn(1)).await.unwrap(), before);
     let content = before[0].result.as_ref().map(|result| &result.content[0]);
     assert_eq!(content, Some(&Content::Text("the result".to_owned())));
 }
 
-pub(super) async fn calls_by_turn_id_and_state(place: Place) {
-    let store = &place.store;
-    let mut writing = Writing::new(store, "s").await;
+pub(super) async fn calls_are_filtered_by_turn_id_and_state(test: TestStore) {
+    let store = &test.store;
+    let mut writer = SessionWriter::new(store, "s").await;
     let requested = [call("b", 1), call("a", 1), call("c", 2)].map(CallChange::Requested);
-    writing.commit(commit_of(changes(requested.to_vec()))).await.unwrap();
+    writer.commit(commit_of(changes(requested.to_vec()))).await.unwrap();
     let further = vec![moved("b", CallState::OutcomeUnknown), finished("a", "done")];
-    writing.commit(commit_of(changes(further))).await.unwrap();
+    writer.commit(commit_of(changes(further))).await.unwrap();
 
     let filter = |ids: &[&str]| CallFilter::Ids(ids.iter().map(|id| CallId((*id).to_owned())).collect());
     assert_eq!(ids(&store.calls("s", CallFilter::Turn(1)).await.unwrap()), ["b", "a"]);
@@ -91,25 +95,25 @@ pub(super) async fn calls_by_turn_id_and_state(place: Place) {
     assert_eq!((unknown.state, unknown.attempt), (CallState::OutcomeUnknown, 1));
 }
 
-/// L17: what a person changes at approval stands beside what the model wrote, until the call has its result.
-pub(super) async fn edited_arguments_stand_beside_the_models(place: Place) {
-    let mut writing = Writing::new(&place.store, "s").await;
+/// L17: arguments that a person edits at approval are stored next to the model's, until the call has its result.
+pub(super) async fn edited_arguments_are_stored_next_to_the_original(test: TestStore) {
+    let mut writer = SessionWriter::new(&test.store, "s").await;
     let edited = |arguments| CallChange::Edited { id: CallId("a".to_owned()), arguments };
     let asked = call("a", 1);
     let born = CallRecord { edited: Some(json!({"path": "b"})), ..call("b", 1) };
     let requested = vec![CallChange::Requested(asked.clone()), CallChange::Requested(born.clone())];
-    writing.commit(commit_of(changes(requested))).await.unwrap();
+    writer.commit(commit_of(changes(requested))).await.unwrap();
     for arguments in [json!({"path": "first"}), json!({"path": "b.md", "deep": [[1.5]]})] {
-        writing.commit(commit_of(changes(vec![edited(arguments.clone())]))).await.unwrap();
-        let stored = place.store.calls("s", CallFilter::Turn(1)).await.unwrap();
+        writer.commit(commit_of(changes(vec![edited(arguments.clone())]))).await.unwrap();
+        let stored = test.store.calls("s", CallFilter::Turn(1)).await.unwrap();
         assert_eq!(stored, [CallRecord { edited: Some(arguments), ..asked.clone() }, born.clone()]);
     }
-    writing.commit(commit_of(changes(vec![finished("a", "done")]))).await.unwrap();
-    let before = place.store.calls("s", CallFilter::Turn(1)).await.unwrap();
+    writer.commit(commit_of(changes(vec![finished("a", "done")]))).await.unwrap();
+    let before = test.store.calls("s", CallFilter::Turn(1)).await.unwrap();
     let standing = StoreError::AlreadyFinished { session: "s".to_owned(), call: CallId("a".to_owned()) };
-    assert_eq!(writing.commit(commit_of(changes(vec![edited(json!({}))]))).await, Err(standing));
+    assert_eq!(writer.commit(commit_of(changes(vec![edited(json!({}))]))).await, Err(standing));
     let unknown = CallChange::Edited { id: CallId("unknown".to_owned()), arguments: json!({}) };
-    let refused = writing.commit(commit_of(changes(vec![unknown]))).await;
+    let refused = writer.commit(commit_of(changes(vec![unknown]))).await;
     assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
-    assert_eq!(place.store.calls("s", CallFilter::Turn(1)).await.unwrap(), before);
+    assert_eq!(test.store.calls("s", CallFilter::Turn(1)).await.unwrap(), before);
 }

@@ -1,10 +1,12 @@
-//! D2, D6: a commit is whole or not at all, in order, and durable.
+//! D2, D6: a commit is applied completely or not at all, in order, and durably.
 
-use super::{Place, Writing, asking, call, commit_of, event, finished, message, meta, result_of, text};
+use super::{
+    SessionWriter, TestStore, call, call_message, commit_of, event, finished, message, meta, result_message, text,
+};
 use crate::{
     CallFilter, Commit, MessageRange, OpenMode, RecordRange, Status, StepRecord, StoreError, StoredView, ViewPiece,
 };
-use agent_core::change::{CallChange, Change, Departure, HiddenMessage};
+use agent_core::change::{CallChange, Change, HiddenMessage, HideReason};
 use agent_core::event::{EndReason, EventKind};
 use agent_core::message::{Part, Role, StoredMessage};
 use serde_json::json;
@@ -12,8 +14,8 @@ use serde_json::json;
 fn full_commit(session: &str) -> Commit {
     let call = call("call-1", 1);
     let change = Change {
-        messages: vec![message(1, text("question")), asking(2, &call), result_of(3, "call-1")],
-        hidden: vec![HiddenMessage { id: 1, seen_count: 4, why: Departure::Superseded }],
+        messages: vec![message(1, text("question")), call_message(2, &call), result_message(3, "call-1")],
+        hidden: vec![HiddenMessage { id: 1, seen_count: 4, why: HideReason::Superseded }],
         calls: vec![CallChange::Requested(call), finished("call-1", "two lines")],
         events: vec![
             event(session, 1, EventKind::LoopIteration { step: 1, last: false }),
@@ -28,19 +30,19 @@ fn full_commit(session: &str) -> Commit {
     Commit { snapshot, view: StoredView::InSnapshot, change, records, texts, status }
 }
 
-pub(super) async fn all_of_a_commit_is_stored(place: Place) {
-    let store = &place.store;
-    let mut writing = Writing::new(store, "s").await;
-    assert_eq!((writing.opened.revision, &writing.opened.snapshot), (0, &None));
+pub(super) async fn commit_stores_all_parts(test: TestStore) {
+    let store = &test.store;
+    let mut writer = SessionWriter::new(store, "s").await;
+    assert_eq!((writer.opened.revision, &writer.opened.snapshot), (0, &None));
     let commit = full_commit("s");
-    assert_eq!(writing.commit(commit.clone()).await, Ok(1));
-    writing.done().await;
+    assert_eq!(writer.commit(commit.clone()).await, Ok(1));
+    writer.release().await;
 
-    let reader = place.another.as_ref().unwrap_or(store);
+    let reader = test.second.as_ref().unwrap_or(store);
     let opened = reader.open("s", OpenMode::Existing, meta("other")).await.unwrap();
     assert_eq!(opened.snapshot, Some(commit.snapshot));
     assert_eq!((opened.revision, opened.last_message, opened.last_event), (1, 3, 2));
-    assert_eq!(opened.meta, meta("tester"), "a session keeps what it was created with");
+    assert_eq!(opened.meta, meta("tester"), "a session keeps the metadata it was created with");
     let messages = reader.messages("s", MessageRange::After { id: 0, limit: 10 }).await.unwrap();
     let ids: Vec<_> = messages.iter().map(|message| (message.id, message.role)).collect();
     assert_eq!(ids, [(1, Role::User), (2, Role::Assistant), (3, Role::Tool)]);
@@ -56,10 +58,10 @@ pub(super) async fn all_of_a_commit_is_stored(place: Place) {
     assert_eq!(reader.calls("s", CallFilter::Turn(1)).await.unwrap().len(), 1);
 }
 
-/// A view that is stored in pieces is one array for whoever opens the session; a commit writes only what it changes.
-pub(super) async fn a_view_is_stored_in_pieces(place: Place) {
-    let store = &place.store;
-    let mut writing = Writing::new(store, "s").await;
+/// Opening a session joins the pieces of its view into one array; a commit writes only the pieces it changes.
+pub(super) async fn commit_stores_a_view_in_pieces(test: TestStore) {
+    let store = &test.store;
+    let mut writer = SessionWriter::new(store, "s").await;
     let piece = |number, items: &str| ViewPiece { number, items: items.as_bytes().to_vec() };
     let commit = |snapshot: &str, view| Commit { snapshot: snapshot.as_bytes().to_vec(), view, ..Commit::default() };
     let steps = [
@@ -74,26 +76,26 @@ pub(super) async fn a_view_is_stored_in_pieces(place: Place) {
         (commit(r#"{"view":[8]}"#, StoredView::InSnapshot), r#"{"view":[8]}"#),
     ];
     for (commit, expected) in steps {
-        writing.commit(commit).await.unwrap();
-        writing.done().await;
-        writing = Writing::new(store, "s").await;
-        let snapshot = String::from_utf8(writing.opened.snapshot.clone().unwrap()).unwrap();
+        writer.commit(commit).await.unwrap();
+        writer.release().await;
+        writer = SessionWriter::new(store, "s").await;
+        let snapshot = String::from_utf8(writer.opened.snapshot.clone().unwrap()).unwrap();
         assert_eq!(snapshot, expected);
     }
 }
 
-pub(super) async fn nothing_of_a_refused_commit_is_stored(place: Place) {
-    let mut writing = Writing::new(&place.store, "s").await;
-    writing.say(&["before"]).await;
-    // Everything in it is right but its last event, whose number is the next but one.
+pub(super) async fn refused_commit_stores_nothing(test: TestStore) {
+    let mut writer = SessionWriter::new(&test.store, "s").await;
+    writer.append_texts(&["before"]).await;
+    // Everything in this commit is valid except the number of its last event, which skips one.
     let mut commit = full_commit("s");
     commit.change.messages = vec![message(2, text("never"))];
-    commit.change.hidden = vec![HiddenMessage { id: 1, seen_count: 1, why: Departure::Superseded }];
+    commit.change.hidden = vec![HiddenMessage { id: 1, seen_count: 1, why: HideReason::Superseded }];
     commit.change.events[1].sequence = 3;
-    let refused = writing.commit(commit).await;
+    let refused = writer.commit(commit).await;
     assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
 
-    let store = &place.store;
+    let store = &test.store;
     assert_eq!(store.messages("s", MessageRange::After { id: 1, limit: 10 }).await.unwrap(), []);
     assert_eq!(store.hidden("s", 0, 10).await.unwrap(), []);
     assert_eq!(store.calls("s", CallFilter::Turn(1)).await.unwrap(), []);
@@ -101,67 +103,67 @@ pub(super) async fn nothing_of_a_refused_commit_is_stored(place: Place) {
     assert_eq!(store.records("s", RecordRange::Turn(1)).await.unwrap(), []);
     assert!(store.text(&crate::digest_of(b"section")).await.is_err());
     assert_eq!(store.search_messages("never", 10).await.unwrap(), []);
-    writing.say(&["and on it goes"]).await;
-    assert_eq!(writing.revision, 2);
+    writer.append_texts(&["the next message"]).await;
+    assert_eq!(writer.revision, 2);
 }
 
-pub(super) async fn a_commit_needs_the_revision_it_was_made_for(place: Place) {
-    let mut writing = Writing::new(&place.store, "s").await;
-    writing.say(&["one"]).await;
+pub(super) async fn commit_requires_the_current_revision(test: TestStore) {
+    let mut writer = SessionWriter::new(&test.store, "s").await;
+    writer.append_texts(&["one"]).await;
     for wrong in [0, 2, u64::MAX] {
-        let refused = place.store.commit(&writing.opened.lease, wrong, Commit::default()).await;
+        let refused = test.store.commit(&writer.opened.lease, wrong, Commit::default()).await;
         assert_eq!(refused, Err(StoreError::Conflict { session: "s".to_owned(), expected: wrong, found: 1 }));
     }
-    assert_eq!(writing.commit(Commit::default()).await, Ok(2));
+    assert_eq!(writer.commit(Commit::default()).await, Ok(2));
 }
 
-pub(super) async fn numbers_have_no_gaps(place: Place) {
-    let mut writing = Writing::new(&place.store, "s").await;
-    writing.say(&["one", "two"]).await;
+pub(super) async fn commit_refuses_gaps_in_numbers(test: TestStore) {
+    let mut writer = SessionWriter::new(&test.store, "s").await;
+    writer.append_texts(&["one", "two"]).await;
     for ids in [vec![2], vec![4], vec![3, 5], vec![3, 3], vec![0]] {
         let messages = ids.iter().map(|id| message(*id, text("x"))).collect();
-        let refused = writing.commit(commit_of(Change { messages, ..Change::default() })).await;
+        let refused = writer.commit(commit_of(Change { messages, ..Change::default() })).await;
         assert!(matches!(refused, Err(StoreError::Invalid { .. })), "messages {ids:?}: {refused:?}");
     }
     for sequences in [vec![0], vec![2], vec![1, 3], vec![1, 1]] {
         let events = sequences.iter().map(|sequence| event("s", *sequence, EventKind::Resumed)).collect();
-        let refused = writing.commit(commit_of(Change { events, ..Change::default() })).await;
+        let refused = writer.commit(commit_of(Change { events, ..Change::default() })).await;
         assert!(matches!(refused, Err(StoreError::Invalid { .. })), "events {sequences:?}: {refused:?}");
     }
     for id in [0, 3] {
-        let hidden = vec![HiddenMessage { id, seen_count: 0, why: Departure::Superseded }];
-        let refused = writing.commit(commit_of(Change { hidden, ..Change::default() })).await;
+        let hidden = vec![HiddenMessage { id, seen_count: 0, why: HideReason::Superseded }];
+        let refused = writer.commit(commit_of(Change { hidden, ..Change::default() })).await;
         assert_eq!(refused, Err(StoreError::NoMessage { session: "s".to_owned(), id }));
     }
-    writing.say(&["three"]).await;
-    assert_eq!(writing.revision, 2);
+    writer.append_texts(&["three"]).await;
+    assert_eq!(writer.revision, 2);
 }
 
-pub(super) async fn provisional_events_are_refused(place: Place) {
-    let mut writing = Writing::new(&place.store, "s").await;
+pub(super) async fn commit_refuses_provisional_events(test: TestStore) {
+    let mut writer = SessionWriter::new(&test.store, "s").await;
     let mut counted = event("s", 1, EventKind::Resumed);
     counted.provisional = Some(1);
     let foreign = event("other", 1, EventKind::Resumed);
     let streamed = event("s", 1, EventKind::StreamToken { text: "to".to_owned() });
     for event in [counted, foreign, streamed, event("s", 1, EventKind::ThinkingStart)] {
         let change = Change { events: vec![event.clone()], ..Change::default() };
-        let refused = writing.commit(commit_of(change)).await;
+        let refused = writer.commit(commit_of(change)).await;
         assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{event:?}: {refused:?}");
     }
-    assert_eq!(place.store.events("s", 0, 10).await.unwrap(), []);
+    assert_eq!(test.store.events("s", 0, 10).await.unwrap(), []);
 }
 
-pub(super) async fn ranges_and_hidden_messages(place: Place) {
-    let store = &place.store;
-    let mut writing = Writing::new(store, "s").await;
-    Writing::new(store, "beside").await.say(&["not this"]).await;
-    writing.say(&["1", "2", "3"]).await;
-    writing.say(&["4", "5"]).await;
+pub(super) async fn messages_are_read_by_range_and_id(test: TestStore) {
+    let store = &test.store;
+    let mut writer = SessionWriter::new(store, "s").await;
+    SessionWriter::new(store, "neighbour").await.append_texts(&["not this"]).await;
+    writer.append_texts(&["1", "2", "3"]).await;
+    writer.append_texts(&["4", "5"]).await;
     let hidden = vec![
-        HiddenMessage { id: 2, seen_count: 3, why: Departure::Superseded },
-        HiddenMessage { id: 4, seen_count: 0, why: Departure::Evicted },
+        HiddenMessage { id: 2, seen_count: 3, why: HideReason::Superseded },
+        HiddenMessage { id: 4, seen_count: 0, why: HideReason::Evicted },
     ];
-    writing.commit(commit_of(Change { hidden: hidden.clone(), ..Change::default() })).await.unwrap();
+    writer.commit(commit_of(Change { hidden: hidden.clone(), ..Change::default() })).await.unwrap();
 
     let ids = async |range| -> Result<Vec<u64>, StoreError> {
         Ok(store.messages("s", range).await?.iter().map(|message| message.id).collect())
@@ -174,25 +176,25 @@ pub(super) async fn ranges_and_hidden_messages(place: Place) {
     assert_eq!(ids(MessageRange::Ids(vec![1, 6])).await, Err(missing));
     assert_eq!(store.hidden("s", 0, 10).await.unwrap(), hidden);
     assert_eq!(store.hidden("s", 2, 10).await.unwrap(), hidden[1..]);
-    assert_eq!(store.search_messages("4", 10).await.unwrap().len(), 1, "hidden messages are found");
+    assert_eq!(store.search_messages("4", 10).await.unwrap().len(), 1, "hidden messages are searchable");
 }
 
-pub(super) async fn many_sessions_commit_at_once(place: Place) {
+pub(super) async fn sessions_commit_concurrently(test: TestStore) {
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..16 {
-        let store = place.store.clone();
+        let store = test.store.clone();
         tasks.spawn(async move {
             let session = format!("s{number}");
-            let mut writing = Writing::new(&store, &session).await;
+            let mut writer = SessionWriter::new(&store, &session).await;
             for step in 0..10 {
-                writing.say(&[&format!("{session} {step}")]).await;
+                writer.append_texts(&[&format!("{session} {step}")]).await;
             }
         });
     }
     tasks.join_all().await;
     for number in 0..16 {
         let session = format!("s{number}");
-        let messages = place.store.messages(&session, MessageRange::After { id: 0, limit: 100 }).await.unwrap();
+        let messages = test.store.messages(&session, MessageRange::After { id: 0, limit: 100 }).await.unwrap();
         let expected = (0..10).map(|step| text(&format!("{session} {step}")));
         assert!(messages.iter().map(|message| &message.parts).eq(expected.collect::<Vec<Vec<Part>>>().iter()));
     }

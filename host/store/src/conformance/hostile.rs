@@ -1,6 +1,6 @@
 //! Limit 26: hostile text is stored and found as text, or refused with a clear error.
 
-use super::{Place, Writing, call, commit_of, message, nested, text};
+use super::{SessionWriter, TestStore, call, commit_of, message, nested, text};
 use crate::{CallFilter, Commit, MAX_JSON_DEPTH, MemoryFilter, MessageRange, RecordRange, StepRecord, StoreError};
 use agent_core::change::{CallChange, Change};
 use agent_core::event::EventKind;
@@ -18,11 +18,11 @@ const STRANGE: [&str; 8] = [
     "",
 ];
 
-pub(super) async fn strange_text_is_stored_as_text(place: Place) {
-    let store = &place.store;
+pub(super) async fn strange_text_is_stored_unchanged(test: TestStore) {
+    let store = &test.store;
     for (number, strange) in (0..).zip(STRANGE) {
         let session = format!("{number}{strange}");
-        let mut writing = Writing::new(store, &session).await;
+        let mut writer = SessionWriter::new(store, &session).await;
         let parts = vec![Part::Text(strange.to_owned()), Part::Json(json!({strange: [strange]}))];
         let mut asked = call(&format!("c{strange}"), 1);
         asked.name = strange.to_owned();
@@ -39,7 +39,7 @@ pub(super) async fn strange_text_is_stored_as_text(place: Place) {
         let mut commit = Commit { records: vec![record.clone()], ..commit_of(change) };
         commit.texts = vec![strange.to_owned()];
         commit.status.title = Some(strange.to_owned());
-        writing.commit(commit).await.unwrap();
+        writer.commit(commit).await.unwrap();
 
         assert_eq!(store.messages(&session, MessageRange::Ids(vec![1])).await.unwrap()[0].parts, parts);
         assert_eq!(store.calls(&session, CallFilter::Ids(vec![asked.id.clone()])).await.unwrap(), [asked]);
@@ -51,10 +51,10 @@ pub(super) async fn strange_text_is_stored_as_text(place: Place) {
     }
 }
 
-pub(super) async fn queries_cannot_break_the_search(place: Place) {
-    let store = &place.store;
-    let mut writing = Writing::new(store, "s").await;
-    writing.say(&["the quick AND the dead", "NEAR miss", "nul\0walrus", "Škoda Straße"]).await;
+pub(super) async fn search_accepts_any_query(test: TestStore) {
+    let store = &test.store;
+    let mut writer = SessionWriter::new(store, "s").await;
+    writer.append_texts(&["the quick AND the dead", "NEAR miss", "nul\0walrus", "Škoda Straße"]).await;
     for query in
         STRANGE.into_iter().chain(["\"", "\"\"", "*", "()", "AND", "a OR", "NOT", "text:x", "{a b}:c", "+", "-"])
     {
@@ -68,29 +68,29 @@ pub(super) async fn queries_cannot_break_the_search(place: Place) {
         assert!(hits.iter().map(|hit| hit.id).eq([id]), "{query}: {hits:?}");
         assert!(hits[0].score > 0.0 && hits[0].score <= 1.0, "{hits:?}");
     }
-    assert_eq!(store.search_messages("quick walrus", 10).await.unwrap(), [], "every word counts");
+    assert_eq!(store.search_messages("quick walrus", 10).await.unwrap(), [], "every word must match");
 }
 
-pub(super) async fn long_text(place: Place) {
-    let store = &place.store;
-    let mut writing = Writing::new(store, "s").await;
+pub(super) async fn long_text_is_stored_and_found(test: TestStore) {
+    let store = &test.store;
+    let mut writer = SessionWriter::new(store, "s").await;
     let long = format!("{} needle {}", "hay ".repeat(1 << 20), "straw ".repeat(1 << 20));
     assert!(long.len() > 10_000_000);
-    writing.commit(commit_of(Change { messages: vec![message(1, text(&long))], ..Change::default() })).await.unwrap();
+    writer.commit(commit_of(Change { messages: vec![message(1, text(&long))], ..Change::default() })).await.unwrap();
     let stored = store.messages("s", MessageRange::Ids(vec![1])).await.unwrap();
-    assert!(stored[0].parts == text(&long), "the long text has changed");
+    assert!(stored[0].parts == text(&long), "the long text changed");
     let hits = store.search_messages("needle", 10).await.unwrap();
     assert_eq!(hits.len(), 1);
     assert!(hits[0].excerpt.contains("needle") && hits[0].excerpt.chars().count() <= 200);
 }
 
-pub(super) async fn deep_json(place: Place) {
-    let store = &place.store;
-    let mut writing = Writing::new(store, "s").await;
-    // A message wraps its JSON in two levels: the list of its parts, and the part.
+pub(super) async fn too_deep_json_is_refused(test: TestStore) {
+    let store = &test.store;
+    let mut writer = SessionWriter::new(store, "s").await;
+    // A message wraps its JSON in two levels: the list of parts, and the part.
     let deepest = vec![Part::Json(nested(MAX_JSON_DEPTH - 2))];
     let change = Change { messages: vec![message(1, deepest.clone())], ..Change::default() };
-    writing.commit(commit_of(change)).await.unwrap();
+    writer.commit(commit_of(change)).await.unwrap();
     assert_eq!(store.messages("s", MessageRange::Ids(vec![1])).await.unwrap()[0].parts, deepest);
 
     let deeper = vec![Part::Json(nested(MAX_JSON_DEPTH - 1))];
@@ -109,8 +109,8 @@ pub(super) async fn deep_json(place: Place) {
         },
     ];
     for commit in too_deep {
-        let refused = writing.commit(commit).await;
+        let refused = writer.commit(commit).await;
         assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
     }
-    writing.say(&["and on it goes"]).await;
+    writer.append_texts(&["the next message"]).await;
 }

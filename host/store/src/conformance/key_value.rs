@@ -1,14 +1,14 @@
-//! P5: key-value by agent, plugin, bucket and key; counting and swapping are atomic.
+//! P5: key-value pairs are separated by agent, plugin, bucket and key; increments and swaps are atomic.
 
-use super::Place;
+use super::TestStore;
 use crate::{Bucket, ENTRY_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, StoreError, Swap};
 
 fn bucket(agent: &str, plugin: &str, name: &str) -> Bucket {
     Bucket { agent: agent.to_owned(), plugin: plugin.to_owned(), name: name.to_owned(), quota: 10 << 20 }
 }
 
-pub(super) async fn values_by_agent_plugin_bucket_and_key(place: Place) {
-    let store = &place.store;
+pub(super) async fn buckets_are_separate(test: TestStore) {
+    let store = &test.store;
     let buckets = [bucket("a", "p", "b"), bucket("A", "p", "b"), bucket("a", "q", "b"), bucket("a", "p", "c")];
     for (bucket, value) in buckets.iter().zip(1_u8..) {
         store.set(bucket, "key", vec![value]).await.unwrap();
@@ -33,8 +33,8 @@ pub(super) async fn values_by_agent_plugin_bucket_and_key(place: Place) {
     assert_eq!(store.get(&buckets[3], "key").await, Ok(Some(vec![4])));
 }
 
-pub(super) async fn bounds_of_values(place: Place) {
-    let store = &place.store;
+pub(super) async fn oversized_keys_and_values_are_refused(test: TestStore) {
+    let store = &test.store;
     let bucket = bucket("a", "p", "b");
     let largest = vec![7; MAX_VALUE_BYTES];
     store.set(&bucket, "k", largest.clone()).await.unwrap();
@@ -49,9 +49,9 @@ pub(super) async fn bounds_of_values(place: Place) {
     assert!(matches!(empty, Err(StoreError::Invalid { .. })), "{empty:?}");
 }
 
-/// P5: a plugin's quota holds over all its buckets, not over those of others, and a value that goes gives its room back.
-pub(super) async fn quota_of_a_plugin(place: Place) {
-    let store = &place.store;
+/// P5: a plugin's quota covers all of its buckets and no others, and deleting a value frees its space.
+pub(super) async fn quota_covers_all_buckets_of_a_plugin(test: TestStore) {
+    let store = &test.store;
     let small = |agent: &str, name: &str| Bucket { quota: 2 * (ENTRY_BYTES + 11), ..bucket(agent, "p", name) };
     let (one, two) = (small("a", "one"), small("a", "two"));
     store.set(&one, "k", vec![1; 10]).await.unwrap();
@@ -66,14 +66,14 @@ pub(super) async fn quota_of_a_plugin(place: Place) {
     for refused in writes {
         assert!(matches!(refused, Some(StoreError::TooLarge { .. })), "{refused:?}");
     }
-    assert_eq!(store.get(&two, "k").await, Ok(Some(vec![2; 10])), "what was refused changes nothing");
+    assert_eq!(store.get(&two, "k").await, Ok(Some(vec![2; 10])), "a refused write changes nothing");
     store.set(&small("b", "one"), "k", vec![1; 10]).await.unwrap();
     store.delete_key(&one, "k").await.unwrap();
     store.set(&two, "n", vec![1; 10]).await.unwrap();
 }
 
-pub(super) async fn numbers(place: Place) {
-    let store = &place.store;
+pub(super) async fn increment_is_atomic(test: TestStore) {
+    let store = &test.store;
     let bucket = bucket("a", "p", "b");
     assert_eq!(store.increment(&bucket, "n", 5).await, Ok(5));
     assert_eq!(store.increment(&bucket, "n", -7).await, Ok(-2));
@@ -88,7 +88,7 @@ pub(super) async fn numbers(place: Place) {
 
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..40 {
-        let store = place.another.as_ref().filter(|_| number % 2 == 0).unwrap_or(store).clone();
+        let store = test.second.as_ref().filter(|_| number % 2 == 0).unwrap_or(store).clone();
         let bucket = bucket.clone();
         tasks.spawn(async move { store.increment(&bucket, "together", 1).await });
     }
@@ -96,8 +96,8 @@ pub(super) async fn numbers(place: Place) {
     assert_eq!(store.increment(&bucket, "together", 0).await, Ok(40));
 }
 
-pub(super) async fn swaps_are_atomic(place: Place) {
-    let store = &place.store;
+pub(super) async fn compare_and_swap_is_atomic(test: TestStore) {
+    let store = &test.store;
     let bucket = bucket("a", "p", "b");
     let swap = async |expected: Option<&[u8]>, value: &[u8]| {
         store.compare_and_swap(&bucket, "k", expected.map(<[u8]>::to_vec), value.to_vec()).await.unwrap()
@@ -109,10 +109,10 @@ pub(super) async fn swaps_are_atomic(place: Place) {
 
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..20_u8 {
-        let store = place.another.as_ref().filter(|_| number % 2 == 0).unwrap_or(store).clone();
+        let store = test.second.as_ref().filter(|_| number % 2 == 0).unwrap_or(store).clone();
         let bucket = bucket.clone();
         tasks.spawn(async move { store.compare_and_swap(&bucket, "k", Some(b"2".to_vec()), vec![number]).await });
     }
-    let done = tasks.join_all().await.into_iter().filter(|swap| *swap == Ok(Swap::Done)).count();
-    assert_eq!(done, 1, "one of many wins");
+    let swapped = tasks.join_all().await.into_iter().filter(|swap| *swap == Ok(Swap::Done)).count();
+    assert_eq!(swapped, 1, "exactly one swap succeeds");
 }

@@ -1,7 +1,9 @@
-//! D4: what is remembered of a user is found by its words, listed and forgotten.
+//! D4: a user's memories are searched by their words, listed and removed.
 
-use super::Place;
-use crate::{Deletion, MAX_MEMORY_BYTES, MadeBy, Memory, MemoryFilter, MemoryKind, OpenMode, SessionMeta, StoreError};
+use super::TestStore;
+use crate::{
+    Deletion, MAX_MEMORY_BYTES, Memory, MemoryFilter, MemoryKind, MemoryScope, OpenMode, SessionMeta, StoreError,
+};
 
 fn memory(user: &str, text: &str) -> Memory {
     Memory {
@@ -15,8 +17,8 @@ fn memory(user: &str, text: &str) -> Memory {
     }
 }
 
-pub(super) async fn nearest_first_and_only_the_users(place: Place) {
-    let store = &place.store;
+pub(super) async fn search_ranks_the_memories_of_one_user(test: TestStore) {
+    let store = &test.store;
     let texts = [
         ("m1", "ann", "The harbour of Hamburg opens at six"),
         ("m2", "ann", "Ann prefers tea"),
@@ -39,13 +41,13 @@ pub(super) async fn nearest_first_and_only_the_users(place: Place) {
     assert_eq!(store.search(&MemoryFilter::of_user("nobody"), "tea", 10).await.unwrap(), []);
 }
 
-pub(super) async fn adding_twice_and_forgetting(place: Place) {
-    let store = &place.store;
+pub(super) async fn add_is_idempotent_and_forget_removes(test: TestStore) {
+    let store = &test.store;
     store.add("m", memory("ann", "first walrus")).await.unwrap();
     store.add("m", memory("ann", "second walrus")).await.unwrap();
     let found = store.search(&MemoryFilter::of_user("ann"), "walrus", 10).await.unwrap();
     assert!(found.iter().map(|recollection| recollection.text.as_str()).eq(["first walrus"]), "{found:?}");
-    assert_eq!(store.forget("bob", "m").await, Ok(false), "it is not his");
+    assert_eq!(store.forget("bob", "m").await, Ok(false), "the memory belongs to another user");
     assert_eq!(store.search(&MemoryFilter::of_user("ann"), "walrus", 10).await.unwrap().len(), 1);
     assert_eq!(store.forget("ann", "m").await, Ok(true));
     assert_eq!(store.forget("ann", "m").await, Ok(false));
@@ -56,8 +58,8 @@ pub(super) async fn adding_twice_and_forgetting(place: Place) {
     assert!(matches!(large, Err(StoreError::TooLarge { .. })), "{large:?}");
 }
 
-pub(super) async fn pages_newest_first(place: Place) {
-    let store = &place.store;
+pub(super) async fn memories_are_listed_newest_first(test: TestStore) {
+    let store = &test.store;
     for (id, time) in [("b", "2026-05-02T00:00:00Z"), ("a", "2026-05-01T02:00:00+02:00"), ("c", "2026-05-03T00:00:00Z")]
     {
         let written = Some(time.to_owned());
@@ -74,9 +76,9 @@ pub(super) async fn pages_newest_first(place: Place) {
     assert!(matches!(timeless, Err(StoreError::Invalid { .. })), "{timeless:?}");
 }
 
-/// D4: what tools brought an agent is found for that agent alone; a session's own memories can be left out.
-pub(super) async fn found_for_whom_they_are_made(place: Place) {
-    let store = &place.store;
+/// D4: tool memories are found only by the agent that made them, and a session's own memories can be excluded.
+pub(super) async fn search_respects_the_memory_scope(test: TestStore) {
+    let store = &test.store;
     let made = [
         ("a1", "a", MemoryKind::Tool, "s1"),
         ("a2", "a", MemoryKind::Final, "s2"),
@@ -88,27 +90,31 @@ pub(super) async fn found_for_whom_they_are_made(place: Place) {
         let (agent, session) = (agent.to_owned(), session.to_owned());
         store.add(id, Memory { agent, kind, session, ..memory("ann", "a walrus") }).await.unwrap();
     }
-    let found = async |agents: MadeBy, but_of: Option<&str>| {
-        let filter = MemoryFilter { agents, but_of: but_of.map(str::to_owned), ..MemoryFilter::of_user("ann") };
+    let found = async |scope: MemoryScope, excluded_session: Option<&str>| {
+        let filter = MemoryFilter {
+            scope,
+            excluded_session: excluded_session.map(str::to_owned),
+            ..MemoryFilter::of_user("ann")
+        };
         let found = store.search(&filter, "walrus", 10).await.unwrap();
         let mut ids: Vec<String> = found.into_iter().map(|recollection| recollection.id).collect();
         ids.sort();
         ids.join(" ")
     };
     let a = || "a".to_owned();
-    assert_eq!(found(MadeBy::Anyone, None).await, "a1 a2 b1 b2 b3");
-    assert_eq!(found(MadeBy::Anyone, Some("s3")).await, "a1 a2 b3");
-    assert_eq!(found(MadeBy::ThisOrEndings(a()), None).await, "a1 a2 b2 b3");
-    assert_eq!(found(MadeBy::ThisOrEndings(a()), Some("s1")).await, "a2 b2 b3");
-    assert_eq!(found(MadeBy::ThisAlone(a()), None).await, "a1 a2");
-    assert_eq!(found(MadeBy::ThisAlone("c".to_owned()), None).await, "");
+    assert_eq!(found(MemoryScope::AllAgents, None).await, "a1 a2 b1 b2 b3");
+    assert_eq!(found(MemoryScope::AllAgents, Some("s3")).await, "a1 a2 b3");
+    assert_eq!(found(MemoryScope::OwnAndOtherResults(a()), None).await, "a1 a2 b2 b3");
+    assert_eq!(found(MemoryScope::OwnAndOtherResults(a()), Some("s1")).await, "a2 b2 b3");
+    assert_eq!(found(MemoryScope::OwnOnly(a()), None).await, "a1 a2");
+    assert_eq!(found(MemoryScope::OwnOnly("c".to_owned()), None).await, "");
     let listed = store.list("ann", "", 1).await.unwrap().remove(0).memory;
     assert_eq!((listed.agent.as_str(), listed.turn), ("b", 1));
 }
 
-/// D4, D5: what was remembered of a turn that is taken back, or of a session that is deleted, is not remembered any more.
-pub(super) async fn forgotten_with_their_turn_and_session(place: Place) {
-    let store = &place.store;
+/// D4, D5: undoing a turn or deleting a session removes its memories.
+pub(super) async fn memories_are_removed_with_their_turn_or_session(test: TestStore) {
+    let store = &test.store;
     let opened = store.open("s", OpenMode::CreateNew, SessionMeta::default()).await.unwrap();
     store.release(opened.lease).await.unwrap();
     for (id, session, turn) in [("s/1", "s", 1), ("s/2", "s", 2), ("s/12", "s", 12), ("t/2", "t", 2)] {
@@ -118,7 +124,7 @@ pub(super) async fn forgotten_with_their_turn_and_session(place: Place) {
         let found = store.search(&MemoryFilter::of_user("ann"), "walrus", 10).await.unwrap();
         let mut ids: Vec<String> = found.into_iter().map(|recollection| recollection.id).collect();
         ids.sort();
-        assert_eq!(store.list("ann", "", 10).await.unwrap().len(), ids.len(), "listed as it is found");
+        assert_eq!(store.list("ann", "", 10).await.unwrap().len(), ids.len(), "the list agrees with the search");
         ids.join(" ")
     };
     assert_eq!(store.forget_turn("s", 2).await, Ok(1));

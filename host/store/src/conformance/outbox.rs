@@ -1,6 +1,6 @@
-//! D6: deeds outside a session are stored with the commit that asks for them, and done once.
+//! D6: effects outside a session are stored with the commit that requests them, and delivered once.
 
-use super::{Place, Writing, commit_of, message, text};
+use super::{SessionWriter, TestStore, commit_of, message, text};
 use crate::{Commit, OutboxFilter, Store, StoreError, StoredOutboxItem};
 use agent_core::approval::LastingGrant;
 use agent_core::change::{Change, OutboxEffect, OutboxItem};
@@ -11,7 +11,7 @@ use agent_core::plugin::TraceContext;
 use serde_json::json;
 use std::sync::Arc;
 
-/// The request of a service, with data that is not flat.
+/// A service request with nested data.
 fn item(id: &str) -> OutboxItem {
     let attributes = EventAttributes {
         id: id.to_owned(),
@@ -57,47 +57,47 @@ fn ids(items: &[StoredOutboxItem]) -> Vec<&str> {
     items.iter().map(|stored| stored.item.id.as_str()).collect()
 }
 
-pub(super) async fn items_are_written_with_their_commit(place: Place) {
-    let mut writing = Writing::new(&place.store, "s").await;
+pub(super) async fn commit_writes_outbox_items(test: TestStore) {
+    let mut writer = SessionWriter::new(&test.store, "s").await;
     let effects = [item("call_1_1_1"), grant("allow"), remember("1/final", "a \"walrus\"\n")];
-    writing.commit(with(effects.to_vec())).await.unwrap();
-    let stored = all(&place.store).await;
+    writer.commit(with(effects.to_vec())).await.unwrap();
+    let stored = all(&test.store).await;
     let items: Vec<_> = stored.iter().map(|stored| stored.item.clone()).collect();
-    assert_eq!(items, effects, "every effect comes back as it was");
+    assert_eq!(items, effects, "every effect is read back unchanged");
     assert!(stored.iter().all(|stored| stored.session == "s" && stored.delivered.is_none()), "{stored:?}");
     assert!(stored[0].created.ends_with('Z') && stored[0].number < stored[1].number, "{stored:?}");
 
     let gap = Change { messages: vec![message(7, text("a gap"))], outbox: vec![item("lost")], ..Change::default() };
-    writing.commit(commit_of(gap)).await.expect_err("the commit is refused");
-    let nameless = writing.commit(with(vec![item("")])).await;
+    writer.commit(commit_of(gap)).await.expect_err("the commit is refused");
+    let nameless = writer.commit(with(vec![item("")])).await;
     assert!(matches!(nameless, Err(StoreError::Invalid { .. })), "{nameless:?}");
-    assert_eq!(all(&place.store).await, stored, "nothing of a refused commit is in the outbox");
+    assert_eq!(all(&test.store).await, stored, "a refused commit leaves the outbox unchanged");
 }
 
-pub(super) async fn an_item_is_written_once_a_session(place: Place) {
-    let store = &place.store;
-    let mut writing = Writing::new(store, "s").await;
-    writing.commit(with(vec![item("a")])).await.unwrap();
+pub(super) async fn item_id_is_written_once_per_session(test: TestStore) {
+    let store = &test.store;
+    let mut writer = SessionWriter::new(store, "s").await;
+    writer.commit(with(vec![item("a")])).await.unwrap();
     let first = all(store).await;
-    writing.commit(with(vec![grant("a"), item("b")])).await.unwrap();
-    store.delivered(first[0].number).await.unwrap();
-    writing.commit(with(vec![grant("a"), grant("a")])).await.unwrap();
-    let mut other = Writing::new(store, "other").await;
+    writer.commit(with(vec![grant("a"), item("b")])).await.unwrap();
+    store.mark_delivered(first[0].number).await.unwrap();
+    writer.commit(with(vec![grant("a"), grant("a")])).await.unwrap();
+    let mut other = SessionWriter::new(store, "other").await;
     other.commit(with(vec![item("a")])).await.unwrap();
     let stored = all(store).await;
-    assert_eq!(ids(&stored), ["a", "b", "a"], "an id is a session's own");
-    assert_eq!(stored[0].item, item("a"), "the first one stands");
-    assert!(stored[0].delivered.is_some(), "what is done is not to be done again");
+    assert_eq!(ids(&stored), ["a", "b", "a"], "ids are unique per session");
+    assert_eq!(stored[0].item, item("a"), "the first item with an id is kept");
+    assert!(stored[0].delivered.is_some(), "a delivered item stays delivered");
 }
 
-pub(super) async fn items_by_session_state_and_page(place: Place) {
-    let store = &place.store;
-    let (mut one, mut two) = (Writing::new(store, "one").await, Writing::new(store, "two").await);
+pub(super) async fn items_are_filtered_and_paged(test: TestStore) {
+    let store = &test.store;
+    let (mut one, mut two) = (SessionWriter::new(store, "one").await, SessionWriter::new(store, "two").await);
     one.commit(with(vec![item("1"), item("2")])).await.unwrap();
     two.commit(with(vec![item("3")])).await.unwrap();
     one.commit(with(vec![item("4")])).await.unwrap();
     let numbers: Vec<u64> = all(store).await.iter().map(|stored| stored.number).collect();
-    store.delivered(numbers[1]).await.unwrap();
+    store.mark_delivered(numbers[1]).await.unwrap();
 
     let found = async |session, which, after, limit| -> Vec<String> {
         let found = store.outbox(session, which, after, limit).await.unwrap();
@@ -111,37 +111,37 @@ pub(super) async fn items_by_session_state_and_page(place: Place) {
     assert_eq!(found(Some("one"), Pending, numbers[0], 100).await, ["4"]);
     let missing = store.outbox(Some("none"), All, 0, 1).await;
     assert_eq!(missing, Err(StoreError::NoSession { session: "none".to_owned() }));
-    let seen = place.another.map(|another| async move { all(&another).await.len() });
+    let seen = test.second.map(|second| async move { all(&second).await.len() });
     if let Some(seen) = seen {
-        assert_eq!(seen.await, 4, "another process finds them, too");
+        assert_eq!(seen.await, 4, "a second instance sees the items");
     }
 }
 
-pub(super) async fn delivered_items_stay_and_a_deleted_sessions_go(place: Place) {
-    let store = &place.store;
-    let mut writing = Writing::new(store, "s").await;
-    writing.commit(with(vec![item("a"), item("b")])).await.unwrap();
+pub(super) async fn delivered_items_remain_until_the_session_is_deleted(test: TestStore) {
+    let store = &test.store;
+    let mut writer = SessionWriter::new(store, "s").await;
+    writer.commit(with(vec![item("a"), item("b")])).await.unwrap();
     let last = all(store).await[1].number;
-    store.delivered(last).await.unwrap();
+    store.mark_delivered(last).await.unwrap();
     let delivered = all(store).await;
-    store.delivered(last).await.unwrap();
-    assert_eq!(all(store).await, delivered, "the first time stands");
-    writing.done().await;
+    store.mark_delivered(last).await.unwrap();
+    assert_eq!(all(store).await, delivered, "the first delivery time is kept");
+    writer.release().await;
     store.delete("s").await.unwrap();
     assert_eq!(all(store).await, []);
-    store.delivered(last).await.expect("what is gone needs nothing");
-    let mut again = Writing::new(store, "s").await;
+    store.mark_delivered(last).await.expect("marking a removed item succeeds");
+    let mut again = SessionWriter::new(store, "s").await;
     again.commit(with(vec![item("a")])).await.unwrap();
     let stored = all(store).await;
-    assert!(stored.len() == 1 && stored[0].number > last, "a number is never given twice: {stored:?}");
+    assert!(stored.len() == 1 && stored[0].number > last, "numbers are never reused: {stored:?}");
 }
 
-/// D4: what was remembered is forgotten where it is remembered, and lives on nowhere else.
-pub(super) async fn a_delivered_memory_leaves_no_text(place: Place) {
-    let store = &place.store;
-    let mut writing = Writing::new(store, "s").await;
-    writing.commit(with(vec![remember("1/final", "a walrus"), remember("2/final", "a whale")])).await.unwrap();
-    store.delivered(all(store).await[0].number).await.unwrap();
+/// D4: a delivered memory can be removed from the memories, so the outbox keeps no copy of its text.
+pub(super) async fn delivered_memory_item_drops_its_text(test: TestStore) {
+    let store = &test.store;
+    let mut writer = SessionWriter::new(store, "s").await;
+    writer.commit(with(vec![remember("1/final", "a walrus"), remember("2/final", "a whale")])).await.unwrap();
+    store.mark_delivered(all(store).await[0].number).await.unwrap();
     let items: Vec<_> = all(store).await.into_iter().map(|stored| stored.item).collect();
     assert_eq!(items, [remember("1/final", ""), remember("2/final", "a whale")]);
 }

@@ -1,16 +1,18 @@
-//! D1, D5: sessions are opened, listed, shown and deleted.
+//! D1, D5: opening, listing, reading and deleting sessions.
 
-use super::{Place, Writing, asking, call, commit_of, event, finished, message, meta, result_of, text};
+use super::{
+    SessionWriter, TestStore, call, call_message, commit_of, event, finished, message, meta, result_message, text,
+};
 use crate::{
     CallFilter, Commit, INCOMPLETE, MAX_PAGE_BYTES, MediaDescription, MessageRange, OpenMode, RecordRange,
     SessionFilter, SessionMeta, Status, StepRecord, StoreError,
 };
-use agent_core::change::{CallChange, Change, Departure, HiddenMessage};
+use agent_core::change::{CallChange, Change, HiddenMessage, HideReason};
 use agent_core::event::EventKind;
 use serde_json::json;
 
-pub(super) async fn modes_of_opening(place: Place) {
-    let store = &place.store;
+pub(super) async fn open_modes_are_enforced(test: TestStore) {
+    let store = &test.store;
     let missing = store.open("s", OpenMode::Existing, meta("a")).await;
     assert_eq!(missing, Err(StoreError::NoSession { session: "s".to_owned() }));
     let opened = store.open("s", OpenMode::CreateNew, meta("a")).await.unwrap();
@@ -21,8 +23,8 @@ pub(super) async fn modes_of_opening(place: Place) {
     assert!(matches!(nameless, Err(StoreError::Invalid { .. })), "{nameless:?}");
 }
 
-pub(super) async fn lists_and_the_latest(place: Place) {
-    let store = &place.store;
+pub(super) async fn sessions_are_listed_newest_first(test: TestStore) {
+    let store = &test.store;
     assert_eq!(store.latest("a").await, Ok(None));
     for (session, agent) in [("one", "a"), ("two", "b"), ("three", "a")] {
         let meta = SessionMeta {
@@ -50,16 +52,16 @@ pub(super) async fn lists_and_the_latest(place: Place) {
     assert_eq!(store.sessions(every.clone(), 1).await.unwrap().len(), 1);
     store.open("four", OpenMode::CreateNew, meta("a")).await.unwrap();
     let latest = store.latest("a").await;
-    assert_eq!(latest, Ok(Some("three".to_owned())), "not one whose first input was never committed");
+    assert_eq!(latest, Ok(Some("three".to_owned())), "a session without any commit is not the latest one");
     let one = store.sessions(every, 10).await.unwrap().pop().unwrap();
     assert_eq!((one.revision, one.turns, one.state.as_str()), (2, 2, "suspended"));
-    assert_eq!(one.title.as_deref(), Some("title of one"), "the first title stands");
+    assert_eq!(one.title.as_deref(), Some("title of one"), "the first title is kept");
     assert!(one.created <= one.updated, "{one:?}");
 }
 
-/// L16: who delegated stands with the session, and its children are found by it.
-pub(super) async fn children_of_a_session(place: Place) {
-    let store = &place.store;
+/// L16: a session stores which session delegated its work, and can be listed by that session.
+pub(super) async fn delegated_sessions_are_listed_by_parent(test: TestStore) {
+    let store = &test.store;
     for (session, parent) in
         [("parent", None), ("first", Some("parent")), ("second", Some("parent")), ("of", Some("p"))]
     {
@@ -70,7 +72,7 @@ pub(super) async fn children_of_a_session(place: Place) {
         store.release(opened.lease).await.unwrap();
     }
     let again = store.open("first", OpenMode::Existing, SessionMeta::default()).await.unwrap();
-    assert_eq!(again.meta.delegated_by.as_deref(), Some("parent"), "an existing session keeps its own");
+    assert_eq!(again.meta.delegated_by.as_deref(), Some("parent"), "an existing session keeps its metadata");
     let children = SessionFilter { delegated_by: Some("parent".to_owned()), ..SessionFilter::default() };
     let found = store.sessions(children.clone(), 10).await.unwrap();
     assert!(found.iter().map(|child| child.subject.as_str()).eq(["second", "first"]), "{found:?}");
@@ -78,17 +80,17 @@ pub(super) async fn children_of_a_session(place: Place) {
     let others = store.sessions(SessionFilter { agent: Some("b".to_owned()), ..children }, 10).await.unwrap();
     assert_eq!(others, []);
     assert_eq!(store.sessions(SessionFilter::default(), 10).await.unwrap().len(), 4);
-    assert_eq!(store.latest("a").await, Ok(Some("parent".to_owned())), "who goes on does not mean another one's work");
+    assert_eq!(store.latest("a").await, Ok(Some("parent".to_owned())), "delegated sessions are never the latest one");
 }
 
-pub(super) async fn records_by_turn_and_page(place: Place) {
-    let mut writing = Writing::new(&place.store, "s").await;
+pub(super) async fn records_are_read_by_turn_kind_and_page(test: TestStore) {
+    let mut writer = SessionWriter::new(&test.store, "s").await;
     for (turn, step) in [(1, 1), (1, 2), (2, 1)] {
         let record = |kind: &str| StepRecord { turn, step, kind: kind.to_owned(), body: json!({"n": step}) };
         let records = vec![record("prompt"), record("reply")];
-        writing.commit(Commit { records, ..commit_of(Change::default()) }).await.unwrap();
+        writer.commit(Commit { records, ..commit_of(Change::default()) }).await.unwrap();
     }
-    let store = &place.store;
+    let store = &test.store;
     let first = store.records("s", RecordRange::Turn(1)).await.unwrap();
     let kinds: Vec<_> = first.iter().map(|stored| (stored.record.step, stored.record.kind.as_str())).collect();
     assert_eq!(kinds, [(1, "prompt"), (1, "reply"), (2, "prompt"), (2, "reply")]);
@@ -99,14 +101,14 @@ pub(super) async fn records_by_turn_and_page(place: Place) {
     assert!(replies.iter().map(|stored| (stored.record.turn, stored.record.step)).eq([(1, 1), (1, 2), (2, 1)]));
 }
 
-/// D5: what an import or a fork has begun to write is nobody's session before all of it is there.
-pub(super) async fn an_incomplete_session_is_only_listed_and_deleted(place: Place) {
-    let store = &place.store;
-    let mut writing = Writing::new(store, "half").await;
+/// D5: while an import or a fork is still writing a session, the session can only be listed and deleted.
+pub(super) async fn incomplete_session_can_only_be_listed_and_deleted(test: TestStore) {
+    let store = &test.store;
+    let mut writer = SessionWriter::new(store, "half").await;
     let status = Status { state: INCOMPLETE.to_owned(), ..Status::default() };
-    let said = Change { messages: vec![message(1, text("walrus"))], ..Change::default() };
-    writing.commit(Commit { status: status.clone(), ..commit_of(said) }).await.unwrap();
-    let lease = writing.opened.lease.clone();
+    let change = Change { messages: vec![message(1, text("walrus"))], ..Change::default() };
+    writer.commit(Commit { status: status.clone(), ..commit_of(change) }).await.unwrap();
+    let lease = writer.opened.lease.clone();
     store.release(lease).await.unwrap();
 
     for mode in [OpenMode::Existing, OpenMode::Either] {
@@ -122,29 +124,29 @@ pub(super) async fn an_incomplete_session_is_only_listed_and_deleted(place: Plac
     assert!(listed.iter().map(|session| session.state.as_str()).eq([INCOMPLETE]), "{listed:?}");
     store.delete("half").await.unwrap();
 
-    // The commit that completes it makes it a session like every other.
-    let mut writing = Writing::new(store, "half").await;
-    let said = Change { messages: vec![message(1, text("walrus"))], ..Change::default() };
-    writing.commit(Commit { status, ..commit_of(said) }).await.unwrap();
-    writing.commit(commit_of(Change::default())).await.unwrap();
-    writing.done().await;
+    // The commit that sets another state makes it an ordinary session.
+    let mut writer = SessionWriter::new(store, "half").await;
+    let change = Change { messages: vec![message(1, text("walrus"))], ..Change::default() };
+    writer.commit(Commit { status, ..commit_of(change) }).await.unwrap();
+    writer.commit(commit_of(Change::default())).await.unwrap();
+    writer.release().await;
     assert_eq!(store.latest("tester").await, Ok(Some("half".to_owned())));
     assert_eq!(store.search_messages("walrus", 10).await.unwrap().len(), 1);
     store.open("half", OpenMode::Existing, meta("tester")).await.unwrap();
 }
 
-/// Whoever reads page by page needs memory for a page, however long its items are.
-pub(super) async fn a_page_ends_after_so_many_bytes(place: Place) {
-    let store = &place.store;
-    let mut writing = Writing::new(store, "s").await;
+/// Reading page by page needs memory for one page only, however long the items are.
+pub(super) async fn page_ends_after_max_page_bytes(test: TestStore) {
+    let store = &test.store;
+    let mut writer = SessionWriter::new(store, "s").await;
     let long = "a".repeat(MAX_PAGE_BYTES / 2);
     for turn in 1..=4 {
-        writing.say(&[&long]).await;
+        writer.append_texts(&[&long]).await;
         let body = json!(long);
         let records = vec![StepRecord { turn, step: 1, kind: "k".to_owned(), body }];
         let kind = EventKind::PlanFallback { reason: long.clone() };
         let events = vec![event("s", u64::from(turn), kind)];
-        writing.commit(Commit { records, ..commit_of(Change { events, ..Change::default() }) }).await.unwrap();
+        writer.commit(Commit { records, ..commit_of(Change { events, ..Change::default() }) }).await.unwrap();
     }
     let (mut messages, mut events, mut records) = (Vec::new(), Vec::new(), Vec::new());
     loop {
@@ -167,25 +169,25 @@ pub(super) async fn a_page_ends_after_so_many_bytes(place: Place) {
     assert_eq!((messages.len(), events.len(), records.len()), (4, 4, 4));
 }
 
-pub(super) async fn deleting_removes_everything_of_the_session(place: Place) {
-    let store = &place.store;
-    let mut kept = Writing::new(store, "kept").await;
-    kept.say(&["walrus here"]).await;
-    let mut writing = Writing::new(store, "gone").await;
+pub(super) async fn delete_removes_everything_of_the_session(test: TestStore) {
+    let store = &test.store;
+    let mut kept = SessionWriter::new(store, "kept").await;
+    kept.append_texts(&["walrus here"]).await;
+    let mut writer = SessionWriter::new(store, "gone").await;
     let asked = call("call-1", 1);
     let change = Change {
-        messages: vec![asking(1, &asked), result_of(2, "call-1")],
-        hidden: vec![HiddenMessage { id: 1, seen_count: 1, why: Departure::Superseded }],
+        messages: vec![call_message(1, &asked), result_message(2, "call-1")],
+        hidden: vec![HiddenMessage { id: 1, seen_count: 1, why: HideReason::Superseded }],
         calls: vec![CallChange::Requested(asked), finished("call-1", "walrus there")],
         events: vec![event("gone", 1, EventKind::Resumed)],
         ..Change::default()
     };
     let records = vec![StepRecord { turn: 1, step: 1, kind: "k".to_owned(), body: json!(1) }];
-    writing.commit(Commit { records, ..commit_of(change) }).await.unwrap();
+    writer.commit(Commit { records, ..commit_of(change) }).await.unwrap();
     let about = MediaDescription { mime_type: "text/plain".to_owned(), ..MediaDescription::default() };
     let media = store.put("gone", b"bytes".to_vec(), about).await.unwrap();
     assert_eq!(store.search_messages("walrus", 10).await.unwrap().len(), 2);
-    writing.done().await;
+    writer.release().await;
 
     store.delete("gone").await.unwrap();
     let missing = StoreError::NoSession { session: "gone".to_owned() };
@@ -194,28 +196,29 @@ pub(super) async fn deleting_removes_everything_of_the_session(place: Place) {
     let hits = store.search_messages("walrus", 10).await.unwrap();
     assert!(hits.iter().map(|hit| hit.session.as_str()).eq(["kept"]), "{hits:?}");
 
-    // A session of the same name begins anew, and what it says is found.
-    let mut again = Writing::new(store, "gone").await;
+    // A new session with the same name starts empty, and its messages are searchable.
+    let mut again = SessionWriter::new(store, "gone").await;
     assert_eq!((again.revision, again.messages, again.events, &again.opened.snapshot), (0, 0, 0, &None));
     assert_eq!(store.calls("gone", CallFilter::Turn(1)).await.unwrap(), []);
     assert_eq!(store.records("gone", RecordRange::Turn(1)).await.unwrap(), []);
     assert_eq!(store.media("gone", &media.digest).await.unwrap(), None);
-    again.say(&["a walrus again"]).await;
+    again.append_texts(&["a walrus again"]).await;
     assert_eq!(store.search_messages("walrus", 10).await.unwrap().len(), 2);
 }
 
-/// L27: what has left the view for want of room stays searchable in its session; what does not hold any more is not found.
-pub(super) async fn only_what_was_evicted_is_found_again(place: Place) {
-    let store = &place.store;
-    let mut other = Writing::new(store, "other").await;
-    other.say(&["a walrus elsewhere"]).await;
-    let mut writing = Writing::new(store, "s").await;
-    writing.say(&["the walrus sleeps", "walrus taken back", "wrong walrus", "a walrus in view", "two seals"]).await;
+/// L27: a message that was evicted from the view stays searchable in its session; undone and superseded messages do not.
+pub(super) async fn search_evicted_finds_only_evicted_messages(test: TestStore) {
+    let store = &test.store;
+    let mut other = SessionWriter::new(store, "other").await;
+    other.append_texts(&["a walrus elsewhere"]).await;
+    let mut writer = SessionWriter::new(store, "s").await;
+    writer
+        .append_texts(&["the walrus sleeps", "walrus taken back", "wrong walrus", "a walrus in view", "two seals"])
+        .await;
     let left = |id, why| HiddenMessage { id, seen_count: 1, why };
-    let evicted = Departure::Evicted;
-    let hidden =
-        vec![left(1, evicted), left(2, Departure::TakenBack), left(3, Departure::Superseded), left(5, evicted)];
-    writing.commit(commit_of(Change { hidden: hidden.clone(), ..Change::default() })).await.unwrap();
+    let evicted = HideReason::Evicted;
+    let hidden = vec![left(1, evicted), left(2, HideReason::Undone), left(3, HideReason::Superseded), left(5, evicted)];
+    writer.commit(commit_of(Change { hidden: hidden.clone(), ..Change::default() })).await.unwrap();
     let everywhere = vec![left(1, evicted)];
     other.commit(commit_of(Change { hidden: everywhere, ..Change::default() })).await.unwrap();
     assert_eq!(store.hidden("s", 0, 9).await.unwrap(), hidden);
@@ -227,14 +230,14 @@ pub(super) async fn only_what_was_evicted_is_found_again(place: Place) {
     assert_eq!(found("walrus", 9).await, [of_s(1, "the walrus sleeps")]);
     let mut any = found("where do seals and the walrus live?", 9).await;
     any.sort();
-    assert_eq!(any, [of_s(1, "the walrus sleeps"), of_s(5, "two seals")], "any word counts");
+    assert_eq!(any, [of_s(1, "the walrus sleeps"), of_s(5, "two seals")], "one matching word is enough");
     assert_eq!(found("walrus seals", 1).await.len(), 1);
     assert_eq!(found("\"* OR", 9).await, []);
     assert_eq!(store.search_evicted("none", "walrus", 9).await.unwrap(), []);
 }
 
-pub(super) async fn what_is_missing_is_named(place: Place) {
-    let store = &place.store;
+pub(super) async fn missing_session_is_reported(test: TestStore) {
+    let store = &test.store;
     let missing = StoreError::NoSession { session: "s".to_owned() };
     assert_eq!(store.events("s", 0, 1).await, Err(missing.clone()));
     assert_eq!(store.calls("s", CallFilter::Unfinished).await, Err(missing.clone()));

@@ -1,8 +1,8 @@
-//! P10: which versions of plugins have served is kept, with why each ended, and what was taken back.
+//! P10: the store records which plugin versions served, why each one ended, and which plugins were rolled back.
 
-use super::Place;
+use super::TestStore;
 use crate::{
-    CountedTrial, PluginVersion, Rollback, ServedPlugin, Store, StoredTrial, Succession, VersionEnd, VersionFilter,
+    PluginVersion, Rollback, ServedPlugin, Store, StoredTrial, TrialCalls, VersionChange, VersionEnd, VersionFilter,
 };
 use agent_core::message::Digest;
 use std::sync::Arc;
@@ -26,17 +26,17 @@ async fn all(store: &Arc<dyn Store>, plugin: Option<&str>) -> Vec<PluginVersion>
     store.versions(which, 100).await.unwrap()
 }
 
-pub(super) async fn versions_begin_and_end(place: Place) {
-    let store = &place.store;
+pub(super) async fn versions_start_and_end(test: TestStore) {
+    let store = &test.store;
     let both = |byte: u8, why| vec![served("calc", 1, VersionEnd::Replaced), served("text", byte, why)];
     for _ in 0..2 {
-        store.serve("/one", both(2, VersionEnd::Replaced)).await.unwrap();
+        store.set_serving("/one", both(2, VersionEnd::Replaced)).await.unwrap();
     }
-    assert_eq!(all(store, None).await.len(), 2, "what serves goes on");
-    store.serve("/two", both(2, VersionEnd::Replaced)).await.unwrap();
-    store.serve("/one", both(3, VersionEnd::Replaced)).await.unwrap();
-    store.serve("/one", both(2, VersionEnd::Trapped)).await.unwrap();
-    store.serve("/one", vec![served("calc", 1, VersionEnd::Replaced)]).await.unwrap();
+    assert_eq!(all(store, None).await.len(), 2, "a version that already serves is not recorded again");
+    store.set_serving("/two", both(2, VersionEnd::Replaced)).await.unwrap();
+    store.set_serving("/one", both(3, VersionEnd::Replaced)).await.unwrap();
+    store.set_serving("/one", both(2, VersionEnd::Trapped)).await.unwrap();
+    store.set_serving("/one", vec![served("calc", 1, VersionEnd::Replaced)]).await.unwrap();
     let which = VersionFilter { directory: Some("/one".into()), plugin: Some("text".into()) };
     let text = store.versions(which, 100).await.unwrap();
     let seen: Vec<_> = text.iter().map(|version| (version.digest.clone(), version.why)).collect();
@@ -45,21 +45,21 @@ pub(super) async fn versions_begin_and_end(place: Place) {
         (digest(3), Some(VersionEnd::Trapped)),
         (digest(2), Some(VersionEnd::Replaced)),
     ];
-    assert_eq!(seen, expected, "the latest first");
+    assert_eq!(seen, expected, "newest first");
     assert!(text.iter().all(|version| version.ended.is_some() && version.began.ends_with('Z')));
     let needed = |last| async move { store.needed_versions(last).await.unwrap() };
-    assert_eq!(needed(1).await, [digest(1), digest(2)], "what serves, and the last of each");
+    assert_eq!(needed(1).await, [digest(1), digest(2)], "serving versions and the last version of each plugin");
     assert_eq!(needed(2).await, [digest(1), digest(2), digest(3)]);
     let calc = all(store, Some("calc")).await;
     assert_eq!(calc.len(), 2);
     assert!(calc.iter().all(|version| version.ended.is_none() && version.why.is_none()));
-    if let Some(another) = &place.another {
-        assert_eq!(all(another, Some("calc")).await, calc, "another process finds them, too");
+    if let Some(second) = &test.second {
+        assert_eq!(all(second, Some("calc")).await, calc, "a second instance sees the versions");
     }
 }
 
-pub(super) async fn a_plugin_is_taken_back_once(place: Place) {
-    let store = &place.store;
+pub(super) async fn new_rollback_replaces_the_previous_one(test: TestStore) {
+    let store = &test.store;
     let rollback = |directory: &str, from: u8, why| Rollback {
         directory: directory.to_owned(),
         plugin: "text".to_owned(),
@@ -70,58 +70,58 @@ pub(super) async fn a_plugin_is_taken_back_once(place: Place) {
     assert_eq!(store.rollbacks("/one").await, Ok(Vec::new()));
     store.roll_back(rollback("/one", 2, VersionEnd::Trapped)).await.unwrap();
     store.roll_back(rollback("/two", 2, VersionEnd::Trapped)).await.unwrap();
-    store.roll_back(rollback("/one", 3, VersionEnd::Asked)).await.unwrap();
-    assert_eq!(store.rollbacks("/one").await.unwrap(), [rollback("/one", 3, VersionEnd::Asked)]);
+    store.roll_back(rollback("/one", 3, VersionEnd::Requested)).await.unwrap();
+    assert_eq!(store.rollbacks("/one").await.unwrap(), [rollback("/one", 3, VersionEnd::Requested)]);
     assert_eq!(store.undo_rollback("/one", "text").await, Ok(true));
     assert_eq!(store.undo_rollback("/one", "text").await, Ok(false));
     assert_eq!(store.rollbacks("/one").await, Ok(Vec::new()));
     assert_eq!(store.rollbacks("/two").await.unwrap().len(), 1);
 }
 
-/// What is taken back, and what serves again, is what the history says from that moment on.
-pub(super) async fn a_rollback_is_in_the_history_at_once(place: Place) {
-    let store = &place.store;
+/// A rollback, and undoing it, end one version and start another in the history at once.
+pub(super) async fn rollback_updates_the_history_at_once(test: TestStore) {
+    let store = &test.store;
     for byte in [1, 2] {
-        store.serve("/one", vec![served("text", byte, VersionEnd::Replaced)]).await.unwrap();
+        store.set_serving("/one", vec![served("text", byte, VersionEnd::Replaced)]).await.unwrap();
     }
     let (directory, plugin) = ("/one".to_owned(), "text".to_owned());
-    let rollback = Rollback { directory, plugin, from: digest(2), to: digest(1), why: VersionEnd::Asked };
+    let rollback = Rollback { directory, plugin, from: digest(2), to: digest(1), why: VersionEnd::Requested };
     store.roll_back(rollback).await.unwrap();
-    assert_eq!(store.served("/one").await.unwrap(), [("text".to_owned(), digest(1))]);
+    assert_eq!(store.serving("/one").await.unwrap(), [("text".to_owned(), digest(1))]);
     assert!(store.undo_rollback("/one", "text").await.unwrap());
-    assert_eq!(store.served("/one").await.unwrap(), [("text".to_owned(), digest(2))]);
+    assert_eq!(store.serving("/one").await.unwrap(), [("text".to_owned(), digest(2))]);
     let which = VersionFilter { directory: Some("/one".into()), plugin: Some("text".into()) };
     let seen: Vec<_> = store.versions(which, 100).await.unwrap().into_iter().map(|version| version.why).collect();
-    let asked = Some(VersionEnd::Asked);
-    assert_eq!(seen, [None, asked, asked, Some(VersionEnd::Replaced)], "the latest first");
+    let asked = Some(VersionEnd::Requested);
+    assert_eq!(seen, [None, asked, asked, Some(VersionEnd::Replaced)], "newest first");
 }
 
-pub(super) async fn what_has_changed_is_said_once(place: Place) {
-    let store = &place.store;
-    let change = |plugin: &str, from: Option<u8>, to: Option<u8>| Succession {
+pub(super) async fn set_serving_returns_each_change_once(test: TestStore) {
+    let store = &test.store;
+    let change = |plugin: &str, from: Option<u8>, to: Option<u8>| VersionChange {
         plugin: plugin.to_owned(),
         from: from.map(digest),
         to: to.map(digest),
     };
-    let serve = |serving: Vec<ServedPlugin>| async move { store.serve("/one", serving).await.unwrap() };
+    let serve = |serving: Vec<ServedPlugin>| async move { store.set_serving("/one", serving).await.unwrap() };
     let both = |byte| vec![served("calc", 1, VersionEnd::Replaced), served("text", byte, VersionEnd::Replaced)];
     assert_eq!(serve(both(2)).await, [change("calc", None, Some(1)), change("text", None, Some(2))]);
     assert_eq!(serve(both(2)).await, []);
-    let now = store.served("/one").await.unwrap();
+    let now = store.serving("/one").await.unwrap();
     assert_eq!(now, [("calc".to_owned(), digest(1)), ("text".to_owned(), digest(2))]);
     assert_eq!(serve(both(3)).await, [change("text", Some(2), Some(3))]);
     assert_eq!(serve(vec![served("calc", 1, VersionEnd::Replaced)]).await, [change("text", Some(3), None)]);
 }
 
-pub(super) async fn trials_add_up_until_they_end(place: Place) {
-    let store = &place.store;
+pub(super) async fn trial_totals_grow_until_the_trial_ends(test: TestStore) {
+    let store = &test.store;
     let on_trial = |byte: u8, before: u8| ServedPlugin {
         trial: Some(digest(before)),
         ..served("text", byte, VersionEnd::Replaced)
     };
     let count = |byte: u8, calls: u32, traps: u32| {
         let (directory, plugin) = ("/one".to_owned(), "text".to_owned());
-        store.count_trial(CountedTrial { directory, plugin, digest: digest(byte), calls, traps })
+        store.count_trial(TrialCalls { directory, plugin, digest: digest(byte), calls, traps })
     };
     let stored = |calls: u32, traps: u32| StoredTrial {
         plugin: "text".to_owned(),
@@ -130,34 +130,38 @@ pub(super) async fn trials_add_up_until_they_end(place: Place) {
         calls,
         traps,
     };
-    store.serve("/one", vec![served("text", 1, VersionEnd::Replaced)]).await.unwrap();
-    assert_eq!(store.trials("/one").await, Ok(Vec::new()), "the first version is on no trial");
-    store.serve("/one", vec![on_trial(2, 1)]).await.unwrap();
+    store.set_serving("/one", vec![served("text", 1, VersionEnd::Replaced)]).await.unwrap();
+    assert_eq!(store.trials("/one").await, Ok(Vec::new()), "the first version is not on trial");
+    store.set_serving("/one", vec![on_trial(2, 1)]).await.unwrap();
     assert_eq!(store.trials("/one").await.unwrap(), [stored(0, 0)]);
     assert_eq!(count(2, 3, 1).await.unwrap(), Some(stored(3, 1)));
     assert_eq!(count(2, 1, 1).await.unwrap(), Some(stored(4, 2)));
-    assert_eq!(count(3, 1, 1).await.unwrap(), None, "another version is on no trial");
-    store.serve("/one", vec![on_trial(2, 1)]).await.unwrap();
-    assert_eq!(store.trials("/one").await.unwrap(), [stored(4, 2)], "what serves already goes on");
-    if let Some(another) = &place.another {
-        assert_eq!(another.trials("/one").await.unwrap(), [stored(4, 2)], "in another process, too");
+    assert_eq!(count(3, 1, 1).await.unwrap(), None, "that version is not on trial");
+    store.set_serving("/one", vec![on_trial(2, 1)]).await.unwrap();
+    assert_eq!(
+        store.trials("/one").await.unwrap(),
+        [stored(4, 2)],
+        "a version that already serves continues its trial"
+    );
+    if let Some(second) = &test.second {
+        assert_eq!(second.trials("/one").await.unwrap(), [stored(4, 2)], "a second instance sees the trial");
     }
-    assert!(store.needed_versions(1).await.unwrap().contains(&digest(1)), "what it may be rolled back to is kept");
-    store.serve("/one", vec![on_trial(3, 2)]).await.unwrap();
-    assert_eq!(count(2, 1, 1).await.unwrap(), None, "it serves no more");
+    assert!(store.needed_versions(1).await.unwrap().contains(&digest(1)), "the rollback target is kept");
+    store.set_serving("/one", vec![on_trial(3, 2)]).await.unwrap();
+    assert_eq!(count(2, 1, 1).await.unwrap(), None, "that version no longer serves");
     assert_eq!(store.trials("/one").await.unwrap()[0].digest, digest(3));
     store.end_trial("/one", "text").await.unwrap();
     assert_eq!(store.trials("/one").await, Ok(Vec::new()));
 }
 
-/// Row 38: which components turns have begun with is known by agent and name.
-pub(super) async fn components_of_turns_by_agent_and_name(place: Place) {
-    let store = &place.store;
+/// Row 38: the store records which components the turns of an agent started with, by plugin name.
+pub(super) async fn turn_plugins_are_recorded_per_agent_and_name(test: TestStore) {
+    let store = &test.store;
     let component = |name: &str, byte: u8| (name.to_owned(), Digest::from_sha256([byte; 32]));
     let all = || vec![component("calc", 1), component("calc", 2), component("files", 1)];
-    assert_eq!(store.never_begun("a", all()).await.unwrap(), all());
-    store.note_begun("a", vec![component("calc", 1)]).await.unwrap();
-    store.note_begun("a", vec![component("calc", 1), component("files", 2)]).await.unwrap();
-    assert_eq!(store.never_begun("a", all()).await.unwrap(), all()[1..]);
-    assert_eq!(store.never_begun("b", all()).await.unwrap(), all());
+    assert_eq!(store.plugins_without_turns("a", all()).await.unwrap(), all());
+    store.record_turn_plugins("a", vec![component("calc", 1)]).await.unwrap();
+    store.record_turn_plugins("a", vec![component("calc", 1), component("files", 2)]).await.unwrap();
+    assert_eq!(store.plugins_without_turns("a", all()).await.unwrap(), all()[1..]);
+    assert_eq!(store.plugins_without_turns("b", all()).await.unwrap(), all());
 }

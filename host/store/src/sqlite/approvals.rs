@@ -1,11 +1,11 @@
-//! Lasting approvals: one row per grant, named by the digest of what it says.
+//! Lasting approvals: one row per grant. A grant's id is the digest of its content.
 
 use super::SqliteStore;
 use super::audit;
 use super::failure::{Failure, invalid};
 use super::queries::{collect, now, page, rfc3339};
 use super::writer::Effort;
-use crate::{Approvals, Deed, MAX_PAGE, NamedRule, StoreError, StoredGrant, digest_of};
+use crate::{Approvals, AuditAction, MAX_PAGE, NamedRule, StoreError, StoredGrant, digest_of};
 use agent_core::approval::{ApprovalScope, LastingGrant};
 use agent_core::message::Digest;
 use async_trait::async_trait;
@@ -47,7 +47,7 @@ impl Approvals for SqliteStore {
             let Some(StoredGrant { id, grant, .. }) = collect(connection, sql, [&id], stored_grant)?.pop() else {
                 return Ok(false);
             };
-            audit::insert(connection, &Deed::Revoked { id, grant }, now())?;
+            audit::insert(connection, &AuditAction::Revoked { id, grant }, now())?;
             Ok(true)
         })
         .await
@@ -77,7 +77,7 @@ fn digest_in(text: String) -> Result<Digest, Failure> {
     Digest::parse(&text).map_err(|error| Failure::Unreadable(error.to_string()))
 }
 
-/// The digits of the digest of its JSON, whose keys have one order.
+/// Hex digest of the grant's JSON, whose keys have a fixed order.
 fn id_of(grant: &LastingGrant) -> Result<String, StoreError> {
     let json = serde_json::to_vec(grant).map_err(|error| invalid("a lasting approval", error.to_string()))?;
     Ok(digest_of(&json).hex().to_owned())

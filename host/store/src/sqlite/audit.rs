@@ -1,10 +1,10 @@
-//! The audit log: one row per entry, and the entries that a commit's own events make.
+//! The audit log: one row per entry, and the entries that a commit's events add.
 
 use super::SqliteStore;
 use super::failure::Failure;
 use super::queries::{collect, from_json, now, page, rfc3339, signed, to_json, unsigned};
 use super::writer::Effort;
-use crate::{Audit, AuditEntry, Deed, StoreError};
+use crate::{Audit, AuditAction, AuditEntry, StoreError};
 use agent_core::change::{OutboxEffect, OutboxItem};
 use agent_core::event::EventKind;
 use agent_core::message::CallId;
@@ -14,20 +14,20 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 #[async_trait]
 impl Audit for SqliteStore {
-    async fn audit(&self, deeds: Vec<Deed>) -> Result<(), StoreError> {
-        let asked = deeds.clone();
-        // Most starts grant what was granted before, and then nothing is written.
-        if self.read(move |connection| Ok(new_ones(connection, &asked)?.is_empty())).await? {
+    async fn audit(&self, actions: Vec<AuditAction>) -> Result<(), StoreError> {
+        let candidates = actions.clone();
+        // Most starts grant what was granted before; then there is nothing to write.
+        if self.read(move |connection| Ok(new_actions(connection, &candidates)?.is_empty())).await? {
             return Ok(());
         }
         self.write(Effort::Short, move |connection| {
             let time = now();
-            new_ones(connection, &deeds)?.into_iter().try_for_each(|deed| insert(connection, deed, time))
+            new_actions(connection, &actions)?.into_iter().try_for_each(|action| insert(connection, action, time))
         })
         .await
     }
 
-    async fn audited(&self, since: i64, after: u64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
+    async fn audit_entries(&self, since: i64, after: u64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
         self.read(move |connection| {
             let sql = "SELECT number, time, body FROM audit WHERE number > ?1 AND time >= ?2 ORDER BY number LIMIT ?3";
             collect(connection, sql, params![signed(after), since, page(limit)], entry)
@@ -36,27 +36,27 @@ impl Audit for SqliteStore {
     }
 }
 
-/// What of an event is an entry, but for its session.
+/// An event that the audit log records.
 #[derive(Clone, Debug)]
 pub(super) struct AuditedEvent(EventKind);
 
 impl AuditedEvent {
-    /// Of an event that is worth an entry.
+    /// Returns the event if the audit log records events of its kind.
     pub(super) fn of(kind: &EventKind) -> Option<Self> {
         matches!(kind, EventKind::Denied { .. } | EventKind::ApprovalResolved { .. }).then(|| Self(kind.clone()))
     }
 
-    /// Writes the entry. The call's source is in its record, which was written before.
+    /// Writes the entry. The call's record, which contains the tool's source, must have been written before.
     pub(super) fn write(&self, connection: &Connection, session: (i64, &str), time: i64) -> Result<(), Failure> {
         let (number, subject) = session;
         let source = |call: &CallId| source_of(connection, number, call);
         let session = subject.to_owned();
-        let deed = match &self.0 {
+        let action = match &self.0 {
             EventKind::Denied { call, denial } => {
                 let source = call.as_ref().map(source).transpose()?.flatten();
-                Deed::Denied { session, source, call: call.clone(), denial: denial.clone() }
+                AuditAction::Denied { session, source, call: call.clone(), denial: denial.clone() }
             }
-            EventKind::ApprovalResolved { call, name, verdict } => Deed::Approval {
+            EventKind::ApprovalResolved { call, name, verdict } => AuditAction::Approval {
                 session,
                 source: source(call)?,
                 call: call.clone(),
@@ -65,19 +65,19 @@ impl AuditedEvent {
             },
             _ => return Ok(()),
         };
-        insert(connection, &deed, time)
+        insert(connection, &action, time)
     }
 }
 
-/// A service event of a commit, by the call that asked for it.
+/// A service event that a call of the commit requested.
 #[derive(Clone, Debug)]
-pub(super) struct SentEvent {
+pub(super) struct ServiceEvent {
     call: CallId,
     event_type: String,
 }
 
-impl SentEvent {
-    /// Of an item of the outbox that a call asked for: the item's id is the call's.
+impl ServiceEvent {
+    /// Returns the event of an outbox item that a call requested. The item's id is the id of the call.
     pub(super) fn of(item: &OutboxItem) -> Option<Self> {
         match &item.effect {
             OutboxEffect::Event(event) => {
@@ -87,56 +87,60 @@ impl SentEvent {
         }
     }
 
-    /// Writes the entry where a plugin asked for the event. What the model itself asks of a service is its call.
+    /// Writes the entry if a plugin requested the event. A request of the model itself is recorded as its call.
     pub(super) fn write(&self, connection: &Connection, session: (i64, &str), time: i64) -> Result<(), Failure> {
         let (number, subject) = session;
         let Some(source @ ToolSource::Plugin { .. }) = source_of(connection, number, &self.call)? else {
             return Ok(());
         };
         let (call, event_type) = (self.call.clone(), self.event_type.clone());
-        insert(connection, &Deed::Emitted { session: subject.to_owned(), call, source, event_type }, time)
+        insert(connection, &AuditAction::Emitted { session: subject.to_owned(), call, source, event_type }, time)
     }
 }
 
-/// Where the tool of a call comes from.
+/// Returns where the tool of a call comes from.
 fn source_of(connection: &Connection, session: i64, call: &CallId) -> Result<Option<ToolSource>, Failure> {
     let mut statement = connection.prepare_cached("SELECT source FROM calls WHERE session = ?1 AND id = ?2")?;
     let found = statement.query_row(params![session, call.0], |row| row.get::<_, Option<String>>(0));
     found.optional()?.flatten().as_deref().map(from_json).transpose()
 }
 
-pub(super) fn insert(connection: &Connection, deed: &Deed, time: i64) -> Result<(), Failure> {
-    let body = to_json("an entry of the audit log", deed)?;
+pub(super) fn insert(connection: &Connection, action: &AuditAction, time: i64) -> Result<(), Failure> {
+    let body = to_json("an entry of the audit log", action)?;
     connection
         .prepare_cached("INSERT INTO audit (time, kind, subject, body) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![time, deed.word(), deed.subject(), body])?;
+        .execute(params![time, action.kind(), action.subject(), body])?;
     Ok(())
 }
 
-fn new_ones<'d>(connection: &Connection, deeds: &'d [Deed]) -> Result<Vec<&'d Deed>, Failure> {
+/// Returns the actions that are not in the log yet.
+fn new_actions<'d>(connection: &Connection, actions: &'d [AuditAction]) -> Result<Vec<&'d AuditAction>, Failure> {
     let mut new = Vec::new();
-    for deed in deeds {
-        let is_told = match deed {
-            Deed::Granted { .. } => last(connection, deed)?.as_ref() == Some(deed),
-            Deed::HostGranted { grants, .. } => last(connection, deed)?.map_or(grants.is_empty(), |last| last == *deed),
+    for action in actions {
+        let is_recorded = match action {
+            AuditAction::Granted { .. } => last_of_kind(connection, action)?.as_ref() == Some(action),
+            AuditAction::HostGranted { grants, .. } => {
+                last_of_kind(connection, action)?.map_or(grants.is_empty(), |last| last == *action)
+            }
             _ => false,
         };
-        if !is_told {
-            new.push(deed);
+        if !is_recorded {
+            new.push(action);
         }
     }
     Ok(new)
 }
 
-/// The last entry about the same.
-fn last(connection: &Connection, deed: &Deed) -> Result<Option<Deed>, Failure> {
+/// Returns the last entry of the same kind and subject.
+fn last_of_kind(connection: &Connection, action: &AuditAction) -> Result<Option<AuditAction>, Failure> {
     let sql = "SELECT body FROM audit WHERE kind = ?1 AND subject = ?2 ORDER BY number DESC LIMIT 1";
     let mut statement = connection.prepare_cached(sql)?;
-    let last = statement.query_row(params![deed.word(), deed.subject()], |row| row.get::<_, String>(0)).optional()?;
+    let last =
+        statement.query_row(params![action.kind(), action.subject()], |row| row.get::<_, String>(0)).optional()?;
     last.as_deref().map(from_json).transpose()
 }
 
 fn entry(row: &Row<'_>) -> Result<AuditEntry, Failure> {
     let body: String = row.get(2)?;
-    Ok(AuditEntry { number: unsigned(row.get(0)?), time: rfc3339(row.get(1)?)?, deed: from_json(&body)? })
+    Ok(AuditEntry { number: unsigned(row.get(0)?), time: rfc3339(row.get(1)?)?, action: from_json(&body)? })
 }

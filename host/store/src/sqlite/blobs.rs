@@ -1,4 +1,4 @@
-//! Blobs: bytes once, references per session, reads in ranges.
+//! Blobs: bytes are stored once, sessions refer to them, and reads return ranges.
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
@@ -9,10 +9,10 @@ use agent_core::message::{Digest, Dimensions, Media};
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-/// Hashing more than this is left to a thread that may take its time.
+/// Larger byte strings are hashed on a blocking thread.
 const HASHED_IN_PLACE: usize = 64 << 10;
 
-/// Bytes with their address.
+/// Bytes with their digest, and the digest as the key of the `blobs` table.
 pub(super) struct StoredBytes {
     digest: Digest,
     key: [u8; 32],
@@ -23,9 +23,9 @@ pub(super) struct StoredBytes {
 impl Blobs for SqliteStore {
     async fn put(&self, session: &str, bytes: Vec<u8>, about: MediaDescription) -> Result<Media, StoreError> {
         if about.mime_type.is_empty() {
-            return Err(invalid("a medium", "its media type is empty"));
+            return Err(invalid("a media blob", "its media type is empty"));
         }
-        let stored = hash("a medium", bytes).await?;
+        let stored = hash("a media blob", bytes).await?;
         let session = session.to_owned();
         self.write(Effort::of(stored.len()), move |connection| {
             let session = session_number(connection, &session)?;
@@ -84,7 +84,7 @@ impl Blobs for SqliteStore {
         after: Option<&Digest>,
         limit: usize,
     ) -> Result<Vec<BlobReference>, StoreError> {
-        // No digest comes before the empty one.
+        // The empty byte string sorts before every digest.
         let after = after.map(key_of).transpose()?.map(Vec::from).unwrap_or_default();
         let session = session.to_owned();
         self.read(move |connection| {
@@ -125,7 +125,7 @@ impl Blobs for SqliteStore {
                 .query_row([key_of(&digest)?], |row| row.get(0))
                 .optional()?;
             let bytes = bytes.ok_or_else(|| StoreError::NoBlob { digest: digest.clone() })?;
-            String::from_utf8(bytes).map_err(|_| invalid(digest.to_string(), "it is not a text").into())
+            String::from_utf8(bytes).map_err(|_| invalid(digest.to_string(), "it is not UTF-8 text").into())
         })
         .await
     }
@@ -146,7 +146,7 @@ impl StoredBytes {
     }
 }
 
-/// Stores the bytes where they are not stored yet, and lets the session refer to them.
+/// Stores the bytes unless they are stored already, and lets the session refer to them.
 pub(super) fn insert_bytes(connection: &Connection, session: i64, stored: &StoredBytes) -> Result<i64, Failure> {
     let known = connection
         .prepare_cached("SELECT id FROM blobs WHERE digest = ?1")?
@@ -187,7 +187,7 @@ fn media(connection: &Connection, session: i64, digest: &Digest) -> Result<Optio
     Ok(found.optional()?)
 }
 
-/// From the columns of these names.
+/// Reads the metadata from the columns with these names.
 fn described(row: &Row<'_>, digest: Digest) -> rusqlite::Result<Media> {
     let sides = row.get::<_, Option<u32>>("width")?.zip(row.get::<_, Option<u32>>("height")?);
     Ok(Media {
@@ -223,7 +223,7 @@ async fn hash(what: &'static str, bytes: Vec<u8>) -> Result<StoredBytes, StoreEr
     tokio::task::spawn_blocking(move || StoredBytes::new(what, bytes)).await.map_err(|_| StoreError::Closed)?
 }
 
-/// The 32 bytes that the digits stand for.
+/// Decodes the digest's 64 hex digits.
 fn key_of(digest: &Digest) -> Result<[u8; 32], StoreError> {
     let mut key = [0; 32];
     for (byte, digits) in key.iter_mut().zip(digest.hex().as_bytes().chunks(2)) {

@@ -1,8 +1,8 @@
-//! One commit: made into rows on the caller's side, written in one savepoint on the writer's (D2, D6).
+//! Writes one commit: the caller's side turns it into rows, and the writer stores them in one savepoint (D2, D6).
 
 mod rows;
 
-use super::audit::SentEvent;
+use super::audit::ServiceEvent;
 use super::blobs::{StoredBytes, insert_bytes};
 use super::failure::{Failure, invalid};
 use super::outbox::{self, OutboxRow, outbox_row};
@@ -14,7 +14,7 @@ use agent_core::message::CallId;
 use rows::{CallRow, EventRow, MessageRow, RecordRow, call_row, event_row, message_row, record_row};
 use rusqlite::{Connection, OptionalExtension, Params, params};
 
-/// A commit as rows, checked as far as it can be without the database.
+/// A commit as rows, with all checks done that do not need the database.
 pub(super) struct PreparedCommit {
     lease: Lease,
     expected_revision: u64,
@@ -26,12 +26,13 @@ pub(super) struct PreparedCommit {
     events: Vec<EventRow>,
     records: Vec<RecordRow>,
     outbox: Vec<OutboxRow>,
-    sent: Vec<SentEvent>,
+    service_events: Vec<ServiceEvent>,
     texts: Vec<StoredBytes>,
     status: Status,
 }
 
-/// Sessions have an order that no clock decides: in the one with the largest place, a turn began or stopped last.
+/// Gives the session the highest `place`. Sessions are ordered by `place` and not by time, because clocks can be set back; the
+/// session whose turn began or stopped last comes first.
 fn move_to_front(connection: &Connection, head: &Head) -> Result<(), Failure> {
     let front: i64 = connection.prepare_cached("SELECT max(place) FROM sessions")?.query_row([], |row| row.get(0))?;
     if head.place == 0 || head.place < front {
@@ -41,20 +42,20 @@ fn move_to_front(connection: &Connection, head: &Head) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The session's row, as far as a commit needs it.
+/// The columns of the session's row that a commit needs.
 struct Head {
     session: i64,
     revision: u64,
     last_message: u64,
     last_event: u64,
-    /// Among all sessions; 0 where nothing was committed.
+    /// Position among all sessions; 0 before the first commit.
     place: i64,
     state: String,
     turns: u32,
 }
 
 impl PreparedCommit {
-    /// Serialises outside the writer's thread, which all sessions share.
+    /// Serialises the commit outside the writer thread, which all sessions share.
     pub(super) fn new(lease: &Lease, expected_revision: u64, commit: Commit) -> Result<Self, StoreError> {
         let Commit { snapshot, view, change, records, texts, status } = commit;
         let events = change.events.iter().map(|event| event_row(&lease.session, event));
@@ -68,7 +69,7 @@ impl PreparedCommit {
             events: events.collect::<Result<_, _>>()?,
             calls: change.calls.into_iter().map(call_row).collect::<Result<_, _>>()?,
             records: records.iter().map(record_row).collect::<Result<_, _>>()?,
-            sent: change.outbox.iter().filter_map(SentEvent::of).collect(),
+            service_events: change.outbox.iter().filter_map(ServiceEvent::of).collect(),
             outbox: change.outbox.iter().map(outbox_row).collect::<Result<_, _>>()?,
             texts: texts
                 .into_iter()
@@ -78,7 +79,7 @@ impl PreparedCommit {
         })
     }
 
-    /// How long writing it takes.
+    /// Estimates how long writing the commit takes.
     pub(super) fn effort(&self) -> Effort {
         let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let calls = self.calls.iter().map(|call| match call {
@@ -96,7 +97,7 @@ impl PreparedCommit {
         Effort::of(self.snapshot.len() + view + session.chain(records).chain(outbox).chain(texts).sum::<usize>())
     }
 
-    /// Writes all of it, or fails and leaves the undoing to the caller's savepoint. Returns the new revision.
+    /// Writes the whole commit and returns the new revision. If it fails, the caller's savepoint undoes what was written.
     pub(super) fn write(&self, connection: &Connection, owner: &str) -> Result<u64, Failure> {
         let head = self.check(connection, owner)?;
         let time = now();
@@ -106,8 +107,8 @@ impl PreparedCommit {
         let last_event = self.write_events(connection, &head, time)?;
         self.write_records(connection, &head, time)?;
         outbox::insert(connection, head.session, &self.outbox, time)?;
-        for sent in &self.sent {
-            sent.write(connection, (head.session, &self.lease.session), time)?;
+        for event in &self.service_events {
+            event.write(connection, (head.session, &self.lease.session), time)?;
         }
         connection
             .prepare_cached(
@@ -137,7 +138,7 @@ impl PreparedCommit {
         Ok(revision)
     }
 
-    /// Lease first: who has lost it need not care about revisions.
+    /// Checks the lease, then the revision: without the lease, the revision does not matter.
     fn check(&self, connection: &Connection, owner: &str) -> Result<Head, Failure> {
         let session = || self.lease.session.clone();
         let mut statement = connection.prepare_cached(
@@ -203,7 +204,8 @@ impl PreparedCommit {
                         edited,
                     ];
                     if insert_call(connection, parameters)? == 0 {
-                        return Err(invalid(format!("call `{}`", record.id), "the session has it already").into());
+                        let problem = "the session already has a call with this id";
+                        return Err(invalid(format!("call `{}`", record.id), problem).into());
                     }
                 }
                 CallRow::Moved { id, state, attempt } => {
@@ -211,22 +213,22 @@ impl PreparedCommit {
                                WHERE session = ?1 AND id = ?2 AND state <> 'finished'";
                     let parameters = params![head.session, id.0, state.as_str(), attempt];
                     if connection.prepare_cached(sql)?.execute(parameters)? == 0 {
-                        return Err(self.stands(connection, head, id)?.1);
+                        return Err(self.existing_result(connection, head, id)?.1);
                     }
                 }
                 CallRow::Edited { id, json } => {
                     let sql = "UPDATE calls SET edited = ?3 WHERE session = ?1 AND id = ?2 AND state <> 'finished'";
                     if connection.prepare_cached(sql)?.execute(params![head.session, id.0, json])? == 0 {
-                        return Err(self.stands(connection, head, id)?.1);
+                        return Err(self.existing_result(connection, head, id)?.1);
                     }
                 }
                 CallRow::Finished { id, result, json } => {
                     let sql = "UPDATE calls SET state = 'finished', result = ?3
                                WHERE session = ?1 AND id = ?2 AND state <> 'finished'";
                     if connection.prepare_cached(sql)?.execute(params![head.session, id.0, json])? == 0 {
-                        let (standing, refusal) = self.stands(connection, head, id)?;
-                        // The same result once more changes nothing.
-                        if standing.as_ref() != Some(result) {
+                        let (existing, refusal) = self.existing_result(connection, head, id)?;
+                        // Storing the same result again changes nothing.
+                        if existing.as_ref() != Some(result) {
                             return Err(refusal);
                         }
                     }
@@ -236,8 +238,8 @@ impl PreparedCommit {
         Ok(())
     }
 
-    /// The result of a call that could not be changed, and why it could not.
-    fn stands(
+    /// Returns the stored result of a call that could not be changed, and the error that says why.
+    fn existing_result(
         &self,
         connection: &Connection,
         head: &Head,
@@ -247,7 +249,7 @@ impl PreparedCommit {
         let mut statement = connection.prepare_cached(sql)?;
         let found = statement.query_row(params![head.session, id.0], |row| row.get::<_, Option<String>>(0));
         let Some(result) = found.optional()? else {
-            return Ok((None, invalid(format!("call `{id}`"), "no reply of the session asked for it").into()));
+            return Ok((None, invalid(format!("call `{id}`"), "no reply of the session requested it").into()));
         };
         let refusal = StoreError::AlreadyFinished { session: self.lease.session.clone(), call: id.clone() };
         Ok((result.as_deref().map(from_json).transpose()?, refusal.into()))
@@ -259,7 +261,7 @@ impl PreparedCommit {
         )?;
         let mut last = head.last_message;
         for message in &self.messages {
-            last = next("message", last, message.id)?;
+            last = next_number("message", last, message.id)?;
             if let Some(call) = &message.call {
                 self.check_finished(connection, head.session, call)?;
             }
@@ -304,10 +306,10 @@ impl PreparedCommit {
             .prepare_cached("INSERT INTO events (session, sequence, turn, time, kind) VALUES (?1, ?2, ?3, ?4, ?5)")?;
         let mut last = head.last_event;
         for event in &self.events {
-            last = next("event", last, event.sequence)?;
+            last = next_number("event", last, event.sequence)?;
             statement.execute(params![head.session, signed(event.sequence), event.turn, time, event.kind])?;
-            if let Some(audited) = &event.audited {
-                audited.write(connection, (head.session, &self.lease.session), time)?;
+            if let Some(audit_entries) = &event.audit_entries {
+                audit_entries.write(connection, (head.session, &self.lease.session), time)?;
             }
         }
         Ok(last)
@@ -327,12 +329,12 @@ impl PreparedCommit {
     }
 }
 
-/// Numbers have no gaps: the caller's state and the stored one are the same or the commit is wrong.
-fn next(what: &str, last: u64, given: u64) -> Result<u64, Failure> {
+/// Numbers must have no gaps: a gap means that the caller's state is not the stored one.
+fn next_number(what: &str, last: u64, given: u64) -> Result<u64, Failure> {
     if given == last + 1 {
         return Ok(given);
     }
-    Err(invalid(format!("{what} {given}"), format!("the next one is {}", last + 1)).into())
+    Err(invalid(format!("{what} {given}"), format!("the next number is {}", last + 1)).into())
 }
 
 fn insert_call(connection: &Connection, parameters: impl Params) -> Result<usize, Failure> {

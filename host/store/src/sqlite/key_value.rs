@@ -1,4 +1,4 @@
-//! Key-value: each call is one statement or one job of the writer, and so atomic.
+//! Key-value storage. Each call is one statement or one writer job, and therefore atomic.
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
@@ -8,8 +8,8 @@ use crate::{Bucket, ENTRY_BYTES, KeyValue, MAX_ENTRIES, MAX_KEY_BYTES, MAX_VALUE
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// Where a value stands, within bounds.
-struct Address {
+/// A bucket and key whose lengths were checked.
+struct EntryKey {
     bucket: Bucket,
     key: String,
 }
@@ -17,18 +17,18 @@ struct Address {
 #[async_trait]
 impl KeyValue for SqliteStore {
     async fn get(&self, bucket: &Bucket, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let address = Address::new(bucket, key)?;
-        self.read(move |connection| get(connection, &address)).await
+        let entry = EntryKey::new(bucket, key)?;
+        self.read(move |connection| get(connection, &entry)).await
     }
 
     async fn set(&self, bucket: &Bucket, key: &str, value: Vec<u8>) -> Result<(), StoreError> {
-        let address = Address::new(bucket, key)?;
+        let entry = EntryKey::new(bucket, key)?;
         check_value(&value)?;
-        self.write(Effort::of(value.len()), move |connection| set(connection, &address, &value)).await
+        self.write(Effort::of(value.len()), move |connection| set(connection, &entry, &value)).await
     }
 
     async fn delete_key(&self, bucket: &Bucket, key: &str) -> Result<(), StoreError> {
-        let Address { bucket, key } = Address::new(bucket, key)?;
+        let EntryKey { bucket, key } = EntryKey::new(bucket, key)?;
         self.write(Effort::Short, move |connection| {
             let sql = "DELETE FROM key_values WHERE agent = ?1 AND plugin = ?2 AND bucket = ?3 AND key = ?4";
             connection.prepare_cached(sql)?.execute(params![bucket.agent, bucket.plugin, bucket.name, key])?;
@@ -38,7 +38,7 @@ impl KeyValue for SqliteStore {
     }
 
     async fn exists(&self, bucket: &Bucket, key: &str) -> Result<bool, StoreError> {
-        let Address { bucket, key } = Address::new(bucket, key)?;
+        let EntryKey { bucket, key } = EntryKey::new(bucket, key)?;
         self.read(move |connection| {
             let sql = "SELECT 1 FROM key_values WHERE agent = ?1 AND plugin = ?2 AND bucket = ?3 AND key = ?4";
             Ok(connection.prepare_cached(sql)?.exists(params![bucket.agent, bucket.plugin, bucket.name, key])?)
@@ -58,18 +58,18 @@ impl KeyValue for SqliteStore {
     }
 
     async fn increment(&self, bucket: &Bucket, key: &str, delta: i64) -> Result<i64, StoreError> {
-        let address = Address::new(bucket, key)?;
+        let entry = EntryKey::new(bucket, key)?;
         self.write(Effort::Short, move |connection| {
-            let what = || format!("the sum at key `{}`", address.key);
-            let number = match get(connection, &address)? {
+            let what = || format!("the sum for key `{}`", entry.key);
+            let number = match get(connection, &entry)? {
                 None => 0,
                 Some(value) => std::str::from_utf8(&value)
                     .ok()
                     .and_then(|text| text.parse::<i64>().ok())
-                    .ok_or_else(|| invalid(what(), "the value there is not a whole number of 64 bits"))?,
+                    .ok_or_else(|| invalid(what(), "the current value is not a 64-bit integer"))?,
             };
             let sum = number.checked_add(delta).ok_or_else(|| invalid(what(), "it does not fit into 64 bits"))?;
-            set(connection, &address, sum.to_string().as_bytes())?;
+            set(connection, &entry, sum.to_string().as_bytes())?;
             Ok(sum)
         })
         .await
@@ -82,21 +82,21 @@ impl KeyValue for SqliteStore {
         expected: Option<Vec<u8>>,
         value: Vec<u8>,
     ) -> Result<Swap, StoreError> {
-        let address = Address::new(bucket, key)?;
+        let entry = EntryKey::new(bucket, key)?;
         check_value(&value)?;
         self.write(Effort::of(value.len()), move |connection| {
-            let found = get(connection, &address)?;
+            let found = get(connection, &entry)?;
             if found != expected {
                 return Ok(Swap::Other(found));
             }
-            set(connection, &address, &value)?;
+            set(connection, &entry, &value)?;
             Ok(Swap::Done)
         })
         .await
     }
 }
 
-impl Address {
+impl EntryKey {
     fn new(bucket: &Bucket, key: &str) -> Result<Self, StoreError> {
         let names = [("an agent's name", &*bucket.agent), ("a plugin's name", &*bucket.plugin)];
         for (what, name) in names.into_iter().chain([("a bucket's name", &*bucket.name), ("a key", key)]) {
@@ -112,25 +112,25 @@ impl Address {
     }
 }
 
-fn get(connection: &Connection, Address { bucket, key }: &Address) -> Result<Option<Vec<u8>>, Failure> {
+fn get(connection: &Connection, EntryKey { bucket, key }: &EntryKey) -> Result<Option<Vec<u8>>, Failure> {
     let sql = "SELECT value FROM key_values WHERE agent = ?1 AND plugin = ?2 AND bucket = ?3 AND key = ?4";
     let mut statement = connection.prepare_cached(sql)?;
     let value = statement.query_row(params![bucket.agent, bucket.plugin, bucket.name, key], |row| row.get(0));
     Ok(value.optional()?)
 }
 
-fn set(connection: &Connection, address: &Address, value: &[u8]) -> Result<(), Failure> {
-    check_quota(connection, address, value)?;
-    let Address { bucket, key } = address;
+fn set(connection: &Connection, entry: &EntryKey, value: &[u8]) -> Result<(), Failure> {
+    check_quota(connection, entry, value)?;
+    let EntryKey { bucket, key } = entry;
     let sql = "INSERT INTO key_values (agent, plugin, bucket, key, value) VALUES (?1, ?2, ?3, ?4, ?5)
                ON CONFLICT (agent, plugin, bucket, key) DO UPDATE SET value = ?5";
     connection.prepare_cached(sql)?.execute(params![bucket.agent, bucket.plugin, bucket.name, key, value])?;
     Ok(())
 }
 
-/// In the transaction of the write, so that two processes cannot pass the quota together. It reads sums that the database keeps: a
-/// writer blocks all others, and must not add up what a plugin has collected.
-fn check_quota(connection: &Connection, Address { bucket, key }: &Address, value: &[u8]) -> Result<(), Failure> {
+/// Checks the quota in the transaction of the write, so that two processes cannot exceed it together. It reads totals that the
+/// database maintains: the writer blocks all others, so it must not add up all values of a plugin.
+fn check_quota(connection: &Connection, EntryKey { bucket, key }: &EntryKey, value: &[u8]) -> Result<(), Failure> {
     if bucket.quota == u64::MAX {
         return Ok(());
     }
@@ -146,18 +146,18 @@ fn check_quota(connection: &Connection, Address { bucket, key }: &Address, value
     let other_entries = count(entries).saturating_sub(u64::from(replaced.is_some()));
     let other_bytes = count(bytes).saturating_sub(replaced.map_or(0, |length| count(length) + key.len() as u64));
     if replaced.is_none() && other_entries >= MAX_ENTRIES {
-        let problem = format!("the plugin keeps {other_entries} values already; at most {MAX_ENTRIES} are kept");
+        let problem = format!("the plugin already stores {other_entries} values, and the maximum is {MAX_ENTRIES}");
         return Err(invalid("another value", problem).into());
     }
     let size = other_bytes + (key.len() + value.len()) as u64 + (other_entries + 1) * ENTRY_BYTES;
     if size <= bucket.quota {
         return Ok(());
     }
-    let what = format!("what `{}` keeps, with this value,", bucket.plugin);
+    let what = format!("the stored data of plugin `{}`, including this value,", bucket.plugin);
     Err(StoreError::TooLarge { what, size, limit: bucket.quota }.into())
 }
 
-/// Sums are never below zero.
+/// Totals are never negative.
 fn count(sum: i64) -> u64 {
     u64::try_from(sum).unwrap_or_default()
 }
@@ -179,9 +179,9 @@ mod tests {
         Bucket { agent: "a".to_owned(), plugin: "p".to_owned(), name: "b".to_owned(), quota }
     }
 
-    /// Row 44: the sums that quotas are held against are those of what is there, whatever was written, replaced and removed.
+    /// Row 44: the totals that quotas are checked against stay correct after writes, replacements and deletions.
     #[tokio::test]
-    async fn row_44_the_database_keeps_the_sums() {
+    async fn row_44_database_maintains_the_totals() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("memory.db");
         let store = SqliteStore::open(&path, Options::default()).unwrap();
@@ -201,13 +201,13 @@ mod tests {
         let there = "SELECT count(*), sum(length(CAST(key AS BLOB)) + length(value)) FROM key_values";
         assert_eq!(kept, sums(there));
         assert!(kept.0 > 5);
-        // A write reads the sums and nothing else.
+        // A write reads only the totals.
         connection.execute("UPDATE key_value_usage SET bytes = 1 << 30", []).unwrap();
         let refused = store.set(&bucket(1 << 20), "new", Vec::new()).await;
         assert!(matches!(refused, Err(StoreError::TooLarge { .. })), "{refused:?}");
         connection.execute("UPDATE key_value_usage SET bytes = 0, entries = ?1", [MAX_ENTRIES as i64]).unwrap();
         let refused = store.set(&bucket(1 << 40), "new", Vec::new()).await;
         assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
-        store.set(&bucket(1 << 40), "kä2", Vec::new()).await.expect("what is there already may change");
+        store.set(&bucket(1 << 40), "kä2", Vec::new()).await.expect("an existing value can be replaced");
     }
 }

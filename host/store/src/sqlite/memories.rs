@@ -1,11 +1,11 @@
-//! Long-term memory: rows by user, and an index of their words.
+//! Long-term memories: rows by user, and a full-text index of their words.
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
 use super::queries::{collect, now, page, rfc3339};
 use super::search::{Match, expression, score, words};
 use super::writer::Effort;
-use crate::{MAX_MEMORY_BYTES, MadeBy, Memories, Memory, MemoryFilter, MemoryKind, RememberedFact, StoreError};
+use crate::{MAX_MEMORY_BYTES, Memories, Memory, MemoryFilter, MemoryKind, MemoryScope, StoreError, StoredMemory};
 use agent_core::plugin::Recollection;
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -43,10 +43,10 @@ impl Memories for SqliteStore {
         }
         let (filter, expression) = (filter.clone(), expression(&words, Match::Any));
         self.read(move |connection| {
-            let (condition, agent) = match &filter.agents {
-                MadeBy::Anyone => ("?4 IS NULL", None),
-                MadeBy::ThisOrEndings(agent) => ("(m.kind <> 'tool' OR m.agent = ?4)", Some(agent)),
-                MadeBy::ThisAlone(agent) => ("m.agent = ?4", Some(agent)),
+            let (condition, agent) = match &filter.scope {
+                MemoryScope::AllAgents => ("?4 IS NULL", None),
+                MemoryScope::OwnAndOtherResults(agent) => ("(m.kind <> 'tool' OR m.agent = ?4)", Some(agent)),
+                MemoryScope::OwnOnly(agent) => ("m.agent = ?4", Some(agent)),
             };
             let sql = format!(
                 "SELECT m.id, m.text, m.written, w.rank FROM memory_words w
@@ -54,7 +54,7 @@ impl Memories for SqliteStore {
                  WHERE memory_words MATCH ?1 AND m.user = ?2 AND {condition} AND (?5 IS NULL OR m.session <> ?5)
                  ORDER BY w.rank, m.number DESC LIMIT ?3"
             );
-            let parameters = params![expression, filter.user, page(limit), agent, filter.but_of];
+            let parameters = params![expression, filter.user, page(limit), agent, filter.excluded_session];
             collect(connection, &sql, parameters, |row| {
                 Ok(Recollection {
                     id: row.get(0)?,
@@ -67,14 +67,14 @@ impl Memories for SqliteStore {
         .await
     }
 
-    async fn list(&self, user: &str, after: &str, limit: usize) -> Result<Vec<RememberedFact>, StoreError> {
+    async fn list(&self, user: &str, after: &str, limit: usize) -> Result<Vec<StoredMemory>, StoreError> {
         let (user, after) = (user.to_owned(), after.to_owned());
         self.read(move |connection| {
             let sql = "SELECT id, user, kind, session, text, written, agent, turn FROM memories
                        WHERE user = ?1 AND (?2 = '' OR
                            (written, number) < (SELECT written, number FROM memories WHERE id = ?2))
                        ORDER BY written DESC, number DESC LIMIT ?3";
-            collect(connection, sql, params![user, after, page(limit)], fact)
+            collect(connection, sql, params![user, after, page(limit)], stored_memory)
         })
         .await
     }
@@ -86,7 +86,7 @@ impl Memories for SqliteStore {
                 .prepare_cached("DELETE FROM memories WHERE id = ?1 AND user = ?2 RETURNING number")?
                 .query_row([&id, &user], |row| row.get(0))
                 .optional()?;
-            forget_words(connection, number.as_slice())?;
+            remove_words(connection, number.as_slice())?;
             Ok(number.is_some())
         });
         let forgotten = forgotten.await?;
@@ -99,21 +99,21 @@ impl Memories for SqliteStore {
         self.write(Effort::Long, move |connection| {
             let sql = "DELETE FROM memories WHERE session = ?1 AND turn = ?2 RETURNING number";
             let numbers = collect(connection, sql, params![session, turn], |row| Ok(row.get(0)?))?;
-            forget_words(connection, &numbers)
+            remove_words(connection, &numbers)
         })
         .await
     }
 }
 
-/// Removes what is remembered of a session; returns how many memories that were.
+/// Removes the memories of a session and returns how many there were.
 pub(super) fn forget_session(connection: &Connection, session: &str) -> Result<u64, Failure> {
     let sql = "DELETE FROM memories WHERE session = ?1 RETURNING number";
     let numbers = collect(connection, sql, [session], |row| Ok(row.get(0)?))?;
-    forget_words(connection, &numbers)
+    remove_words(connection, &numbers)
 }
 
-/// Removes words from the index: merged into one piece, it holds nothing that was only marked as deleted.
-fn forget_words(connection: &Connection, numbers: &[i64]) -> Result<u64, Failure> {
+/// Removes entries from the index. Merging the index afterwards also drops entries that are only marked as deleted.
+fn remove_words(connection: &Connection, numbers: &[i64]) -> Result<u64, Failure> {
     for number in numbers {
         connection.prepare_cached("DELETE FROM memory_words WHERE rowid = ?1")?.execute([number])?;
     }
@@ -129,22 +129,22 @@ fn written(memory: &Memory) -> Result<i64, StoreError> {
         Some(text) => text
             .parse::<Timestamp>()
             .map(Timestamp::as_microsecond)
-            .map_err(|error| invalid("a memory", format!("its time `{text}`: {error}"))),
+            .map_err(|error| invalid("a memory", format!("its time `{text}` is invalid: {error}"))),
     }
 }
 
-fn fact(row: &Row<'_>) -> Result<RememberedFact, Failure> {
+fn stored_memory(row: &Row<'_>) -> Result<StoredMemory, Failure> {
     let kind: String = row.get(2)?;
     let kind =
         [MemoryKind::Tool, MemoryKind::Final, MemoryKind::Limit].into_iter().find(|known| known.as_str() == kind);
     let memory = Memory {
         user: row.get(1)?,
-        kind: kind.ok_or_else(|| Failure::Unreadable("a memory of no known kind".to_owned()))?,
+        kind: kind.ok_or_else(|| Failure::Unreadable("a memory has an unknown kind".to_owned()))?,
         session: row.get(3)?,
         agent: row.get(6)?,
         turn: row.get(7)?,
         text: row.get(4)?,
         written: Some(rfc3339(row.get(5)?)?),
     };
-    Ok(RememberedFact { id: row.get(0)?, memory })
+    Ok(StoredMemory { id: row.get(0)?, memory })
 }

@@ -1,4 +1,4 @@
-//! The outbox: rows that a commit writes, and the time at which each was done.
+//! The outbox: rows that a commit writes, with the time at which each was delivered.
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
@@ -11,7 +11,7 @@ use rusqlite::{Connection, Row, params};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// An item as a row.
+/// An outbox item as a row.
 pub(super) struct OutboxRow {
     id: String,
     kind: String,
@@ -30,7 +30,7 @@ impl Outbox for SqliteStore {
         let session = session.map(str::to_owned);
         self.read(move |connection| {
             let session = session.map(|session| session_number(connection, &session)).transpose()?;
-            // One statement each, so that each finds its index.
+            // Build the statement for each case, so that each can use its index.
             let pending = match which {
                 OutboxFilter::Pending => "AND delivered IS NULL",
                 OutboxFilter::All => "",
@@ -46,7 +46,7 @@ impl Outbox for SqliteStore {
         .await
     }
 
-    async fn delivered(&self, number: u64) -> Result<(), StoreError> {
+    async fn mark_delivered(&self, number: u64) -> Result<(), StoreError> {
         self.write(Effort::Short, move |connection| {
             connection
                 .prepare_cached(
@@ -61,7 +61,7 @@ impl Outbox for SqliteStore {
     }
 }
 
-/// Serialises an item.
+/// Serialises an outbox item.
 pub(super) fn outbox_row(item: &OutboxItem) -> Result<OutboxRow, StoreError> {
     #[derive(Deserialize)]
     struct Tagged {
@@ -77,7 +77,7 @@ pub(super) fn outbox_row(item: &OutboxItem) -> Result<OutboxRow, StoreError> {
     Ok(OutboxRow { id: item.id.clone(), kind, body: to_json(&what, &body)? })
 }
 
-/// Writes the items that the session does not have yet.
+/// Writes the items whose ids the session does not have yet.
 pub(super) fn insert(connection: &Connection, session: i64, rows: &[OutboxRow], time: i64) -> Result<(), Failure> {
     if rows.is_empty() {
         return Ok(());

@@ -1,31 +1,31 @@
-//! Projections beside the tables that they are made from. The indexes of words hold no text: a checksum of the words and
-//! places of each row stands for it, so that neither is ever held whole.
+//! Compares projections with the tables that they are derived from. The full-text indexes hold no text, so a checksum over the
+//! words and positions of each row is compared instead. It also keeps memory use small.
 
 use super::SqliteStore;
 use super::failure::Failure;
 use super::queries::{CALL_OF_MESSAGE, MESSAGE_COLUMNS, message, signed, unsigned};
-use super::search::{self, Progress, text_of};
+use super::search::{self, Progress, searchable_text};
 use super::writer::Effort;
-use crate::{Comparison, Projection, Projections, ReadStatus, Rebuilt, Status, StoreError};
+use crate::{Projection, ProjectionComparison, Projections, RebuiltProjection, Status, StatusReader, StoreError};
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Rows whose words are compared at once.
+/// Number of rows whose words are compared at a time.
 const STRIDE: usize = 256;
 
-/// Differences that are told.
+/// Maximum number of differences that are described.
 const EXAMPLES: usize = 5;
 
-/// Both indexes, as the first migration made them.
+/// Definition of both full-text indexes, as in the first migration.
 const WORDS: &str = "text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2'";
 
 #[async_trait]
 impl Projections for SqliteStore {
-    async fn check_projections(&self, read: ReadStatus) -> Result<Vec<Comparison>, StoreError> {
+    async fn check_projections(&self, read: StatusReader) -> Result<Vec<ProjectionComparison>, StoreError> {
         self.read(move |connection| {
-            // Temporary tables only: the database itself is not written to.
+            // This only creates temporary tables; the database itself is not written to.
             connection.pragma_update(None, "query_only", "OFF")?;
             let compared =
                 [compare_messages(connection)?, compare_memories(connection)?, compare_sessions(connection, read)?];
@@ -37,7 +37,7 @@ impl Projections for SqliteStore {
         .await
     }
 
-    async fn rebuild_projections(&self, read: ReadStatus) -> Result<Vec<Rebuilt>, StoreError> {
+    async fn rebuild_projections(&self, read: StatusReader) -> Result<Vec<RebuiltProjection>, StoreError> {
         self.write(Effort::Long, move |connection| {
             let (messages, memories) = (rebuild_messages(connection)?, rebuild_memories(connection)?);
             let sessions = rebuild_sessions(connection, read)?;
@@ -46,13 +46,13 @@ impl Projections for SqliteStore {
                 (Projection::MemoryWords, memories),
                 (Projection::Sessions, sessions),
             ];
-            Ok(rebuilt.map(|(projection, made_from)| Rebuilt { projection, made_from }).into())
+            Ok(rebuilt.map(|(projection, made_from)| RebuiltProjection { projection, made_from }).into())
         })
         .await
     }
 }
 
-/// What differs so far.
+/// The result of a comparison so far.
 struct Differences {
     projection: Projection,
     compared: u64,
@@ -74,16 +74,16 @@ impl Differences {
         Ok(())
     }
 
-    fn done(self) -> Comparison {
+    fn done(self) -> ProjectionComparison {
         let Self { projection, compared, pending, different, examples } = self;
-        Comparison { projection, compared, pending, different, examples }
+        ProjectionComparison { projection, compared, pending, different, examples }
     }
 }
 
-/// Checksums by row, of the words and their places.
+/// A checksum of the words and their positions, by row number.
 type Sums = BTreeMap<i64, u64>;
 
-/// The words of an index as they are; what is wrong where it cannot be read.
+/// Returns the checksums of an index, or the problem if the index cannot be read.
 fn words_in(connection: &Connection, index: &str) -> Result<Result<Sums, String>, Failure> {
     connection.execute_batch(&format!(
         "DROP TABLE IF EXISTS temp.words_of_{index};
@@ -94,7 +94,7 @@ fn words_in(connection: &Connection, index: &str) -> Result<Result<Sums, String>
     Ok(sums.map_err(|error| error.to_string()))
 }
 
-/// The order in which words come does not count.
+/// The order of the words does not matter, because checksums are added up.
 fn sums(connection: &Connection, vocabulary: &str) -> rusqlite::Result<Sums> {
     let mut sums = Sums::new();
     let mut statement = connection.prepare(&format!("SELECT doc, term, offset FROM {vocabulary}"))?;
@@ -108,7 +108,7 @@ fn sums(connection: &Connection, vocabulary: &str) -> rusqlite::Result<Sums> {
     Ok(sums)
 }
 
-/// An index of its own, which says what words some texts have.
+/// A full-text index in memory, which computes the words of given texts.
 struct Tokenizer(Connection);
 
 impl Tokenizer {
@@ -132,16 +132,16 @@ impl Tokenizer {
     }
 }
 
-/// Texts behind a row, by row, at most [`STRIDE`] of them.
+/// Returns the texts after a row number, at most [`STRIDE`] of them.
 type Texts<'t> = &'t dyn Fn(i64) -> Result<Vec<(i64, String)>, Failure>;
 
-/// Compares an index with the texts that it is made from.
+/// Compares an index with the texts that it is built from.
 fn compare_words(
     connection: &Connection,
     (projection, index): (Projection, &str),
     texts: Texts<'_>,
     name: &dyn Fn(i64) -> Result<String, Failure>,
-) -> Result<Comparison, Failure> {
+) -> Result<ProjectionComparison, Failure> {
     let mut differences = Differences::of(projection);
     let (mut found, unreadable) = match words_in(connection, index)? {
         Ok(found) => (found, None),
@@ -164,12 +164,12 @@ fn compare_words(
         }
     }
     for number in found.keys() {
-        differences.add(|| Ok(format!("words of row {number}, which it should not have")))?;
+        differences.add(|| Ok(format!("unexpected words for row {number}")))?;
     }
     Ok(differences.done())
 }
 
-fn compare_messages(connection: &Connection) -> Result<Comparison, Failure> {
+fn compare_messages(connection: &Connection) -> Result<ProjectionComparison, Failure> {
     let progress = connection.query_row("SELECT number FROM message_words_progress", [], |row| row.get(0));
     let known: i64 = progress.optional()?.unwrap_or(0);
     let sql = format!(
@@ -181,7 +181,7 @@ fn compare_messages(connection: &Connection) -> Result<Comparison, Failure> {
         let mut rows = statement.query(params![last, known, STRIDE as i64])?;
         let mut texts = Vec::new();
         while let Some(row) = rows.next()? {
-            texts.push((row.get(0)?, text_of(&message(row, 1)?)));
+            texts.push((row.get(0)?, searchable_text(&message(row, 1)?)));
         }
         Ok(texts)
     };
@@ -193,10 +193,10 @@ fn compare_messages(connection: &Connection) -> Result<Comparison, Failure> {
     let compared = compare_words(connection, (Projection::MessageWords, "message_words"), &texts, &name)?;
     let sql = "SELECT count(*) FROM messages WHERE number > ?1";
     let pending = connection.query_row(sql, [known], |row| row.get(0)).map(unsigned)?;
-    Ok(Comparison { pending, ..compared })
+    Ok(ProjectionComparison { pending, ..compared })
 }
 
-fn compare_memories(connection: &Connection) -> Result<Comparison, Failure> {
+fn compare_memories(connection: &Connection) -> Result<ProjectionComparison, Failure> {
     let texts = |last: i64| {
         let sql = "SELECT number, text FROM memories WHERE number > ?1 ORDER BY number LIMIT ?2";
         let mut statement = connection.prepare_cached(sql)?;
@@ -210,23 +210,23 @@ fn compare_memories(connection: &Connection) -> Result<Comparison, Failure> {
     compare_words(connection, (Projection::MemoryWords, "memory_words"), &texts, &name)
 }
 
-/// A session's row, and what it should be.
-struct Listed {
+/// A session's list columns as stored, and as the log has them.
+struct SessionRow {
     number: i64,
     subject: String,
-    is: Row,
-    should_be: Row,
+    stored: ListColumns,
+    expected: ListColumns,
 }
 
 #[derive(Debug, PartialEq)]
-struct Row {
+struct ListColumns {
     state: String,
     turns: u32,
     last_message: u64,
     last_event: u64,
 }
 
-fn listed(connection: &Connection, read: ReadStatus) -> Result<Vec<Listed>, Failure> {
+fn session_rows(connection: &Connection, read: StatusReader) -> Result<Vec<SessionRow>, Failure> {
     let sql = "SELECT s.id, s.subject, s.state, s.turns, s.last_message, s.last_event, p.run,
                (SELECT coalesce(max(m.id), 0) FROM messages m WHERE m.session = s.id),
                (SELECT coalesce(max(e.sequence), 0) FROM events e WHERE e.session = s.id)
@@ -236,29 +236,34 @@ fn listed(connection: &Connection, read: ReadStatus) -> Result<Vec<Listed>, Fail
         let (state, turns): (String, u32) = (row.get(2)?, row.get(3)?);
         let run: Option<Vec<u8>> = row.get(6)?;
         let known = run.and_then(|run| read(&run));
-        let Status { state: told, turn, .. } =
+        let Status { state: state_in_log, turn, .. } =
             known.unwrap_or_else(|| Status { state: state.clone(), turn: turns, title: None });
-        Ok(Listed {
+        Ok(SessionRow {
             number: row.get(0)?,
             subject: row.get(1)?,
-            is: Row { state, turns, last_message: number(4)?, last_event: number(5)? },
-            should_be: Row { state: told, turns: turn, last_message: number(7)?, last_event: number(8)? },
+            stored: ListColumns { state, turns, last_message: number(4)?, last_event: number(5)? },
+            expected: ListColumns {
+                state: state_in_log,
+                turns: turn,
+                last_message: number(7)?,
+                last_event: number(8)?,
+            },
         })
     })
 }
 
-fn compare_sessions(connection: &Connection, read: ReadStatus) -> Result<Comparison, Failure> {
+fn compare_sessions(connection: &Connection, read: StatusReader) -> Result<ProjectionComparison, Failure> {
     let mut differences = Differences::of(Projection::Sessions);
-    for Listed { subject, is, should_be, .. } in listed(connection, read)? {
+    for SessionRow { subject, stored, expected, .. } in session_rows(connection, read)? {
         differences.compared += 1;
-        if is != should_be {
-            differences.add(|| Ok(format!("session {subject} says {is}, and its log {should_be}")))?;
+        if stored != expected {
+            differences.add(|| Ok(format!("session {subject}: stored {stored}, but the log has {expected}")))?;
         }
     }
     Ok(differences.done())
 }
 
-impl std::fmt::Display for Row {
+impl std::fmt::Display for ListColumns {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { state, turns, last_message, last_event } = self;
         write!(formatter, "{state}, {turns} turns, {last_message} messages, {last_event} events")
@@ -266,32 +271,32 @@ impl std::fmt::Display for Row {
 }
 
 fn rebuild_messages(connection: &Connection) -> Result<u64, Failure> {
-    recreate(connection, "message_words")?;
+    recreate_index(connection, "message_words")?;
     connection.execute("INSERT OR REPLACE INTO message_words_progress VALUES (1, 0)", [])?;
     while search::index_some(connection)? == Progress::Indexed {}
     count(connection, "messages")
 }
 
 fn rebuild_memories(connection: &Connection) -> Result<u64, Failure> {
-    recreate(connection, "memory_words")?;
+    recreate_index(connection, "memory_words")?;
     connection.execute("INSERT INTO memory_words (rowid, text) SELECT number, text FROM memories", [])?;
     count(connection, "memories")
 }
 
-/// An index that is damaged in itself cannot be emptied.
-fn recreate(connection: &Connection, index: &str) -> Result<(), Failure> {
+/// Drops the index and creates it again, because a damaged index cannot be emptied.
+fn recreate_index(connection: &Connection, index: &str) -> Result<(), Failure> {
     Ok(connection
         .execute_batch(&format!("DROP TABLE IF EXISTS {index}; CREATE VIRTUAL TABLE {index} USING fts5 ({WORDS});"))?)
 }
 
-fn rebuild_sessions(connection: &Connection, read: ReadStatus) -> Result<u64, Failure> {
-    let listed = listed(connection, read)?;
-    for Listed { number, should_be, .. } in listed.iter().filter(|listed| listed.is != listed.should_be) {
+fn rebuild_sessions(connection: &Connection, read: StatusReader) -> Result<u64, Failure> {
+    let rows = session_rows(connection, read)?;
+    for SessionRow { number, expected, .. } in rows.iter().filter(|row| row.stored != row.expected) {
         let sql = "UPDATE sessions SET state = ?2, turns = ?3, last_message = ?4, last_event = ?5 WHERE id = ?1";
-        let Row { state, turns, last_message, last_event } = should_be;
+        let ListColumns { state, turns, last_message, last_event } = expected;
         connection.execute(sql, params![number, state, turns, signed(*last_message), signed(*last_event)])?;
     }
-    Ok(listed.len() as u64)
+    Ok(rows.len() as u64)
 }
 
 fn count(connection: &Connection, table: &str) -> Result<u64, Failure> {

@@ -1,4 +1,4 @@
-//! Rows to words and back, for all that reads and writes the tables.
+//! Helpers that convert between rows and values, for all code that reads or writes tables.
 
 use super::failure::{Failure, invalid};
 use crate::{MAX_JSON_DEPTH, MAX_PAGE, MAX_PAGE_BYTES, StoreError};
@@ -10,23 +10,23 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What [`message`] reads; joins `calls c` by [`CALL_OF_MESSAGE`].
+/// Columns that [`message`] reads. They need the join [`CALL_OF_MESSAGE`].
 pub(super) const MESSAGE_COLUMNS: &str = "m.id, m.turn, m.role, m.tokens, m.parts, m.call, c.name, c.result";
 
-/// A message whose content is a call's result gets it from there.
+/// Joins the call whose result is the content of a message.
 pub(super) const CALL_OF_MESSAGE: &str = "LEFT JOIN calls c ON c.session = m.session AND c.id = m.call";
 
-/// What [`call`] reads.
+/// Columns that [`call`] reads.
 pub(super) const CALL_COLUMNS: &str = "id, turn, step, name, state, attempt, source, arguments, result, edited";
 
-/// The number of a session that must be there.
+/// Returns the row number of a session, or an error if it does not exist.
 pub(super) fn session_number(connection: &Connection, session: &str) -> Result<i64, Failure> {
     let mut statement = connection.prepare_cached("SELECT id FROM sessions WHERE subject = ?1")?;
     let number = statement.query_row([session], |row| row.get(0)).optional()?;
     number.ok_or_else(|| StoreError::NoSession { session: session.to_owned() }.into())
 }
 
-/// All rows of a statement that stays compiled.
+/// Runs a cached statement and reads all of its rows.
 pub(super) fn collect<T>(
     connection: &Connection,
     sql: &str,
@@ -42,7 +42,7 @@ pub(super) fn collect<T>(
     Ok(found)
 }
 
-/// The same for a page, which ends after the item with which its text columns exceed [`MAX_PAGE_BYTES`].
+/// Like [`collect`], but ends after the row with which the text columns exceed [`MAX_PAGE_BYTES`].
 pub(super) fn collect_page<T>(
     connection: &Connection,
     sql: &str,
@@ -67,7 +67,7 @@ pub(super) fn collect_page<T>(
     Ok(found)
 }
 
-/// From [`MESSAGE_COLUMNS`], the first at `first`.
+/// Reads [`MESSAGE_COLUMNS`], of which the first is column `first`.
 pub(super) fn message(row: &Row<'_>, first: usize) -> Result<StoredMessage, Failure> {
     let parts = match row.get_ref(first + 4)?.as_str_or_null().map_err(rusqlite::Error::from)? {
         Some(parts) => from_json(parts)?,
@@ -83,7 +83,7 @@ pub(super) fn message(row: &Row<'_>, first: usize) -> Result<StoredMessage, Fail
 }
 
 fn tool_result(row: &Row<'_>, first: usize) -> Result<ToolResult, Failure> {
-    let missing = || Failure::Unreadable("a message stands for a call that has no result".to_owned());
+    let missing = || Failure::Unreadable("a message refers to a call that has no result".to_owned());
     let name: Option<String> = row.get(first + 6)?;
     let result = row.get_ref(first + 7)?.as_str_or_null().map_err(rusqlite::Error::from)?.ok_or_else(missing)?;
     let result: CallResult = from_json(result)?;
@@ -95,7 +95,7 @@ fn tool_result(row: &Row<'_>, first: usize) -> Result<ToolResult, Failure> {
     })
 }
 
-/// From [`CALL_COLUMNS`].
+/// Reads [`CALL_COLUMNS`].
 pub(super) fn call(row: &Row<'_>) -> Result<CallRecord, Failure> {
     let optional = |column: usize| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
     Ok(CallRecord {
@@ -112,7 +112,7 @@ pub(super) fn call(row: &Row<'_>) -> Result<CallRecord, Failure> {
     })
 }
 
-/// As [`Role::as_str`] wrote it.
+/// Parses the text that [`Role::as_str`] returns.
 pub(super) fn role(text: &str) -> Result<Role, Failure> {
     [Role::System, Role::User, Role::Assistant, Role::Tool]
         .into_iter()
@@ -120,11 +120,11 @@ pub(super) fn role(text: &str) -> Result<Role, Failure> {
         .ok_or_else(|| Failure::Unreadable(format!("`{text}` is not a role")))
 }
 
-/// As [`CallState::as_str`] wrote it.
+/// Parses the text that [`CallState::as_str`] returns.
 fn call_state(text: &str) -> Result<CallState, Failure> {
     let states = [
         CallState::Waiting,
-        CallState::Asking,
+        CallState::AwaitingApproval,
         CallState::Outstanding,
         CallState::Started,
         CallState::OutcomeUnknown,
@@ -136,21 +136,24 @@ fn call_state(text: &str) -> Result<CallState, Failure> {
         .ok_or_else(|| Failure::Unreadable(format!("`{text}` is not a call's state")))
 }
 
-/// JSON that [`to_json`] wrote.
+/// Reads JSON that [`to_json`] wrote.
 pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
-    serde_json::from_str(text).map_err(|error| Failure::Unreadable(format!("stored JSON: {error}")))
+    serde_json::from_str(text).map_err(|error| Failure::Unreadable(format!("stored JSON cannot be read: {error}")))
 }
 
-/// JSON that can be read again: deeper nesting is refused, since the reader would refuse it.
+/// Writes JSON, and refuses nesting so deep that the reader would refuse it.
 pub(super) fn to_json(what: &str, value: &impl Serialize) -> Result<String, StoreError> {
     let text = serde_json::to_string(value).map_err(|error| invalid(what, error.to_string()))?;
     match depth(text.as_bytes()) {
         ..=MAX_JSON_DEPTH => Ok(text),
-        depth => Err(invalid(what, format!("its JSON is nested {depth} deep, and {MAX_JSON_DEPTH} is the most"))),
+        depth => {
+            let problem = format!("its JSON is nested {depth} levels deep, and the maximum is {MAX_JSON_DEPTH}");
+            Err(invalid(what, problem))
+        }
     }
 }
 
-/// How deep the brackets of valid JSON nest.
+/// Counts how deep the brackets of valid JSON are nested.
 fn depth(json: &[u8]) -> usize {
     let (mut open, mut deepest) = (0_usize, 0_usize);
     let mut bytes = json.iter();
@@ -168,7 +171,7 @@ fn depth(json: &[u8]) -> usize {
     deepest
 }
 
-/// To behind the closing quotation mark.
+/// Skips to the end of a string, past its closing quotation mark.
 fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
     while let Some(byte) = bytes.next() {
         match byte {
@@ -181,38 +184,38 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
     }
 }
 
-/// For a column. Counts of this host stay far below the bound.
+/// Converts a number for a column. Counts of this host stay far below the limit.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// From a column.
+/// Converts a number from a column.
 pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 
-/// A caller's limit for a column.
+/// Converts a caller's limit for a column.
 pub(super) fn page(limit: usize) -> i64 {
     limit.min(MAX_PAGE) as i64
 }
 
-/// Microseconds since 1970.
+/// Returns the current time in microseconds since 1970.
 pub(super) fn now() -> i64 {
     Timestamp::now().as_microsecond()
 }
 
-/// RFC 3339 in UTC.
+/// Formats a time as RFC 3339 in UTC.
 pub(super) fn rfc3339(microseconds: i64) -> Result<String, Failure> {
     Timestamp::from_microsecond(microseconds)
         .map(|time| time.to_string())
-        .map_err(|error| Failure::Unreadable(format!("a stored time: {error}")))
+        .map_err(|error| Failure::Unreadable(format!("a stored time is invalid: {error}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Limit 26: brackets in strings don't count, escapes don't end strings.
+    /// Limit 26: brackets in strings do not count, and escapes do not end strings.
     #[test]
     fn depth_counts_brackets_outside_strings() {
         let cases =

@@ -1,4 +1,4 @@
-//! A few read connections on blocking threads: readers see what is committed and never wait for the writer.
+//! A pool of read connections on blocking threads. Readers see committed data and never wait for the writer.
 
 use super::failure::Failure;
 use super::{Access, file};
@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
-/// Reads at once. More would wait for the same disk.
+/// Number of concurrent reads. More would only wait for the same disk.
 const READERS: usize = 4;
 
-/// The pool. Connections are opened when they are first needed and kept.
+/// The pool. A connection is opened when it is first needed, and then kept.
 pub(super) struct Readers {
     shared: Arc<Shared>,
     places: Arc<Semaphore>,
@@ -29,7 +29,7 @@ impl Readers {
         Self { shared: Arc::new(shared), places: Arc::new(Semaphore::new(READERS)) }
     }
 
-    /// Runs `work` in one read transaction. The place is held until the thread is done, also when the caller gives up.
+    /// Runs `work` in one read transaction. The permit is held until the thread is done, even if the caller gives up.
     pub(super) async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -39,25 +39,25 @@ impl Readers {
         let shared = self.shared.clone();
         let reading = tokio::task::spawn_blocking(move || {
             let _place = place;
-            shared.run(work).map_err(|failure| failure.at(&shared.path))
+            shared.run(work).map_err(|failure| failure.into_error(&shared.path))
         });
         reading.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Empties the write-ahead log, on a connection of its own: those that read keep theirs.
+    /// Empties the write-ahead log on a separate connection.
     pub(super) async fn empty_log(&self) -> Result<(), StoreError> {
         let shared = self.shared.clone();
         let emptying = tokio::task::spawn_blocking(move || {
             let emptied = file::open_reader(&shared.path)
                 .and_then(|connection| Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?));
-            emptied.map_err(|failure| failure.at(&shared.path))
+            emptied.map_err(|failure| failure.into_error(&shared.path))
         });
         emptying.await.map_err(|_| StoreError::Closed)?
     }
 }
 
 impl Shared {
-    /// A connection whose work failed is closed: whatever state it is in goes with it.
+    /// Closes the connection if `work` fails, because its state is then unknown.
     fn run<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Failure>) -> Result<T, Failure> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {

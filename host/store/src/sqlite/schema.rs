@@ -1,18 +1,18 @@
-//! The tables, and how older files get them. A released migration is never changed: a new one follows it.
+//! The database schema and its migrations. A released migration never changes; later changes are new migrations.
 
 use super::failure::Failure;
 use crate::StoreError;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::path::Path;
 
-/// `agho` in ASCII: tells our databases from those of other programs.
+/// `agho` in ASCII. Distinguishes our databases from those of other programs.
 const APPLICATION_ID: i64 = 0x6167_686f;
 
-/// In order; `user_version` counts those that a file has.
+/// All migrations in order. `user_version` is the number of migrations that a file has.
 const MIGRATIONS: &[&str] =
     &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, KEY_VALUE_USAGE, BOUND_APPROVALS, ORDER_OF_SESSIONS, VIEW_PIECES];
 
-/// Refuses what another program or a newer host has written. Writes nothing.
+/// Refuses a file that another program or a newer host has written. Writes nothing.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure> {
     let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -24,25 +24,25 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure>
             Err(StoreError::Newer { path: path.to_owned(), found, supported }.into())
         }
         APPLICATION_ID if found > 0 => Ok(()),
-        APPLICATION_ID => Err(Failure::Unreadable(format!("its version is {found}"))),
+        APPLICATION_ID => Err(Failure::Unreadable(format!("its schema version is {found}"))),
         _ => Err(StoreError::Foreign { path: path.to_owned() }.into()),
     }
 }
 
-/// Refuses a file that a newer host has migrated since it was opened (row 50). It is asked in every transaction that writes.
+/// Refuses a file that a newer host has migrated since it was opened (row 50). Every write transaction checks this.
 pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<(), Failure> {
     let found: i64 = connection.prepare_cached("PRAGMA user_version")?.query_row([], |row| row.get(0))?;
     let supported = MIGRATIONS.len() as i64;
     if found > supported { Err(StoreError::Newer { path: path.to_owned(), found, supported }.into()) } else { Ok(()) }
 }
 
-/// Whether the file has this host's version.
+/// Whether the file has this host's schema version.
 pub(super) fn is_current(connection: &Connection) -> Result<bool, Failure> {
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     Ok(found == MIGRATIONS.len() as i64)
 }
 
-/// Brings the file to this host's version. The check is repeated under the lock: another process may have been first.
+/// Migrates the file to this host's version. It checks again under the lock, because another process may have migrated it.
 pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Failure> {
     let version = |connection: &Connection| {
         connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).map_err(Failure::from)
@@ -62,10 +62,10 @@ pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Failur
     Ok(())
 }
 
-/// Times are microseconds since 1970 in UTC; `session` refers to `sessions.id`.
+/// The first version. Times are in microseconds since 1970 in UTC; `session` refers to `sessions.id`.
 ///
-/// Rows with large content have a row number, so that it lies outside the index; small ones stand in the index itself.
-/// What a commit rewrites is one row of `sessions` and one of `snapshots`; neither grows with the history.
+/// Tables with large rows have a row number, so that the content is stored outside the index. Tables with small rows store them in
+/// the index itself. A commit rewrites one row of `sessions` and one of `snapshots`; neither grows with the history.
 const FIRST: &str = "
 CREATE TABLE sessions (
     id INTEGER PRIMARY KEY,
@@ -89,7 +89,7 @@ CREATE TABLE snapshots (
     run BLOB NOT NULL
 ) STRICT;
 
--- Where a call's result is the content, the message only names the call.
+-- A message whose content is the result of a call only stores the id of the call.
 CREATE TABLE messages (
     number INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
@@ -134,7 +134,7 @@ CREATE INDEX calls_unfinished ON calls (session) WHERE state <> 'finished';
 CREATE TRIGGER results_are_never_rewritten BEFORE UPDATE ON calls WHEN old.state = 'finished'
 BEGIN SELECT raise(ABORT, 'the result of a finished call is never rewritten'); END;
 
--- The outbox as well: who hands events on keeps its own place.
+-- A consumer of events stores how far it has read.
 CREATE TABLE events (
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
     sequence INTEGER NOT NULL,
@@ -162,7 +162,7 @@ CREATE TABLE blobs (
     bytes BLOB NOT NULL
 ) STRICT;
 
--- Without a media type it is a text of a step record.
+-- A reference without a media type is a text of a step record.
 CREATE TABLE blob_references (
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
     blob INTEGER NOT NULL REFERENCES blobs,
@@ -195,14 +195,14 @@ CREATE TABLE memories (
 ) STRICT;
 CREATE INDEX memories_by_user ON memories (user, written, number);
 
--- Indexes of words; they hold no text and can be rebuilt.
+-- Full-text indexes. They store no text and can be rebuilt.
 CREATE VIRTUAL TABLE message_words USING fts5 (
     text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2'
 );
 CREATE VIRTUAL TABLE memory_words USING fts5 (
     text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2'
 );
--- The last row of `messages` that `message_words` knows.
+-- Number of the last row of `messages` that `message_words` contains.
 CREATE TABLE message_words_progress (
     only INTEGER PRIMARY KEY CHECK (only = 1),
     number INTEGER NOT NULL
@@ -210,10 +210,10 @@ CREATE TABLE message_words_progress (
 INSERT INTO message_words_progress VALUES (1, 0);
 ";
 
-/// What somebody has changed or allowed, who delegated to whom, and what commits want done elsewhere.
+/// Edited arguments, lasting approvals, delegated sessions, and the outbox.
 ///
-/// Numbers of the outbox are never given twice, so that who reads on behind one misses nothing. An approval's id is the
-/// digest of all it says.
+/// Outbox numbers are never reused, so that a reader that continues after a number misses nothing. The id of an approval is the
+/// digest of its content.
 const SECOND: &str = "
 ALTER TABLE calls ADD COLUMN edited TEXT;
 
@@ -243,12 +243,12 @@ CREATE TABLE approvals (
 CREATE INDEX approvals_by_agent ON approvals (agent, given);
 ";
 
-/// Why a message has left the view. What left before is not known to have been evicted.
+/// Why a message left the view. It is not known whether older messages were evicted.
 const THIRD: &str = "
 ALTER TABLE hidden ADD COLUMN why TEXT NOT NULL DEFAULT 'superseded';
 ";
 
-/// Which agent made a memory, and in which turn. Ids were made from places: session, turn, and what it was.
+/// Which agent made a memory, and in which turn. Older ids contain the session, the turn and the kind of the memory.
 const FOURTH: &str = "
 ALTER TABLE memories ADD COLUMN agent TEXT NOT NULL DEFAULT '';
 ALTER TABLE memories ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
@@ -259,8 +259,8 @@ UPDATE memories SET
 CREATE INDEX memories_by_session ON memories (session, turn);
 ";
 
-/// Which versions of plugins have served, which were taken back, and the audit log. No row refers to a session: what is
-/// audited outlives it.
+/// The history of plugin versions, the rollbacks, and the audit log. No row refers to a session, because the audit log outlives
+/// sessions.
 const FIFTH: &str = "
 CREATE TABLE audit (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -298,7 +298,7 @@ CREATE TABLE plugin_rollbacks (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Versions of plugins on trial, over all processes. What served before this was known has stood its trial.
+/// Plugin versions on trial, counted over all processes. Versions that served before this migration are not on trial.
 const SIXTH: &str = "
 CREATE TABLE plugin_trials (
     directory TEXT NOT NULL,
@@ -311,8 +311,8 @@ CREATE TABLE plugin_trials (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// What lasting approvals and rules by name are bound to, and which components turns of an agent have begun with. An
-/// approval that was given before has no identity: the host asks again.
+/// What lasting approvals and rules for tool names are bound to, and which components the turns of an agent have started with.
+/// Older approvals have no identity, so the host asks again.
 const BOUND_APPROVALS: &str = "
 ALTER TABLE approvals ADD COLUMN identity TEXT;
 ALTER TABLE approvals ADD COLUMN grants TEXT;
@@ -333,8 +333,8 @@ CREATE TABLE turn_plugins (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// How much each plugin keeps, so that a write need not add up all that is there. The database itself keeps the sums: no write can
-/// pass them by.
+/// Totals of what each plugin stores, so that a write need not add up all values. Triggers maintain them, so no write can bypass
+/// them.
 const KEY_VALUE_USAGE: &str = "
 CREATE TABLE key_value_usage (
     agent TEXT NOT NULL,
@@ -364,7 +364,8 @@ BEGIN
 END;
 ";
 
-/// The order of sessions in which a turn began or stopped last, since clocks may be set back. 0: in this one, none ever did.
+/// The order of sessions by when a turn last began or stopped. It does not use times, because clocks may be set back. 0 means that
+/// no turn began in the session.
 const ORDER_OF_SESSIONS: &str = "
 ALTER TABLE sessions ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
 UPDATE sessions SET place = ordered.place FROM (
@@ -373,7 +374,8 @@ UPDATE sessions SET place = ordered.place FROM (
 CREATE INDEX sessions_by_place ON sessions (place);
 ";
 
-/// The view of a session's state, in pieces: a commit writes those that it changes. A session without pieces has its view in the snapshot.
+/// The view of a session's snapshot in pieces, so that a commit writes only the pieces it changes. A session without pieces has
+/// its view in the snapshot.
 const VIEW_PIECES: &str = "
 CREATE TABLE view_pieces (
     session INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,

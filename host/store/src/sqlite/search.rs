@@ -1,5 +1,4 @@
-//! Finding words. The index of messages is a projection: it follows the commits when nobody waits for the writer, or
-//! when somebody searches.
+//! Full-text search. The index of messages is updated after commits: when the writer is idle, or when somebody searches.
 
 use super::failure::Failure;
 use super::queries::{CALL_OF_MESSAGE, MESSAGE_COLUMNS, collect, message};
@@ -7,35 +6,35 @@ use crate::MessageHit;
 use agent_core::message::{Content, Part, StoredMessage};
 use rusqlite::{Connection, params};
 
-/// Messages, and bytes of text, that are indexed in one transaction at most: others wait for it.
-const STRIDE_MESSAGES: usize = 256;
-const STRIDE_BYTES: usize = 2 << 20;
+/// Maximum number of messages and bytes of text that are indexed in one transaction, because other writers wait for it.
+const MAX_INDEXED_MESSAGES: usize = 256;
+const MAX_INDEXED_BYTES: usize = 2 << 20;
 
-/// Words of a query that count.
+/// Maximum number of words of a query; further words are ignored.
 const MAX_WORDS: usize = 64;
 
-/// Most hits of one search.
+/// Maximum number of results of one search.
 const MAX_HITS: usize = 1000;
 
-/// Characters of an excerpt, and those of it before the word.
-const EXCERPT: usize = 200;
-const BEFORE_WORD: usize = 60;
+/// Number of characters of an excerpt, and how many of them come before the word.
+const EXCERPT_CHARACTERS: usize = 200;
+const CHARACTERS_BEFORE_WORD: usize = 60;
 
-/// Whether there was something to index.
+/// Whether a call of [`index_some`] indexed any messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Something was; there may be more.
+    /// Some messages were indexed, and there may be more.
     Indexed,
-    /// Nothing was.
+    /// All messages are indexed.
     Done,
 }
 
-/// How the words of a query belong together.
+/// How many words of a query must match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Match {
-    /// All must be there.
+    /// All words.
     Every,
-    /// One is enough.
+    /// At least one word.
     Any,
 }
 
@@ -49,14 +48,14 @@ pub(super) fn index_some(connection: &Connection) -> Result<Progress, Failure> {
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let mut insert = connection.prepare_cached("INSERT INTO message_words (rowid, text) VALUES (?1, ?2)")?;
-    let mut rows = statement.query(params![known, STRIDE_MESSAGES as i64])?;
+    let mut rows = statement.query(params![known, MAX_INDEXED_MESSAGES as i64])?;
     let (mut last, mut bytes) = (known, 0);
     while let Some(row) = rows.next()? {
         last = row.get(0)?;
-        let text = text_of(&message(row, 1)?);
+        let text = searchable_text(&message(row, 1)?);
         insert.execute(params![last, text])?;
         bytes += text.len();
-        if bytes >= STRIDE_BYTES {
+        if bytes >= MAX_INDEXED_BYTES {
             break;
         }
     }
@@ -67,8 +66,8 @@ pub(super) fn index_some(connection: &Connection) -> Result<Progress, Failure> {
     Ok(Progress::Indexed)
 }
 
-/// After messages have been removed, the numbers at the end may be given to others.
-pub(super) fn forget_last(connection: &Connection) -> Result<(), Failure> {
+/// Corrects the progress after messages were deleted, because the last row numbers may be used again.
+pub(super) fn rewind_progress(connection: &Connection) -> Result<(), Failure> {
     connection.execute(
         "UPDATE message_words_progress SET number = min(number, (SELECT coalesce(max(number), 0) FROM messages))",
         [],
@@ -76,12 +75,12 @@ pub(super) fn forget_last(connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Messages with every word of the query, nearest first.
+/// Returns messages that contain every word of the query, best match first.
 pub(super) fn messages(connection: &Connection, query: &str, limit: usize) -> Result<Vec<MessageHit>, Failure> {
     hits(connection, ("?3 IS NULL", None), (query, Match::Every), limit)
 }
 
-/// Messages of a session with any word of the query that have left its view for want of room, nearest first.
+/// Returns messages of a session that were evicted from its view and contain any word of the query, best match first.
 pub(super) fn evicted(
     connection: &Connection,
     session: &str,
@@ -93,11 +92,11 @@ pub(super) fn evicted(
     hits(connection, (condition, Some(session)), (query, Match::Any), limit)
 }
 
-/// Those that meet a condition, in which `?3` is the session.
+/// Searches the messages that meet an SQL condition, in which `?3` is the session.
 fn hits(
     connection: &Connection,
     (condition, session): (&str, Option<&str>),
-    (query, how): (&str, Match),
+    (query, required): (&str, Match),
     limit: usize,
 ) -> Result<Vec<MessageHit>, Failure> {
     let words = words(query);
@@ -109,7 +108,7 @@ fn hits(
          JOIN messages m ON m.number = w.rowid JOIN sessions s ON s.id = m.session {CALL_OF_MESSAGE}
          WHERE message_words MATCH ?1 AND s.state <> 'incomplete' AND {condition} ORDER BY w.rank LIMIT ?2"
     );
-    let parameters = params![expression(&words, how), limit.min(MAX_HITS) as i64, session];
+    let parameters = params![expression(&words, required), limit.min(MAX_HITS) as i64, session];
     collect(connection, &sql, parameters, |row| {
         let message = message(row, 2)?;
         Ok(MessageHit {
@@ -117,14 +116,14 @@ fn hits(
             id: message.id,
             turn: message.turn,
             role: message.role,
-            excerpt: excerpt(&text_of(&message), &words),
+            excerpt: excerpt(&searchable_text(&message), &words),
             score: score(row.get(1)?),
         })
     })
 }
 
-/// A query's words, each once: runs of letters and digits. Everything else separates, so nothing that has a meaning to
-/// the index remains.
+/// Splits a query into distinct words, which are runs of letters and digits. All other characters are separators, so that no
+/// operator of the index's query language remains.
 pub(super) fn words(query: &str) -> Vec<&str> {
     let mut words: Vec<&str> = Vec::new();
     for word in query.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty()) {
@@ -138,23 +137,23 @@ pub(super) fn words(query: &str) -> Vec<&str> {
     words
 }
 
-/// The words as an expression of the index; quoted, so that `AND`, `OR`, `NOT` and `NEAR` are words too.
-pub(super) fn expression(words: &[&str], how: Match) -> String {
+/// Builds the index's match expression. Words are quoted, so that `AND`, `OR`, `NOT` and `NEAR` are words too.
+pub(super) fn expression(words: &[&str], required: Match) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
-    match how {
+    match required {
         Match::Every => quoted.join(" AND "),
         Match::Any => quoted.join(" OR "),
     }
 }
 
-/// BM25 as the index gives it (below 0, less is nearer) as a number from 0 to 1, where more is nearer.
+/// Converts the index's BM25 rank (negative, lower is better) to a score from 0 to 1, where higher is better.
 pub(super) fn score(rank: f64) -> f32 {
     let relevance = (-rank).max(0.0);
     (relevance / (1.0 + relevance)) as f32
 }
 
-/// All that can be read in a message.
-pub(super) fn text_of(message: &StoredMessage) -> String {
+/// Returns all text of a message that can be searched.
+pub(super) fn searchable_text(message: &StoredMessage) -> String {
     let mut text = String::new();
     for part in &message.parts {
         match part {
@@ -180,24 +179,25 @@ fn add_line(text: &mut String, line: &str) {
     text.push_str(line);
 }
 
-/// A piece of the text that shows the first of the words, or its beginning.
+/// Returns a part of the text around the first matching word, or its start.
 fn excerpt(text: &str, words: &[&str]) -> String {
-    let place = words.iter().filter_map(|word| find(text, word)).min().unwrap_or_default();
-    let start = text[..place].char_indices().rev().take(BEFORE_WORD).last().map_or(place, |(index, _)| index);
-    text[start..].chars().take(EXCERPT).collect()
+    let place = words.iter().filter_map(|word| find_word(text, word)).min().unwrap_or_default();
+    let start =
+        text[..place].char_indices().rev().take(CHARACTERS_BEFORE_WORD).last().map_or(place, |(index, _)| index);
+    text[start..].chars().take(EXCERPT_CHARACTERS).collect()
 }
 
-/// Where the word first begins a run of letters and digits, whatever its case.
-fn find(text: &str, word: &str) -> Option<usize> {
+/// Finds where the word first starts a run of letters and digits, ignoring case.
+fn find_word(text: &str, word: &str) -> Option<usize> {
     let mut before = ' ';
     text.char_indices().find_map(|(index, character)| {
         let begins = !before.is_alphanumeric();
         before = character;
-        (begins && begins_with(&text[index..], word)).then_some(index)
+        (begins && starts_with_word(&text[index..], word)).then_some(index)
     })
 }
 
-fn begins_with(text: &str, word: &str) -> bool {
+fn starts_with_word(text: &str, word: &str) -> bool {
     let mut characters = text.chars().flat_map(char::to_lowercase);
     word.chars().flat_map(char::to_lowercase).all(|expected| characters.next() == Some(expected))
 }
@@ -206,9 +206,9 @@ fn begins_with(text: &str, word: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Limit 26: nothing of the index's language is left of a query.
+    /// Limit 26: a query keeps none of the operators of the index's query language.
     #[test]
-    fn queries_are_words_only() {
+    fn query_is_reduced_to_words() {
         assert_eq!(
             words("\"a* OR b\" NEAR(c, 2) col:d ^e -f a"),
             ["a", "OR", "b", "NEAR", "c", "2", "col", "d", "e", "f"]
@@ -220,20 +220,20 @@ mod tests {
         assert_eq!(words(&many).len(), MAX_WORDS);
     }
 
-    /// D4: nearer is more, and never above 1.
+    /// D4: a better match has a higher score, and no score is above 1.
     #[test]
-    fn scores_lie_between_0_and_1() {
+    fn score_is_between_0_and_1() {
         assert!(score(-8.0) > score(-1.0) && score(-1.0) > score(-1e-6));
         assert!(score(-1e9) <= 1.0);
         assert_eq!(score(0.0), 0.0);
     }
 
     #[test]
-    fn excerpts_show_the_word() {
+    fn excerpt_shows_the_word() {
         let text = format!("{} Grüße aus Köln {}", "ä".repeat(500), "z".repeat(500));
         let excerpt = excerpt(&text, &["grüße"]);
         assert!(excerpt.contains("Grüße aus Köln"), "{excerpt}");
-        assert_eq!(excerpt.chars().count(), EXCERPT);
+        assert_eq!(excerpt.chars().count(), EXCERPT_CHARACTERS);
         assert_eq!(super::excerpt("short", &["missing"]), "short");
     }
 }

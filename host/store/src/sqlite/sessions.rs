@@ -1,5 +1,6 @@
-//! Sessions: the lease, and what is read of them.
+//! The session log: taking leases, commits, and reading one session. Listing and searching are in `session_index.rs`.
 
+use super::SqliteStore;
 use super::commit::PreparedCommit;
 use super::failure::{Failure, invalid};
 use super::memories::forget_session;
@@ -10,13 +11,11 @@ use super::queries::{
 };
 use super::search;
 use super::writer::Effort;
-use super::{Access, SqliteStore};
 use crate::{
-    CallFilter, Commit, Deletion, INCOMPLETE, Lease, MAX_PAGE, MessageHit, MessageRange, OpenMode, OpenedSession,
-    RecordRange, SessionFilter, SessionLog, SessionMeta, SessionSummary, StepRecord, StoreError, StoredRecord,
-    TimedEvent, Unowned,
+    CallFilter, Commit, Deletion, INCOMPLETE, Lease, MAX_PAGE, MessageRange, OpenMode, OpenedSession, RecordRange,
+    SessionLog, SessionMeta, StepRecord, StoreError, StoredRecord, TimedEvent,
 };
-use agent_core::change::{CallRecord, Departure, HiddenMessage};
+use agent_core::change::{CallRecord, HiddenMessage, HideReason};
 use agent_core::event::Event;
 use agent_core::message::{MessageId, StoredMessage};
 use async_trait::async_trait;
@@ -64,7 +63,7 @@ impl SessionLog for SqliteStore {
             let sql = "SELECT id, seen_count, why FROM hidden WHERE session = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
             let number = session_number(connection, &session)?;
             collect(connection, sql, params![number, signed(after), page(limit)], |row| {
-                let why = Departure::parse(&row.get::<_, String>(2)?).unwrap_or_default();
+                let why = HideReason::parse(&row.get::<_, String>(2)?).unwrap_or_default();
                 Ok(HiddenMessage { id: unsigned(row.get(0)?), seen_count: row.get(1)?, why })
             })
         })
@@ -86,74 +85,11 @@ impl SessionLog for SqliteStore {
         self.read(move |connection| records(connection, &session, range)).await
     }
 
-    async fn sessions(&self, filter: SessionFilter, limit: usize) -> Result<Vec<SessionSummary>, StoreError> {
-        let owner = self.owner.clone();
-        self.read(move |connection| {
-            let SessionFilter { subject, agent, user, unowned, state, delegated_by } = filter;
-            // Written out, so that a session and its children are found by their indexes.
-            let one = if subject.is_some() { "subject = ?6" } else { "?6 IS NULL" };
-            let parent = if delegated_by.is_some() { "delegated_by = ?4" } else { "?4 IS NULL" };
-            let sql = format!(
-                "SELECT subject, agent, user, created, updated, revision, turns, last_message, state, title, owner,
-                 delegated_by FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR user = ?2 OR (?7 AND user IS NULL))
-                 AND (?3 IS NULL OR state = ?3) AND {parent} AND {one}
-                 ORDER BY place DESC, id DESC LIMIT ?5"
-            );
-            let parameters = params![agent, user, state, delegated_by, page(limit), subject, unowned == Unowned::Shown];
-            collect(connection, &sql, parameters, |row| summary(&owner, row))
-        })
-        .await
-    }
-
-    async fn latest(&self, agent: &str) -> Result<Option<String>, StoreError> {
-        let agent = agent.to_owned();
-        self.read(move |connection| {
-            let sql = "SELECT subject FROM sessions WHERE agent = ?1 AND delegated_by IS NULL AND revision > 0
-                       AND state <> 'incomplete' ORDER BY place DESC, id DESC LIMIT 1";
-            Ok(connection.prepare_cached(sql)?.query_row([agent], |row| row.get(0)).optional()?)
-        })
-        .await
-    }
-
-    async fn unfinished(&self, after: &str, limit: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        let after = after.to_owned();
-        self.read(move |connection| {
-            let sql = "SELECT s.subject, p.run FROM sessions s JOIN snapshots p ON p.session = s.id
-                       WHERE s.subject > ?1 AND s.state IN ('running', 'suspended') ORDER BY s.subject LIMIT ?2";
-            collect(connection, sql, params![after, page(limit)], |row| Ok((row.get(0)?, row.get(1)?)))
-        })
-        .await
-    }
-
     async fn delete(&self, session: &str) -> Result<Deletion, StoreError> {
         let (session, owner) = (session.to_owned(), self.owner.clone());
         let deleted = self.write(Effort::Long, move |connection| delete(connection, &owner, &session)).await?;
         self.empty_log().await;
         Ok(deleted)
-    }
-
-    async fn search_messages(&self, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
-        // The index lags behind on purpose, so that a commit need not wait for it; who searches brings it up to date.
-        self.bring_index_up_to_date().await?;
-        let query = query.to_owned();
-        self.read(move |connection| search::messages(connection, &query, limit)).await
-    }
-
-    async fn search_evicted(&self, session: &str, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
-        self.bring_index_up_to_date().await?;
-        let (session, query) = (session.to_owned(), query.to_owned());
-        self.read(move |connection| search::evicted(connection, &session, &query, limit)).await
-    }
-}
-
-impl SqliteStore {
-    /// A file that is not written to is searched as far as it is indexed.
-    async fn bring_index_up_to_date(&self) -> Result<(), StoreError> {
-        if self.access == Access::Read {
-            return Ok(());
-        }
-        while self.write(Effort::Long, search::index_some).await? == search::Progress::Indexed {}
-        Ok(())
     }
 }
 
@@ -162,10 +98,10 @@ const OPENED: &str = "SELECT epoch, revision, run, agent, user, last_message, la
                        WHERE view_pieces.session = sessions.id)
                       FROM sessions LEFT JOIN snapshots ON snapshots.session = sessions.id WHERE subject = ?1";
 
-/// The snapshot with the view that is stored beside it.
-fn whole(snapshot: Option<Vec<u8>>, view: Option<String>) -> Option<Vec<u8>> {
+/// Adds the view that is stored in pieces to the snapshot.
+fn with_view(snapshot: Option<Vec<u8>>, view: Option<String>) -> Option<Vec<u8>> {
     let Some(view) = view else { return snapshot };
-    // What is no object is not made worse: whoever reads it says what is wrong.
+    // A snapshot that is not an object is returned as it is; the code that reads it reports the problem.
     let mut snapshot = snapshot?;
     if !snapshot.ends_with(b"}") {
         return Some(snapshot);
@@ -198,7 +134,7 @@ fn take_lease(
             return Err(StoreError::NoSession { session: session.to_owned() }.into());
         }
         (Some((state, holder)), _) => {
-            refuse_if_held(owner, session, holder)?;
+            refuse_if_open(owner, session, holder)?;
             if state == INCOMPLETE {
                 return Err(StoreError::Incomplete { session: session.to_owned() }.into());
             }
@@ -219,7 +155,7 @@ fn take_lease(
         Ok(OpenedSession {
             lease: Lease { session: session.to_owned(), epoch: unsigned(row.get(0)?) },
             revision: unsigned(row.get(1)?),
-            snapshot: whole(row.get(2)?, row.get(8)?),
+            snapshot: with_view(row.get(2)?, row.get(8)?),
             meta: SessionMeta { agent: row.get(3)?, user: row.get(4)?, delegated_by: row.get(7)? },
             last_message: unsigned(row.get(5)?),
             last_event: unsigned(row.get(6)?),
@@ -228,11 +164,9 @@ fn take_lease(
     Ok(opened)
 }
 
-fn refuse_if_held(owner: &Owner, session: &str, holder: Option<String>) -> Result<(), Failure> {
+fn refuse_if_open(owner: &Owner, session: &str, holder: Option<String>) -> Result<(), Failure> {
     match holder.map(|holder| owner.liveness(&holder)) {
-        Some(Liveness::Alive { process }) => {
-            Err(StoreError::Busy { session: session.to_owned(), holder: process }.into())
-        }
+        Some(Liveness::Alive(holder)) => Err(StoreError::Busy { session: session.to_owned(), holder }.into()),
         Some(Liveness::Dead) | None => Ok(()),
     }
 }
@@ -325,35 +259,13 @@ fn stored_record(row: &Row<'_>) -> Result<StoredRecord, Failure> {
     Ok(StoredRecord { number: unsigned(row.get(0)?), time: rfc3339(row.get(4)?)?, record })
 }
 
-fn summary(owner: &Owner, row: &Row<'_>) -> Result<SessionSummary, Failure> {
-    let holder: Option<String> = row.get(10)?;
-    let open_in = match holder.map(|holder| owner.liveness(&holder)) {
-        Some(Liveness::Alive { process }) => Some(process),
-        Some(Liveness::Dead) | None => None,
-    };
-    Ok(SessionSummary {
-        subject: row.get(0)?,
-        agent: row.get(1)?,
-        user: row.get(2)?,
-        delegated_by: row.get(11)?,
-        created: rfc3339(row.get(3)?)?,
-        updated: rfc3339(row.get(4)?)?,
-        revision: unsigned(row.get(5)?),
-        turns: row.get(6)?,
-        messages: unsigned(row.get(7)?),
-        state: row.get(8)?,
-        open_in,
-        title: row.get(9)?,
-    })
-}
-
-/// What refers to the session goes with it by the tables' own rules; blobs and words are looked after here.
+/// Deletes a session. Foreign keys delete most of its data; blobs and index entries are deleted here.
 fn delete(connection: &Connection, owner: &Owner, session: &str) -> Result<Deletion, Failure> {
     let number = session_number(connection, session)?;
     let holder = connection
         .prepare_cached("SELECT owner FROM sessions WHERE id = ?1")?
         .query_row([number], |row| row.get::<_, Option<String>>(0))?;
-    refuse_if_held(owner, session, holder)?;
+    refuse_if_open(owner, session, holder)?;
     connection.execute(
         "DELETE FROM message_words WHERE rowid IN (SELECT number FROM messages WHERE session = ?1)",
         [number],
@@ -369,8 +281,8 @@ fn delete(connection: &Connection, owner: &Owner, session: &str) -> Result<Delet
             )?
             .execute([blob])?;
     }
-    search::forget_last(connection)?;
-    // Merged into one piece, the index holds nothing that was only marked as deleted.
+    search::rewind_progress(connection)?;
+    // Merging the index also drops entries that are only marked as deleted.
     connection.execute("INSERT INTO message_words (message_words) VALUES ('optimize')", [])?;
     Ok(Deletion { memories: forget_session(connection, session)? })
 }
@@ -379,7 +291,7 @@ fn refuse_long_list(what: &str, length: usize) -> Result<(), StoreError> {
     if length <= MAX_PAGE {
         return Ok(());
     }
-    Err(invalid(what, format!("it has {length} entries, and {MAX_PAGE} is the most")))
+    Err(invalid(what, format!("it has {length} entries, and the maximum is {MAX_PAGE}")))
 }
 
 #[cfg(test)]
@@ -387,7 +299,7 @@ mod tests {
     use super::*;
     use rusqlite::StatementStatus::{RePrepare, Run};
 
-    /// Compiling a statement anew for each value that is bound to it would cost more than running it.
+    /// Compiling a statement again for each bound value would cost more than running it.
     #[tokio::test]
     async fn statements_are_compiled_once() {
         let store = SqliteStore::open_in_memory().unwrap();

@@ -1,13 +1,12 @@
-//! Versions of plugins: one row for each time in which one served, one for each that is on trial, and one for each plugin
-//! that was taken back.
+//! Plugin versions: one row for each period in which a version served, one for each trial, and one for each rollback.
 
 use super::SqliteStore;
 use super::failure::Failure;
 use super::queries::{collect, now, page, rfc3339, unsigned};
 use super::writer::Effort;
 use crate::{
-    CountedTrial, MAX_PAGE, PluginVersion, PluginVersions, Rollback, STORED, ServedPlugin, StoreError, StoredTrial,
-    Succession, VersionEnd, VersionFilter,
+    MAX_PAGE, PLUGIN_STORE_ORIGIN, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoreError, StoredTrial,
+    TrialCalls, VersionChange, VersionEnd, VersionFilter,
 };
 use agent_core::message::Digest;
 use async_trait::async_trait;
@@ -15,14 +14,14 @@ use rusqlite::{Connection, Row, params};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
-/// Agents whose components are remembered. Behind them all are forgotten, and read from the database again.
-const REMEMBERED_AGENTS: usize = 1_000;
+/// Number of agents whose components are cached. When it is reached, the cache is cleared and filled from the database again.
+const MAX_CACHED_AGENTS: usize = 1_000;
 
-/// Components with which a turn of an agent has begun, as far as this process has stored or read it.
+/// Components that turns of an agent have started with, as far as this process has written or read them.
 #[derive(Debug, Default)]
-pub(super) struct BegunComponents(Mutex<HashMap<String, HashSet<(String, Digest)>>>);
+pub(super) struct TurnPluginCache(Mutex<HashMap<String, HashSet<(String, Digest)>>>);
 
-impl BegunComponents {
+impl TurnPluginCache {
     fn retain_unknown(&self, agent: &str, plugins: &mut Vec<(String, Digest)>) {
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(agent) {
             plugins.retain(|component| !known.contains(component));
@@ -31,7 +30,7 @@ impl BegunComponents {
 
     fn add(&self, agent: &str, plugins: Vec<(String, Digest)>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= REMEMBERED_AGENTS && !all.contains_key(agent) {
+        if all.len() >= MAX_CACHED_AGENTS && !all.contains_key(agent) {
             all.clear();
         }
         all.entry(agent.to_owned()).or_default().extend(plugins);
@@ -40,22 +39,22 @@ impl BegunComponents {
 
 #[async_trait]
 impl PluginVersions for SqliteStore {
-    async fn serve(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<Vec<Succession>, StoreError> {
+    async fn set_serving(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<Vec<VersionChange>, StoreError> {
         let directory = directory.to_owned();
         let (of, wanted) = (directory.clone(), serving.clone());
-        // Most starts change nothing, and then nothing is written.
-        if self.read(move |connection| Ok(Difference::of(connection, &of, &wanted)?.is_empty())).await? {
+        // Most starts change nothing; then there is nothing to write.
+        if self.read(move |connection| Ok(ServingChanges::of(connection, &of, &wanted)?.is_empty())).await? {
             return Ok(Vec::new());
         }
         self.write(Effort::Short, move |connection| {
-            let difference = Difference::of(connection, &directory, &serving)?;
-            difference.write(connection, &directory)?;
-            Ok(difference.successions())
+            let changes = ServingChanges::of(connection, &directory, &serving)?;
+            changes.write(connection, &directory)?;
+            Ok(changes.version_changes())
         })
         .await
     }
 
-    async fn served(&self, directory: &str) -> Result<Vec<(String, Digest)>, StoreError> {
+    async fn serving(&self, directory: &str) -> Result<Vec<(String, Digest)>, StoreError> {
         let directory = directory.to_owned();
         self.read(move |connection| {
             let sql =
@@ -99,9 +98,9 @@ impl PluginVersions for SqliteStore {
         .await
     }
 
-    async fn count_trial(&self, counted: CountedTrial) -> Result<Option<StoredTrial>, StoreError> {
+    async fn count_trial(&self, counted: TrialCalls) -> Result<Option<StoredTrial>, StoreError> {
         self.write(Effort::Short, move |connection| {
-            let CountedTrial { directory, plugin, digest, calls, traps } = &counted;
+            let TrialCalls { directory, plugin, digest, calls, traps } = &counted;
             let sql = "UPDATE plugin_trials SET calls = calls + ?4, traps = traps + ?5
                        WHERE directory = ?1 AND plugin = ?2 AND digest = ?3
                        RETURNING plugin, digest, before, calls, traps";
@@ -121,13 +120,13 @@ impl PluginVersions for SqliteStore {
         .await
     }
 
-    async fn note_begun(&self, agent: &str, mut plugins: Vec<(String, Digest)>) -> Result<(), StoreError> {
-        // No row is ever deleted, so what this process has seen there needs no other look.
-        self.begun.retain_unknown(agent, &mut plugins);
+    async fn record_turn_plugins(&self, agent: &str, mut plugins: Vec<(String, Digest)>) -> Result<(), StoreError> {
+        // Rows are never deleted, so components that this process has seen need no further query.
+        self.turn_plugins.retain_unknown(agent, &mut plugins);
         if plugins.is_empty() {
             return Ok(());
         }
-        let new = self.never_begun(agent, plugins.clone()).await?;
+        let new = self.plugins_without_turns(agent, plugins.clone()).await?;
         if !new.is_empty() {
             let agent = agent.to_owned();
             self.write(Effort::Short, move |connection| {
@@ -140,11 +139,11 @@ impl PluginVersions for SqliteStore {
             })
             .await?;
         }
-        self.begun.add(agent, plugins);
+        self.turn_plugins.add(agent, plugins);
         Ok(())
     }
 
-    async fn never_begun(
+    async fn plugins_without_turns(
         &self,
         agent: &str,
         plugins: Vec<(String, Digest)>,
@@ -174,7 +173,7 @@ impl PluginVersions for SqliteStore {
                      SET rolled_back = ?3, serving = ?4, why = ?5, time = ?6",
                 )?
                 .execute(params![directory, plugin, from.as_str(), to.as_str(), why.as_str(), now()])?;
-            succeed(connection, (directory, plugin), (to, STORED), *why)
+            replace_serving(connection, (directory, plugin), (to, PLUGIN_STORE_ORIGIN), *why)
         })
         .await
     }
@@ -184,13 +183,13 @@ impl PluginVersions for SqliteStore {
         self.write(Effort::Short, move |connection| {
             let sql = "DELETE FROM plugin_rollbacks WHERE directory = ?1 AND plugin = ?2 RETURNING rolled_back";
             let undone = collect(connection, sql, [&directory, &plugin], |row| digest(row.get(0)?))?;
-            for held in &undone {
+            for rolled_back in &undone {
                 let sql = "SELECT origin FROM plugin_versions WHERE directory = ?1 AND plugin = ?2 AND digest = ?3
                            ORDER BY number DESC LIMIT 1";
                 let origin =
-                    collect(connection, sql, params![directory, plugin, held.as_str()], |row| Ok(row.get(0)?))?;
+                    collect(connection, sql, params![directory, plugin, rolled_back.as_str()], |row| Ok(row.get(0)?))?;
                 let origin: String = origin.into_iter().next().unwrap_or_default();
-                succeed(connection, (&directory, &plugin), (held, &origin), VersionEnd::Asked)?;
+                replace_serving(connection, (&directory, &plugin), (rolled_back, &origin), VersionEnd::Requested)?;
             }
             Ok(!undone.is_empty())
         })
@@ -208,7 +207,7 @@ impl PluginVersions for SqliteStore {
                     plugin: row.get(1)?,
                     from: digest(row.get(2)?)?,
                     to: digest(row.get(3)?)?,
-                    why: end(&row.get::<_, String>(4)?)?,
+                    why: parse_end(&row.get::<_, String>(4)?)?,
                 })
             })
         })
@@ -216,8 +215,8 @@ impl PluginVersions for SqliteStore {
     }
 }
 
-/// Of a plugin that serves in another version, that one ends and the given one begins: the next who starts finds it so.
-fn succeed(
+/// If another version of the plugin serves, ends it and starts the given one, so that the history is correct for the next start.
+fn replace_serving(
     connection: &Connection,
     (directory, plugin): (&str, &str),
     (to, origin): (&Digest, &str),
@@ -236,20 +235,20 @@ fn succeed(
     Ok(())
 }
 
-/// What differs between what serves by the table and what shall.
-struct Difference<'s> {
-    ended: Vec<Ended>,
-    begun: Vec<&'s ServedPlugin>,
+/// Differences between the versions that serve according to the table, and those that should serve.
+struct ServingChanges<'s> {
+    ended: Vec<EndedVersion>,
+    started: Vec<&'s ServedPlugin>,
 }
 
-struct Ended {
+struct EndedVersion {
     number: i64,
     plugin: String,
     digest: Digest,
     why: VersionEnd,
 }
 
-impl<'s> Difference<'s> {
+impl<'s> ServingChanges<'s> {
     fn of(connection: &Connection, directory: &str, serving: &'s [ServedPlugin]) -> Result<Self, Failure> {
         let sql = "SELECT number, plugin, digest FROM plugin_versions WHERE directory = ?1 AND ended IS NULL";
         let open = collect(connection, sql, [directory], |row| {
@@ -258,30 +257,31 @@ impl<'s> Difference<'s> {
         let is_open = |served: &ServedPlugin| {
             open.iter().any(|(_, plugin, digest)| *plugin == served.plugin && *digest == served.digest)
         };
-        let begun = serving.iter().filter(|served| !is_open(served)).collect();
+        let started = serving.iter().filter(|served| !is_open(served)).collect();
         let ended = open.iter().filter_map(|(number, plugin, digest)| {
             let why = match serving.iter().find(|served| served.plugin == *plugin) {
                 None => VersionEnd::Removed,
                 Some(served) if served.digest != *digest => served.instead,
                 Some(_) => return None,
             };
-            Some(Ended { number: *number, plugin: plugin.clone(), digest: digest.clone(), why })
+            Some(EndedVersion { number: *number, plugin: plugin.clone(), digest: digest.clone(), why })
         });
-        Ok(Self { ended: ended.collect(), begun })
+        Ok(Self { ended: ended.collect(), started })
     }
 
     fn is_empty(&self) -> bool {
-        self.ended.is_empty() && self.begun.is_empty()
+        self.ended.is_empty() && self.started.is_empty()
     }
 
-    fn successions(&self) -> Vec<Succession> {
-        let gone = self.ended.iter().filter(|ended| self.begun.iter().all(|begun| begun.plugin != ended.plugin));
-        let gone = gone.map(|ended| (&ended.plugin, None));
-        let begun = self.begun.iter().map(|begun| (&begun.plugin, Some(begun.digest.clone())));
+    fn version_changes(&self) -> Vec<VersionChange> {
+        let removed =
+            self.ended.iter().filter(|ended| self.started.iter().all(|started| started.plugin != ended.plugin));
+        let removed = removed.map(|ended| (&ended.plugin, None));
+        let started = self.started.iter().map(|started| (&started.plugin, Some(started.digest.clone())));
         let from =
             |plugin: &str| self.ended.iter().find(|ended| ended.plugin == plugin).map(|ended| ended.digest.clone());
-        let both = gone.chain(begun);
-        both.map(|(plugin, to)| Succession { plugin: plugin.clone(), from: from(plugin), to }).collect()
+        let both = removed.chain(started);
+        both.map(|(plugin, to)| VersionChange { plugin: plugin.clone(), from: from(plugin), to }).collect()
     }
 
     fn write(&self, connection: &Connection, directory: &str) -> Result<(), Failure> {
@@ -289,7 +289,7 @@ impl<'s> Difference<'s> {
         let mut end = connection.prepare_cached("UPDATE plugin_versions SET ended = ?2, why = ?3 WHERE number = ?1")?;
         let mut end_trial =
             connection.prepare_cached("DELETE FROM plugin_trials WHERE directory = ?1 AND plugin = ?2")?;
-        for Ended { number, plugin, why, .. } in &self.ended {
+        for EndedVersion { number, plugin, why, .. } in &self.ended {
             end.execute(params![number, time, why.as_str()])?;
             end_trial.execute(params![directory, plugin])?;
         }
@@ -300,7 +300,7 @@ impl<'s> Difference<'s> {
             "INSERT OR REPLACE INTO plugin_trials (directory, plugin, digest, before, calls, traps)
              VALUES (?1, ?2, ?3, ?4, 0, 0)",
         )?;
-        for ServedPlugin { plugin, digest, origin, trial, .. } in &self.begun {
+        for ServedPlugin { plugin, digest, origin, trial, .. } in &self.started {
             begin.execute(params![directory, plugin, digest.as_str(), origin, time])?;
             if let Some(before) = trial {
                 begin_trial.execute(params![directory, plugin, digest.as_str(), before.as_str()])?;
@@ -319,7 +319,7 @@ fn version(row: &Row<'_>) -> Result<PluginVersion, Failure> {
         origin: row.get(4)?,
         began: rfc3339(row.get(5)?)?,
         ended: row.get::<_, Option<i64>>(6)?.map(rfc3339).transpose()?,
-        why: row.get::<_, Option<String>>(7)?.as_deref().map(end).transpose()?,
+        why: row.get::<_, Option<String>>(7)?.as_deref().map(parse_end).transpose()?,
     })
 }
 
@@ -337,8 +337,8 @@ fn digest(text: String) -> Result<Digest, Failure> {
     Digest::parse(&text).map_err(|error| Failure::Unreadable(error.to_string()))
 }
 
-fn end(word: &str) -> Result<VersionEnd, Failure> {
-    let all = [VersionEnd::Replaced, VersionEnd::Removed, VersionEnd::Trapped, VersionEnd::Asked];
+fn parse_end(word: &str) -> Result<VersionEnd, Failure> {
+    let all = [VersionEnd::Replaced, VersionEnd::Removed, VersionEnd::Trapped, VersionEnd::Requested];
     let found = all.into_iter().find(|end| end.as_str() == word);
-    found.ok_or_else(|| Failure::Unreadable(format!("a version of a plugin ended with `{word}`")))
+    found.ok_or_else(|| Failure::Unreadable(format!("a plugin version has the unknown end `{word}`")))
 }

@@ -1,11 +1,11 @@
-//! The one write connection, and who leads: takes what waits and commits it together (group commit). Nothing is answered
-//! before the transaction that holds it is committed.
+//! The write connection, with group commit. Whoever holds the connection is the leader: it takes the waiting jobs and commits
+//! them in one transaction. A job is answered only after its transaction is committed.
 //!
-//! A commit that waits for the disk is led by a thread of its own, which callers wake and await. Where no commit waits
-//! for the disk, that costs more than the commit: a caller that finds the connection at home leads by itself.
+//! If commits wait for the disk, a dedicated thread leads, which callers wake and await. If they do not, switching threads would
+//! cost more than the commit, so a caller that finds the connection free leads itself.
 
 mod batch;
-mod hindrance;
+mod blocked;
 mod job;
 
 pub(super) use job::Effort;
@@ -13,10 +13,10 @@ pub(super) use job::Effort;
 use super::failure::Failure;
 use super::{Counters, search};
 use crate::StoreError;
-pub(super) use batch::Room;
-use batch::{Committer, LastCommit, Patience, Progress};
-use hindrance::Hindrance;
-use job::{Queued, Task};
+pub(super) use batch::SpaceLimit;
+use batch::{BatchOutcome, Committer, LastCommit, WhenLocked};
+use blocked::BlockedWrite;
+use job::{ClosureJob, QueuedJob};
 use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,211 +26,212 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// Jobs that may wait; further callers wait for a place.
-const QUEUE: usize = 256;
+/// Maximum number of waiting jobs; further callers wait for a slot.
+const QUEUE_CAPACITY: usize = 256;
 
-/// Jobs that share a transaction at most.
-const BATCH: usize = 128;
+/// Maximum number of jobs in one transaction.
+const MAX_BATCH: usize = 128;
 
-/// Jobs that a caller does before it gives the connection back: its own, and those that came meanwhile.
-const LED_BY_CALLER: usize = 16;
+/// Maximum number of jobs that a caller runs as leader: its own, and jobs that arrive while it leads.
+const MAX_JOBS_PER_CALLER: usize = 16;
 
-/// Jobs of one commit that show that many sessions work at the same pace.
-const CROWD: usize = 16;
+/// Number of jobs in one commit that shows that many sessions commit at the same pace.
+const MIN_SHARED_JOBS: usize = 16;
 
-/// They are waited for at most for this part of what the commit took.
-const CROWD_WAIT: u32 = 4;
+/// The thread waits for further jobs for at most the duration of the last commit divided by this.
+const WAIT_DIVISOR: u32 = 4;
 
-/// Between two tries to store what could not be stored.
-const RETRY: Duration = Duration::from_millis(100);
+/// Time between attempts to write while another process holds the lock or the disk is full.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long nothing was written before the thread brings the search index up to date.
-const IDLE: Duration = Duration::from_millis(500);
+/// Time without writes after which the thread updates the search index.
+const IDLE_TIME: Duration = Duration::from_millis(500);
 
-/// How a file is committed to.
+/// How a writer commits to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Conduct {
+pub(super) struct WriterOptions {
     /// Who may lead.
-    pub(super) leaders: Leaders,
-    /// How long another process that writes is waited for in silence.
+    pub(super) leaders: LeaderPolicy,
+    /// How long to wait for another process before a warning is logged.
     pub(super) lock_wait: Duration,
-    /// How long is waited in all for another process, or for room on the disk.
-    pub(super) patience: Duration,
-    /// Whether there may be room later where there is none.
-    pub(super) room: Room,
+    /// Total time to wait for another process or for disk space.
+    pub(super) max_wait: Duration,
+    /// Whether waiting can help when there is no space left.
+    pub(super) space: SpaceLimit,
 }
 
 /// Who may take the connection and commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leaders {
-    /// The thread alone: a commit waits for the disk, which no caller's thread should.
-    Thread,
-    /// Whoever finds the connection at home, as long as nothing takes long or waits for another process.
+pub(super) enum LeaderPolicy {
+    /// Only the writer thread, because a commit waits for the disk and must not block a caller's thread.
+    WriterThread,
+    /// Any caller that finds the connection free, if its job is short and no other process holds the lock.
     Callers,
 }
 
-/// The way to the connection.
+/// Sends jobs to the write connection.
 pub(super) struct Writer {
-    desk: Arc<Desk>,
+    queue: Arc<WriteQueue>,
     path: Arc<Path>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Where jobs wait, and where the connection lies when nobody leads.
-struct Desk {
+/// The waiting jobs, and the connection while nobody leads.
+struct WriteQueue {
     state: Mutex<State>,
-    /// The thread waits here.
-    summons: Condvar,
-    places: Arc<Semaphore>,
-    leaders: Leaders,
+    /// Wakes the writer thread.
+    wakeup: Condvar,
+    slots: Arc<Semaphore>,
+    leaders: LeaderPolicy,
     path: Arc<Path>,
-    patience: Duration,
+    max_wait: Duration,
 }
 
 struct State {
-    /// Bounded by the places.
-    queue: VecDeque<Queued>,
-    /// Away while somebody leads.
+    /// Bounded by the slots.
+    jobs: VecDeque<QueuedJob>,
+    /// `None` while somebody leads.
     committer: Option<Committer>,
-    thread: ThreadIs,
-    store: StoreIs,
-    index: Index,
-    /// How many jobs wake the thread.
-    wakes_at: usize,
+    thread: ThreadState,
+    store: StoreState,
+    index: IndexState,
+    /// Number of waiting jobs at which the thread is woken.
+    wake_threshold: usize,
     /// How often somebody has led.
-    led: u64,
+    times_led: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum ThreadIs {
+enum ThreadState {
     Waiting,
     Awake,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum StoreIs {
+enum StoreState {
     Open,
     Closing,
 }
 
-/// Whether messages may wait for the search index.
+/// Whether the search index may be behind.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Index {
+enum IndexState {
     Behind,
     UpToDate,
 }
 
-/// What there is to do for the thread.
+/// Work for the writer thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Due {
+enum Work {
     Nothing,
-    /// Many shared the last commit and are about to come again: one commit for all of them is worth a short wait.
-    Crowd {
+    /// Many jobs shared the last commit, and their callers are about to commit again. Waiting briefly lets them share one commit.
+    WaitForMore {
         jobs: usize,
         within: Duration,
     },
     Commit,
-    End,
+    Stop,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Woken {
-    ByOthers,
-    ByTime,
+enum WakeReason {
+    Notified,
+    TimedOut,
 }
 
-/// What the thread does next.
-enum Next<'a> {
-    Commit(Lead<'a>),
-    Index(Lead<'a>),
-    End,
+/// The next task of the writer thread.
+enum NextTask<'a> {
+    Commit(Leader<'a>),
+    Index(Leader<'a>),
+    Stop,
 }
 
 impl Writer {
     pub(super) fn start(
         connection: Connection,
         path: PathBuf,
-        conduct: Conduct,
+        options: WriterOptions,
         counters: Arc<Counters>,
     ) -> Result<Self, StoreError> {
         let path: Arc<Path> = path.into();
-        let Conduct { leaders, lock_wait, patience, room } = conduct;
+        let WriterOptions { leaders, lock_wait, max_wait, space } = options;
         let last = LastCommit::default();
-        let committer = Committer { connection, path: path.clone(), counters, lock_wait, room, last };
+        let committer = Committer { connection, path: path.clone(), counters, lock_wait, space, last };
         let state = State {
-            queue: VecDeque::new(),
+            jobs: VecDeque::new(),
             committer: Some(committer),
-            thread: ThreadIs::Awake,
-            store: StoreIs::Open,
-            index: Index::Behind,
-            wakes_at: 1,
-            led: 0,
+            thread: ThreadState::Awake,
+            store: StoreState::Open,
+            index: IndexState::Behind,
+            wake_threshold: 1,
+            times_led: 0,
         };
-        let places = Arc::new(Semaphore::new(QUEUE));
-        let (state, summons) = (Mutex::new(state), Condvar::new());
-        let desk = Arc::new(Desk { state, summons, places, leaders, path: path.clone(), patience });
-        let served = desk.clone();
+        let slots = Arc::new(Semaphore::new(QUEUE_CAPACITY));
+        let (state, wakeup) = (Mutex::new(state), Condvar::new());
+        let queue = Arc::new(WriteQueue { state, wakeup, slots, leaders, path: path.clone(), max_wait });
+        let thread_queue = queue.clone();
         let thread = std::thread::Builder::new()
-            .name("memory-writer".to_owned())
+            .name("store-writer".to_owned())
             .spawn(move || {
-                // A panic is one job's matter, not everybody's.
-                while catch_unwind(AssertUnwindSafe(|| served.serve())).is_err() {
-                    tracing::error!("the database's writer has panicked; it goes on");
+                // A panic in one job must not stop the writer.
+                while catch_unwind(AssertUnwindSafe(|| thread_queue.run_thread())).is_err() {
+                    tracing::error!("a write job panicked in the database writer; the writer continues");
                 }
             })
             .map_err(|error| StoreError::Failed { path: path.to_path_buf(), problem: error.to_string() })?;
-        Ok(Self { desk, path, thread: Some(thread) })
+        Ok(Self { queue, path, thread: Some(thread) })
     }
 
-    /// Returns when the work is durable. A caller that gives up before its turn has not been served; later, it may have
-    /// been. Where the transaction is lost because the disk is full, the work is done again.
+    /// Runs `work` and returns when its result is durable. If the caller gives up while the job is still waiting, the job does
+    /// not run; if it gives up later, the job may still be committed. `work` runs again if its transaction is lost because the
+    /// disk is full.
     pub(super) async fn run<T, F>(&self, effort: Effort, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnMut(&Connection) -> Result<T, Failure> + Send + 'static,
     {
-        let place = self.desk.places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
-        let (task, answer) = Task::new(self.path.clone(), work);
-        self.desk.accept(Queued { job: Box::new(task), effort, place });
+        let slot = self.queue.slots.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let (job, answer) = ClosureJob::new(self.path.clone(), work);
+        self.queue.submit(QueuedJob { job: Box::new(job), effort, slot });
         answer.await.map_err(|_| StoreError::Closed)?
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        let mut state = self.desk.lock();
-        state.store = StoreIs::Closing;
-        self.desk.summon(state);
-        // The thread ends as soon as the queue is empty.
+        let mut state = self.queue.lock();
+        state.store = StoreState::Closing;
+        self.queue.wake_thread(state);
+        // The thread ends when no jobs are left.
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!(database = %self.path.display(), "the database's writer has panicked");
+            tracing::error!(database = %self.path.display(), "the database writer panicked");
         }
     }
 }
 
-impl Desk {
-    /// Queues the job, and leads where that is this caller's part. A caller leads within one poll, so it cannot be
-    /// dropped in the middle.
-    fn accept(&self, queued: Queued) {
+impl WriteQueue {
+    /// Adds the job, and leads if the policy allows this caller to. A caller leads within one poll, so it cannot be dropped
+    /// in the middle.
+    fn submit(&self, queued: QueuedJob) {
         let mut state = self.lock();
-        // Where jobs wait at a connection that is at home, the thread is on its way.
-        let leads = self.leaders == Leaders::Callers && queued.effort == Effort::Short && state.queue.is_empty();
-        state.queue.push_back(queued);
-        match state.committer.take_if(|_| leads) {
+        // If jobs wait although the connection is free, the thread was already woken.
+        let may_lead = self.leaders == LeaderPolicy::Callers && queued.effort == Effort::Short && state.jobs.is_empty();
+        state.jobs.push_back(queued);
+        match state.committer.take_if(|_| may_lead) {
             Some(committer) => {
                 drop(state);
-                self.lead(Lead::new(self, committer));
+                self.lead_as_caller(Leader::new(self, committer));
             }
-            None if state.committer.is_some() && state.queue.len() >= state.wakes_at => self.summon(state),
+            None if state.committer.is_some() && state.jobs.len() >= state.wake_threshold => self.wake_thread(state),
             None => {}
         }
     }
 
-    /// A caller's part: what is short, and not for long.
-    fn lead(&self, mut lead: Lead<'_>) {
-        let mut left = LED_BY_CALLER;
+    /// Runs short jobs on the caller's thread, up to a maximum number.
+    fn lead_as_caller(&self, mut leader: Leader<'_>) {
+        let mut left = MAX_JOBS_PER_CALLER;
         while left > 0 {
             let mut batch = self.take(left, |queued| queued.effort == Effort::Short);
             left -= batch.len().min(left);
@@ -238,7 +239,7 @@ impl Desk {
                 break;
             }
             while !batch.is_empty() {
-                if lead.commit_together(&mut batch, Patience::GivesUp) != Progress::Answered {
+                if leader.commit_together(&mut batch, WhenLocked::Fail) != BatchOutcome::Answered {
                     self.put_back(batch);
                     return;
                 }
@@ -246,101 +247,106 @@ impl Desk {
         }
     }
 
-    /// The thread's part.
-    fn serve(&self) {
+    /// Runs the writer thread.
+    fn run_thread(&self) {
         loop {
-            match self.next() {
-                Next::Commit(mut lead) => {
-                    let mut batch = self.take(BATCH, |_| true);
-                    let mut hindrance = Hindrance::new(&self.path, self.patience);
+            match self.next_task() {
+                NextTask::Commit(mut leader) => {
+                    let mut batch = self.take(MAX_BATCH, |_| true);
+                    let mut blocked = BlockedWrite::new(&self.path, self.max_wait);
                     while !batch.is_empty() {
-                        match lead.commit_together(&mut batch, Patience::Waits) {
-                            Progress::Answered => hindrance.has_passed(),
-                            Progress::Hindered(error, _) if hindrance.is_worth_waiting(&error) && self.is_open() => {
-                                std::thread::sleep(RETRY);
+                        match leader.commit_together(&mut batch, WhenLocked::Wait) {
+                            BatchOutcome::Answered => blocked.resolved(),
+                            BatchOutcome::Blocked(error, _) if blocked.should_wait(&error) && self.is_open() => {
+                                std::thread::sleep(RETRY_INTERVAL);
                             }
-                            Progress::Hindered(error, failed) => {
+                            BatchOutcome::Blocked(error, failed) => {
                                 batch.drain(..failed).for_each(|queued| queued.refuse(&error));
                             }
                         }
                     }
                 }
-                Next::Index(lead) => lead.index_some(),
-                Next::End => return,
+                NextTask::Index(leader) => leader.index_some(),
+                NextTask::Stop => return,
             }
         }
     }
 
-    /// Waits until there is something to do for the thread.
-    fn next(&self) -> Next<'_> {
+    /// Waits for the next task of the writer thread.
+    fn next_task(&self) -> NextTask<'_> {
         let mut state = self.lock();
-        let (ready, mut led) = (Instant::now(), state.led);
+        let (ready, mut times_led) = (Instant::now(), state.times_led);
         loop {
-            let due = state.due(ready);
-            match (due, state.committer.take_if(|_| matches!(due, Due::Commit | Due::End))) {
-                (Due::Commit, Some(committer)) => return Next::Commit(Lead::new(self, committer)),
-                (Due::End, Some(committer)) => {
-                    // Closing the connection may move the log into the database.
+            let work = state.pending_work(ready);
+            match (work, state.committer.take_if(|_| matches!(work, Work::Commit | Work::Stop))) {
+                (Work::Commit, Some(committer)) => return NextTask::Commit(Leader::new(self, committer)),
+                (Work::Stop, Some(committer)) => {
+                    // Closing the connection may move the write-ahead log into the database, so release the lock first.
                     drop(state);
                     drop(committer);
-                    return Next::End;
+                    return NextTask::Stop;
                 }
-                (Due::Crowd { jobs, within }, _) => {
-                    state.wakes_at = jobs;
+                (Work::WaitForMore { jobs, within }, _) => {
+                    state.wake_threshold = jobs;
                     state = self.wait(state, Some(within)).0;
-                    state.wakes_at = 1;
+                    state.wake_threshold = 1;
                 }
                 _ => {
-                    let at_most = (state.index == Index::Behind).then_some(IDLE);
-                    let (woken, why) = self.wait(state, at_most);
+                    let at_most = (state.index == IndexState::Behind).then_some(IDLE_TIME);
+                    let (woken, reason) = self.wait(state, at_most);
                     state = woken;
-                    let is_idle = why == Woken::ByTime && state.queue.is_empty() && state.led == led;
-                    led = state.led;
+                    let is_idle =
+                        reason == WakeReason::TimedOut && state.jobs.is_empty() && state.times_led == times_led;
+                    times_led = state.times_led;
                     if let Some(committer) = state.committer.take_if(|_| is_idle) {
-                        return Next::Index(Lead::new(self, committer));
+                        return NextTask::Index(Leader::new(self, committer));
                     }
                 }
             }
         }
     }
 
-    fn wait<'a>(&self, mut state: MutexGuard<'a, State>, at_most: Option<Duration>) -> (MutexGuard<'a, State>, Woken) {
-        state.thread = ThreadIs::Waiting;
+    fn wait<'a>(
+        &self,
+        mut state: MutexGuard<'a, State>,
+        at_most: Option<Duration>,
+    ) -> (MutexGuard<'a, State>, WakeReason) {
+        state.thread = ThreadState::Waiting;
         let (mut state, woken) = match at_most {
-            None => (self.summons.wait(state).unwrap_or_else(PoisonError::into_inner), Woken::ByOthers),
+            None => (self.wakeup.wait(state).unwrap_or_else(PoisonError::into_inner), WakeReason::Notified),
             Some(time) => {
-                let (state, waited) = self.summons.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
-                (state, if waited.timed_out() { Woken::ByTime } else { Woken::ByOthers })
+                let (state, waited) = self.wakeup.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
+                (state, if waited.timed_out() { WakeReason::TimedOut } else { WakeReason::Notified })
             }
         };
-        state.thread = ThreadIs::Awake;
+        state.thread = ThreadState::Awake;
         (state, woken)
     }
 
-    /// From the front of the queue, as long as it is wanted.
-    fn take(&self, most: usize, mut is_wanted: impl FnMut(&Queued) -> bool) -> VecDeque<Queued> {
+    /// Takes jobs from the front of the queue as long as `accepts` returns true.
+    fn take(&self, most: usize, mut accepts: impl FnMut(&QueuedJob) -> bool) -> VecDeque<QueuedJob> {
         let mut state = self.lock();
-        let wanted = state.queue.iter().take(most).take_while(|queued| is_wanted(queued)).count();
-        state.queue.drain(..wanted).collect()
+        let count = state.jobs.iter().take(most).take_while(|queued| accepts(queued)).count();
+        state.jobs.drain(..count).collect()
     }
 
-    /// To the front of the queue.
-    fn put_back(&self, batch: VecDeque<Queued>) {
+    /// Puts jobs back to the front of the queue.
+    fn put_back(&self, batch: VecDeque<QueuedJob>) {
         let mut state = self.lock();
-        batch.into_iter().rev().for_each(|queued| state.queue.push_front(queued));
+        batch.into_iter().rev().for_each(|queued| state.jobs.push_front(queued));
     }
 
-    /// Who closes the store does not wait for what may never come.
+    /// A store that is closing does not wait for locks or disk space.
     fn is_open(&self) -> bool {
-        self.lock().store == StoreIs::Open
+        self.lock().store == StoreState::Open
     }
 
-    /// Wakes the thread where it waits.
-    fn summon(&self, mut state: MutexGuard<'_, State>) {
-        if state.thread == ThreadIs::Waiting {
-            state.thread = ThreadIs::Awake;
+    /// Wakes the thread if it is waiting.
+    fn wake_thread(&self, mut state: MutexGuard<'_, State>) {
+        if state.thread == ThreadState::Waiting {
+            state.thread = ThreadState::Awake;
             drop(state);
-            self.summons.notify_one();
+            self.wakeup.notify_one();
         }
     }
 
@@ -350,48 +356,48 @@ impl Desk {
 }
 
 impl State {
-    /// `ready` is when the thread had done what it did before.
-    fn due(&self, ready: Instant) -> Due {
-        let Some(committer) = &self.committer else { return Due::Nothing };
-        match (self.queue.len(), self.store) {
-            (0, StoreIs::Open) => Due::Nothing,
-            (0, StoreIs::Closing) => Due::End,
-            (_, StoreIs::Closing) => Due::Commit,
-            (waiting, StoreIs::Open) => match committer.last.crowd(waiting, ready.elapsed()) {
-                Some(crowd) => crowd,
-                None => Due::Commit,
+    /// Returns the work for the thread. `ready` is when it finished its previous task.
+    fn pending_work(&self, ready: Instant) -> Work {
+        let Some(committer) = &self.committer else { return Work::Nothing };
+        match (self.jobs.len(), self.store) {
+            (0, StoreState::Open) => Work::Nothing,
+            (0, StoreState::Closing) => Work::Stop,
+            (_, StoreState::Closing) => Work::Commit,
+            (waiting, StoreState::Open) => match committer.last.wait_for_more(waiting, ready.elapsed()) {
+                Some(wait) => wait,
+                None => Work::Commit,
             },
         }
     }
 }
 
 impl LastCommit {
-    /// Who is worth waiting for, when so many have come already and so much time has passed.
-    fn crowd(self, waiting: usize, since: Duration) -> Option<Due> {
+    /// Whether to wait for further jobs, given how many are waiting and for how long.
+    fn wait_for_more(self, waiting: usize, since: Duration) -> Option<Work> {
         let Self { jobs, took } = self;
-        let within = (took / CROWD_WAIT).saturating_sub(since);
-        (jobs >= CROWD && waiting < jobs && !within.is_zero()).then_some(Due::Crowd { jobs, within })
+        let within = (took / WAIT_DIVISOR).saturating_sub(since);
+        (jobs >= MIN_SHARED_JOBS && waiting < jobs && !within.is_zero()).then_some(Work::WaitForMore { jobs, within })
     }
 }
 
-/// The connection in the hands of who leads. It comes back whatever happens to them.
-struct Lead<'a> {
-    desk: &'a Desk,
+/// Holds the connection while leading, and returns it when dropped, even after a panic.
+struct Leader<'a> {
+    queue: &'a WriteQueue,
     committer: Option<Committer>,
-    leaves_index: Index,
+    index_after: IndexState,
 }
 
-impl<'a> Lead<'a> {
-    fn new(desk: &'a Desk, committer: Committer) -> Self {
-        Self { desk, committer: Some(committer), leaves_index: Index::Behind }
+impl<'a> Leader<'a> {
+    fn new(queue: &'a WriteQueue, committer: Committer) -> Self {
+        Self { queue, committer: Some(committer), index_after: IndexState::Behind }
     }
 
-    fn commit_together(&mut self, batch: &mut VecDeque<Queued>, patience: Patience) -> Progress {
+    fn commit_together(&mut self, batch: &mut VecDeque<QueuedJob>, when_locked: WhenLocked) -> BatchOutcome {
         match &mut self.committer {
-            Some(committer) => committer.commit_together(batch, patience),
+            Some(committer) => committer.commit_together(batch, when_locked),
             None => {
                 batch.drain(..).for_each(|queued| queued.refuse(&StoreError::Closed));
-                Progress::Answered
+                BatchOutcome::Answered
             }
         }
     }
@@ -399,20 +405,20 @@ impl<'a> Lead<'a> {
     fn index_some(mut self) {
         let progress = self.committer.as_ref().map(Committer::index_some);
         if progress == Some(search::Progress::Done) {
-            self.leaves_index = Index::UpToDate;
+            self.index_after = IndexState::UpToDate;
         }
     }
 }
 
-impl Drop for Lead<'_> {
+impl Drop for Leader<'_> {
     fn drop(&mut self) {
-        let mut state = self.desk.lock();
+        let mut state = self.queue.lock();
         state.committer = self.committer.take();
-        state.led += 1;
-        let was = std::mem::replace(&mut state.index, self.leaves_index);
-        // Whatever came meanwhile is the thread's; and where it sleeps without end, it is to look after the index again.
-        if !state.queue.is_empty() || was == Index::UpToDate {
-            self.desk.summon(state);
+        state.times_led += 1;
+        let was = std::mem::replace(&mut state.index, self.index_after);
+        // The thread runs jobs that arrived while somebody led. If it waits without a timeout, it must also update the index again.
+        if !state.jobs.is_empty() || was == IndexState::UpToDate {
+            self.queue.wake_thread(state);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A component of every kind, built once against the contract as it was released in 0.1.0. It is kept, not rebuilt: each
-//! later host must run it as it is.
+//! A component with every plugin kind, built once for version 0.1.0 of the contract. It is never rebuilt: every later host
+//! must run the stored bytes.
 
 #[allow(missing_docs, clippy::all, reason = "generated")]
 mod bindings {

@@ -1,14 +1,14 @@
-//! What Tab completes: slash commands, their words, names of models and of tools.
+//! Tab completion: slash commands and their arguments, model names and tool names.
 
 use super::slash::COMMANDS;
 use reedline::{Completer, CompletionResult, Span, Suggestion};
 
-/// Names that are known in a session.
+/// The names that can be completed in a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
-    /// Of models that can be switched to.
+    /// Names and prefixes that `/model` accepts.
     pub(super) models: Vec<String>,
-    /// Of tools, as their authors wrote them.
+    /// Names of the tools, as their authors wrote them.
     pub(super) tools: Vec<String>,
 }
 
@@ -18,12 +18,12 @@ pub(super) struct NameCompleter {
 }
 
 impl NameCompleter {
-    /// From these names.
+    /// Creates a completer for these names, slash commands and their arguments.
     pub(super) fn new(names: Names) -> Self {
         Self { names }
     }
 
-    /// Where the word begins, and what it may become, each with a description.
+    /// Returns the byte offset of the word before the cursor, and its completions with their descriptions.
     fn candidates(&self, line: &str) -> (usize, Vec<(String, &'static str)>) {
         let start = line.rfind(char::is_whitespace).map_or(0, |place| place + 1);
         let word = &line[start..];
@@ -34,7 +34,7 @@ impl NameCompleter {
         } else if first == "/model" {
             named(&self.names.models)
         } else if first == "/session" {
-            vec![("list".to_owned(), "the latest sessions"), ("new".to_owned(), "begin another one")]
+            vec![("list".to_owned(), "the latest sessions"), ("new".to_owned(), "begin a new one")]
         } else if first == "/resolve" {
             vec![("retry".to_owned(), "run it again"), ("failed".to_owned(), "TEXT"), ("result".to_owned(), "TEXT")]
         } else if word.is_empty() {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_completed_where_they_make_sense() {
+    fn candidates_depend_on_the_command_and_the_typed_prefix() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let completer = NameCompleter::new(Names {
             models: names(&["offline/router", "openai/"]),

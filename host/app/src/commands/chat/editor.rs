@@ -1,12 +1,13 @@
-//! Where a person types: a line editor with a history and completion, or plain lines on a terminal that can do no more.
+//! Reads what a person types: with a line editor that has history and completion, or as plain lines if the terminal
+//! cannot show one.
 
 use super::completion::{NameCompleter, Names};
 use super::history::open_history;
-use crate::data::DataDirectory;
 use crate::exit::Failure;
-use crate::interrupt::{Doing, Interrupts};
+use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::Terminal;
-use crate::terminal::markdown::Look;
+use crate::terminal::markdown::Rendering;
+use agent_config::DataDirectory;
 use reedline::{
     ColumnarMenu, EditCommand, EditMode, Emacs, ExternalPrinter, Highlighter, KeyCode, KeyModifiers, MenuBuilder,
     Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, StyledText,
@@ -19,25 +20,25 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinHandle;
 
-/// What stands before the line.
+/// The prompt in front of the line.
 const ARROW: &str = "> ";
 /// Name of the menu that Tab opens.
 const MENU: &str = "names";
-/// Most bytes of a line where there is no editor.
-const LONGEST_LINE: u64 = 1 << 20;
+/// Maximum length in bytes of a line that is read without the editor.
+const MAX_LINE: u64 = 1 << 20;
 
-/// What a person has typed.
+/// An input of the person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Typed {
     /// Text, of one line or more.
     Text(String),
-    /// Ctrl-C, while something had been typed: that is gone.
+    /// Ctrl-C on a line with text. The text is discarded.
     Cleared,
-    /// Ctrl-C, and nothing had been typed.
+    /// Ctrl-C on an empty line.
     Interrupted,
     /// Ctrl-D.
     End,
-    /// The process is to end.
+    /// The process was asked to end.
     Leave,
 }
 
@@ -48,58 +49,58 @@ pub(super) struct Editor {
     kind: Kind,
 }
 
-/// A line that is being read.
-type Reading = JoinHandle<std::io::Result<Option<String>>>;
+/// A task that reads a line.
+type LineTask = JoinHandle<std::io::Result<Option<String>>>;
 
 enum Kind {
-    Full(Box<Full>),
-    /// With the line that is being read: who waited for it may have been interrupted.
-    Plain(Option<Reading>),
+    Full(Box<FullEditor>),
+    /// Plain lines. The task that reads a line continues if the wait for it was interrupted.
+    Plain(Option<LineTask>),
 }
 
-struct Full {
+struct FullEditor {
     reedline: Reedline,
-    above: Above,
+    above: PrinterAbove,
     line: Arc<LineState>,
 }
 
-/// Most texts that wait to be shown above the line.
-const WAITING_ABOVE: usize = 64;
+/// Maximum number of texts that wait to be shown above the line.
+const MAX_WAITING_ABOVE: usize = 64;
 
-/// Shows texts above the line that is being typed, which stays as it is.
+/// Shows texts above the line that is being typed, without changing the line.
 #[derive(Clone, Debug)]
-pub(super) struct Above(SyncSender<String>);
+pub(super) struct PrinterAbove(SyncSender<String>);
 
-impl Above {
-    /// Shows it, unless too much waits already.
+impl PrinterAbove {
+    /// Queues the text to be shown. Drops it if the queue is full.
     pub(super) fn print(&self, text: String) {
         if self.0.try_send(text).is_err() {
-            tracing::debug!("nothing more can be shown above the line");
+            tracing::debug!("a text was dropped: too many texts wait to be shown above the line");
         }
     }
 }
 
-/// What the parts of the editor tell of the line.
+/// State of the line that the parts of the editor share.
 #[derive(Debug, Default)]
 struct LineState {
-    /// Whether anything stands in it.
-    typed: AtomicBool,
-    /// Its beginnings that ended in a backslash when Enter was pressed.
+    /// Whether the line has any text.
+    has_text: AtomicBool,
+    /// The text of the line each time that Enter was pressed after a backslash.
     continued: Mutex<Vec<String>>,
 }
 
 impl Editor {
-    /// An editor that suits the terminal.
+    /// Creates the line editor, or a reader of plain lines if the terminal is not interactive.
     pub(super) fn new(terminal: &Terminal, interrupts: &Interrupts, data: &DataDirectory, names: Names) -> Self {
         let kind = match terminal.is_interactive() {
-            true => Kind::Full(Box::new(Full::new(terminal, interrupts, data, names))),
+            true => Kind::Full(Box::new(FullEditor::new(terminal, interrupts, data, names))),
             false => Kind::Plain(None),
         };
         Self { terminal: terminal.clone(), interrupts: interrupts.clone(), kind }
     }
 
-    /// Where texts are shown while a line is being typed; none without an editor.
-    pub(super) fn above(&self) -> Option<Above> {
+    /// Returns the printer for texts above the line, or `None` if there is no line editor.
+    pub(super) fn above(&self) -> Option<PrinterAbove> {
         match &self.kind {
             Kind::Full(full) => Some(full.above.clone()),
             Kind::Plain(_) => None,
@@ -112,14 +113,14 @@ impl Editor {
             Kind::Full(full) => full,
             Kind::Plain(reading) => return self.read_plain(reading).await,
         };
-        let _token = self.interrupts.begin(Doing::Prompt);
+        let _token = self.interrupts.begin(Activity::Prompt);
         let reading = tokio::task::spawn_blocking(move || {
             let signal = full.reedline.read_line(&Arrow);
             (full, signal)
         });
         let (mut full, signal) = tokio::select! {
-            read = reading => read.map_err(|error| Failure::failed(format!("the line editor: {error}")))?,
-            // The editor would read ends of input for ever.
+            read = reading => read.map_err(|error| Failure::failed(format!("the line editor failed: {error}")))?,
+            // After a hang-up the editor would read end of input in an endless loop.
             () = self.terminal.hung_up() => return Ok(Typed::Leave),
         };
         match signal {
@@ -129,18 +130,18 @@ impl Editor {
                 self.kind = Kind::Full(full);
                 Ok(typed)
             }
-            // Such as a terminal that does not say where its cursor is.
+            // For example, the terminal does not report its cursor position.
             Err(error) => {
-                tracing::warn!("the line editor does not work here ({error}); plain lines do");
+                tracing::warn!("the line editor does not work on this terminal, so plain lines are read: {error}");
                 drop(full);
                 self.read_plain(None).await
             }
         }
     }
 
-    /// Reads lines as the terminal gives them; one that ends in a backslash is gone on with.
-    async fn read_plain(&mut self, mut reading: Option<Reading>) -> Result<Typed, Failure> {
-        let token = self.interrupts.begin(Doing::Prompt);
+    /// Reads plain lines from the terminal. A line that ends in a backslash continues on the next line.
+    async fn read_plain(&mut self, mut reading: Option<LineTask>) -> Result<Typed, Failure> {
+        let token = self.interrupts.begin(Activity::Prompt);
         let _ = self.terminal.restore_keyboard();
         let mut text = String::new();
         let typed = loop {
@@ -163,7 +164,7 @@ impl Editor {
             }
         };
         if !matches!(typed, Typed::Text(_)) {
-            // The cursor still stands behind the prompt.
+            // The cursor is still behind the prompt, so start a new line.
             self.terminal.note("");
         }
         self.terminal.silence_keyboard();
@@ -171,38 +172,40 @@ impl Editor {
     }
 }
 
-/// One line without its end; nothing where there is none.
+/// Reads one line without its line ending. Returns `None` at the end of input.
 fn read_line() -> std::io::Result<Option<String>> {
     let mut line = Vec::new();
-    let read = std::io::stdin().lock().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+    let read = std::io::stdin().lock().take(MAX_LINE).read_until(b'\n', &mut line)?;
     let line = String::from_utf8_lossy(&line);
     Ok((read > 0).then(|| line.trim_end_matches(['\n', '\r']).to_owned()))
 }
 
-impl Full {
+impl FullEditor {
     fn new(terminal: &Terminal, interrupts: &Interrupts, data: &DataDirectory, names: Names) -> Self {
         let line = Arc::new(LineState::default());
         let mut keys = default_emacs_keybindings();
         let tab = ReedlineEvent::UntilFound(vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext]);
         keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, tab);
         keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
-        // What is pasted where the terminal does not mark it: its lines stay one input.
+        // On terminals without bracketed paste, the line breaks of pasted text arrive as Ctrl-J. They must not end the
+        // input.
         let newline = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), newline);
-        // Ctrl-\ is no signal while the editor has the keyboard; terminals write it as a byte that also stands for Ctrl-4.
+        // While the editor has the keyboard, Ctrl-\ sends no signal. Terminals send the same byte for Ctrl-\ and
+        // Ctrl-4.
         for key in ['\\', '4'] {
             let at_once = ReedlineEvent::ExecuteHostCommand("leave at once".to_owned());
             keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char(key), at_once);
         }
         let edit_mode: Box<dyn EditMode> = Box::new(Emacs::new(keys));
         let menu = ColumnarMenu::default().with_name(MENU).with_marker(ARROW);
-        let colours = terminal.look(crate::terminal::Output::Stderr) == Look::Styled;
-        let printer = ExternalPrinter::new(WAITING_ABOVE);
-        let above = Above(printer.sender());
+        let colours = terminal.rendering(crate::terminal::Output::Stderr) == Rendering::Styled;
+        let printer = ExternalPrinter::new(MAX_WAITING_ABOVE);
+        let above = PrinterAbove(printer.sender());
         let reedline = Reedline::create()
             .with_edit_mode(edit_mode)
             .with_ansi_colors(colours)
-            .with_highlighter(Box::new(Watcher(line.clone())))
+            .with_highlighter(Box::new(TextObserver(line.clone())))
             .with_validator(Box::new(Continuation(line.clone())))
             .with_completer(Box::new(NameCompleter::new(names)))
             .with_menu(ReedlineMenu::EngineCompleter(Box::new(menu)))
@@ -217,7 +220,7 @@ impl Full {
             Err(error) => {
                 let file = data.history();
                 tracing::warn!(
-                    "the history `{}` cannot be used: {error}; this session has one of its own",
+                    "the history file `{}` cannot be used, so this session starts with an empty history: {error}",
                     file.display()
                 );
                 reedline
@@ -228,13 +231,13 @@ impl Full {
 
     fn typed(&mut self, signal: Signal) -> Typed {
         let continued = std::mem::take(&mut *self.line.continued());
-        let had_text = self.line.typed.swap(false, Ordering::Relaxed);
+        let had_text = self.line.has_text.swap(false, Ordering::Relaxed);
         match signal {
             Signal::Success(text) => {
                 if let Err(error) = self.reedline.sync_history() {
-                    tracing::warn!("the history was not written: {error}");
+                    tracing::warn!("the history could not be written: {error}");
                 }
-                Typed::Text(joined(&text, &continued))
+                Typed::Text(remove_continuations(&text, &continued))
             }
             Signal::CtrlC if had_text => Typed::Cleared,
             Signal::CtrlC => Typed::Interrupted,
@@ -251,8 +254,8 @@ impl LineState {
     }
 }
 
-/// Without the backslashes that were typed to begin a new line; others, such as those of a pasted command, stay.
-fn joined(text: &str, continued: &[String]) -> String {
+/// Removes the backslashes that were typed to begin a new line. Others, such as those in a pasted command, stay.
+fn remove_continuations(text: &str, continued: &[String]) -> String {
     let mut text = text.to_owned();
     let mut places: Vec<_> =
         continued.iter().filter(|line| text.starts_with(&format!("{line}\n"))).map(|line| line.len() - 1).collect();
@@ -264,7 +267,7 @@ fn joined(text: &str, continued: &[String]) -> String {
     text
 }
 
-/// What stands before the line.
+/// The prompt of the line editor.
 struct Arrow;
 
 impl Prompt for Arrow {
@@ -285,23 +288,23 @@ impl Prompt for Arrow {
     }
 
     fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
-        format!("(earlier: {}) ", search.term).into()
+        format!("(search: {}) ", search.term).into()
     }
 }
 
-/// Leaves the line as it is, and notes whether there is any.
-struct Watcher(Arc<LineState>);
+/// A highlighter that changes nothing, but records whether the line has text.
+struct TextObserver(Arc<LineState>);
 
-impl Highlighter for Watcher {
+impl Highlighter for TextObserver {
     fn highlight(&self, line: &str, _: usize) -> StyledText {
-        self.0.typed.store(!line.is_empty(), Ordering::Relaxed);
+        self.0.has_text.store(!line.is_empty(), Ordering::Relaxed);
         let mut text = StyledText::new();
         text.push((Default::default(), line.to_owned()));
         text
     }
 }
 
-/// Enter behind a backslash begins a new line.
+/// Begins a new line if Enter is pressed after a backslash.
 struct Continuation(Arc<LineState>);
 
 impl Validator for Continuation {
@@ -320,14 +323,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_backslashes_that_were_typed_to_go_on_are_taken_out() {
+    fn remove_continuations_removes_only_typed_backslashes() {
         let line = Arc::new(LineState::default());
         let validator = Continuation(line.clone());
         assert!(matches!(validator.validate("one\\"), ValidationResult::Incomplete));
         assert!(matches!(validator.validate("one\\\ntwo \\"), ValidationResult::Incomplete));
         assert!(matches!(validator.validate("C:\\\\"), ValidationResult::Complete));
         let continued = line.continued().clone();
-        assert_eq!(joined("one\\\ntwo \\\nthree", &continued), "one\ntwo \nthree");
-        assert_eq!(joined("cargo run \\\n  --quiet", &continued), "cargo run \\\n  --quiet");
+        assert_eq!(remove_continuations("one\\\ntwo \\\nthree", &continued), "one\ntwo \nthree");
+        assert_eq!(remove_continuations("cargo run \\\n  --quiet", &continued), "cargo run \\\n  --quiet");
     }
 }

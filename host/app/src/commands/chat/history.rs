@@ -1,66 +1,66 @@
-//! What was typed before, in this session and in earlier ones: a file for its owner only, of at most so many lines.
+//! The input history of all sessions: a file of limited size that only its owner can read.
 
 use reedline::{FileBackedHistory, History, HistoryItem, HistoryItemId, HistorySessionId, ReedlineError, SearchQuery};
 use std::fs::OpenOptions;
 use std::path::Path;
 
-/// Inputs that are kept.
-const MOST_INPUTS: usize = 1_000;
-/// Bytes of the longest input that is kept: a pasted book is not typed again.
-const LONGEST_INPUT: usize = 8 * 1024;
+/// Maximum number of inputs in the history.
+const MAX_INPUTS: usize = 1_000;
+/// Maximum size in bytes of an input in the history. Longer inputs, such as pasted documents, are left out.
+const MAX_INPUT_BYTES: usize = 8 * 1024;
 
-/// Opens the history, or begins it.
+/// Opens the history file, and creates it if it does not exist.
 pub(super) fn open_history(file: &Path) -> Result<BoundedHistory, String> {
     let mut options = OpenOptions::new();
     options.create(true).append(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(file).map_err(|error| error.to_string())?;
-    let kept = FileBackedHistory::with_file(MOST_INPUTS, file.to_owned()).map_err(|error| error.to_string())?;
-    Ok(BoundedHistory { kept })
+    let inner = FileBackedHistory::with_file(MAX_INPUTS, file.to_owned()).map_err(|error| error.to_string())?;
+    Ok(BoundedHistory { inner })
 }
 
-/// A history that leaves out what is too long.
+/// A history that leaves out inputs longer than [`MAX_INPUT_BYTES`].
 #[derive(Debug)]
 pub(super) struct BoundedHistory {
-    kept: FileBackedHistory,
+    inner: FileBackedHistory,
 }
 
 impl History for BoundedHistory {
     fn save(&mut self, item: HistoryItem) -> Result<HistoryItem, ReedlineError> {
-        if item.command_line.len() > LONGEST_INPUT { Ok(item) } else { self.kept.save(item) }
+        if item.command_line.len() > MAX_INPUT_BYTES { Ok(item) } else { self.inner.save(item) }
     }
 
     fn load(&self, id: HistoryItemId) -> Result<HistoryItem, ReedlineError> {
-        self.kept.load(id)
+        self.inner.load(id)
     }
 
     fn count(&self, query: SearchQuery) -> Result<i64, ReedlineError> {
-        self.kept.count(query)
+        self.inner.count(query)
     }
 
     fn search(&self, query: SearchQuery) -> Result<Vec<HistoryItem>, ReedlineError> {
-        self.kept.search(query)
+        self.inner.search(query)
     }
 
     fn update(&mut self, id: HistoryItemId, update: &dyn Fn(HistoryItem) -> HistoryItem) -> Result<(), ReedlineError> {
-        self.kept.update(id, update)
+        self.inner.update(id, update)
     }
 
     fn clear(&mut self) -> Result<(), ReedlineError> {
-        self.kept.clear()
+        self.inner.clear()
     }
 
     fn delete(&mut self, id: HistoryItemId) -> Result<(), ReedlineError> {
-        self.kept.delete(id)
+        self.inner.delete(id)
     }
 
     fn sync(&mut self) -> std::io::Result<()> {
-        self.kept.sync()
+        self.inner.sync()
     }
 
     fn session(&self) -> Option<HistorySessionId> {
-        self.kept.session()
+        self.inner.session()
     }
 }
 
@@ -75,11 +75,11 @@ mod tests {
     }
 
     #[test]
-    fn it_is_for_its_owner_only_and_bounded() {
+    fn history_is_private_and_bounded() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("history");
         let mut history = open_history(&file).expect("opened");
-        for text in ["one", "two\nlines", &"x".repeat(LONGEST_INPUT + 1)] {
+        for text in ["one", "two\nlines", &"x".repeat(MAX_INPUT_BYTES + 1)] {
             history.save(HistoryItem::from_command_line(text)).expect("saved");
         }
         history.sync().expect("written");
@@ -89,15 +89,15 @@ mod tests {
             let mode = std::fs::metadata(&file).expect("there").permissions();
             assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
         }
-        for number in 0..MOST_INPUTS + 10 {
+        for number in 0..MAX_INPUTS + 10 {
             history.save(HistoryItem::from_command_line(number.to_string())).expect("saved");
         }
         history.sync().expect("written");
-        assert_eq!(inputs(&open_history(&file).expect("opened again")).len(), MOST_INPUTS);
+        assert_eq!(inputs(&open_history(&file).expect("opened again")).len(), MAX_INPUTS);
     }
 
     #[test]
-    fn a_folder_in_its_place_is_an_error() {
+    fn open_history_fails_if_the_path_is_a_folder() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         assert!(open_history(folder.path()).is_err());
     }

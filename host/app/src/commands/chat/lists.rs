@@ -1,4 +1,4 @@
-//! What slash commands list.
+//! The texts of the slash commands that list something.
 
 use super::slash::COMMANDS;
 use crate::terminal::{BOLD, DIM, GREEN, YELLOW, text};
@@ -8,18 +8,18 @@ use agent_plugins::{Access, Grants};
 use agent_runtime::Agent;
 use agent_runtime::registry::Availability;
 
-/// The model that is always there.
+/// The built-in model, which is always available.
 const OFFLINE: &str = "offline/router";
-/// Columns of a command with what it takes.
+/// Width in columns of a command with its arguments.
 const COMMAND_WIDTH: usize = 26;
 
-/// The commands, and the keys that are not obvious.
+/// Returns the list of commands and of the less obvious keys.
 pub(super) fn help(width: usize) -> String {
     let mut lines: Vec<_> = COMMANDS
         .iter()
         .map(|command| {
             let name = format!("{} {}", command.name, command.takes);
-            // On a narrow terminal, or behind a long command, the meaning has a line of its own.
+            // On a narrow terminal, or after a long command, the meaning goes on a separate line.
             if name.len() < COMMAND_WIDTH && width >= 60 {
                 format!("{name:COMMAND_WIDTH$}{DIM}{}{DIM:#}", command.meaning)
             } else {
@@ -27,13 +27,13 @@ pub(super) fn help(width: usize) -> String {
             }
         })
         .collect();
-    let keys = "Alt-Enter, or \\ and Enter, begins a new line. Ctrl-R searches what was typed before, Tab completes names. \
-                A line that begins with a space is not remembered.";
+    let keys = "Alt-Enter, or \\ and Enter, begins a new line. Ctrl-R searches the history, Tab completes names. \
+                A line that begins with a space is not saved in the history.";
     lines.push(text::wrapped(&format!("{DIM}{keys}{DIM:#}"), width));
     lines.join("\n")
 }
 
-/// The tools that the model may call, and those that it may not, since they could do nothing.
+/// Lists the tools that the model may call, and those that are withheld, with the reason.
 pub(super) fn tools(agent: &Agent, width: usize) -> String {
     let mut tools: Vec<_> = agent.registry().tools().collect();
     tools.sort_by(|one, other| one.definition.name.cmp(&other.definition.name));
@@ -57,14 +57,17 @@ pub(super) fn tools(agent: &Agent, width: usize) -> String {
     if lines.is_empty() { "there are no tools".to_owned() } else { lines.join("\n") }
 }
 
-/// The plugins: name, version, digest, kinds, and what each is granted.
+/// Lists the plugins with name, version, kinds, digest, grants and missing grants.
 pub(super) fn plugins(agent: &Agent, width: usize) -> String {
     let lines = agent.setups().values().map(|setup| {
         let plugin = setup.plugin();
         let version = plugin.manifest().map(|manifest| text::one_line(&manifest.version, 40)).unwrap_or_default();
         let digest = plugin.digest().short();
-        let mut line =
-            format!("{BOLD}{}{BOLD:#} {version}  {} {DIM}{digest}{DIM:#}", plugin.name(), plugin.sorts().join(", "));
+        let mut line = format!(
+            "{BOLD}{}{BOLD:#} {version}  {} {DIM}{digest}{DIM:#}",
+            plugin.name(),
+            plugin.kind_labels().join(", ")
+        );
         for grant in grants(setup.grants()) {
             line.push_str(&format!("\n  {GREEN}may{GREEN:#} {}", text::cut(&grant, width.saturating_sub(6))));
         }
@@ -78,7 +81,7 @@ pub(super) fn plugins(agent: &Agent, width: usize) -> String {
     if lines.is_empty() { "there are no plugins".to_owned() } else { lines.join("\n") }
 }
 
-/// In words. Values of variables and settings may be secrets, so only their names are shown.
+/// Describes the grants in words. Values of variables and settings may be secrets, so only their names are shown.
 fn grants(grants: &Grants) -> Vec<String> {
     let trees = grants.trees.iter().map(|tree| match tree.access {
         Access::Read => format!("read {}", tree.guest),
@@ -89,7 +92,8 @@ fn grants(grants: &Grants) -> Vec<String> {
     trees.chain(variables).chain(settings).collect()
 }
 
-/// Names that `/model` takes: of the agent's own models, of what is built in, and beginnings of known providers' ones.
+/// Returns the names that `/model` completes: the agent's models, the built-in model, and the prefixes of known
+/// providers.
 pub(super) fn models(agent: &Agent) -> Vec<String> {
     let mut all = own_models(agent);
     all.extend(KNOWN_PROVIDERS.iter().map(|provider| format!("{}/", provider.name)));
@@ -97,16 +101,16 @@ pub(super) fn models(agent: &Agent) -> Vec<String> {
 }
 
 fn own_models(agent: &Agent) -> Vec<String> {
-    let mut own: Vec<_> = agent.models().chain().iter().map(|model| model.facts().model.to_string()).collect();
+    let mut own: Vec<_> = agent.models().chain().iter().map(|model| model.info().model.to_string()).collect();
     if !own.iter().any(|name| name == OFFLINE) {
         own.push(OFFLINE.to_owned());
     }
     own
 }
 
-/// The models for people; the one that answers is marked.
-pub(super) fn shown_models(agent: &Agent) -> String {
-    let current = agent.models().first().facts().model.to_string();
+/// Lists the models. The current one is marked.
+pub(super) fn marked_models(agent: &Agent) -> String {
+    let current = agent.models().first().info().model.to_string();
     let mut lines: Vec<_> = own_models(agent)
         .into_iter()
         .map(|name| {
@@ -115,6 +119,6 @@ pub(super) fn shown_models(agent: &Agent) -> String {
         })
         .collect();
     let providers: Vec<_> = KNOWN_PROVIDERS.iter().map(|provider| provider.name).collect();
-    lines.push(format!("{DIM}/model NAME asks another one; known providers: {}{DIM:#}", providers.join(", ")));
+    lines.push(format!("{DIM}/model NAME switches to another model; known providers: {}{DIM:#}", providers.join(", ")));
     lines.join("\n")
 }

@@ -1,116 +1,125 @@
-//! Slash commands: what a line that begins with `/` asks of the host instead of the model.
+//! Parses slash commands: input lines that begin with `/` and are meant for the host, not for the model.
 
 /// A command that a person may type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Command {
-    /// With its slash.
+    /// Name of the command, with its slash.
     pub(super) name: &'static str,
-    /// What may follow.
+    /// Arguments in usage notation, such as `[NAME]`; empty if there are none.
     pub(super) takes: &'static str,
-    /// What it does.
+    /// What the command does, as `/help` shows it.
     pub(super) meaning: &'static str,
 }
 
-/// All of them, in the order of `/help`.
+/// All commands, in the order of `/help`.
 pub(super) const COMMANDS: &[Command] = &[
     Command { name: "/help", takes: "", meaning: "this list" },
     Command { name: "/tools", takes: "", meaning: "the tools that the model may call" },
-    Command { name: "/plugins", takes: "", meaning: "the plugins, and what each may touch" },
-    Command { name: "/model", takes: "[NAME]", meaning: "the models; with NAME, asks that one from now on" },
-    Command { name: "/session", takes: "[list|new|ID]", meaning: "this session; the latest ones; another one" },
-    Command { name: "/result", takes: "", meaning: "the whole result of the last call" },
-    Command { name: "/undo", takes: "", meaning: "takes the last turn back: the model does not see it any more" },
-    Command { name: "/approve", takes: "", meaning: "asks again what waits for you, here and in agents below" },
+    Command { name: "/plugins", takes: "", meaning: "the plugins, and what each of them is granted" },
+    Command { name: "/model", takes: "[NAME]", meaning: "lists the models; with NAME, switches to that model" },
+    Command {
+        name: "/session",
+        takes: "[list|new|ID]",
+        meaning: "shows this session, lists the latest ones, or switches to another",
+    },
+    Command { name: "/result", takes: "", meaning: "the full result of the last tool call" },
+    Command { name: "/undo", takes: "", meaning: "undoes the last turn: the model no longer sees it" },
+    Command { name: "/approve", takes: "", meaning: "asks again for what this agent and its delegates need from you" },
     Command {
         name: "/continue",
         takes: "",
-        meaning: "goes on with a turn that waits, once that was settled elsewhere",
+        meaning: "continues a waiting turn after its answer was given in another process",
     },
-    Command { name: "/resolve", takes: "CALL retry|failed|result [TEXT]", meaning: "decides about a call that waits" },
-    Command { name: "/respond", takes: "FILE", meaning: "a service's answer, as a CloudEvent in a file" },
-    Command { name: "/cancel", takes: "", meaning: "ends a turn that waits" },
-    Command { name: "/quit", takes: "", meaning: "leaves, as does Ctrl-D" },
+    Command {
+        name: "/resolve",
+        takes: "CALL retry|failed|result [TEXT]",
+        meaning: "decides about a call whose outcome is unknown",
+    },
+    Command { name: "/respond", takes: "FILE", meaning: "passes on a service's answer, a CloudEvent in a file" },
+    Command { name: "/cancel", takes: "", meaning: "ends a waiting turn" },
+    Command { name: "/quit", takes: "", meaning: "quits, as Ctrl-D does" },
 ];
 
-/// What a line asks for.
+/// A parsed slash command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// The list of commands.
+pub(super) enum SlashCommand {
+    /// Show the list of commands.
     Help,
-    /// The tools.
+    /// List the tools.
     Tools,
-    /// The plugins.
+    /// List the plugins.
     Plugins,
-    /// The models.
+    /// List the models.
     Models,
-    /// Another model.
+    /// Switch to the model of this name.
     Model(String),
-    /// This session.
+    /// Show this session.
     Session,
-    /// The latest sessions.
+    /// List the latest sessions.
     Sessions,
-    /// A new session.
+    /// Switch to a new session.
     NewSession,
-    /// The session of this id.
+    /// Switch to the session with this id.
     OtherSession(String),
-    /// The last call's whole result.
+    /// Show the full result of the last tool call.
     Result,
-    /// The last turn is taken back.
+    /// Undo the last turn.
     Undo,
-    /// The calls that wait for an approval are asked about again.
+    /// Ask again about the calls that wait for an approval.
     Approve,
-    /// A turn that waits goes on, where what it waits for has been settled elsewhere.
+    /// Continue a suspended turn whose answer was given in another process.
     Continue,
-    /// A decision about a call: its id, what became of it, and a text.
+    /// Decide about a call whose outcome is unknown: call id, verdict and text.
     Resolve(String, String, Option<String>),
-    /// A service's answer, in this file.
+    /// Pass on a service's answer that is in this file.
     Respond(String),
-    /// The end of a turn that waits.
+    /// End a suspended turn.
     Cancel,
-    /// The end.
+    /// End the session.
     Quit,
 }
 
-/// Reads a command. Nothing where the line is none: a path such as `/etc/hosts` is what somebody asks about.
-pub(super) fn parse(line: &str) -> Option<Result<Asked, String>> {
+/// Parses a command. Returns `None` if the line is a prompt. A line that begins with a path such as `/etc/hosts` is a
+/// prompt, too.
+pub(super) fn parse(line: &str) -> Option<Result<SlashCommand, String>> {
     let name = line.split_whitespace().next().filter(|_| line.starts_with('/'))?;
     if name.len() < 2 || !name[1..].chars().all(|character| character.is_ascii_alphabetic()) {
         return None;
     }
     let words: Vec<&str> = line.split_whitespace().skip(1).collect();
-    Some(asked(name, &words))
+    Some(parse_command(name, &words))
 }
 
-fn asked(name: &str, words: &[&str]) -> Result<Asked, String> {
+fn parse_command(name: &str, words: &[&str]) -> Result<SlashCommand, String> {
     Ok(match (name, words) {
-        ("/help", []) => Asked::Help,
-        ("/tools", []) => Asked::Tools,
-        ("/plugins", []) => Asked::Plugins,
-        ("/model", []) => Asked::Models,
-        ("/model", [model]) => Asked::Model((*model).to_owned()),
-        ("/session", []) => Asked::Session,
-        ("/session", ["list"]) => Asked::Sessions,
-        ("/session", ["new"]) => Asked::NewSession,
-        ("/session", [id]) => Asked::OtherSession((*id).to_owned()),
-        ("/result", []) => Asked::Result,
-        ("/undo", []) => Asked::Undo,
-        ("/approve", []) => Asked::Approve,
-        ("/continue", []) => Asked::Continue,
+        ("/help", []) => SlashCommand::Help,
+        ("/tools", []) => SlashCommand::Tools,
+        ("/plugins", []) => SlashCommand::Plugins,
+        ("/model", []) => SlashCommand::Models,
+        ("/model", [model]) => SlashCommand::Model((*model).to_owned()),
+        ("/session", []) => SlashCommand::Session,
+        ("/session", ["list"]) => SlashCommand::Sessions,
+        ("/session", ["new"]) => SlashCommand::NewSession,
+        ("/session", [id]) => SlashCommand::OtherSession((*id).to_owned()),
+        ("/result", []) => SlashCommand::Result,
+        ("/undo", []) => SlashCommand::Undo,
+        ("/approve", []) => SlashCommand::Approve,
+        ("/continue", []) => SlashCommand::Continue,
         ("/resolve", [call, verdict, text @ ..]) => {
             let text = (!text.is_empty()).then(|| text.join(" "));
-            Asked::Resolve((*call).to_owned(), (*verdict).to_owned(), text)
+            SlashCommand::Resolve((*call).to_owned(), (*verdict).to_owned(), text)
         }
-        ("/respond", file) if !file.is_empty() => Asked::Respond(file.join(" ")),
-        ("/cancel", []) => Asked::Cancel,
-        ("/quit" | "/exit", []) => Asked::Quit,
-        _ => return Err(misunderstood(name)),
+        ("/respond", file) if !file.is_empty() => SlashCommand::Respond(file.join(" ")),
+        ("/cancel", []) => SlashCommand::Cancel,
+        ("/quit" | "/exit", []) => SlashCommand::Quit,
+        _ => return Err(usage_error(name)),
     })
 }
 
-fn misunderstood(name: &str) -> String {
+fn usage_error(name: &str) -> String {
     if let Some(command) = COMMANDS.iter().find(|command| command.name == name) {
         return match command.takes {
-            "" => format!("{name} takes nothing"),
+            "" => format!("{name} takes no arguments"),
             takes => format!("write {name} {takes}"),
         };
     }
@@ -120,7 +129,7 @@ fn misunderstood(name: &str) -> String {
     format!("there is no command {name}; {hint}/help shows all. To ask the model, begin the line with a space")
 }
 
-/// Single letters that make one word of the other (Levenshtein).
+/// Returns the number of single-letter edits between the two words (Levenshtein distance).
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -141,33 +150,36 @@ mod tests {
 
     /// I1
     #[test]
-    fn commands_are_read() {
+    fn i1_parse_accepts_every_command() {
         let cases = [
-            ("/help", Asked::Help),
-            ("/tools ", Asked::Tools),
-            ("/plugins", Asked::Plugins),
-            ("/model", Asked::Models),
-            ("/model openai/gpt-5", Asked::Model("openai/gpt-5".into())),
-            ("/session", Asked::Session),
-            ("/session list", Asked::Sessions),
-            ("/session new", Asked::NewSession),
-            ("/session agent/01", Asked::OtherSession("agent/01".into())),
-            ("/result", Asked::Result),
-            ("/undo", Asked::Undo),
-            ("/approve", Asked::Approve),
-            ("/continue", Asked::Continue),
-            ("/resolve call_1 retry", Asked::Resolve("call_1".into(), "retry".into(), None)),
-            ("/resolve c result it is done", Asked::Resolve("c".into(), "result".into(), Some("it is done".into()))),
-            ("/respond my answer.json", Asked::Respond("my answer.json".into())),
-            ("/cancel", Asked::Cancel),
-            ("/quit", Asked::Quit),
+            ("/help", SlashCommand::Help),
+            ("/tools ", SlashCommand::Tools),
+            ("/plugins", SlashCommand::Plugins),
+            ("/model", SlashCommand::Models),
+            ("/model openai/gpt-5", SlashCommand::Model("openai/gpt-5".into())),
+            ("/session", SlashCommand::Session),
+            ("/session list", SlashCommand::Sessions),
+            ("/session new", SlashCommand::NewSession),
+            ("/session agent/01", SlashCommand::OtherSession("agent/01".into())),
+            ("/result", SlashCommand::Result),
+            ("/undo", SlashCommand::Undo),
+            ("/approve", SlashCommand::Approve),
+            ("/continue", SlashCommand::Continue),
+            ("/resolve call_1 retry", SlashCommand::Resolve("call_1".into(), "retry".into(), None)),
+            (
+                "/resolve c result it is done",
+                SlashCommand::Resolve("c".into(), "result".into(), Some("it is done".into())),
+            ),
+            ("/respond my answer.json", SlashCommand::Respond("my answer.json".into())),
+            ("/cancel", SlashCommand::Cancel),
+            ("/quit", SlashCommand::Quit),
         ];
-        for (line, asked) in cases {
-            assert_eq!(parse(line), Some(Ok(asked)), "{line}");
+        for (line, command) in cases {
+            assert_eq!(parse(line), Some(Ok(command)), "{line}");
         }
         for command in COMMANDS {
             assert!(
-                parse(command.name).is_some_and(|asked| asked.is_ok() || !command.takes.is_empty()),
+                parse(command.name).is_some_and(|parsed| parsed.is_ok() || !command.takes.is_empty()),
                 "{}",
                 command.name
             );
@@ -175,19 +187,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_asked() {
+    fn parse_treats_other_lines_as_prompts() {
         for line in ["hello", " /help", "/etc/hosts says what?", "/ what", "/", "a /help"] {
             assert_eq!(parse(line), None, "{line}");
         }
     }
 
     #[test]
-    fn the_nearest_command_is_named() {
-        let error = |line: &str| parse(line).expect("a command").expect_err("misunderstood");
+    fn usage_error_suggests_the_nearest_command() {
+        let error = |line: &str| parse(line).expect("a command").expect_err("a usage error");
         assert!(error("/modle x").contains("did you mean /model?"));
         assert!(error("/tool").contains("did you mean /tools?"));
         assert!(!error("/somethingelse").contains("did you mean"));
-        assert_eq!(error("/undo 2"), "/undo takes nothing");
+        assert_eq!(error("/undo 2"), "/undo takes no arguments");
         assert_eq!(error("/resolve"), "write /resolve CALL retry|failed|result [TEXT]");
     }
 }

@@ -1,15 +1,16 @@
-//! `plugin call`: one tool, once, with the grants of the command line, and with those and the limits of an agent that is named.
+//! `plugin call`: calls one tool once, with the grants of the command line, and with the grants and limits of an agent
+//! if one is named.
 
-use super::Whose;
+use super::GrantSource;
 use super::media::CallMedia;
-use crate::data::DataDirectory;
 use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::grants::Receiver;
-use crate::interrupt::{Doing, Interrupts};
-use crate::setup::{self, note_idle_grants};
+use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::card::without;
 use crate::terminal::{DIM, Terminal, YELLOW, cost, text};
+use agent_config::DataDirectory;
+use agent_config::assembly::{self, warn_of_unused_grants};
+use agent_config::grants::Receiver;
 use agent_core::message::{CallId, Content};
 use agent_core::plugin::{Scope, TraceContext};
 use agent_core::schema::{Schema, parse_arguments};
@@ -24,97 +25,101 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// What was typed.
-pub(super) struct Asked {
-    /// The tool's name.
+/// Arguments of the command.
+pub(super) struct CallOptions {
+    /// Name of the tool.
     pub(super) tool: String,
-    /// JSON text.
+    /// Arguments of the tool call, as JSON text.
     pub(super) arguments: String,
-    /// With whose grants and limits.
-    pub(super) whose: Whose,
+    /// Where the grants and limits come from.
+    pub(super) grant_source: GrantSource,
     /// How to show the outcome.
     pub(super) format: Format,
-    /// Where what a plugin keeps is.
+    /// Data folder with the store for the plugin's key-value pairs.
     pub(super) data: DataDirectory,
 }
 
-impl Asked {
-    /// The values of single calls are those of an agent of their own.
+impl CallOptions {
+    /// Opens the store for the key-value pairs. They are separate from those of all agents.
     fn store(&self) -> Result<Arc<dyn Store>, Failure> {
-        let store: Arc<dyn Store> = setup::store(&self.data)?;
+        let store: Arc<dyn Store> = assembly::open_store(&self.data)?;
         Ok(store)
     }
 }
 
-/// Who reads the outcome.
+/// Output format of the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// The content on stdout, all else on stderr.
+    /// For people: the content on stdout, and everything else on stderr.
     People,
-    /// One document.
+    /// For programs: one JSON document on stdout.
     Json,
 }
 
-/// Calls the tool.
+/// Calls the tool and shows the outcome.
 pub(super) async fn call(
     sandbox: &Sandbox,
     plugin: Arc<LoadedPlugin>,
-    asked: Asked,
+    options: CallOptions,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let tool = tool(&plugin, &asked.tool)?;
-    let arguments = checked_arguments(tool, &asked.arguments)?;
-    let (grants, limits) = allowed(&plugin, &asked.whose, terminal)?;
-    let secrets = Arc::new(asked.whose.secrets(&grants));
+    let tool = tool(&plugin, &options.tool)?;
+    let arguments = checked_arguments(tool, &options.arguments)?;
+    let (grants, limits) = allowed(&plugin, &options.grant_source, terminal)?;
+    let secrets = Arc::new(options.grant_source.secrets(&grants));
     terminal.keep_secret(secrets.redaction());
-    let setup = PluginSetup::new(plugin.clone(), grants, limits).knowing(&secrets);
-    let request = ToolCallRequest { name: &asked.tool, args: arguments.to_string(), context: context(limits) };
+    let setup = PluginSetup::new(plugin.clone(), grants, limits).with_secrets(&secrets);
+    let request = ToolCallRequest { name: &options.tool, args: arguments.to_string(), context: context(limits) };
     let media: Arc<dyn MediaPort> = Arc::new(CallMedia::default());
     let key_value = match setup.grants().key_value {
-        Some(_) => Some(Arc::new(StoredValues(asked.store()?)) as Arc<dyn KeyValuePort>),
+        Some(_) => Some(Arc::new(StoredValues(options.store()?)) as Arc<dyn KeyValuePort>),
         None => None,
     };
     let ports = Ports { media: Some(media), key_value, ..Ports::default() };
-    let cancel = Interrupts::listen(terminal.clone()).begin(Doing::Turn);
-    terminal.busy(format!("running {}", asked.tool));
+    let cancel = Interrupts::listen(terminal.clone()).begin(Activity::Turn);
+    terminal.busy(format!("running {}", options.tool));
     let report = tokio::select! {
         report = sandbox.call_tool(&setup, request, &ports) => report,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
     terminal.idle();
-    show(report, asked.format, terminal)
+    show(report, options.format, terminal)
 }
 
 fn tool<'p>(plugin: &'p LoadedPlugin, name: &str) -> Result<&'p ToolDefinition, Failure> {
     plugin.tools().iter().find(|tool| tool.name == name).ok_or_else(|| {
         let names: Vec<_> = plugin.tools().iter().map(|tool| tool.name.as_str()).collect();
-        let has = if names.is_empty() { "no tools".to_owned() } else { names.join(", ") };
-        Failure::refused(format!("{} has no tool `{name}`; it has {has}", plugin.identity()))
+        let tools = if names.is_empty() { "no tools".to_owned() } else { format!("the tools {}", names.join(", ")) };
+        Failure::refused(format!("{} has no tool `{name}`; it has {tools}", plugin.identity()))
     })
 }
 
-/// The same check as in a turn (L8).
+/// Parses the arguments and checks them against the tool's schema, as a turn does (L8).
 fn checked_arguments(tool: &ToolDefinition, text: &str) -> Result<Value, Failure> {
     let failed = |error: ToolError| Failure::failed(error.for_people());
     let arguments = parse_arguments(text).map_err(failed)?;
     let schema = Schema::compile(&tool.input_schema)
-        .map_err(|error| Failure::refused(format!("the input schema of `{}`: {error}", tool.name)))?;
+        .map_err(|error| Failure::refused(format!("the input schema of `{}` is invalid: {error}", tool.name)))?;
     schema.check(&arguments).map_err(|violations| failed(ToolError::InvalidArguments { violations }))?;
     Ok(arguments)
 }
 
-fn allowed(plugin: &LoadedPlugin, whose: &Whose, terminal: &Terminal) -> Result<(Grants, CallLimits), Failure> {
-    let mine = Receiver::Plugin(plugin.name().to_owned());
-    if let Some(other) = whose.typed().iter().find(|grant| grant.receiver != mine) {
+fn allowed(
+    plugin: &LoadedPlugin,
+    grant_source: &GrantSource,
+    terminal: &Terminal,
+) -> Result<(Grants, CallLimits), Failure> {
+    let this_plugin = Receiver::Plugin(plugin.name().to_owned());
+    if let Some(other) = grant_source.command_line_grants().iter().find(|grant| grant.receiver != this_plugin) {
         let advice = format!("write --grant {}:KIND=VALUE", plugin.name());
         return Err(Failure::refused(format!("{}: the plugin is named `{}`; {advice}", other.origin, plugin.name())));
     }
-    let (grants, limits) = whose.allowed(plugin.name())?;
-    note_idle_grants(plugin, Some(&grants), terminal);
+    let (grants, limits) = grant_source.allowed(plugin.name())?;
+    warn_of_unused_grants(plugin, Some(&grants), terminal);
     Ok((grants, limits))
 }
 
-/// The call belongs to no session, but everything that names one needs a name.
+/// Creates the context of a call outside any session. The session id is made up, because the context must have one.
 fn context(limits: CallLimits) -> ToolCallContext {
     let id = Uuid::new_v4().simple().to_string();
     let trace = TraceContext { traceparent: format!("00-{id}-{}-01", &id[16..]), tracestate: None };
@@ -157,12 +162,13 @@ fn show(
         }
         Ok(ToolOutcome::Pending(request)) => {
             let event = text::one_line(request.event_type.as_str(), 200);
-            terminal
-                .note(format!("the tool asks for the service `{event}`: it goes on in a turn, when the answer comes"));
+            terminal.note(format!(
+                "the tool asks for the service `{event}`: its answer can only be delivered in a turn of a session"
+            ));
         }
         Err(error) => {
-            let told: Vec<_> = report.denials.iter().map(told).collect();
-            return Err(Failure::failed(without(error.for_people(), &told)));
+            let shown: Vec<_> = report.denials.iter().map(stored_denial).collect();
+            return Err(Failure::failed(without(error.for_people(), &shown)));
         }
     }
     terminal.note(format!("{DIM}{}{DIM:#}", cost::whole(&cost)));
@@ -177,8 +183,8 @@ fn content_text(content: &Content) -> String {
     }
 }
 
-/// As it is told beside a failed call's own words.
-fn told(denial: &Denial) -> agent_core::change::Denial {
+/// Converts the denial to the form in which a failed call's error repeats it.
+fn stored_denial(denial: &Denial) -> agent_core::change::Denial {
     let Denial { plugin, thing, advice } = denial;
     agent_core::change::Denial { plugin: plugin.to_string(), thing: thing.clone(), grant: advice.to_string() }
 }
@@ -205,7 +211,7 @@ mod tests {
 
     /// S3, L8
     #[test]
-    fn arguments_are_checked_before_anything_runs() {
+    fn l8_checked_arguments_rejects_what_the_schema_forbids() {
         let check = |text: &str| checked_arguments(&definition(), text).map_err(|failure| failure.message);
         assert_eq!(check(r#"{"text": "a"}"#), Ok(json!({"text": "a"})));
         for wrong in ["{", "[]", "{}", r#"{"text": 1}"#] {
@@ -215,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_has_a_valid_trace() {
+    fn context_has_a_valid_traceparent() {
         let trace = context(CallLimits::default()).scope.trace.traceparent;
         let lengths: Vec<_> = trace.split('-').map(str::len).collect();
         assert_eq!(lengths, [2, 32, 16, 2], "{trace}");

@@ -1,39 +1,40 @@
-//! `plugin check`: what an author should know of a plugin before others use it (S3).
+//! `plugin check`: reports what an author should fix or know before others use a plugin (S3).
 
 use super::call::Format;
-use crate::data::DataDirectory;
+use crate::commands::build_projects;
+use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::interrupt::{Doing, Interrupts};
-use crate::setup;
+use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, show_load, text};
+use agent_config::{DataDirectory, assembly};
 use agent_devkit::build::projects_at;
-use agent_devkit::check::{Examined, Finding, Level};
+use agent_devkit::check::{Finding, Level, PluginFacts};
 use agent_plugins::{CallLimits, CodeSource, LoadEvent, LoadedPlugin, Sandbox};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Checks one plugin or all of a folder, until it is done or somebody stops it.
+/// Checks one plugin, or all plugins of a folder, until it is done or the user cancels.
 pub(super) async fn check(
     path: &Path,
     format: Format,
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let cancel = Interrupts::listen(terminal.clone()).begin(Doing::Turn);
+    let cancel = Interrupts::listen(terminal.clone()).begin(Activity::Turn);
     tokio::select! {
-        checked = all(path, format, data, terminal) => checked,
+        checked = check_files(path, format, data, terminal) => checked,
         () = cancel.cancelled() => Ok(Exit::Cancelled),
     }
 }
 
-async fn all(path: &Path, format: Format, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
+async fn check_files(path: &Path, format: Format, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
     let files = files(path, terminal).await?;
-    let sandbox = setup::sandbox(data)?;
+    let sandbox = assembly::open_default_sandbox(data, &environment::host())?;
     let mut errors = 0;
     for file in files {
-        let (plugin, findings) = one(&sandbox, &file, terminal).await;
+        let (plugin, findings) = check_file(&sandbox, &file, terminal).await;
         errors += number(&findings, Level::Error);
         let shown = match format {
             Format::Json => document(&file, plugin.as_deref(), &findings).to_string(),
@@ -44,14 +45,14 @@ async fn all(path: &Path, format: Format, data: &DataDirectory, terminal: &Termi
     Ok(if errors > 0 { Exit::Failed } else { Exit::Done })
 }
 
-/// What is to be checked; projects as their sources are now.
+/// Returns the components to check. Projects are built first, so that their current sources are checked.
 async fn files(path: &Path, terminal: &Terminal) -> Result<Vec<PathBuf>, Failure> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let no_project = match projects_at(path) {
+    let no_project_error = match projects_at(path) {
         Ok(_) => {
-            let built = setup::build(path, terminal).await?;
+            let built = build_projects::build(path, terminal).await?;
             return Ok(built.into_iter().map(|plugin| plugin.path).collect());
         }
         Err(error) => error,
@@ -59,18 +60,19 @@ async fn files(path: &Path, terminal: &Terminal) -> Result<Vec<PathBuf>, Failure
     let entries = std::fs::read_dir(path).map_err(Failure::refused)?.flatten().map(|entry| entry.path());
     let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "wasm")).collect();
     files.sort();
-    if files.is_empty() { Err(Failure::refused(no_project)) } else { Ok(files) }
+    if files.is_empty() { Err(Failure::refused(no_project_error)) } else { Ok(files) }
 }
 
-async fn one(sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> (Option<Arc<LoadedPlugin>>, Vec<Finding>) {
+async fn check_file(sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> (Option<Arc<LoadedPlugin>>, Vec<Finding>) {
     let compiling: Mutex<Option<Instant>> = Mutex::new(None);
-    let taken: Mutex<Option<Duration>> = Mutex::new(None);
+    let compile_time: Mutex<Option<Duration>> = Mutex::new(None);
     let progress = |event: LoadEvent| {
         let mut compiling = compiling.lock().unwrap_or_else(PoisonError::into_inner);
         match &event {
             LoadEvent::Compiling { .. } => *compiling = Some(Instant::now()),
             LoadEvent::Loaded { code: CodeSource::Compiled, .. } => {
-                *taken.lock().unwrap_or_else(PoisonError::into_inner) = compiling.take().map(|begun| begun.elapsed());
+                *compile_time.lock().unwrap_or_else(PoisonError::into_inner) =
+                    compiling.take().map(|begun| begun.elapsed());
             }
             _ => {}
         }
@@ -82,9 +84,9 @@ async fn one(sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> (Option<Arc
         Ok(plugin) => plugin,
         Err(error) => return (None, vec![Finding::unloadable(error.to_string())]),
     };
-    let compiled_in = *taken.lock().unwrap_or_else(PoisonError::into_inner);
+    let compiled_in = *compile_time.lock().unwrap_or_else(PoisonError::into_inner);
     let canary = sandbox.canary_cost(&plugin, CallLimits::default()).await;
-    let findings = agent_devkit::check::check(&Examined { compiled_in, canary, ..Examined::of(&plugin) });
+    let findings = agent_devkit::check::check(&PluginFacts { compiled_in, canary, ..PluginFacts::of(&plugin) });
     (Some(plugin), findings)
 }
 
@@ -92,7 +94,7 @@ fn number(findings: &[Finding], level: Level) -> usize {
     findings.iter().filter(|finding| finding.level == level).count()
 }
 
-/// For people: what matters most first, and the sum.
+/// Formats the findings for people: the most important ones first, and then how many there are of each level.
 fn list(file: &Path, plugin: Option<&LoadedPlugin>, findings: &[Finding]) -> String {
     let heading = match plugin {
         Some(plugin) => super::describe::heading(plugin),
@@ -111,23 +113,23 @@ fn list(file: &Path, plugin: Option<&LoadedPlugin>, findings: &[Finding]) -> Str
     }
     let counts = [(Level::Error, "error"), (Level::Warning, "warning"), (Level::Hint, "hint")];
     let counts = counts.map(|(level, word)| (number(findings, level), word));
-    let told: Vec<_> =
+    let totals: Vec<_> =
         counts.iter().filter(|(number, _)| *number > 0).map(|(number, word)| text::count(*number, word)).collect();
-    lines.push(match told.is_empty() {
-        true => format!("  {GREEN}nothing to say against it{GREEN:#}"),
-        false => format!("  {}", told.join(", ")),
+    lines.push(match totals.is_empty() {
+        true => format!("  {GREEN}no problems found{GREEN:#}"),
+        false => format!("  {}", totals.join(", ")),
     });
     lines.join("\n")
 }
 
-/// For programs.
+/// Formats the findings as a JSON document.
 fn document(file: &Path, plugin: Option<&LoadedPlugin>, findings: &[Finding]) -> serde_json::Value {
     json!({
         "file": file,
         "name": plugin.map(LoadedPlugin::name),
         "digest": plugin.map(LoadedPlugin::digest),
         "size": plugin.map(LoadedPlugin::size),
-        "kinds": plugin.map(LoadedPlugin::sorts),
+        "kinds": plugin.map(LoadedPlugin::kind_labels),
         "errors": number(findings, Level::Error),
         "warnings": number(findings, Level::Warning),
         "hints": number(findings, Level::Hint),

@@ -1,24 +1,24 @@
-//! What a plugin is, for people and for programs.
+//! Describes a plugin for people and for programs.
 
 use crate::terminal::{BOLD, DIM, YELLOW, text};
 use agent_core::tool::{ToolDefinition, Traits};
 use agent_mcp::McpTool;
-use agent_plugins::{Access, Asks, Grants, LeftOut, LoadedPlugin};
+use agent_plugins::{Access, Asks, Grants, LoadedPlugin, SkippedExport};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Characters of a tool's description in a list.
+/// Number of characters of a tool's description that a list shows.
 const SHOWN: usize = 100;
 
-/// One plugin of a list, with what it asks for and is not granted.
+/// Formats a plugin for a list, with the grants that it asks for and does not have.
 pub(super) fn listed(plugin: &LoadedPlugin, grants: &Grants) -> String {
     let mut lines = vec![heading(plugin)];
     for tool in plugin.tools() {
         lines.push(format!("  {} {DIM}{}{DIM:#}", tool.name, text::one_line(&tool.description, SHOWN)));
     }
-    if !plugin.left_out().is_empty() {
-        let count = plugin.left_out().len();
-        lines.push(format!("  {DIM}not offered: {count}, see `plugin inspect`{DIM:#}"));
+    if !plugin.skipped_exports().is_empty() {
+        let count = plugin.skipped_exports().len();
+        lines.push(format!("  {DIM}functions that are not offered as tools: {count}, see `plugin inspect`{DIM:#}"));
     }
     for unmet in plugin.unmet(grants) {
         let thing = text::one_line(&unmet.thing, SHOWN);
@@ -27,7 +27,7 @@ pub(super) fn listed(plugin: &LoadedPlugin, grants: &Grants) -> String {
     lines.join("\n")
 }
 
-/// An MCP server of a list.
+/// Formats an MCP server for a list.
 pub(super) fn server(name: &str, tools: &[&McpTool]) -> String {
     let mut lines = vec![format!("{BOLD}{name}{BOLD:#}  MCP server")];
     for McpTool { definition, .. } in tools {
@@ -36,8 +36,8 @@ pub(super) fn server(name: &str, tools: &[&McpTool]) -> String {
     lines.join("\n")
 }
 
-/// All that is known of a plugin.
-pub(super) fn whole(plugin: &LoadedPlugin, (file, exports): (&Path, &[String])) -> String {
+/// Formats everything that is known about a plugin.
+pub(super) fn full(plugin: &LoadedPlugin, (file, exports): (&Path, &[String])) -> String {
     let mut lines = vec![heading(plugin)];
     if let Some(manifest) = plugin.manifest().filter(|manifest| !manifest.description.is_empty()) {
         lines.push(format!("  {}", text::one_line(&manifest.description, 1000)));
@@ -60,29 +60,29 @@ pub(super) fn whole(plugin: &LoadedPlugin, (file, exports): (&Path, &[String])) 
         lines.extend(arguments(&tool.input_schema));
         lines.extend(tool.output_schema.iter().flat_map(returned));
     }
-    if !plugin.left_out().is_empty() {
+    if !plugin.skipped_exports().is_empty() {
         lines.push(format!("\n  {BOLD}not offered{BOLD:#}"));
     }
-    for LeftOut { function, reason } in plugin.left_out() {
+    for SkippedExport { function, reason } in plugin.skipped_exports() {
         lines.push(format!("    {} {DIM}{}{DIM:#}", text::one_line(function, 300), text::one_line(reason, 600)));
     }
     lines.join("\n")
 }
 
-/// Worlds of the contract that the component implements, with their versions: those whose interfaces it exports.
+/// Returns the WIT worlds, with their versions, whose interfaces the component exports.
 fn worlds(exports: &[String]) -> Vec<String> {
     let kind = |export: &String| {
         let (interface, version) = export.strip_prefix("agent-host:plugin/")?.split_once('@')?;
         Some((interface.to_owned(), version.to_owned()))
     };
     let kinds: Vec<(String, String)> = exports.iter().filter_map(kind).collect();
-    // A builder that speaks before each step is of one world.
+    // The step-context world also exports the context-builder interface, so do not name that world as well.
     let has_step = kinds.iter().any(|(interface, _)| interface == "step-context");
     let own = kinds.iter().filter(|(interface, _)| !(has_step && interface == "context-builder"));
     own.map(|(interface, version)| format!("agent-host:plugin/{interface}-plugin@{version}")).collect()
 }
 
-/// The same as one JSON document, with the tools' schemas.
+/// Formats everything that is known about a plugin as a JSON document, with the schemas of its tools.
 pub(super) fn json(plugin: &LoadedPlugin, exports: &[String]) -> Value {
     let manifest = plugin.manifest();
     json!({
@@ -92,20 +92,20 @@ pub(super) fn json(plugin: &LoadedPlugin, exports: &[String]) -> Value {
         "digest": plugin.digest(),
         "size": plugin.size(),
         "kinds": plugin.kinds(),
-        "sorts": plugin.sorts(),
+        "sorts": plugin.kind_labels(),
         "asks": manifest.map(|manifest| &manifest.asks),
         "worlds": worlds(exports),
         "imports": plugin.imports(),
         "exports": exports,
         "tools": plugin.tools(),
-        "not_offered": plugin.left_out(),
+        "not_offered": plugin.skipped_exports(),
     })
 }
 
 pub(super) fn heading(plugin: &LoadedPlugin) -> String {
     let version = plugin.manifest().map(|manifest| text::one_line(&manifest.version, SHOWN)).unwrap_or_default();
     let (name, digest) = (plugin.name(), plugin.digest().short());
-    format!("{BOLD}{name}{BOLD:#} {version}  {} {DIM}{digest}{DIM:#}", plugin.sorts().join(", "))
+    format!("{BOLD}{name}{BOLD:#} {version}  {} {DIM}{digest}{DIM:#}", plugin.kind_labels().join(", "))
 }
 
 fn asks(plugin: &LoadedPlugin) -> String {
@@ -116,7 +116,7 @@ fn asks(plugin: &LoadedPlugin) -> String {
     }
 }
 
-/// What it asks for, thing by thing; none where it has no manifest.
+/// Returns what the plugin asks for, one entry per grant, or `None` if it has no manifest.
 pub(super) fn wants(plugin: &LoadedPlugin) -> Option<Vec<String>> {
     let manifest = plugin.manifest()?;
     let Asks { files, env, config, http, secrets, key_value, model_tokens, events, media } = &manifest.asks;
@@ -151,7 +151,7 @@ fn traits(tool: &ToolDefinition) -> String {
     set.join(", ")
 }
 
-/// The arguments that the schema names: required ones first, each with its type and description.
+/// Lists the arguments in the schema with their types and descriptions. Required ones come first.
 fn arguments(schema: &Value) -> Vec<String> {
     let Some(properties) = schema["properties"].as_object() else {
         return Vec::new();
@@ -168,7 +168,7 @@ fn arguments(schema: &Value) -> Vec<String> {
     named.into_iter().map(line).collect()
 }
 
-/// What comes back, where the tool says so.
+/// Describes the result, for a tool that has an output schema.
 fn returned(schema: &Value) -> Vec<String> {
     let mut lines = vec![format!("    {DIM}returns {}{DIM:#}", kind(schema))];
     lines.extend(arguments(schema));
@@ -192,7 +192,7 @@ mod tests {
 
     /// S3
     #[test]
-    fn worlds_are_named_with_their_versions() {
+    fn s3_worlds_returns_names_with_versions() {
         let worlds_of = |exports: &[&str]| worlds(&exports.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         let plugin = |name: &str| format!("agent-host:plugin/{name}@0.1.0");
         assert_eq!(worlds_of(&["wasi:cli/run@0.2.0", "init"]), [""; 0]);
@@ -205,12 +205,12 @@ mod tests {
 
     /// S3
     #[test]
-    fn arguments_are_read_off_the_schema() {
+    fn s3_arguments_lists_the_properties_of_the_schema() {
         let schema = json!({
             "type": "object",
             "required": ["path"],
             "properties": {
-                "limit": {"type": ["integer", "null"], "description": "At most so many."},
+                "limit": {"type": ["integer", "null"], "description": "Maximum number."},
                 "path": {"type": "string", "description": "A granted file.\nMore words."},
                 "any": {},
             },
@@ -218,7 +218,7 @@ mod tests {
         let shown = anstream::adapter::strip_str(&arguments(&schema).join("\n")).to_string();
         insta::assert_snapshot!(shown, @r"
               path (string) A granted file.…
-              limit (integer, optional) At most so many.
+              limit (integer, optional) Maximum number.
               any (any, optional)
         ");
         let shown = anstream::adapter::strip_str(&returned(&schema).join("\n")).to_string();

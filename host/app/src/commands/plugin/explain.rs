@@ -1,21 +1,22 @@
-//! `plugin explain`: what a plugin asks for, what it gets of that, what would be denied, and the line that would change it (P6).
+//! `plugin explain`: shows what a plugin asks for, what it is granted, what is denied, and the configuration line that
+//! would allow it (P6).
 
-use crate::grants;
 use crate::terminal::{BOLD, DIM, GREEN, YELLOW, text};
+use agent_config::grants;
 use agent_plugins::{Access, Authority, CallLimits, GrantAdvice, Grants, Kind, LoadedPlugin, PluginSetup};
 use std::sync::Arc;
 
-/// Characters of one line.
+/// Maximum number of characters of a line.
 const SHOWN: usize = 200;
 
-/// All of it, line by line.
+/// Explains the plugin's grants, one per line.
 pub(super) fn explained(plugin: &Arc<LoadedPlugin>, grants: Grants) -> String {
-    let idle = grants::idle(plugin, &grants);
-    let partly = plugin.partly_met(&grants);
+    let idle = grants::unused_grants(plugin, &grants);
+    let partly = plugin.partially_met(&grants);
     let setup = PluginSetup::new(plugin.clone(), grants, CallLimits::default());
     let mut lines = vec![format!("{BOLD}{}{BOLD:#} {DIM}{}{DIM:#}", plugin.name(), plugin.digest().short())];
     if plugin.manifest().is_none() {
-        lines.push("  it has no manifest, so it gets all that it is granted".to_owned());
+        lines.push("  it has no manifest, so it gets everything that it is granted".to_owned());
     }
     lines.extend(always(plugin.kinds()));
     for thing in given(setup.grants()) {
@@ -30,7 +31,7 @@ pub(super) fn explained(plugin: &Arc<LoadedPlugin>, grants: Grants) -> String {
         lines.push(format!("  {YELLOW}denied{YELLOW:#}    {}", text::one_line(&unmet.thing, SHOWN)));
         lines.push(advised("to allow it", &unmet.advice));
     }
-    lines.extend(idle.iter().map(|grant| format!("  {YELLOW}no use{YELLOW:#}    `{}` {grant}", plugin.name())));
+    lines.extend(idle.iter().map(|grant| format!("  {YELLOW}unused{YELLOW:#}    `{}` {grant}", plugin.name())));
     if setup.unmet().is_empty() && given(setup.grants()).is_empty() && plugin.manifest().is_some() {
         lines.push("  it asks for nothing, and gets nothing".to_owned());
     }
@@ -42,21 +43,21 @@ fn advised(what_for: &str, advice: &GrantAdvice) -> String {
     format!("            {DIM}{what_for}:{DIM:#} {table} {line}")
 }
 
-/// What each kind has without being granted anything (P5).
+/// Describes what plugins of these kinds can use without any grant (P5).
 fn always(kinds: &[Kind]) -> Vec<String> {
     let inert: Vec<_> = kinds.iter().filter(|kind| kind.authority() == Authority::Inert).map(Kind::to_string).collect();
-    let granted = "  always    clocks, random numbers and log lines, bounded".to_owned();
+    let granted = "  always    clocks, random numbers and a limited number of log lines".to_owned();
     if inert.is_empty() {
         return vec![granted];
     }
     let nothing = format!(
-        "  always    as {}: no clock, no random numbers and no grants; time stands still, random numbers repeat",
+        "  always    as {}: no grants, a clock that does not advance, and random numbers that repeat",
         inert.join(" and ")
     );
     if inert.len() == kinds.len() { vec![nothing] } else { vec![granted, nothing] }
 }
 
-/// What is really given, in words.
+/// Describes the grants that are in effect.
 fn given(grants: &Grants) -> Vec<String> {
     let trees = grants.trees.iter().map(|tree| match tree.access {
         Access::Read => format!("reading below {}", tree.guest),
@@ -67,13 +68,18 @@ fn given(grants: &Grants) -> Vec<String> {
     let http = grants.http.iter().map(|pattern| format!("the request {pattern}"));
     let secrets = grants.secrets.iter().map(|secret| {
         let hosts: Vec<_> = secret.hosts().iter().map(ToString::to_string).collect();
-        format!("the secret {}, put by the host into `{}` for {}", secret.name(), secret.header(), hosts.join(", "))
+        format!(
+            "the secret {}, which the host puts into the header `{}` for {}",
+            secret.name(),
+            secret.header(),
+            hosts.join(", ")
+        )
     });
     let key_value = grants.key_value.map(|bytes| format!("keeping values of {} between calls", text::size(bytes)));
     let model =
         grants.model_tokens.map(|tokens| format!("asking the agent's model, {} tokens a turn", text::grouped(tokens)));
     let events = grants.events.iter().map(|event_type| {
-        format!("having the host send the service event {event_type}, as far as the service's own rules allow")
+        format!("sending the service event {event_type} through the host, if the service's own rules allow it")
     });
     let media = grants.media.then(|| "reading the media of the conversation".to_owned());
     let lists = trees.chain(env).chain(config).chain(http).chain(secrets);

@@ -1,4 +1,4 @@
-//! `plugin new`: a project that builds as it is, and has a test (S1).
+//! `plugin new`: creates a plugin project that builds without changes and has a test (S1).
 
 use crate::arguments::new::NewArguments;
 use crate::exit::Failure;
@@ -6,14 +6,15 @@ use crate::terminal::{BOLD, Terminal};
 use agent_devkit::Language;
 use agent_devkit::new::{NewProject, ProjectKind, Sdk, create};
 
-/// Makes it, and says how to go on.
+/// Creates the project, and shows the next commands.
 pub(super) fn new(arguments: NewArguments, terminal: &Terminal) -> Result<(), Failure> {
     let NewArguments { name, kind, lang, dir, sdk } = arguments;
     let (kind, language) = (ProjectKind::from(kind), Language::from(lang));
-    let sdk = sdk.map_or(Sdk::Carried, Sdk::At);
-    let made = create(&NewProject { name, kind, language, directory: dir, sdk }).map_err(Failure::refused)?;
-    let path = made.path.display();
-    let mut lines = vec![format!("{BOLD}{path}{BOLD:#}  {} in {language}", kind.words()), format!("  cd {path}")];
-    lines.extend(made.commands.iter().map(|command| format!("  {command}")));
+    let sdk = sdk.map_or(Sdk::Embedded, Sdk::At);
+    let created = create(&NewProject { name, kind, language, directory: dir, sdk }).map_err(Failure::refused)?;
+    let path = created.path.display();
+    let mut lines =
+        vec![format!("{BOLD}{path}{BOLD:#}  {} in {language}", kind.with_article()), format!("  cd {path}")];
+    lines.extend(created.commands.iter().map(|command| format!("  {command}")));
     super::print(terminal, lines.join("\n"))
 }

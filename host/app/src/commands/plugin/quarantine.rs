@@ -1,49 +1,53 @@
-//! `plugin quarantine`: the components that have ended the process that examines components, and letting one out.
+//! `plugin quarantine`: lists the components that crashed the process that examines components, and releases them.
 
 use super::print;
 use crate::arguments::versions::QuarantineArguments;
-use crate::data::DataDirectory;
 use crate::exit::Failure;
 use crate::terminal::{BOLD, DIM, Terminal, text};
-use agent_plugins::{Quarantine, Quarantined};
+use agent_config::DataDirectory;
+use agent_plugins::{Quarantine, QuarantineEntry};
 
-/// Lists the components, or lets one out so that it is tried again.
+/// Lists the components in quarantine, or releases one so that it is tried again.
 pub(super) fn quarantine(
-    asked: &QuarantineArguments,
+    arguments: &QuarantineArguments,
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let quarantine = Quarantine::new(&data.cache());
     let all = quarantine.list();
-    let Some(wanted) = &asked.release else {
+    let Some(wanted) = &arguments.release else {
         if all.is_empty() {
             terminal.note("no component is in quarantine");
         }
         return all.iter().try_for_each(|entry| print(terminal, shown(entry)));
     };
-    let entry = chosen(&all, wanted)?;
+    let entry = find_by_digest(&all, wanted)?;
     quarantine.release(&entry.digest).map_err(Failure::refused)?;
     let name = text::one_line(&entry.name, 64);
-    print(terminal, format!("{BOLD}{name}{BOLD:#} {} is tried again when it is loaded next", entry.digest.short()))
+    print(
+        terminal,
+        format!("{BOLD}{name}{BOLD:#} {} was released; it is tried again when it is next loaded", entry.digest.short()),
+    )
 }
 
-/// The one whose digest begins so, with or without `sha256:`.
-fn chosen<'q>(all: &'q [Quarantined], wanted: &str) -> Result<&'q Quarantined, Failure> {
+/// Finds the component whose digest has this prefix, with or without `sha256:`.
+fn find_by_digest<'q>(all: &'q [QuarantineEntry], wanted: &str) -> Result<&'q QuarantineEntry, Failure> {
     let digits = wanted.strip_prefix("sha256:").unwrap_or(wanted);
-    let mut found = all.iter().filter(|entry| !digits.is_empty() && entry.digest.hex().starts_with(digits));
-    match (found.next(), found.next()) {
+    let mut matches = all.iter().filter(|entry| !digits.is_empty() && entry.digest.hex().starts_with(digits));
+    match (matches.next(), matches.next()) {
         (Some(entry), None) => Ok(entry),
         (None, _) => Err(Failure::refused(format!(
             "no component in quarantine has the digest `{}`; `agent-host plugin quarantine` lists them",
             text::one_line(wanted, 100)
         ))),
-        _ => {
-            Err(Failure::refused(format!("`{}` begins several digests; give more of it", text::one_line(wanted, 100))))
-        }
+        _ => Err(Failure::refused(format!(
+            "several digests begin with `{}`; write more of the digest",
+            text::one_line(wanted, 100)
+        ))),
     }
 }
 
-fn shown(entry: &Quarantined) -> String {
+fn shown(entry: &QuarantineEntry) -> String {
     let since = i64::try_from(entry.since).ok().and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
     let since = since.map(|since| since.to_string()).unwrap_or_default();
     format!(

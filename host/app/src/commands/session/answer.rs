@@ -1,15 +1,16 @@
-//! `session answer`: what the user says to a question of the model (L18).
+//! `session answer`: the user's answer to a question that the model asked (L18).
 
-use super::{below, open_to_decide};
-use crate::commands::opening::PATIENCE;
-use crate::commands::run::asked;
-use crate::data::DataDirectory;
+use super::open_to_decide;
+use crate::commands::delegation;
+use crate::commands::drive_turn::open_question;
+use crate::commands::open_session::BUSY_TIMEOUT;
 use crate::exit::{Exit, Failure};
 use crate::terminal::Terminal;
+use agent_config::DataDirectory;
 use agent_store::{SessionSummary, SqliteStore};
 use std::sync::Arc;
 
-/// Stores the answer; the turn goes on when the session is gone on with.
+/// Stores the answer. The turn continues when the session is continued.
 pub(super) async fn answer(
     session: SessionSummary,
     text: String,
@@ -17,25 +18,26 @@ pub(super) async fn answer(
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let mut open = open_to_decide(store.clone(), &session, data, PATIENCE).await?;
+    let mut open = open_to_decide(store.clone(), &session, data, BUSY_TIMEOUT).await?;
     let parent = open.state().delegated_by.clone();
-    let answered = match asked(&open) {
+    let answered = match open_question(&open) {
         Some(call) => open.answer(call, text).await.map_err(Failure::refused),
         None => {
             let subject = &session.subject;
             Err(Failure::refused(format!(
-                "session `{subject}` waits for no answer, or its question has expired; `agent-host session show {subject}` shows \
-                 how it stands"
+                "session `{subject}` does not wait for an answer, or its question has expired; `agent-host session show \
+                 {subject}` shows its state"
             )))
         }
     };
     open.close().await.map_err(Failure::failed)?;
     answered?;
     if let Some(parent) = parent {
-        terminal.note(format!("answered; {}", below::parent_waits(&*store, &parent, data).await?));
+        terminal.note(format!("answered; {}", delegation::continue_parent_note(&*store, &parent, data).await?));
         return Ok(Exit::Done);
     }
     let (subject, flag) = (&session.subject, data.flag());
-    terminal.note(format!("answered; go on with agent-host --session {subject}{flag}, and the same options as before"));
+    terminal
+        .note(format!("answered; continue with agent-host --session {subject}{flag}, and the same options as before"));
     Ok(Exit::Done)
 }

@@ -1,26 +1,26 @@
-//! `session approve` and `session deny`: a person answers what a session waits for, and the turn goes on (L17).
+//! `session approve` and `session deny`: answers a session's approval requests, and continues the turn (L17).
 
 use crate::arguments::RunArguments;
 use crate::arguments::approval::{AnswerArguments, ApproveArguments, DenyArguments, Edit};
-use crate::commands::opening::{Opened, OpenedFor, open_in};
+use crate::commands::agent_settings;
+use crate::commands::open_session::{OpenedFor, OpenedSession, open_in};
 use crate::commands::run;
-use crate::data::DataDirectory;
 use crate::exit::{Exit, Failure};
-use crate::interrupt::{Doing, Interrupts};
-use crate::setup;
+use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::Terminal;
+use agent_config::DataDirectory;
 use agent_core::event::ApprovalItem;
 use agent_core::message::CallId;
 use agent_core::run::TurnEnd;
 use agent_runtime::{ApprovalDecision, Session, Verdict};
 
-/// Says yes.
+/// Allows the calls.
 pub(super) async fn approve(
-    asked: ApproveArguments,
+    options: ApproveArguments,
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let ApproveArguments { answer, scope, edit } = asked;
+    let ApproveArguments { answer, scope, edit } = options;
     let verdict = |call: &CallId| {
         let edited = edit.iter().find(|edit| call.is_named(&edit.call)).map(|edit| edit.arguments.clone());
         Verdict::Allow { scope: scope.into(), edited }
@@ -28,36 +28,36 @@ pub(super) async fn approve(
     settle(answer, (&verdict, &edit), data, terminal).await
 }
 
-/// What is decided about a call.
-type Decide<'d> = &'d dyn Fn(&CallId) -> Verdict;
+/// Returns the verdict for a call.
+type VerdictOfCall<'d> = &'d dyn Fn(&CallId) -> Verdict;
 
-/// Says no.
-pub(super) async fn deny(asked: DenyArguments, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let DenyArguments { answer, reason } = asked;
+/// Denies the calls.
+pub(super) async fn deny(options: DenyArguments, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
+    let DenyArguments { answer, reason } = options;
     let verdict = |_: &CallId| Verdict::Deny { reason: reason.clone() };
     settle(answer, (&verdict, &[]), data, terminal).await
 }
 
 async fn settle(
-    asked: AnswerArguments,
-    (verdict, edits): (Decide<'_>, &[Edit]),
+    options: AnswerArguments,
+    (verdict, edits): (VerdictOfCall<'_>, &[Edit]),
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let AnswerArguments { session, calls, no_run, json, agent } = asked;
+    let AnswerArguments { session, calls, no_run, json, agent } = options;
     let arguments = RunArguments { agent, session: Some(session), json, ..RunArguments::default() };
     let interrupts = Interrupts::listen(terminal.clone());
-    let cancel = interrupts.begin(Doing::Turn);
-    let settings = setup::settings(&arguments.agent, terminal).await?;
+    let cancel = interrupts.begin(Activity::Turn);
+    let settings = agent_settings::settings(&arguments.agent, terminal).await?;
     let mut opened = tokio::select! {
         opened = open_in(&arguments, (settings, data.clone()), OpenedFor::AnAnswer, terminal) => opened?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
-    interrupts.end_with_us(opened.servers());
+    interrupts.kill_servers_on_exit(opened.agents.servers());
     opened.session.prepare_decision(&cancel).await.map_err(Failure::failed)?;
     if cancel.is_cancelled() {
         opened.session.close().await.map_err(Failure::failed)?;
-        opened.agent.current().servers().shutdown().await;
+        opened.agents.agent.current().servers().shutdown().await;
         return Ok(Exit::Cancelled);
     }
     if let Err(failure) = decide(&mut opened.session, &calls, (verdict, edits)).await {
@@ -65,7 +65,7 @@ async fn settle(
         return Err(failure);
     }
     if no_run {
-        return leave(opened, data, terminal).await;
+        return close_without_running(opened, data, terminal).await;
     }
     run::once(opened, (run::format(&arguments, terminal), None), (&[], &cancel), terminal).await
 }
@@ -73,23 +73,25 @@ async fn settle(
 async fn decide(
     session: &mut Session,
     calls: &[String],
-    (verdict, edits): (Decide<'_>, &[Edit]),
+    (verdict, edits): (VerdictOfCall<'_>, &[Edit]),
 ) -> Result<(), Failure> {
-    let waiting = session.asked_approvals().await.map_err(Failure::failed)?;
+    let waiting = session.pending_approvals().await.map_err(Failure::failed)?;
     if let Some(TurnEnd::Failed(error)) = session.state().turn.as_ref().and_then(|turn| turn.end()) {
         let subject = session.subject();
-        return Err(Failure::failed(format!("the turn of session {subject} has ended, nothing was decided: {error}")));
+        return Err(Failure::failed(format!(
+            "the turn of session {subject} has already ended, so nothing was decided: {error}"
+        )));
     }
-    let meant = meant(session.subject(), &waiting, calls)?;
-    if let Some(edit) = edits.iter().find(|edit| !meant.iter().any(|call| call.is_named(&edit.call))) {
+    let selected = select_calls(session.subject(), &waiting, calls)?;
+    if let Some(edit) = edits.iter().find(|edit| !selected.iter().any(|call| call.is_named(&edit.call))) {
         return Err(unknown(session.subject(), &edit.call, &waiting));
     }
-    let decisions = meant.into_iter().map(|call| ApprovalDecision { verdict: verdict(&call), call });
+    let decisions = selected.into_iter().map(|call| ApprovalDecision { verdict: verdict(&call), call });
     session.approve(decisions.collect()).await.map_err(Failure::refused)
 }
 
-/// The calls of these ids, each with or without its session; all that wait where none is named.
-fn meant(session: &str, waiting: &[ApprovalItem], calls: &[String]) -> Result<Vec<CallId>, Failure> {
+/// Resolves the named calls. An id may have the session's id as a prefix. If no call is named, returns all that wait.
+fn select_calls(session: &str, waiting: &[ApprovalItem], calls: &[String]) -> Result<Vec<CallId>, Failure> {
     if waiting.is_empty() {
         return Err(Failure::refused(format!("session {session} does not wait for an approval")));
     }
@@ -107,15 +109,20 @@ fn meant(session: &str, waiting: &[ApprovalItem], calls: &[String]) -> Result<Ve
 fn unknown(session: &str, call: &str, waiting: &[ApprovalItem]) -> Failure {
     let waiting: Vec<_> = waiting.iter().map(|item| format!("{} ({})", item.call, item.name)).collect();
     let waiting = waiting.join(", ");
-    Failure::refused(format!("`{call}` does not wait for an approval in session {session}; there wait {waiting}"))
+    Failure::refused(format!("`{call}` does not wait for an approval in session {session}; these calls do: {waiting}"))
 }
 
-async fn leave(opened: Opened, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
+async fn close_without_running(
+    opened: OpenedSession,
+    data: &DataDirectory,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     let session = opened.session.subject().to_owned();
     opened.session.close().await.map_err(Failure::failed)?;
-    opened.agent.current().servers().shutdown().await;
+    opened.agents.agent.current().servers().shutdown().await;
     let flag = data.flag();
-    terminal.note(format!("stored; go on with agent-host --session {session}{flag}, and the same options as before"));
+    terminal
+        .note(format!("stored; continue with agent-host --session {session}{flag}, and the same options as before"));
     Ok(Exit::Done)
 }
 
@@ -129,17 +136,17 @@ mod tests {
 
     /// L17
     #[test]
-    fn l17_calls_are_named_with_or_without_their_session() {
+    fn l17_select_calls_accepts_ids_with_and_without_the_session() {
         let waiting = [item("call_1_1_1"), item("call_1_1_2")];
-        let meant = |calls: &[&str]| {
+        let select = |calls: &[&str]| {
             let calls: Vec<_> = calls.iter().map(|call| (*call).to_owned()).collect();
-            let meant = super::meant("agent/01", &waiting, &calls).map_err(|failure| failure.message)?;
-            Ok::<_, String>(meant.into_iter().map(|call| call.0).collect::<Vec<_>>())
+            let selected = select_calls("agent/01", &waiting, &calls).map_err(|failure| failure.message)?;
+            Ok::<_, String>(selected.into_iter().map(|call| call.0).collect::<Vec<_>>())
         };
-        assert_eq!(meant(&[]), Ok(vec!["call_1_1_1".to_owned(), "call_1_1_2".to_owned()]));
-        assert_eq!(meant(&["agent/01/call_1_1_2"]), Ok(vec!["call_1_1_2".to_owned()]));
-        assert!(meant(&["call_9"]).expect_err("unknown").contains("call_1_1_1 (pay), call_1_1_2 (pay)"));
-        assert!(meant(&["other/02/call_1_1_1"]).is_err(), "another session's");
-        assert!(super::meant("agent/01", &[], &[]).is_err());
+        assert_eq!(select(&[]), Ok(vec!["call_1_1_1".to_owned(), "call_1_1_2".to_owned()]));
+        assert_eq!(select(&["agent/01/call_1_1_2"]), Ok(vec!["call_1_1_2".to_owned()]));
+        assert!(select(&["call_9"]).expect_err("unknown").contains("call_1_1_1 (pay), call_1_1_2 (pay)"));
+        assert!(select(&["other/02/call_1_1_1"]).is_err(), "another session's");
+        assert!(select_calls("agent/01", &[], &[]).is_err());
     }
 }

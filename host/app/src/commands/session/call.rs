@@ -1,4 +1,4 @@
-//! `session show --call`: one call, whole.
+//! `session show --call`: shows one tool call in full.
 
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, Terminal, approval, cost, text};
@@ -7,7 +7,7 @@ use agent_core::message::CallId;
 use agent_core::view::result_text;
 use agent_store::{CallFilter, SessionSummary, Store};
 
-/// Shows what a call was asked for with, what it brought, and what it cost.
+/// Shows the arguments, the result and the cost of a call.
 pub(super) async fn show(
     store: &dyn Store,
     session: &SessionSummary,
@@ -16,7 +16,10 @@ pub(super) async fn show(
 ) -> Result<Exit, Failure> {
     let id = call.strip_prefix(&session.subject).and_then(|rest| rest.strip_prefix('/')).unwrap_or(call);
     let Some(record) = find(store, &session.subject, id).await? else {
-        return Err(Failure::refused(format!("session {} has no call `{id}`", session.subject)));
+        return Err(Failure::refused(format!(
+            "session {0} has no call `{id}`; `agent-host session show {0}` shows its calls",
+            session.subject
+        )));
     };
     let source = record.source.as_ref().map(|source| text::one_line(&source.to_string(), 200)).unwrap_or_default();
     let mut lines =
@@ -37,7 +40,8 @@ pub(super) async fn show(
     Ok(Exit::Done)
 }
 
-/// The call with this id, or the one whose id only goes on: `call_1_2_3` of turn 1 without the session's own ending.
+/// Finds the call with this id. The suffix that is unique to the session may be left out, as in `call_1_2_3` for a call
+/// of turn 1.
 async fn find(store: &dyn Store, session: &str, id: &str) -> Result<Option<CallRecord>, Failure> {
     let named = CallFilter::Ids(vec![CallId(id.to_owned())]);
     if let Some(record) = store.calls(session, named).await.map_err(Failure::failed)?.pop() {

@@ -1,69 +1,74 @@
-//! `session cancel`: a turn that waits is ended, and the session goes on (L1, L29).
+//! `session cancel`: ends a suspended turn, so that the session can take the next prompt (L1, L29).
 
-use super::{below, open_to_decide};
-use crate::commands::opening::PATIENCE;
-use crate::data::DataDirectory;
+use super::open_to_decide;
+use crate::commands::delegation;
+use crate::commands::open_session::BUSY_TIMEOUT;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, text};
+use agent_config::DataDirectory;
 use agent_core::event::{Wait, WaitCause};
-use agent_store::{SessionFilter, SessionLog, SessionSummary, SqliteStore};
+use agent_store::{SessionFilter, SessionIndex, SessionSummary, SqliteStore};
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Deepest level of sessions below that is looked at: more than agents may be configured to delegate.
-const MOST_LEVELS: usize = 16;
+/// Maximum depth to which delegate sessions are cancelled. Agents cannot be configured to delegate more deeply.
+const MAX_LEVELS: usize = 16;
 
-/// Ends the open turn. Calls that wait get the result that they were cancelled.
+/// Ends the open turn. The result of each call that waits is an error that says it was cancelled.
 pub(super) async fn cancel(
     session: SessionSummary,
     store: Arc<SqliteStore>,
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    if let (Some(process), "running") = (session.open_in, session.state.as_str()) {
+    if let (Some(process), "running") = (&session.open_in, session.state.as_str()) {
         return Err(Failure::refused(format!(
-            "the turn of session {} runs in process {process}, which alone can cancel it: Ctrl-C there does, or `kill -INT {process}`",
-            session.subject
+            "the turn of session {} runs in {process}, and only that process can cancel it: press Ctrl-C there, or \
+             run `kill -INT {}`",
+            session.subject,
+            process.process_id().map_or_else(|| "PID".to_owned(), |id| id.to_string())
         )));
     }
     let Some(ended) = end_turn(&store, &session, data).await? else {
         let subject = &session.subject;
-        return Err(Failure::refused(format!("session {subject} has no turn to cancel: it waits for the next input")));
+        return Err(Failure::refused(format!(
+            "session {subject} has no open turn to cancel: it waits for the next prompt"
+        )));
     };
     let (subject, flag) = (&session.subject, data.flag());
     if ended.prompts > 0 {
         let prompts = text::count(ended.prompts, "prompt");
-        terminal.note(format!("{prompts} that waited for the end of the turn will not be asked"));
+        terminal.note(format!("{prompts} that waited for the end of the turn will not run"));
     }
-    terminal.note(format!("cancelled; to ask on: agent-host --session {subject}{flag} \"…\""));
-    for said in cancel_below(&store, ended.waits, data, MOST_LEVELS).await? {
-        terminal.note(said);
+    terminal.note(format!("cancelled; to continue the session: agent-host --session {subject}{flag} \"…\""));
+    for line in cancel_delegates(&store, ended.waits, data, MAX_LEVELS).await? {
+        terminal.note(line);
     }
     if let Some(parent) = ended.parent {
-        terminal.note(below::parent_waits(&*store, &parent, data).await?);
+        terminal.note(delegation::continue_parent_note(&*store, &parent, data).await?);
     }
     Ok(Exit::Done)
 }
 
-/// What a turn was before it was ended.
-struct Ended {
+/// State of a turn before it was ended.
+struct EndedTurn {
     parent: Option<String>,
     waits: Vec<Wait>,
-    /// That were kept until its end.
+    /// Number of prompts that were kept until the end of the turn.
     prompts: usize,
 }
 
-/// Ends the open turn of a session; none where there is none.
+/// Ends the open turn of a session. Returns `None` if there is no open turn.
 async fn end_turn(
     store: &Arc<SqliteStore>,
     session: &SessionSummary,
     data: &DataDirectory,
-) -> Result<Option<Ended>, Failure> {
-    let mut open = open_to_decide(store.clone(), session, data, PATIENCE).await?;
+) -> Result<Option<EndedTurn>, Failure> {
+    let mut open = open_to_decide(store.clone(), session, data, BUSY_TIMEOUT).await?;
     let state = open.state();
-    let (parent, waits, prompts) = (state.delegated_by.clone(), state.waits(), state.kept.len());
-    let (was_open, ended) = (state.is_open(), Ended { parent, waits, prompts });
+    let (parent, waits, prompts) = (state.delegated_by.clone(), state.waits(), state.queued_prompts.len());
+    let (was_open, ended) = (state.is_open(), EndedTurn { parent, waits, prompts });
     let cancelled = CancellationToken::new();
     cancelled.cancel();
     let result = if was_open { open.run(None, cancelled).await.map(drop) } else { Ok(()) };
@@ -72,9 +77,9 @@ async fn end_turn(
     Ok(was_open.then_some(ended))
 }
 
-/// Ends the turns of the sessions that worked for a turn that was cancelled, and of those that worked for them: nobody takes their
-/// answers any more. One line for each.
-fn cancel_below<'c>(
+/// Ends the turns of the delegate sessions of a cancelled turn, and of their delegates, because no session uses their
+/// answers any more. Returns one line for each.
+fn cancel_delegates<'c>(
     store: &'c Arc<SqliteStore>,
     waits: Vec<Wait>,
     data: &'c DataDirectory,
@@ -86,18 +91,18 @@ fn cancel_below<'c>(
             let WaitCause::Agent { session: subject } = wait.cause else { continue };
             let filter = SessionFilter { subject: Some(subject.clone()), ..SessionFilter::default() };
             let found = store.sessions(filter, 1).await.map_err(Failure::failed)?;
-            // It has not begun, and now never will.
+            // The delegate's session was not created yet, and will not be.
             let Some(child) = found.into_iter().next() else { continue };
-            if let (Some(process), "running") = (child.open_in, child.state.as_str()) {
+            if let (Some(process), "running") = (&child.open_in, child.state.as_str()) {
                 lines.push(format!(
-                    "session {subject} worked for it and runs in process {process}, which alone can cancel it"
+                    "its delegate session {subject} runs in {process}, and only that process can cancel it"
                 ));
                 continue;
             }
             let Some(ended) = end_turn(store, &child, data).await? else { continue };
-            lines.push(format!("session {subject}, which worked for it, is cancelled, too"));
+            lines.push(format!("its delegate session {subject} was cancelled, too"));
             if levels > 0 {
-                lines.extend(cancel_below(store, ended.waits, data, levels - 1).await?);
+                lines.extend(cancel_delegates(store, ended.waits, data, levels - 1).await?);
             }
         }
         Ok(lines)

@@ -1,4 +1,4 @@
-//! Where an export goes: a file that appears when it is whole, or something that is written through, such as a pipe.
+//! The destination of an export: a file that appears only when it is complete, or a stream such as a pipe.
 
 use crate::exit::Failure;
 use std::fs::{FileType, Metadata};
@@ -7,36 +7,36 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use tokio::fs::File;
 
-/// Whether a file that is there may be replaced.
+/// Whether an existing file may be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::commands) enum Existing {
     Keep,
     Replace,
 }
 
-/// What a path stands for.
+/// What the output path refers to.
 pub(super) enum Destination {
-    /// A file of that path, links resolved, whether it is there or not.
+    /// A regular file that exists or will be created. Symbolic links are resolved.
     File(PathBuf, Existing),
-    /// A pipe or a terminal: what is written to it is gone, and nothing is replaced.
+    /// A pipe or a terminal, which is written to directly.
     Stream(PathBuf),
 }
 
-/// An export that is being written. Dropped, it leaves nothing behind.
+/// An export that is being written. If it is dropped, its temporary file is removed.
 pub(super) enum Writing {
     File { part: NamedTempFile, path: PathBuf, existing: Existing },
     Stream,
 }
 
 impl Destination {
-    /// Looks at what is there. Nothing but a regular file is ever replaced, through a link the file that it leads to.
+    /// Checks what is at the path. Only a regular file is ever replaced. If the path is a link, its target is replaced.
     pub(super) fn of(output: &Path, existing: Existing) -> Result<Self, Failure> {
         let shown = output.display();
         let there = match std::fs::metadata(output) {
             Ok(there) => there,
             Err(error) if error.kind() == ErrorKind::NotFound && output.is_symlink() => {
                 return Err(Failure::refused(format!(
-                    "`{shown}` is a symbolic link to a file that is not there: remove the link, or name the file"
+                    "`{shown}` is a symbolic link to a file that does not exist: remove the link, or name the file"
                 )));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::File(output.to_owned(), existing)),
@@ -44,7 +44,7 @@ impl Destination {
         };
         match Kind::of(&there) {
             Kind::File if existing == Existing::Keep => Err(Failure::refused(format!(
-                "`{shown}` is there already: --force replaces it, --output FILE writes another"
+                "`{shown}` already exists: --force replaces it, --output FILE writes to another file"
             ))),
             Kind::File => {
                 let path = output.canonicalize().map_err(|error| unwritable(output, &error))?;
@@ -55,21 +55,22 @@ impl Destination {
                 Err(Failure::refused(format!("`{shown}` is a folder: name a file in it, as in `{shown}/session.json`")))
             }
             Kind::Device => Err(Failure::refused(format!(
-                "`{shown}` is no file and no pipe, and what it holds is not overwritten: name a file, or `-` for stdout"
+                "`{shown}` is neither a file nor a pipe, and is not overwritten: name a file, or `-` for stdout"
             ))),
         }
     }
 
-    /// What is written to, and what makes of it what was asked for.
+    /// Opens the destination. Returns the file to write to, and the value that completes the export.
     pub(super) async fn open(self) -> Result<(File, Writing), Failure> {
         match self {
             Self::File(path, existing) => {
-                // A new file with a name that nobody can guess, for its owner alone: it holds a whole conversation.
+                // The export holds a whole conversation, so use a new file with a random name that only its owner can
+                // read.
                 let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
                 let mut part = tempfile::Builder::new();
                 let part = part.prefix(".agent-host-export-").suffix(".part");
                 let part = part.tempfile_in(folder.unwrap_or(Path::new(".")));
-                let part = part.map_err(|error| unwritable(&path, &without_place(&error)))?;
+                let part = part.map_err(|error| unwritable(&path, &without_path(&error)))?;
                 let file = part.as_file().try_clone().map_err(|error| unwritable(&path, &error))?;
                 Ok((File::from_std(file), Writing::File { part, path, existing }))
             }
@@ -82,7 +83,7 @@ impl Destination {
 }
 
 impl Writing {
-    /// Makes a file appear under its name.
+    /// Moves a complete file to its final name.
     pub(super) async fn finish(self, file: File) -> Result<(), Failure> {
         let Self::File { part, path, existing } = self else { return Ok(()) };
         file.sync_all().await.map_err(|error| unwritable(&path, &error))?;
@@ -123,10 +124,10 @@ fn is_stream(_: FileType) -> bool {
     false
 }
 
-/// What went wrong, without the name that nobody means.
-fn without_place(error: &io::Error) -> String {
-    let told = error.to_string();
-    told.split(" at path ").next().unwrap_or_default().to_owned()
+/// Returns the error's text without the path of the temporary file.
+fn without_path(error: &io::Error) -> String {
+    let message = error.to_string();
+    message.split(" at path ").next().unwrap_or_default().to_owned()
 }
 
 pub(super) fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Failure {

@@ -1,11 +1,11 @@
-//! `session fork|undo|export|import`: sessions as things that can be copied, taken back and carried elsewhere (D5).
+//! `session fork|undo|export|import`: copies sessions, undoes their last turn, and moves them between machines (D5).
 
 use super::destination::{Destination, Existing, unwritable};
-use super::find;
-use crate::data::DataDirectory;
+use crate::commands::stored_sessions::find;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, text};
-use agent_runtime::portable::{self, ForkAt, ImportAs, ImportOptions, PortableError, SessionDocument};
+use agent_config::DataDirectory;
+use agent_runtime::transfer::{self, ForkAt, ImportAs, ImportOptions, SessionDocument, TransferError};
 use agent_store::{SqliteStore, Store, StoreError};
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
-/// What stands for stdin and stdout where a file's name is asked for.
+/// File name that means stdin or stdout.
 const PIPE: &str = "-";
 
-/// Makes a new session of the visible messages; its id is the output.
+/// Creates a new session from the messages that the model sees, and prints its id.
 pub(super) async fn fork(
     store: &dyn Store,
     (session, at): (&str, Option<u64>),
@@ -25,18 +25,18 @@ pub(super) async fn fork(
 ) -> Result<Exit, Failure> {
     let session = find(store, data, Some(session)).await?;
     let at = at.map_or(ForkAt::Last, ForkAt::Message);
-    let forked = portable::fork(store, &session.subject, at).await.map_err(failure)?;
+    let forked = transfer::fork(store, &session.subject, at).await.map_err(failure)?;
     terminal.print(&forked.session).map_err(Failure::output)?;
     let (messages, flag) = (text::count(forked.messages as usize, "message"), data.flag());
     let (from, to) = (session.subject, forked.session);
     terminal.note(format!(
-        "forked {from} behind message {}: the new session has {messages}; go on with agent-host --session {to}{flag}",
+        "forked {from} after message {}: the new session has {messages}; continue with agent-host --session {to}{flag}",
         forked.at
     ));
     Ok(Exit::Done)
 }
 
-/// Takes the last turn out of the view.
+/// Undoes the last turn: the model no longer sees its messages.
 pub(super) async fn undo(
     store: Arc<SqliteStore>,
     session: &str,
@@ -50,8 +50,8 @@ pub(super) async fn undo(
         open.close().await.map_err(Failure::failed)?;
         let (id, flag) = (&session.subject, data.flag());
         return Err(Failure::refused(format!(
-            "turn {turn} of {id} has not ended: agent-host session cancel {id}{flag} ends it, and agent-host session resume {id}{flag} \
-             goes on with it (with --agent FILE, or --plugins, --model and --grant, as before)"
+            "turn {turn} of {id} has not ended: end it with agent-host session cancel {id}{flag}, or continue it with agent-host \
+             session resume {id}{flag} (and --agent FILE, or --plugins, --model and --grant, as before)"
         )));
     }
     let undone = open.undo().await;
@@ -59,13 +59,13 @@ pub(super) async fn undo(
     open.close().await.map_err(Failure::failed)?;
     undone.map_err(Failure::refused)?;
     terminal.note(format!(
-        "took the last turn of {} back; {left} left, and what was said stays stored, but is not remembered",
+        "undid the last turn of {}; {left} left; the messages of the turn stay stored, but are not remembered",
         session.subject
     ));
     Ok(Exit::Done)
 }
 
-/// Writes the session into one JSON document. A file appears when it is whole.
+/// Writes the session as one JSON document. A file appears only when it is complete.
 pub(super) async fn export(
     (store, data): (&dyn Store, &DataDirectory),
     session: &str,
@@ -74,10 +74,10 @@ pub(super) async fn export(
 ) -> Result<Exit, Failure> {
     let session = find(store, data, Some(session)).await?.subject;
     let exported = if output == Path::new(PIPE) {
-        portable::export(store, &session, &mut tokio::io::stdout()).await.map_err(failure)?
+        transfer::export(store, &session, &mut tokio::io::stdout()).await.map_err(failure)?
     } else {
         let (mut file, writing) = Destination::of(output, existing)?.open().await?;
-        let exported = portable::export(store, &session, &mut file).await.map_err(failure)?;
+        let exported = transfer::export(store, &session, &mut file).await.map_err(failure)?;
         file.flush().await.map_err(|error| unwritable(output, &error))?;
         writing.finish(file).await?;
         exported
@@ -89,7 +89,7 @@ pub(super) async fn export(
     Ok(Exit::Done)
 }
 
-/// Makes a session of such a document; its id is the output.
+/// Creates a session from an exported document, and prints its id.
 pub(super) async fn import(
     store: &dyn Store,
     (file, subject): (&Path, Option<String>),
@@ -97,10 +97,10 @@ pub(super) async fn import(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let document = read(file, data).await?;
-    let subject = subject.map_or(ImportAs::Itself, ImportAs::Subject);
+    let subject = subject.map_or(ImportAs::OriginalSubject, ImportAs::Subject);
     let options = ImportOptions { subject, user: data.user() };
-    let imported = portable::import_for(store, document, options).await.map_err(|error| match error {
-        PortableError::Store(StoreError::SessionExists { session }) => {
+    let imported = transfer::import_for(store, document, options).await.map_err(|error| match error {
+        TransferError::Store(StoreError::SessionExists { session }) => {
             Failure::refused(format!("session `{session}` exists already: --as ID imports it under another id"))
         }
         error => Failure::refused(format!("`{}`: {error}", file.display())),
@@ -109,18 +109,18 @@ pub(super) async fn import(
     let (messages, flag) = (text::count(imported.messages as usize, "message"), data.flag());
     let (session, agent) = (imported.session, imported.agent);
     for dropped in &imported.dropped {
-        terminal.note(format!("not taken over: {}", text::harmless(dropped)));
+        terminal.note(format!("not imported: {}", text::harmless(dropped)));
     }
     terminal.note(format!(
-        "imported {session} with {messages}, a session of the agent `{agent}`; go on with agent-host --session {session}{flag}"
+        "imported {session} with {messages}, a session of the agent `{agent}`; continue with agent-host --session {session}{flag}"
     ));
     Ok(Exit::Done)
 }
 
-/// Opens the document. It is read more than once, so what comes from a pipe is copied into a file without a name.
+/// Opens the document. It is read more than once, so input from a pipe is first copied to an unnamed temporary file.
 async fn read(file: &Path, data: &DataDirectory) -> Result<SessionDocument, Failure> {
     let unreadable = |error: io::Error| Failure::refused(format!("`{}` cannot be read: {error}", file.display()));
-    let refused = |error: PortableError| Failure::refused(format!("`{}`: {error}", file.display()));
+    let refused = |error: TransferError| Failure::refused(format!("`{}`: {error}", file.display()));
     let copy = || tempfile::tempfile_in(data.root()).map_err(unreadable);
     if file == Path::new(PIPE) {
         return SessionDocument::copied(io::stdin(), copy()?).await.map_err(refused);
@@ -132,10 +132,10 @@ async fn read(file: &Path, data: &DataDirectory) -> Result<SessionDocument, Fail
     }
 }
 
-/// A reader who has enough, as `head` has, is no failure.
-fn failure(error: PortableError) -> Failure {
+/// Converts the error. A closed pipe, as with `head`, is handled like any other output error and is not refused.
+fn failure(error: TransferError) -> Failure {
     match error {
-        PortableError::Write(error) if error.kind() == ErrorKind::BrokenPipe => Failure::output(error),
+        TransferError::Write(error) if error.kind() == ErrorKind::BrokenPipe => Failure::output(error),
         error => Failure::refused(error),
     }
 }

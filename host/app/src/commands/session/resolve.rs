@@ -1,41 +1,42 @@
-//! `session resolve`: a person says what became of a call whose outcome is unknown (D3).
+//! `session resolve`: records a person's decision about a call whose outcome is unknown (D3).
 
-use super::below;
 use crate::arguments::Verdict;
-use crate::data::DataDirectory;
+use crate::commands::decision;
+use crate::commands::delegation;
+use crate::commands::stored_sessions::{find_open, sessions};
 use crate::exit::{Exit, Failure};
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, suspension};
+use agent_config::DataDirectory;
 use agent_core::change::{CallRecord, CallState};
 use agent_core::event::{Suspension, Wait};
 use agent_core::message::CallId;
-use agent_core::run::Decision;
 use agent_store::{CallFilter, SessionFilter, SessionSummary, SqliteStore, Store};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What was typed.
-pub(super) struct Asked {
-    /// The call, with or without its session.
+/// Arguments of the command.
+pub(super) struct ResolveOptions {
+    /// Id of the call, with or without the id of its session in front.
     pub(super) call: String,
-    /// What became of it.
+    /// The decision about the call.
     pub(super) decision: Verdict,
-    /// The result's or the error's text.
+    /// Text of the result or of the error.
     pub(super) text: Option<String>,
-    /// The session, where it was named apart.
+    /// Id of the session, if it was given separately.
     pub(super) session: Option<String>,
 }
 
-/// Stores the decision; the turn goes on when the session is gone on with.
+/// Stores the decision. The turn continues when the session is continued.
 pub(super) async fn resolve(
-    asked: Asked,
+    options: ResolveOptions,
     store: Arc<SqliteStore>,
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let decision = decision(asked.decision, asked.text)?;
-    let (session, call) = place(&asked.call, asked.session.as_deref());
+    let decision = decision::decision(options.decision, options.text)?;
+    let (session, call) = split_call_id(&options.call, options.session.as_deref());
     let session = match session {
-        Some(session) => super::find_open(&*store, data, session).await?,
+        Some(session) => find_open(&*store, data, session).await?,
         None => waiting_session(&*store, data, call).await?,
     };
     let mut open = super::open_to_decide(store.clone(), &session, data, Duration::ZERO).await?;
@@ -43,10 +44,10 @@ pub(super) async fn resolve(
     let (parent, waits) = (open.state().delegated_by.clone(), open.state().waits());
     open.close().await.map_err(Failure::failed)?;
     resolved.map_err(Failure::refused)?;
-    terminal.note(format!("decided about {call}"));
+    terminal.note(format!("stored the decision about {call}"));
     report(&*store, (&session.subject, waits), data, terminal).await?;
     if let Some(parent) = parent {
-        terminal.note(below::parent_waits(&*store, &parent, data).await?);
+        terminal.note(delegation::continue_parent_note(&*store, &parent, data).await?);
     }
     Ok(Exit::Done)
 }
@@ -59,30 +60,15 @@ async fn report(
 ) -> Result<(), Failure> {
     if waits.is_empty() {
         let flag = data.flag();
-        terminal.note(format!("go on with agent-host --session {session}{flag}, and the same options as before"));
+        terminal.note(format!("continue with agent-host --session {session}{flag}, and the same options as before"));
     }
-    let left = below::own(store, session, &Suspension { waits }, data).await?;
+    let left = suspension::own_waits(store, session, &Suspension { waits }, data).await?;
     left.into_iter().for_each(|lines| terminal.note(lines));
     Ok(())
 }
 
-/// A result must be told; an error has a usual text.
-pub(crate) fn decision(verdict: Verdict, text: Option<String>) -> Result<Decision, Failure> {
-    match (verdict, text) {
-        (Verdict::Retry, None) => Ok(Decision::Retry),
-        (Verdict::Retry, Some(_)) => Err(Failure::refused("`retry` takes no text: the call runs again")),
-        (Verdict::Failed, text) => {
-            Ok(Decision::Failed(text.unwrap_or_else(|| "the call was interrupted and has failed".to_owned())))
-        }
-        (Verdict::Result, Some(text)) => Ok(Decision::Result(text)),
-        (Verdict::Result, None) => {
-            Err(Failure::refused("`result` needs the result's text: agent-host session resolve CALL result \"TEXT\""))
-        }
-    }
-}
-
-/// The session and the call of what was typed. A session's id may hold slashes, a call's has none.
-fn place<'a>(call: &'a str, session: Option<&'a str>) -> (Option<&'a str>, &'a str) {
+/// Splits a typed id into session and call. A session's id may contain slashes, a call's id contains none.
+fn split_call_id<'a>(call: &'a str, session: Option<&'a str>) -> (Option<&'a str>, &'a str) {
     match (session, call.rsplit_once('/')) {
         (Some(session), _) => (Some(session), call),
         (None, Some((session, call))) => (Some(session), call),
@@ -90,9 +76,9 @@ fn place<'a>(call: &'a str, session: Option<&'a str>) -> (Option<&'a str>, &'a s
     }
 }
 
-/// The latest session that waits for a decision about a call of this id.
+/// Finds the latest session that waits for a decision about the call with this id.
 async fn waiting_session(store: &dyn Store, data: &DataDirectory, call: &str) -> Result<SessionSummary, Failure> {
-    for session in super::sessions(store, data, SessionFilter::default(), 1000).await? {
+    for session in sessions(store, data, SessionFilter::default(), 1000).await? {
         let unknown = unknown_calls(store, &session.subject).await?;
         if unknown.iter().any(|record| record.id.0 == call) {
             return Ok(session);
@@ -115,18 +101,9 @@ mod tests {
 
     /// D3
     #[test]
-    fn a_call_is_named_with_or_without_its_session() {
-        assert_eq!(place("call_1_1_1", None), (None, "call_1_1_1"));
-        assert_eq!(place("agent/0193/call_1_1_1", None), (Some("agent/0193"), "call_1_1_1"));
-        assert_eq!(place("call_1_1_1", Some("agent/0193")), (Some("agent/0193"), "call_1_1_1"));
-    }
-
-    #[test]
-    fn a_result_needs_its_text_and_a_retry_takes_none() {
-        assert!(matches!(decision(Verdict::Retry, None), Ok(Decision::Retry)));
-        assert!(matches!(decision(Verdict::Failed, None), Ok(Decision::Failed(_))));
-        assert!(matches!(decision(Verdict::Result, Some("7".into())), Ok(Decision::Result(text)) if text == "7"));
-        assert!(decision(Verdict::Result, None).is_err());
-        assert!(decision(Verdict::Retry, Some("7".into())).is_err());
+    fn d3_split_call_id_accepts_ids_with_and_without_the_session() {
+        assert_eq!(split_call_id("call_1_1_1", None), (None, "call_1_1_1"));
+        assert_eq!(split_call_id("agent/0193/call_1_1_1", None), (Some("agent/0193"), "call_1_1_1"));
+        assert_eq!(split_call_id("call_1_1_1", Some("agent/0193")), (Some("agent/0193"), "call_1_1_1"));
     }
 }

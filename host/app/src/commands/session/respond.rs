@@ -1,221 +1,221 @@
-//! `session respond`: a service's answer, or one to an approval request, comes in as a CloudEvent, and the turn goes on
-//! (L10, L17, I6).
+//! `session respond`: takes the answer of a service, or an answer to an approval request, as a CloudEvent, and
+//! continues the turn (L10, L17, I6).
 
 use crate::arguments::{AgentArguments, RunArguments};
-use crate::commands::first_use::FirstUseDesk;
-use crate::commands::opening::{self, Opened, OpenedFor, PATIENCE};
-use crate::commands::run::{stops, watched};
-use crate::data::DataDirectory;
+use crate::commands::agent_settings;
+use crate::commands::delegation;
+use crate::commands::drive_turn::{stops, watched};
+use crate::commands::event_file;
+use crate::commands::first_use::closed_handler;
+use crate::commands::open_session::{self, BUSY_TIMEOUT, OpenedFor, OpenedSession};
+use crate::commands::stored_sessions::find_open;
 use crate::exit::{Exit, Failure};
-use crate::interrupt::{Doing, Interrupts};
-use crate::setup;
-use crate::setup::agents::MadeAgent;
-use crate::terminal::turn::{Format, Kept, TurnView, Use};
-use crate::terminal::{Output, Terminal, YELLOW, waits};
-use agent_core::cloud_event::{CloudEvent, MAX_EVENT_BYTES};
+use crate::interrupt::{Activity, Interrupts};
+use crate::terminal::turn::{Format, SessionUse, Storage, TurnView};
+use crate::terminal::{Output, Terminal, YELLOW, pending_answers};
+use agent_config::DataDirectory;
+use agent_config::assembly::AssembledAgents;
+use agent_config::first_use::FirstUseHandler;
 use agent_core::event::Wait;
 use agent_core::tool::Violation;
 use agent_runtime::approvals::APPROVAL_RESOLVED;
-use agent_runtime::{RespondError, Responded, Session, SessionError, TurnResult};
+use agent_runtime::{RespondError, ResponseOutcome, Session, SessionError, TurnResult};
 use agent_store::SqliteStore;
 use serde_json::json;
-use std::io::Read;
-use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// What was typed.
-pub(super) struct Asked {
-    /// The session.
+/// Arguments of the command.
+pub(super) struct RespondOptions {
+    /// Id or id prefix of the session.
     pub(super) session: String,
-    /// The file with the event; `-` is stdin.
+    /// File with the event. `-` means stdin.
     pub(super) event: std::path::PathBuf,
-    /// Whose session it is, to go on with it.
+    /// The agent of the session, which is needed to continue the turn.
     pub(super) agent: AgentArguments,
-    /// What follows the answer.
-    pub(super) then: Then,
-    /// Who reads what is printed.
+    /// What to do after the answer is stored.
+    pub(super) then: AfterAnswer,
+    /// Output format.
     pub(super) format: Format,
 }
 
-/// What follows an answer that was the last.
+/// What to do after the last answer that the turn waits for is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
-    /// The turn goes on.
-    GoOn,
-    /// Nothing: it is recorded.
+pub(super) enum AfterAnswer {
+    /// Continue the turn.
+    Continue,
+    /// Only store the answer.
     Record,
 }
 
-/// Takes the answer, and goes on where that is asked for.
+/// Stores the answer, and continues the turn if that is asked for and possible.
 pub(super) async fn respond(
-    asked: Asked,
+    options: RespondOptions,
     store: Arc<SqliteStore>,
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let event = read(&asked.event)?;
-    let found = super::find_open(&*store, data, &asked.session).await.map_err(no_context)?;
-    let names_agent = asked.agent != AgentArguments::default();
-    // What an approval is checked against must be there in any case.
+    let event = event_file::read(&options.event)?;
+    let found = find_open(&*store, data, &options.session).await.map_err(with_no_context_code)?;
+    let names_agent = options.agent != AgentArguments::default();
+    // An approval is checked against the agent's tools, so it always needs the agent.
     let needs_agent = event.event_type == APPROVAL_RESOLVED.as_str();
     if needs_agent && !names_agent {
-        let advice = "an approval is checked against the agent's tools: give its options as before, --agent FILE, or --plugins, --model and --grant";
+        let advice = "an approval is checked against the agent's tools: give the same options as before, --agent FILE, or \
+                      --plugins, --model and --grant";
         return Err(Failure::refused(advice));
     }
-    let goes_on = asked.then == Then::GoOn && names_agent;
-    let to_record = Opening { asked: &asked, subject: &found.subject, data };
-    // To record an answer the stored state is enough (L1): whatever is wrong with the agent, the answer is not lost.
-    let (mut session, kept, made) = match needs_agent {
-        true => to_record.with_agent(terminal).await?,
+    let continues = options.then == AfterAnswer::Continue && names_agent;
+    let to_answer = SessionToAnswer { options: &options, subject: &found.subject, data };
+    // The stored state is enough to record an answer (L1). So the answer is not lost if something is wrong with the
+    // agent.
+    let (mut session, storage, agents) = match needs_agent {
+        true => to_answer.with_agent(terminal).await?,
         false => {
-            let session = super::open_to_decide(store.clone(), &found, data, PATIENCE).await?;
-            (session, Kept { store, data: data.clone() }, Vec::new())
+            let session = super::open_to_decide(store.clone(), &found, data, BUSY_TIMEOUT).await?;
+            (session, Storage { store, data: data.clone() }, None)
         }
     };
     let responded = session.respond(event).await;
-    let is_ready = matches!(&responded, Ok(Responded::Taken { waits, .. }) if waits.is_empty());
-    let said = match responded {
-        Ok(responded) => tell(&responded, &session, &kept, (asked.format, terminal)).await,
+    let is_ready = matches!(&responded, Ok(ResponseOutcome::Taken { waits, .. }) if waits.is_empty());
+    let reported = match responded {
+        Ok(responded) => report(&responded, &session, &storage, (options.format, terminal)).await,
         Err(RespondError::Session(error @ SessionError::Approval(_))) => Err(Failure::refused(error)),
         Err(error @ RespondError::Session(_)) => Err(Failure::failed(error)),
         Err(error) => Err(Failure::refused(error)),
     };
-    let shows_end = session.state().is_open() || session.has_ended_at_opening();
-    if !(goes_on && said.is_ok() && shows_end) {
+    let has_result = session.state().is_open() || session.has_ended_at_opening();
+    if !(continues && reported.is_ok() && has_result) {
         let (parent, is_open) = (session.state().delegated_by.clone(), session.state().is_open());
         session.close().await.map_err(Failure::failed)?;
-        said?;
+        reported?;
         if let Some(parent) = parent {
-            terminal.note(super::below::parent_waits(&*kept.store, &parent, data).await?);
+            terminal.note(delegation::continue_parent_note(&*storage.store, &parent, data).await?);
         } else if is_ready && is_open {
             let (id, flag) = (&found.subject, data.flag());
-            terminal.note(format!("go on with agent-host --session {id}{flag}, and the same options as before"));
+            terminal.note(format!("continue with agent-host --session {id}{flag}, and the same options as before"));
         }
         return Ok(Exit::Done);
     }
-    let (session, kept, made) = match needs_agent {
-        true => (session, kept, made),
+    let (session, storage, agents) = match needs_agent {
+        true => (session, storage, agents),
         false => {
             session.close().await.map_err(Failure::failed)?;
-            to_record.with_agent(terminal).await.map_err(|failure| Failure {
-                message: format!("the answer is stored, but the turn cannot go on here: {}", failure.message),
+            to_answer.with_agent(terminal).await.map_err(|failure| Failure {
+                message: format!("the answer is stored, but the turn cannot continue here: {}", failure.message),
                 ..failure
             })?
         }
     };
-    let store = kept.store.clone();
-    let exit = go_on(session, kept, asked.format, terminal).await;
-    opening::finish(&*store, &made, terminal).await;
+    let store = storage.store.clone();
+    let exit = continue_turn(session, storage, options.format, terminal).await;
+    if let Some(agents) = agents {
+        agents.record_trials(&*store, terminal).await;
+    }
     exit
 }
 
-/// The session with its agent, so that the turn can go on.
-struct Opening<'a> {
-    asked: &'a Asked,
+/// The session that gets the answer, with the options to open it together with its agent.
+struct SessionToAnswer<'a> {
+    options: &'a RespondOptions,
     subject: &'a str,
     data: &'a DataDirectory,
 }
 
-impl Opening<'_> {
-    async fn with_agent(&self, terminal: &Terminal) -> Result<(Session, Kept, Vec<MadeAgent>), Failure> {
-        let (agent, session) = (self.asked.agent.clone(), Some(self.subject.to_owned()));
+impl SessionToAnswer<'_> {
+    async fn with_agent(&self, terminal: &Terminal) -> Result<(Session, Storage, Option<AssembledAgents>), Failure> {
+        let (agent, session) = (self.options.agent.clone(), Some(self.subject.to_owned()));
         let run = RunArguments { agent, session, ..RunArguments::default() };
-        let settings = setup::settings(&run.agent, terminal).await?;
-        let opened = opening::open_in(&run, (settings, self.data.clone()), OpenedFor::AnAnswer, terminal).await?;
-        let Opened { session, kept, made, .. } = opened;
-        Ok((session, kept, made))
+        let settings = agent_settings::settings(&run.agent, terminal).await?;
+        let opened = open_session::open_in(&run, (settings, self.data.clone()), OpenedFor::AnAnswer, terminal).await?;
+        let OpenedSession { session, storage, agents, .. } = opened;
+        Ok((session, storage, Some(agents)))
     }
 }
 
-/// Where there is no session, there is no stored state either (L1).
-fn no_context(failure: Failure) -> Failure {
+/// Marks the error for a missing session with the code `no_context`, because there is no stored state to answer (L1).
+fn with_no_context_code(failure: Failure) -> Failure {
     if !failure.message.starts_with("there is no session") {
         return failure;
     }
     Failure { message: format!("no_context: {}", failure.message), ..failure }
 }
 
-/// Reads an event from a file or from stdin.
-pub(crate) fn read(path: &Path) -> Result<CloudEvent, Failure> {
-    let shown = if path == Path::new("-") { "stdin".to_owned() } else { path.display().to_string() };
-    let most = MAX_EVENT_BYTES as u64 + 1;
-    let mut text = Vec::new();
-    let read = match path == Path::new("-") {
-        true => std::io::stdin().lock().take(most).read_to_end(&mut text),
-        false => std::fs::File::open(path).and_then(|file| file.take(most).read_to_end(&mut text)),
-    };
-    read.map_err(|error| Failure::refused(format!("{shown}: the event cannot be read: {error}")))?;
-    CloudEvent::parse(&text).map_err(|error| Failure::refused(format!("{shown}: {error}")))
-}
-
-async fn tell(
-    responded: &Responded,
+/// Reports what became of the answer, and what the turn still waits for.
+async fn report(
+    responded: &ResponseOutcome,
     session: &Session,
-    kept: &Kept,
+    storage: &Storage,
     (format, terminal): (Format, &Terminal),
 ) -> Result<(), Failure> {
     let (violations, left): (&[Violation], &[Wait]) = match responded {
-        Responded::Taken { violations, waits } => (violations, waits),
-        Responded::Duplicate | Responded::Late => (&[], &[]),
+        ResponseOutcome::Taken { violations, waits } => (violations, waits),
+        ResponseOutcome::Duplicate | ResponseOutcome::Late => (&[], &[]),
     };
-    let (word, said) = match responded {
-        Responded::Taken { .. } if violations.is_empty() => ("taken", "the answer is taken"),
-        Responded::Taken { .. } => ("taken", "the answer is not what was agreed; the model gets an error that says so"),
-        Responded::Duplicate => ("duplicate", "the call has this answer already; nothing has changed"),
-        Responded::Late => ("late", "the answer comes too late: the call has another result; nothing has changed"),
+    let (status, message) = match responded {
+        ResponseOutcome::Taken { .. } if violations.is_empty() => ("taken", "the answer was accepted"),
+        ResponseOutcome::Taken { .. } => {
+            ("taken", "the answer does not match the agreed schema, so the model gets an error that says so")
+        }
+        ResponseOutcome::Duplicate => ("duplicate", "the call has this answer already; nothing was changed"),
+        ResponseOutcome::Late => ("late", "the answer came too late: the call has another result; nothing was changed"),
     };
     if format == Format::Json {
         let session = session.subject();
         let line =
-            json!({"type": "responded", "status": word, "session": session, "violations": violations, "waits": left});
+            json!({"type": "responded", "status": status, "session": session, "violations": violations, "waits": left});
         return terminal.print(line.to_string()).map_err(Failure::output);
     }
     let mark = if violations.is_empty() { String::new() } else { format!("{YELLOW}!{YELLOW:#} ") };
-    terminal.note(format!("{mark}{said}"));
+    terminal.note(format!("{mark}{message}"));
     for violation in violations {
         terminal.note(format!("  {} {}", violation.pointer, violation.message));
     }
     if !left.is_empty() {
-        terminal.note(waits::shown(session.subject(), left, (&*kept.store, &kept.data)).await?);
+        terminal.note(pending_answers::shown(session.subject(), left, (&*storage.store, &storage.data)).await?);
     }
     Ok(())
 }
 
-/// The turn that was answered, and the prompts that came meanwhile.
+/// Continues the turn, and then runs the prompts that arrived while it waited.
 async fn turns(
     session: &mut Session,
-    (view, desk): (&mut TurnView<'_>, &mut FirstUseDesk),
+    (view, first_uses): (&mut TurnView<'_>, &mut FirstUseHandler),
     cancel: &CancellationToken,
 ) -> Result<TurnResult, Failure> {
-    let mut result = watched(session, None, (view, desk), cancel).await?;
+    let mut result = watched(session, None, (view, first_uses), cancel).await?;
     while !stops(&result, cancel)
-        && let Some(kept) = session.next_kept()
+        && let Some(kept) = session.next_queued_prompt()
     {
         view.interrupted_turn_ended(&result)?;
-        view.asks_kept(&kept);
-        result = watched(session, Some(kept), (view, desk), cancel).await?;
+        view.note_queued_prompt_sent(&kept);
+        result = watched(session, Some(kept), (view, first_uses), cancel).await?;
     }
     Ok(result)
 }
 
-async fn go_on(mut session: Session, kept: Kept, format: Format, terminal: &Terminal) -> Result<Exit, Failure> {
-    // Where the turn has ended meanwhile, its result is shown all the same.
+async fn continue_turn(
+    mut session: Session,
+    storage: Storage,
+    format: Format,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    // If the turn has ended meanwhile, its result is still shown.
     let interrupts = Interrupts::listen(terminal.clone());
-    let cancel = interrupts.begin(Doing::Turn);
+    let cancel = interrupts.begin(Activity::Turn);
     let servers = session.agent().servers().clone();
-    interrupts.end_with_us([servers.clone()]);
+    interrupts.kill_servers_on_exit([servers.clone()]);
     let format = match (format, terminal.is_terminal(Output::Stdout)) {
         (Format::Json, _) => Format::Json,
         (_, true) => Format::Terminal,
         (_, false) => Format::Lines,
     };
-    let mut view = TurnView::new(terminal, (format, Use::Once), &session, kept.clone());
-    let mut desk = FirstUseDesk::closed(terminal, kept.store);
-    let result = turns(&mut session, (&mut view, &mut desk), &cancel).await;
+    let mut view = TurnView::new(terminal, (format, SessionUse::Once), &session, storage.clone());
+    let mut first_uses = closed_handler(terminal, storage.store);
+    let result = turns(&mut session, (&mut view, &mut first_uses), &cancel).await;
     let closed = session.close().await;
     if cancel.is_cancelled() {
-        servers.hurry();
+        servers.shorten_grace_periods();
     }
     servers.shutdown().await;
     let exit = view.end(result?).await?;

@@ -1,15 +1,14 @@
-//! Sessions with those below them that work for them (L16).
+//! Shows sessions as a tree in which delegate sessions are below their parents (L16).
 
-use crate::data::DataDirectory;
+use crate::commands::delegation;
+use crate::commands::stored_sessions::{OPEN, sessions, summary};
 use crate::exit::Failure;
 use crate::terminal::{DIM, text};
+use agent_config::DataDirectory;
 use agent_store::{MAX_PAGE, SessionFilter, SessionSummary, Store};
 
-/// States of sessions whose turn is not over.
-pub(super) const OPEN: [&str; 4] = ["running", "suspended", super::INTERRUPTED, super::READY];
-
-/// The sessions in their order, each followed by those below it, with how deep they are. One whose parent is not among them
-/// stands at the top.
+/// Orders the sessions so that each is followed by its children, and returns each with its depth. A session whose
+/// parent is not in the list is at the top level.
 pub(super) fn in_order(sessions: Vec<SessionSummary>) -> Vec<(usize, SessionSummary)> {
     let subjects: Vec<String> = sessions.iter().map(|session| session.subject.clone()).collect();
     let has_parent = |session: &SessionSummary| session.delegated_by.as_ref().is_some_and(|by| subjects.contains(by));
@@ -18,7 +17,7 @@ pub(super) fn in_order(sessions: Vec<SessionSummary>) -> Vec<(usize, SessionSumm
     for session in top {
         push(session, 0, &mut below, &mut ordered);
     }
-    // A damaged import could hold a circle: nothing is left out.
+    // A damaged import could contain a cycle. Its sessions are listed at the top level, so that none is left out.
     ordered.extend(below.into_iter().map(|session| (0, session)));
     ordered
 }
@@ -38,9 +37,9 @@ fn push(
     }
 }
 
-/// A session in a list.
+/// Formats a session for a list.
 pub(super) fn line(depth: usize, session: &SessionSummary) -> String {
-    let shown = super::summary(session);
+    let shown = summary(session);
     match (depth, &session.delegated_by) {
         (0, None) => shown,
         (0, Some(parent)) => format!("{shown}\n  {DIM}worked for {}{DIM:#}", text::one_line(parent, 100)),
@@ -53,27 +52,27 @@ pub(super) fn line(depth: usize, session: &SessionSummary) -> String {
     }
 }
 
-/// Those that work for a session, the last changed first.
+/// Returns the sessions that work for this one, the last changed first.
 pub(super) async fn children(
     store: &dyn Store,
     data: &DataDirectory,
     session: &str,
 ) -> Result<Vec<SessionSummary>, Failure> {
     let filter = SessionFilter { delegated_by: Some(session.to_owned()), ..SessionFilter::default() };
-    let mut children = super::sessions(store, data, filter, MAX_PAGE).await?;
-    super::below::tell_ready(store, &mut children).await?;
+    let mut children = sessions(store, data, filter, MAX_PAGE).await?;
+    delegation::mark_ready(store, &mut children).await?;
     Ok(children)
 }
 
-/// What stays when a session is deleted for which others worked.
-pub(super) fn kept(children: &[SessionSummary], flag: &str) -> Option<String> {
+/// Describes the child sessions that stay when their parent is deleted. Returns `None` if there are none.
+pub(super) fn kept_children_note(children: &[SessionSummary], flag: &str) -> Option<String> {
     let subjects: Vec<_> = children.iter().map(|child| child.subject.as_str()).collect();
     let number = text::count(subjects.len(), "session");
     let which = subjects.join(" ");
     let open = children.iter().filter(|child| OPEN.contains(&child.state.as_str())).count();
     let open = match open {
         0 => String::new(),
-        open => format!(" ({} not over, and nobody waits for the answer any more)", text::count(open, "turn")),
+        open => format!(" ({} still open, and no session waits for the answer any more)", text::count(open, "turn")),
     };
     (!subjects.is_empty()).then(|| {
         format!("kept {number} that worked for it{open}; to delete them, too: agent-host session delete {which}{flag}")
@@ -101,22 +100,22 @@ mod tests {
         }
     }
 
-    /// L16, D5: who deletes a session is told of those that it leaves in the middle of their work.
+    /// L16, D5: deleting a session reports its children that stay, and which of them have open turns.
     #[test]
-    fn d5_what_is_kept_is_named_with_what_is_open() {
+    fn d5_kept_children_note_names_children_and_open_turns() {
         let child =
             |subject: &str, state: &str| SessionSummary { state: state.into(), ..session(subject, Some("lead")) };
-        let said = |children: &[SessionSummary]| kept(children, " --data d").unwrap_or_default();
-        assert_eq!(said(&[]), "");
+        let note = |children: &[SessionSummary]| kept_children_note(children, " --data d").unwrap_or_default();
+        assert_eq!(note(&[]), "");
         let ended = "kept 1 session that worked for it; to delete them, too: agent-host session delete a --data d";
-        assert_eq!(said(&[child("a", "idle")]), ended);
-        let shown = said(&[child("a", "idle"), child("b", "suspended")]);
-        assert!(shown.contains("2 sessions") && shown.contains("(1 turn not over"), "{shown}");
+        assert_eq!(note(&[child("a", "idle")]), ended);
+        let shown = note(&[child("a", "idle"), child("b", "suspended")]);
+        assert!(shown.contains("2 sessions") && shown.contains("(1 turn still open"), "{shown}");
     }
 
     /// L16, D5
     #[test]
-    fn l16_children_stand_below_their_parent() {
+    fn l16_in_order_places_children_below_their_parent() {
         let sessions = vec![
             session("deep", Some("child")),
             session("other", None),
@@ -137,7 +136,7 @@ mod tests {
         };
         assert!(line(3).starts_with("  └ deep  idle") && line(3).ends_with("\n      What?"), "{}", line(3));
         assert!(line(4).ends_with("worked for gone"), "{}", line(4));
-        assert_eq!(line(4).matches("gone").count(), 1, "it is said once: {}", line(4));
+        assert_eq!(line(4).matches("gone").count(), 1, "the parent is named once: {}", line(4));
         let blank = SessionSummary { title: None, ..session("new", None) };
         assert_eq!(super::line(0, &blank).lines().count(), 1, "no line without a title");
     }

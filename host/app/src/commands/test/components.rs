@@ -1,4 +1,4 @@
-//! Where the components of a scenario's plugins are: of its own project, of those that it names, built or found.
+//! Finds the components of a scenario's plugins: those that it names, or the one of its own project.
 
 use crate::exit::Failure;
 use agent_devkit::build::{Project, is_project};
@@ -8,62 +8,63 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Folders above a scenario in which a plugin is looked for by its name.
-const ABOVE: usize = 6;
+/// Number of folders, upwards from the scenario's own, in which a plugin is searched by its name.
+const SEARCHED_FOLDERS: usize = 6;
 
 /// Finds components.
 #[derive(Debug)]
 pub(crate) struct Components {
-    /// What the scenarios were looked for in.
+    /// Folder or file that `agent-host test` was called with.
     root: PathBuf,
-    /// A folder that holds them all.
+    /// Folder with all components, from `--plugins`.
     given: Option<PathBuf>,
-    /// By folder of the project.
+    /// Built components, by the folder of their project.
     built: BTreeMap<PathBuf, PathBuf>,
-    /// Why there is none, by folder of the project.
-    unbuilt: BTreeMap<PathBuf, String>,
+    /// Build errors, by the folder of the project.
+    build_errors: BTreeMap<PathBuf, String>,
 }
 
 /// Where a plugin comes from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
-    /// The folder of its project.
+    /// A plugin project in this folder.
     Project(PathBuf),
-    /// A component.
+    /// This component file.
     File(PathBuf),
 }
 
 impl Components {
-    /// `given` is a folder with components.
+    /// Creates a finder. `given` is a folder with all components, if one was named.
     pub(super) fn new(root: &Path, given: Option<PathBuf>) -> Result<Self, Failure> {
         given.as_deref().map_or(Ok(()), has_components)?;
-        Ok(Self { root: root.to_owned(), given, built: BTreeMap::new(), unbuilt: BTreeMap::new() })
+        Ok(Self { root: root.to_owned(), given, built: BTreeMap::new(), build_errors: BTreeMap::new() })
     }
 
-    /// The folder that holds all components, where one was named.
+    /// Returns the folder with all components, if one was named.
     pub(crate) fn given(&self) -> Option<&Path> {
         self.given.as_deref()
     }
 
-    /// Notes why nothing came of a build: whoever needs the project is told.
-    pub(super) fn unbuilt(&mut self, project: &Path, why: String) {
-        self.unbuilt.insert(canonical(project), why);
+    /// Records why a build failed. Scenarios that need the project report it.
+    pub(super) fn add_build_error(&mut self, project: &Path, why: String) {
+        self.build_errors.insert(canonical(project), why);
     }
 
-    /// Notes what came of a build.
-    pub(super) fn built(&mut self, project: &Path, component: PathBuf) {
+    /// Records the component that a build produced.
+    pub(super) fn add_built(&mut self, project: &Path, component: PathBuf) {
         self.built.insert(project.to_owned(), component);
     }
 
-    /// The projects that these scenarios need, by the folder that their components are written to: beside them where the
-    /// folder of all projects is tested, as `--plugins DIR --build` does, else into them, as `plugin build` does.
+    /// Returns the projects that these scenarios need, grouped by the folder that their components are written to. If
+    /// the tested folder contains the project, that is the tested folder, as with `--plugins DIR --build`. Otherwise it
+    /// is the project's folder, as with `plugin build`.
     pub(super) fn projects<'s>(
         &mut self,
         scenarios: impl Iterator<Item = &'s Scenario>,
     ) -> Vec<(PathBuf, Vec<Project>)> {
         let mut folders = BTreeSet::new();
         for scenario in scenarios {
-            // What is wrong with it is said where it is played.
+            // An error is reported when the scenario runs.
             for origin in self.origins(scenario).unwrap_or_default() {
                 if let Origin::Project(folder) = origin
                     && is_project(&folder)
@@ -78,7 +79,7 @@ impl Components {
             let project = match Project::read(&folder) {
                 Ok(project) => project,
                 Err(error) => {
-                    self.unbuilt(&folder, error.to_string());
+                    self.add_build_error(&folder, error.to_string());
                     continue;
                 }
             };
@@ -88,7 +89,7 @@ impl Components {
         groups.into_iter().collect()
     }
 
-    /// The components of the scenario's plugins; none where its agent's folder says which there are.
+    /// Returns the components of the scenario's plugins, or nothing if they come from the plugin folder of its agent.
     pub(crate) fn of(&self, scenario: &Scenario) -> Result<Vec<PathBuf>, Failure> {
         let origins = self.origins(scenario).map_err(Failure::refused)?;
         origins.into_iter().map(|origin| self.component(&origin)).collect()
@@ -116,7 +117,7 @@ impl Components {
             Origin::File(file) => return Ok(file.clone()),
             Origin::Project(folder) => folder,
         };
-        if let Some(why) = self.unbuilt.get(&canonical(folder)) {
+        if let Some(why) = self.build_errors.get(&canonical(folder)) {
             return Err(Failure::refused(why));
         }
         let name = name_of(folder).map_err(Failure::refused)?;
@@ -131,24 +132,24 @@ impl Components {
         let found =
             [Some(folder.join(&file)), beside].into_iter().flatten().filter_map(|path| Some((changed(&path)?, path)));
         found.max().map(|(_, path)| path).ok_or_else(|| {
-            let (shown, build) = (folder.display(), "without --no-build it is built first");
+            let (shown, build) = (folder.display(), "run without --no-build to build it");
             Failure::refused(format!(
-                "the plugin `{name}` has no component: there is no {file} in `{shown}` or beside it; {build}"
+                "the plugin `{name}` has no component: there is no {file} in `{shown}` or its parent folder; {build}"
             ))
         })
     }
 }
 
-/// Refuses a folder in which nothing could be found: what lies elsewhere would be tested instead.
+/// Refuses a folder without components, because components from elsewhere would be tested instead.
 fn has_components(folder: &Path) -> Result<(), Failure> {
     let problem = |problem: String| {
-        let advice = "name the folder with the components (NAME.wasm), or leave --plugins out, and they are built";
+        let advice = "name the folder with the components (NAME.wasm), or leave --plugins out to have them built";
         Failure::refused(format!("--plugins: {problem}; {advice}"))
     };
     let shown = folder.display();
     let entries = std::fs::read_dir(folder).map_err(|error| match error.kind() {
         ErrorKind::NotFound => problem(format!("there is no folder `{shown}`")),
-        ErrorKind::NotADirectory => problem(format!("`{shown}` is no folder")),
+        ErrorKind::NotADirectory => problem(format!("`{shown}` is not a folder")),
         _ => problem(format!("`{shown}` cannot be read: {error}")),
     })?;
     let is_component = |path: PathBuf| path.extension().is_some_and(|extension| extension == "wasm");
@@ -163,10 +164,10 @@ fn given_component(given: &Path, name: &str) -> Result<PathBuf, String> {
     if file.is_file() {
         return Ok(file);
     }
-    Err(format!("there is no {name}.wasm in `{}`, from which --plugins takes all components", given.display()))
+    Err(format!("there is no {name}.wasm in `{}`, and --plugins takes all components from there", given.display()))
 }
 
-/// Whether a plugin is named by a path.
+/// Whether the name of a plugin is a path.
 fn is_path(plugin: &str) -> bool {
     plugin.contains('/') || plugin.ends_with(".wasm")
 }
@@ -175,7 +176,7 @@ fn changed(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path).ok()?.modified().ok()
 }
 
-/// Without links, as cargo names packages.
+/// Resolves symbolic links, as cargo does in the paths of packages.
 fn canonical(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
@@ -203,16 +204,19 @@ fn origin(folder: &Path, plugin: &str) -> Result<Origin, String> {
         ]
     });
     places.filter_map(of_path).next().ok_or_else(|| {
-        format!("there is no plugin `{plugin}`: no folder of that name with a plugin.toml, and no {plugin}.wasm, in the folders above or in their `plugins`")
+        format!(
+            "there is no plugin `{plugin}`: neither a folder with that name and a plugin.toml nor {plugin}.wasm was found in \
+             the folders above or in their `plugins`"
+        )
     })
 }
 
-/// The folder and those above it, the nearest first.
+/// Returns the folder and its parents, the nearest first.
 fn above(folder: &Path) -> Vec<PathBuf> {
-    canonical(folder).ancestors().take(ABOVE).map(Path::to_owned).collect()
+    canonical(folder).ancestors().take(SEARCHED_FOLDERS).map(Path::to_owned).collect()
 }
 
-/// The name that a project's manifest gives the plugin.
+/// Reads the name of the plugin from the project's manifest.
 fn name_of(folder: &Path) -> Result<String, String> {
     let path = folder.join("plugin.toml");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -1,38 +1,38 @@
-//! Reports of scenarios for people.
+//! Shows the reports of scenarios to people.
 
 use crate::exit::Failure as Ending;
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
-use agent_devkit::scenario::{Failure, Golden, Report, Totals, Verdict};
+use agent_devkit::scenario::{Failure, GoldenResult, Report, Totals, Verdict};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Lines of a diff that are shown.
+/// Number of lines of a diff that are shown.
 const DIFF_LINES: usize = 80;
 
-/// What was shown so far.
+/// Shows reports, and remembers which reasons were already shown.
 #[derive(Debug, Default)]
-pub(super) struct Shown {
-    /// Why scenarios could not be played: a project that many need is told once.
+pub(super) struct ShownReports {
+    /// Reasons why scenarios could not run. Each is shown once, because many scenarios may need the same project.
     reasons: BTreeSet<String>,
 }
 
-impl Shown {
-    /// One scenario: a line where it passed, else everything that does not hold.
+impl ShownReports {
+    /// Shows one report: a line if the scenario passed, and otherwise everything that failed.
     pub(super) fn report(&mut self, report: &Report, terminal: &Terminal) -> Result<(), Ending> {
-        let is_told = match &report.verdict {
+        let is_shown = match &report.verdict {
             Verdict::NotPlayed(reason) => !self.reasons.insert(reason.clone()),
             _ => false,
         };
-        if !is_told {
-            return whole_report(report, terminal);
+        if !is_shown {
+            return full_report(report, terminal);
         }
         let name = text::one_line(&report.name, 200);
-        let line = format!("{RED}✗{RED:#} {BOLD}{name}{BOLD:#} cannot be played, for the same reason as one above");
+        let line = format!("{RED}✗{RED:#} {BOLD}{name}{BOLD:#} cannot run, for the same reason as a scenario above");
         terminal.print(line).map_err(Ending::output)
     }
 }
 
-fn whole_report(report: &Report, terminal: &Terminal) -> Result<(), Ending> {
+fn full_report(report: &Report, terminal: &Terminal) -> Result<(), Ending> {
     let print = |line: String| terminal.print(line).map_err(Ending::output);
     let (name, time) = (text::one_line(&report.name, 200), shown(report.time));
     match &report.verdict {
@@ -40,11 +40,11 @@ fn whole_report(report: &Report, terminal: &Terminal) -> Result<(), Ending> {
         Verdict::Failed(failures) => {
             print(format!("{RED}✗{RED:#} {BOLD}{name}{BOLD:#} {DIM}({time}){DIM:#}"))?;
             for failure in failures {
-                print(whole(failure))?;
+                print(describe_failure(failure))?;
             }
         }
         Verdict::NotPlayed(reason) => {
-            print(format!("{RED}✗{RED:#} {BOLD}{name}{BOLD:#} cannot be played"))?;
+            print(format!("{RED}✗{RED:#} {BOLD}{name}{BOLD:#} cannot run"))?;
             print(indented(&text::harmless(reason)))?;
         }
     }
@@ -52,20 +52,20 @@ fn whole_report(report: &Report, terminal: &Terminal) -> Result<(), Ending> {
         print(format!("  {YELLOW}!{YELLOW:#} {}", text::harmless(note)))?;
     }
     match &report.golden {
-        Golden::Written { path, diff } => {
-            print(format!("  {YELLOW}wrote{YELLOW:#} {}; review what changed:", path.display()))?;
+        GoldenResult::Written { path, diff } => {
+            print(format!("  {YELLOW}wrote{YELLOW:#} {}; review the changes:", path.display()))?;
             print(coloured(diff))?;
         }
-        Golden::Kept { path } => {
-            let why = "a scenario that fails writes no transcript";
-            print(format!("  {YELLOW}!{YELLOW:#} {} is left as it is: {why}", path.display()))?;
+        GoldenResult::Kept { path } => {
+            let why = "a scenario that fails does not update its transcript";
+            print(format!("  {YELLOW}!{YELLOW:#} {} was not changed: {why}", path.display()))?;
         }
-        Golden::None | Golden::Same | Golden::Differs => {}
+        GoldenResult::None | GoldenResult::Same | GoldenResult::Differs => {}
     }
     Ok(())
 }
 
-fn whole(failure: &Failure) -> String {
+fn describe_failure(failure: &Failure) -> String {
     let line = |text: &str| text::harmless(text).replace('\n', "\n              ");
     let mut shown = format!("  {BOLD}{}{BOLD:#}\n", failure.place);
     shown.push_str(&format!("    expected  {}\n    found     {}", line(&failure.expected), line(&failure.found)));
@@ -100,17 +100,17 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// The last line where somebody has stopped it.
+/// Prints the last line of a run that the user stopped.
 pub(super) fn stopped(played: usize, all: usize, terminal: &Terminal) {
-    terminal.note(format!("stopped: {played} of {all} scenarios were played"));
+    terminal.note(format!("stopped: {played} of {all} scenarios ran"));
 }
 
-/// The last line.
+/// Prints the last line of a complete run.
 pub(super) fn totals(totals: Totals, time: Duration, terminal: &Terminal) -> Result<(), Ending> {
     let Totals { passed, failed, not_played } = totals;
     let count = |number: usize, word: &str| (number > 0).then(|| format!("{number} {word}"));
     let all = passed + failed + not_played;
-    let counts = [count(passed, "passed"), count(failed, "failed"), count(not_played, "not played")];
+    let counts = [count(passed, "passed"), count(failed, "failed"), count(not_played, "not run")];
     let counts = counts.into_iter().flatten().collect::<Vec<_>>().join(", ");
     let word = if all == 1 { "scenario" } else { "scenarios" };
     let line = format!("\n{all} {word}: {counts} {DIM}({}){DIM:#}", shown(time));

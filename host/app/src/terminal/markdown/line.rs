@@ -1,67 +1,67 @@
-//! What a line is: told by its beginning, as soon as that is unambiguous.
+//! Recognises the kind of a line from its start, as soon as the start is unambiguous.
 
 use super::inline::Ending;
 
-/// Columns of a tab.
+/// Width of a tab in columns.
 const TAB: usize = 4;
 
-/// What a line begins with.
+/// Kind of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Nothing but spaces.
+    /// An empty line.
     Blank,
-    /// `>`; what follows is a line within the quote.
+    /// `>`. The rest is a line within the quote.
     Quote,
-    /// So many `#`.
+    /// A heading with this number of `#`.
     Heading(usize),
-    /// `-`, `*`, `+` or a number.
+    /// A list item with its mark: `-`, `*`, `+` or a number.
     Item(String),
-    /// `---`
+    /// A horizontal rule: `---`.
     Rule,
-    /// Three or more backticks or tildes.
+    /// The start of a code block: three or more backticks or tildes.
     Fence(Fence),
-    /// `|`
+    /// A line that starts with `|` and may be a table row.
     Row,
     /// Anything else.
     Text,
 }
 
-/// The beginning of a block of code.
+/// The start of a code block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fence {
-    /// Of what it is made.
+    /// Character of the fence: a backtick or a tilde.
     pub(super) mark: char,
-    /// How many of them; the end has at least as many.
+    /// Number of these characters. The closing fence has at least as many.
     pub(super) length: usize,
-    /// What stands behind them: the language.
+    /// Text after the fence, usually the language.
     pub(super) info: String,
 }
 
 impl Fence {
-    /// Whether the line ends the block.
+    /// Returns true if the line closes the block.
     pub(super) fn is_closed_by(&self, line: &str) -> bool {
         let line = line.trim();
         line.len() >= self.length && line.chars().all(|character| character == self.mark)
     }
 
-    /// Whether the beginning of a line may become the end of the block.
+    /// Returns true if a line that starts like this may close the block.
     pub(super) fn may_be_closed_by(&self, line: &str) -> bool {
         line.trim().chars().all(|character| character == self.mark)
     }
 }
 
-/// The beginning of a line.
+/// The recognised start of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Start {
-    /// Columns before it.
+    /// Indentation in columns.
     pub(super) indent: usize,
-    /// What it is.
+    /// Kind of the line.
     pub(super) kind: Kind,
-    /// Bytes of the beginning; the text follows.
+    /// Length in bytes of the indentation and marks before the text.
     pub(super) length: usize,
 }
 
-/// Reads the beginning of a line; nothing where more of it is needed.
+/// Recognises the start of a line. None if more of the line is needed.
 pub(super) fn start(line: &str, ending: Ending) -> Option<Start> {
     let rest = line.trim_start_matches([' ', '\t']);
     let blank = &line[..line.len() - rest.len()];
@@ -116,7 +116,7 @@ fn fence(rest: &str, mark: char, ending: Ending) -> Option<(Kind, usize)> {
     if length < 3 || (mark == '`' && info.contains('`')) {
         return Some((Kind::Text, 0));
     }
-    // Only the whole line tells whether it is code within a line instead.
+    // The rest of the line may show that this is inline code, so the complete line is needed.
     if ending == Ending::Open {
         return None;
     }
@@ -139,21 +139,21 @@ fn rule_or_item(rest: &str, mark: char, ending: Ending) -> Option<(Kind, usize)>
 }
 
 fn number(rest: &str, ending: Ending) -> Option<(Kind, usize)> {
-    let behind = rest.trim_start_matches(|character: char| character.is_ascii_digit());
-    let digits = rest.len() - behind.len();
+    let after = rest.trim_start_matches(|character: char| character.is_ascii_digit());
+    let digits = rest.len() - after.len();
     if digits > 9 {
         return Some((Kind::Text, 0));
     }
     let is_open = ending == Ending::Open;
-    match behind.chars().next() {
+    match after.chars().next() {
         None if is_open => None,
-        Some('.' | ')') if behind.len() == 1 && is_open => None,
-        Some('.' | ')') if behind.len() == 1 || behind[1..].starts_with([' ', '\t']) => item(rest, digits + 1, ending),
+        Some('.' | ')') if after.len() == 1 && is_open => None,
+        Some('.' | ')') if after.len() == 1 || after[1..].starts_with([' ', '\t']) => item(rest, digits + 1, ending),
         _ => Some((Kind::Text, 0)),
     }
 }
 
-/// An item with a mark of this length, once its text begins.
+/// A list item with a mark of this length. None until its text starts.
 fn item(rest: &str, mark: usize, ending: Ending) -> Option<(Kind, usize)> {
     let text = rest[mark..].trim_start();
     if text.is_empty() && ending == Ending::Open {

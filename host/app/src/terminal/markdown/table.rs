@@ -1,89 +1,91 @@
-//! A table: its columns are known when all its rows are, so it is shown whole.
+//! Renders a table. The column widths depend on all rows, so the table is shown when it is complete.
 
-use super::Look;
+use super::Rendering;
 use super::inline::{Ending, Inline};
 use crate::terminal::DIM;
 use crate::terminal::flow::{Flow, Prefix};
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
 
-/// Columns below which no column of a table is narrowed.
-const NARROWEST: usize = 6;
-/// Columns between two columns of a table.
-const BETWEEN: usize = 3;
+/// Minimum width of a table column to which it can be narrowed, in terminal columns.
+const MIN_COLUMN_WIDTH: usize = 6;
+/// Width of the separator between two table columns, in terminal columns.
+const SEPARATOR_WIDTH: usize = 3;
 
-/// How the words of a column stand.
+/// Alignment of the text in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum Alignment {
     Left,
     Middle,
     Right,
 }
 
-/// Lines that begin with `|`. The second one tells whether they are a table.
+/// Lines that start with `|`. The second line shows whether they are a table.
 #[derive(Debug)]
 pub(super) struct Table {
-    look: Look,
+    rendering: Rendering,
     prefix: Prefix,
+    /// The first line: the header of a table.
     first: String,
-    sides: Vec<Side>,
+    /// Alignment of each column. Empty until the second line shows that the lines are a table.
+    alignments: Vec<Alignment>,
     rows: Vec<Vec<String>>,
     layout: Option<Layout>,
 }
 
-/// How a table is shown.
+/// Layout of a table.
 #[derive(Clone, Debug)]
 enum Layout {
-    /// Beside each other, so many columns each.
+    /// Cells are next to each other, in columns of these widths.
     Columns(Vec<usize>),
-    /// Below each other, since the terminal is too narrow.
+    /// Each cell has its own line, because the terminal is too narrow for columns.
     Lines,
 }
 
 impl Table {
-    /// From its first line.
-    pub(super) fn new(look: Look, prefix: Prefix, first: String) -> Self {
-        Self { look, prefix, first, sides: Vec::new(), rows: Vec::new(), layout: None }
+    /// Creates a possible table from its first line.
+    pub(super) fn new(rendering: Rendering, prefix: Prefix, first: String) -> Self {
+        Self { rendering, prefix, first, alignments: Vec::new(), rows: Vec::new(), layout: None }
     }
 
-    /// What stands before each line.
+    /// Prefix of each line, such as the indentation or the mark of a quote.
     pub(super) fn prefix(&self) -> &Prefix {
         &self.prefix
     }
 
-    /// Whether it is known to be a table.
-    pub(super) fn is_one(&self) -> bool {
-        !self.sides.is_empty()
+    /// Returns true if the lines are known to be a table.
+    pub(super) fn is_table(&self) -> bool {
+        !self.alignments.is_empty()
     }
 
-    /// Rows that have not been shown.
+    /// Number of rows that have not been shown.
     pub(super) fn held_rows(&self) -> usize {
         self.rows.len()
     }
 
-    /// Takes the next line; not if it belongs to no table.
+    /// Adds the next line. Returns false if the line does not belong to this table.
     pub(super) fn add(&mut self, line: &str) -> bool {
-        if self.is_one() {
+        if self.is_table() {
             let mut row = cells(line);
-            row.resize(self.sides.len(), String::new());
+            row.resize(self.alignments.len(), String::new());
             self.rows.push(row);
             return true;
         }
         let header = cells(&self.first);
-        match sides(line) {
-            Some(sides) if sides.len() == header.len() => {
-                self.sides = sides;
+        match parse_alignments(line) {
+            Some(alignments) if alignments.len() == header.len() => {
+                self.alignments = alignments;
                 true
             }
             _ => false,
         }
     }
 
-    /// Shows the rows that have come since it was last shown.
+    /// Shows the rows that were added since the last call.
     pub(super) fn show(&mut self, flow: &mut Flow) {
-        if !self.is_one() {
+        if !self.is_table() {
             flow.begin(&self.prefix, self.prefix.clone());
-            Inline::new(self.look, Style::new())
+            Inline::new(self.rendering, Style::new())
                 .read(&self.first, Ending::Over, &mut |style, text| flow.put(style, text));
             return flow.end_line();
         }
@@ -113,7 +115,7 @@ impl Table {
     }
 
     fn layout(&self, header: &[String], rows: &[Vec<String>], width: usize) -> Layout {
-        let room = width.saturating_sub(self.prefix.width() + BETWEEN * (header.len() - 1));
+        let room = width.saturating_sub(self.prefix.width() + SEPARATOR_WIDTH * (header.len() - 1));
         let mut widths: Vec<usize> = (0..header.len())
             .map(|column| {
                 let cells = rows.iter().filter_map(|row| row.get(column)).chain(header.get(column));
@@ -122,18 +124,18 @@ impl Table {
             .collect();
         while widths.iter().sum::<usize>() > room {
             let widest = widths.iter().enumerate().max_by_key(|(_, width)| **width);
-            match widest.filter(|(_, width)| **width > NARROWEST) {
-                Some((place, _)) => widths[place] -= 1,
+            match widest.filter(|(_, width)| **width > MIN_COLUMN_WIDTH) {
+                Some((position, _)) => widths[position] -= 1,
                 None => return Layout::Lines,
             }
         }
         Layout::Columns(widths)
     }
 
-    /// Columns of a cell on one line.
+    /// Width of a cell on one line in terminal columns.
     fn width(&self, cell: &str) -> usize {
         let mut width = 0;
-        Inline::new(self.look, Style::new()).read(cell, Ending::Over, &mut |_, text| width += text.width());
+        Inline::new(self.rendering, Style::new()).read(cell, Ending::Over, &mut |_, text| width += text.width());
         width
     }
 
@@ -149,11 +151,11 @@ impl Table {
                     line = line.with(rule_style, rule);
                 }
                 let words = cell.get(number).map(String::as_str).unwrap_or_default();
-                let free = widths[column].saturating_sub(visible(words));
-                let before = match self.sides[column] {
-                    Side::Left => 0,
-                    Side::Middle => free / 2,
-                    Side::Right => free,
+                let free = widths[column].saturating_sub(visible_width(words));
+                let before = match self.alignments[column] {
+                    Alignment::Left => 0,
+                    Alignment::Middle => free / 2,
+                    Alignment::Right => free,
                 };
                 let padding = |columns: usize| " ".repeat(columns);
                 line = line.with(Style::new(), &padding(before)).with(Style::new(), words);
@@ -163,11 +165,11 @@ impl Table {
         }
     }
 
-    /// The words of a cell on lines of so many columns.
+    /// Wraps the text of a cell into lines of `width` columns.
     fn wrapped(&self, cell: &str, width: usize, style: Style) -> Vec<String> {
-        let style = if self.look == Look::Styled { style } else { Style::new() };
+        let style = if self.rendering == Rendering::Styled { style } else { Style::new() };
         let mut flow = Flow::new(width);
-        Inline::new(self.look, style).read(cell, Ending::Over, &mut |style, text| flow.put(style, text));
+        Inline::new(self.rendering, style).read(cell, Ending::Over, &mut |style, text| flow.put(style, text));
         flow.end_line();
         flow.take().lines().map(str::to_owned).collect()
     }
@@ -179,30 +181,30 @@ impl Table {
         flow.line(self.prefix.clone().with(style, &parts.join(crossing)).trimmed());
     }
 
-    /// A row where there is no room for columns: each cell behind the name of its column.
+    /// Shows a row with one line per cell, which starts with the name of the column.
     fn show_lines(&self, header: &[String], row: &[String], flow: &mut Flow) {
-        let bold = if self.look == Look::Styled { Style::new().bold() } else { Style::new() };
+        let bold = if self.rendering == Rendering::Styled { Style::new().bold() } else { Style::new() };
         for (name, cell) in header.iter().zip(row) {
             flow.begin(&self.prefix, self.prefix.clone().with(Style::new(), "  "));
             let mut put = |style: Style, text: &str| flow.put(style, text);
-            Inline::new(self.look, bold).read(name, Ending::Over, &mut put);
+            Inline::new(self.rendering, bold).read(name, Ending::Over, &mut put);
             put(bold, ": ");
-            Inline::new(self.look, Style::new()).read(cell, Ending::Over, &mut put);
+            Inline::new(self.rendering, Style::new()).read(cell, Ending::Over, &mut put);
             flow.end_line();
         }
     }
 
     fn rule(&self, styled: &'static str, plain: &'static str) -> (Style, &'static str) {
-        if self.look == Look::Styled { (DIM, styled) } else { (Style::new(), plain) }
+        if self.rendering == Rendering::Styled { (DIM, styled) } else { (Style::new(), plain) }
     }
 }
 
-/// Columns of a text that holds codes of styles.
-fn visible(text: &str) -> usize {
+/// Width in terminal columns of a text that contains escape codes of styles.
+fn visible_width(text: &str) -> usize {
     anstream::adapter::strip_str(text).to_string().width()
 }
 
-/// The cells of a line; `\|` is no border.
+/// Splits a line into cells. `\|` does not separate cells.
 fn cells(line: &str) -> Vec<String> {
     let line = line.trim();
     let line = line.strip_prefix('|').unwrap_or(line);
@@ -224,20 +226,20 @@ fn cells(line: &str) -> Vec<String> {
     cells.iter().map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// How the columns stand, by the line below a table's header; nothing where the line is another.
-fn sides(line: &str) -> Option<Vec<Side>> {
+/// Parses the line below a table's header. None if it is any other line.
+fn parse_alignments(line: &str) -> Option<Vec<Alignment>> {
     let cells = cells(line);
-    let sides = cells.iter().map(|cell| {
+    let alignments = cells.iter().map(|cell| {
         let dashes = cell.trim_matches(':');
         if dashes.is_empty() || !dashes.chars().all(|character| character == '-') {
             return None;
         }
         Some(match (cell.starts_with(':'), cell.ends_with(':')) {
-            (true, true) => Side::Middle,
-            (false, true) => Side::Right,
-            (_, false) => Side::Left,
+            (true, true) => Alignment::Middle,
+            (false, true) => Alignment::Right,
+            (_, false) => Alignment::Left,
         })
     });
-    let sides: Option<Vec<_>> = sides.collect();
-    sides.filter(|sides| !sides.is_empty())
+    let alignments: Option<Vec<_>> = alignments.collect();
+    alignments.filter(|alignments| !alignments.is_empty())
 }

@@ -1,30 +1,30 @@
-//! Of the renderer: what a page looks like, and that pieces make the whole.
+//! Tests of the Markdown renderer: the output of a page, and that streamed pieces give the same output as the whole text.
 
 use super::*;
 use proptest::prelude::*;
 
-fn whole(look: Look, width: usize, text: &str) -> String {
-    let mut markdown = Markdown::new(look, width);
+fn whole(rendering: Rendering, width: usize, text: &str) -> String {
+    let mut markdown = Markdown::new(rendering, width);
     let mut out = markdown.push(text);
     out.push_str(&markdown.finish());
     out
 }
 
-fn pieces<'t>(look: Look, width: usize, pieces: impl IntoIterator<Item = &'t str>) -> String {
-    let mut markdown = Markdown::new(look, width);
+fn pieces<'t>(rendering: Rendering, width: usize, pieces: impl IntoIterator<Item = &'t str>) -> String {
+    let mut markdown = Markdown::new(rendering, width);
     let mut out: String = pieces.into_iter().map(|piece| markdown.push(piece)).collect();
     out.push_str(&markdown.finish());
     out
 }
 
-/// With styles as tags: `<b>` and `</>`.
+/// Replaces escape codes with readable tags such as `<b>` and `</>`.
 fn tagged(out: &str) -> String {
     let tags = [("1", "b"), ("2", "d"), ("3", "i"), ("4", "u"), ("9", "s"), ("36", "c"), ("0", "/")];
     tags.iter().fold(out.to_owned(), |out, (code, tag)| out.replace(&format!("\u{1b}[{code}m"), &format!("<{tag}>")))
 }
 
 fn styled(width: usize, text: &str) -> String {
-    tagged(&whole(Look::Styled, width, text))
+    tagged(&whole(Rendering::Styled, width, text))
 }
 
 const PAGE: &str = "# A title\n\nSome *italic*, **bold**, ***both***, ~~struck~~ and `code` words, a [link](https://example.com/a_b)\
@@ -34,19 +34,19 @@ const PAGE: &str = "# A title\n\nSome *italic*, **bold**, ***both***, ~~struck~~
     | Name | Count |\n|:-----|------:|\n| a | 1 |\n| a longer name | 20 |\n\n---\n\n    indented code\n\nThe end";
 
 #[test]
-fn l21_a_page_is_shown() {
+fn l21_renders_page_with_styles() {
     insta::assert_snapshot!(styled(40, PAGE));
 }
 
 #[test]
-fn a_page_without_styles_keeps_its_marks() {
-    insta::assert_snapshot!(whole(Look::Plain, 40, PAGE));
+fn keeps_marks_without_styles() {
+    insta::assert_snapshot!(whole(Rendering::Plain, 40, PAGE));
 }
 
-/// Words appear as soon as they are whole, marks as soon as they are decided.
+/// Words appear as soon as they are complete, and marks as soon as they are certain.
 #[test]
-fn nothing_is_held_longer_than_it_must() {
-    let mut markdown = Markdown::new(Look::Styled, 80);
+fn shows_text_as_soon_as_it_is_certain() {
+    let mut markdown = Markdown::new(Rendering::Styled, 80);
     let steps = [
         ("Hel", ""),
         ("lo **bo", "Hello"),
@@ -70,7 +70,7 @@ fn nothing_is_held_longer_than_it_must() {
 }
 
 #[test]
-fn marks_that_are_none_mean_themselves() {
+fn shows_unmatched_marks_as_plain_text() {
     let cases = [
         ("a * b * c", "a * b * c\n"),
         ("snake_case_name and __init__", "snake_case_name and <b>init</>\n"),
@@ -94,11 +94,11 @@ fn marks_that_are_none_mean_themselves() {
         assert_eq!(styled(80, text).replace("\u{1b}[1m\u{1b}[36m", "<b><c>"), shown, "{text}");
     }
     let far = format!("*{}*", "word ".repeat(200));
-    assert!(styled(80, &far).starts_with("*word word"), "the other end is too far away");
+    assert!(styled(80, &far).starts_with("*word word"), "the closing mark is too far away");
 }
 
 #[test]
-fn lines_are_wrapped_at_words_and_wide_characters_count_two() {
+fn wraps_at_words_and_counts_wide_characters_as_two() {
     assert_eq!(styled(10, "one two three four"), "one two\nthree four\n");
     assert_eq!(styled(10, "漢字漢字漢字"), "漢字漢字漢\n字\n");
     assert_eq!(styled(10, "abcdefghijklmnopqrstuvwxyz"), "abcdefghij\nklmnopqrst\nuvwxyz\n");
@@ -108,8 +108,8 @@ fn lines_are_wrapped_at_words_and_wide_characters_count_two() {
 }
 
 #[test]
-fn a_new_width_holds_from_the_next_word_on() {
-    let mut markdown = Markdown::new(Look::Plain, 20);
+fn applies_new_width_from_the_next_word() {
+    let mut markdown = Markdown::new(Rendering::Plain, 20);
     let mut out = markdown.push("one two three four ");
     markdown.resize(10);
     out.push_str(&markdown.push("five six seven"));
@@ -118,7 +118,7 @@ fn a_new_width_holds_from_the_next_word_on() {
 }
 
 #[test]
-fn tables_are_fitted_to_the_width() {
+fn fits_tables_into_the_width() {
     let table = "| Name | What it does |\n|---|:-:|\n| `a` | reads a file that you name |\n| 数える | counts |";
     insta::assert_snapshot!([60, 30, 14].map(|width| styled(width, table)).join("----\n"), @r"
     <b>Name</>  <d> │ </>       <b>What</> <b>it</> <b>does</>
@@ -149,7 +149,7 @@ fn tables_are_fitted_to_the_width() {
 }
 
 #[test]
-fn code_in_a_quote_ends_with_the_quote() {
+fn ends_code_in_a_quote_with_the_quote() {
     assert_eq!(styled(40, "> ```\n> a\nb"), "<d>│ </>  <c>a</>\nb\n");
     assert_eq!(
         styled(40, "- x\n  ```sh\n  a\n\n   b\n  ```\n  y"),
@@ -158,7 +158,7 @@ fn code_in_a_quote_ends_with_the_quote() {
 }
 
 #[test]
-fn foreign_control_characters_are_harmless() {
+fn escapes_control_characters() {
     assert_eq!(styled(40, "a\u{1b}[31mb\r\n`\u{7}`"), "a\\u{1b}[31mb\n<c>\\u{7}</>\n");
 }
 
@@ -198,7 +198,7 @@ const MARKS: &[&str] = &[
     "\r\n",
 ];
 
-/// Texts that are dense with marks.
+/// Texts with many marks.
 fn markdown_like() -> impl Strategy<Value = String> {
     let token = prop_oneof![
         4 => "[a-z]{1,9}",
@@ -210,17 +210,17 @@ fn markdown_like() -> impl Strategy<Value = String> {
     prop::collection::vec(token, 0..60).prop_map(|tokens| tokens.concat())
 }
 
-/// Long lines with few marks, so that their other ends are too far away or nearly so.
+/// Long lines with few marks, so that closing marks are too far away or nearly so.
 fn far_marks() -> impl Strategy<Value = String> {
     let token = prop_oneof![20 => Just("some words "), 1 => prop::sample::select(&MARKS[..13]), 1 => Just("end*")];
     prop::collection::vec(token, 40..120).prop_map(|tokens| tokens.concat())
 }
 
-/// A text in pieces of so many characters.
+/// Cuts a text into pieces of these lengths in characters. The lengths repeat.
 fn cut<'t>(text: &'t str, lengths: &[usize]) -> Vec<&'t str> {
     let (mut rest, mut parts) = (text, Vec::new());
     for length in lengths.iter().cycle() {
-        let end = rest.char_indices().nth(*length).map_or(rest.len(), |(place, _)| place);
+        let end = rest.char_indices().nth(*length).map_or(rest.len(), |(position, _)| position);
         parts.push(&rest[..end]);
         rest = &rest[end..];
         if rest.is_empty() {
@@ -230,7 +230,7 @@ fn cut<'t>(text: &'t str, lengths: &[usize]) -> Vec<&'t str> {
     parts
 }
 
-/// Lines that become a rule of another length.
+/// Returns true if a line is a horizontal rule, which is rendered with another length.
 fn has_rule(text: &str) -> bool {
     let is_rule = |line: &str| line.contains(['-', '*', '_']) && line.chars().all(|mark| "-*_> \t".contains(mark));
     text.lines().any(is_rule)
@@ -239,43 +239,43 @@ fn has_rule(text: &str) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However a text is cut, it comes out alike.
+    /// The output does not depend on how the text is cut into pieces.
     #[test]
-    fn pieces_are_shown_as_the_whole(
+    fn renders_pieces_like_the_whole_text(
         text in prop_oneof![4 => markdown_like(), 1 => far_marks()],
         width in 1_usize..60,
         lengths in prop::collection::vec(1_usize..7, 1..40),
     ) {
-        for look in [Look::Styled, Look::Plain] {
-            prop_assert_eq!(pieces(look, width, cut(&text, &lengths)), whole(look, width, &text));
+        for rendering in [Rendering::Styled, Rendering::Plain] {
+            prop_assert_eq!(pieces(rendering, width, cut(&text, &lengths)), whole(rendering, width, &text));
         }
     }
 
-    /// No control character of the text comes through, and no style is left open.
+    /// The output contains no control character of the text, and no style is left open.
     #[test]
-    fn nothing_steers_the_terminal(text in markdown_like(), width in 1_usize..60) {
-        let out = whole(Look::Styled, width, &text);
+    fn escapes_control_characters_and_closes_styles(text in markdown_like(), width in 1_usize..60) {
+        let out = whole(Rendering::Styled, width, &text);
         let visible = anstream::adapter::strip_str(&out).to_string();
         prop_assert!(!visible.contains(|mark: char| mark.is_control() && !matches!(mark, '\n' | '\t')));
-        let closed = |line: &str| line.rfind('\u{1b}').is_none_or(|place| line[place + 1..].starts_with("[0m"));
+        let closed = |line: &str| line.rfind('\u{1b}').is_none_or(|position| line[position + 1..].starts_with("[0m"));
         prop_assert!(out.lines().all(closed));
         prop_assert!(out.is_empty() || out.ends_with('\n'));
     }
 
-    /// Without styles nothing but white space is added or lost; only tables get other borders.
+    /// Without styles, only white space is added or lost, and only tables get other borders.
     #[test]
-    fn no_word_is_lost(text in markdown_like()) {
+    fn keeps_all_words_without_styles(text in markdown_like()) {
         let text = text.replace(['|', '\r', '\u{1b}'], "");
         prop_assume!(!has_rule(&text));
         let words = |text: &str| text.replace(|mark: char| mark == '>' || mark.is_whitespace(), "");
-        prop_assert_eq!(words(&whole(Look::Plain, 30, &text)), words(&text));
+        prop_assert_eq!(words(&whole(Rendering::Plain, 30, &text)), words(&text));
     }
 
-    /// Words and tables stay within the width; only code does not.
+    /// Text and tables stay within the width. Only code may be wider.
     #[test]
-    fn lines_stay_within_the_width(text in markdown_like(), width in 30_usize..60) {
+    fn keeps_lines_within_the_width(text in markdown_like(), width in 30_usize..60) {
         let text = text.replace(['`', '~', '\t'], "").replace("    ", "");
-        for line in whole(Look::Styled, width, &text).lines() {
+        for line in whole(Rendering::Styled, width, &text).lines() {
             let visible = anstream::adapter::strip_str(line).to_string();
             prop_assert!(unicode_width::UnicodeWidthStr::width(visible.as_str()) <= width, "{:?}", visible);
         }

@@ -1,4 +1,4 @@
-//! What agents do that work for the one that was asked: a word on it, and never their replies (L16).
+//! Shows the activity of delegates, but not their replies (L16).
 
 use super::super::{DIM, events, text};
 use super::{Block, TurnView};
@@ -6,17 +6,17 @@ use agent_core::event::{Event, EventKind, Suspension, WaitCause};
 use agent_core::message::CallId;
 use std::collections::BTreeMap;
 
-/// The sessions that work for the open turn.
+/// The delegated sessions of the open turn.
 #[derive(Default)]
 pub(super) struct Delegated {
     sessions: BTreeMap<CallId, String>,
-    /// The turn waits for nobody else, so that it neither stops nor is gone on with.
+    /// True if the turn waits only for agents, so that it neither stops nor is resumed by a person.
     only_agents: bool,
 }
 
 impl Delegated {
-    /// Takes in what the turn waits for.
-    pub(super) fn waits(&mut self, suspension: &Suspension) {
+    /// Records what the turn waits for.
+    pub(super) fn record_waits(&mut self, suspension: &Suspension) {
         for wait in &suspension.waits {
             if let WaitCause::Agent { session } = &wait.cause {
                 self.sessions.insert(wait.call.clone(), session.clone());
@@ -25,29 +25,29 @@ impl Delegated {
         self.only_agents = suspension.waits.iter().all(|wait| matches!(wait.cause, WaitCause::Agent { .. }));
     }
 
-    /// Whether a turn that is resumed had only waited for agents that worked meanwhile.
+    /// Returns true if the event resumes a turn that waited only for agents, which is not worth a line.
     pub(super) fn resumes_silently(&self, event: &EventKind) -> bool {
         *event == EventKind::Resumed && self.only_agents
     }
 
-    /// The session that has worked for a call.
+    /// The delegated session of a call. None if the call is not delegated.
     pub(super) fn session_of(&self, call: &CallId) -> Option<&str> {
         self.sessions.get(call).map(String::as_str)
     }
 }
 
 impl TurnView<'_> {
-    /// An event of another session than the one that is shown.
-    pub(super) fn of_another(&mut self, event: &Event) {
+    /// Shows an event of a delegated session: some in the spinner, and those that a person may need to act on as lines.
+    pub(super) fn show_delegate_event(&mut self, event: &Event) {
         let agent = text::one_line(agent_of(&event.session), 64);
         match &event.kind {
             EventKind::ToolCall { name, .. } => {
                 self.terminal.busy(format!("{agent} is running {}", text::one_line(name, 100)));
             }
             EventKind::LoopStart { .. } | EventKind::LoopIteration { .. } => {
-                self.terminal.busy(format!("{agent} is at work"));
+                self.terminal.busy(format!("{agent} is working"));
             }
-            // A person may have to do something about these.
+            // A person may need to act on these.
             EventKind::Denied { .. } | EventKind::ModelFallback { .. } | EventKind::OutcomeUnknown { .. } => {
                 if let Some(lines) = events::lines(&event.kind) {
                     let lines = self.fitted(format!("{DIM}{agent}:{DIM:#} {lines}"));
@@ -59,7 +59,7 @@ impl TurnView<'_> {
     }
 }
 
-/// A session's subject begins with its agent's name.
+/// Name of a session's agent: the session's subject without its last segment.
 fn agent_of(session: &str) -> &str {
     session.rsplit_once('/').map_or(session, |(agent, _)| agent)
 }
@@ -73,23 +73,23 @@ mod tests {
         Wait { call: CallId(call.into()), name: "tool".into(), cause }
     }
 
-    /// L16: only who waits for somebody outside goes on later.
+    /// L16: a turn that waits only for agents is not shown as resumed.
     #[test]
-    fn l16_a_turn_that_waits_for_agents_only_is_not_interrupted() {
+    fn l16_turn_resumes_silently_if_it_waits_only_for_agents() {
         let agent = || wait("c1", WaitCause::Agent { session: "writer/1".into() });
         let mut delegated = Delegated::default();
-        assert!(!delegated.resumes_silently(&EventKind::Resumed), "nothing is known of an earlier process");
-        delegated.waits(&Suspension { waits: vec![agent()] });
+        assert!(!delegated.resumes_silently(&EventKind::Resumed), "the waits of an earlier process are unknown");
+        delegated.record_waits(&Suspension { waits: vec![agent()] });
         assert!(delegated.resumes_silently(&EventKind::Resumed));
         assert!(!delegated.resumes_silently(&EventKind::ThinkingStart));
         assert_eq!(delegated.session_of(&CallId("c1".into())), Some("writer/1"));
-        delegated.waits(&Suspension { waits: vec![agent(), wait("c2", WaitCause::Approval)] });
+        delegated.record_waits(&Suspension { waits: vec![agent(), wait("c2", WaitCause::Approval)] });
         assert!(!delegated.resumes_silently(&EventKind::Resumed));
         assert_eq!(delegated.session_of(&CallId("c2".into())), None);
     }
 
     #[test]
-    fn a_subject_begins_with_the_agents_name() {
+    fn extracts_agent_name_from_subject() {
         assert_eq!(agent_of("writer/0193"), "writer");
         assert_eq!(agent_of("team/writer/0193"), "team/writer");
         assert_eq!(agent_of("alone"), "alone");

@@ -1,10 +1,10 @@
-//! How a turn ended, for people or as the last JSON line.
+//! Shows how a turn ended, for people or as the last JSON line.
 
-use super::{Block, Format, To, TurnView, Use};
-use crate::commands::session::{below, show};
+use super::{Block, Format, SessionUse, To, TurnView};
 use crate::exit::{Exit, Failure};
 use crate::terminal::markdown::Markdown;
-use crate::terminal::{DIM, YELLOW, text, waits};
+use crate::terminal::pending_calls::{waits_for_approval, waits_for_decision};
+use crate::terminal::{DIM, YELLOW, pending_answers, suspension, text};
 use agent_core::change::{CallRecord, CallState};
 use agent_core::event::{EndReason, Suspension, WaitCause};
 use agent_core::message::TurnInput;
@@ -13,45 +13,43 @@ use agent_runtime::{Session, TurnResult, question};
 use serde_json::{Value, json};
 
 impl TurnView<'_> {
-    /// Nothing is left to do; what follows is how the last turn ended.
-    pub(crate) fn nothing_interrupted(&self) {
-        self.terminal.note(format!("{DIM}nothing was interrupted; this is how the last turn ended:{DIM:#}"));
+    /// Says that there is no interrupted turn. The result of the last turn follows.
+    pub(crate) fn note_nothing_interrupted(&self) {
+        self.terminal.note(format!("{DIM}no turn was interrupted; the last turn ended like this:{DIM:#}"));
     }
 
-    /// The session waits, so what was asked now has not been sent.
-    pub(crate) fn not_asked(&self) {
-        self.terminal
-            .note(format!("{YELLOW}!{YELLOW:#} the interrupted turn comes first: what you ask now was not sent"));
+    /// Says that the prompt was not sent, because the session waits.
+    pub(crate) fn note_prompt_not_sent(&self) {
+        self.terminal.note(format!("{YELLOW}!{YELLOW:#} the interrupted turn comes first: your prompt was not sent"));
     }
 
-    /// A prompt came while a turn was open that has not ended.
-    pub(crate) fn kept_prompt(&self) {
+    /// Says that the prompt was queued, because another turn is open.
+    pub(crate) fn note_prompt_queued(&self) {
         self.terminal.note(format!(
-            "{YELLOW}!{YELLOW:#} the open turn comes first: your prompt is kept, and is asked when that turn has ended"
+            "{YELLOW}!{YELLOW:#} the open turn comes first: your prompt is queued, and is sent when that turn has ended"
         ));
     }
 
-    /// A prompt that was kept is asked now.
-    pub(crate) fn asks_kept(&self, prompt: &TurnInput) {
+    /// Says that a queued prompt is sent now.
+    pub(crate) fn note_queued_prompt_sent(&self, prompt: &TurnInput) {
         let prompt = text::one_line(&prompt.message().plain_text(), 80);
-        self.terminal.note(format!("{DIM}now the prompt that was kept: {prompt}{DIM:#}"));
+        self.terminal.note(format!("{DIM}sending the queued prompt: {prompt}{DIM:#}"));
     }
 
-    /// So many prompts that were kept were given up with the turn.
-    pub(crate) fn dropped_prompts(&self, count: usize) {
+    /// Says how many queued prompts were dropped with the turn. Prints nothing for zero.
+    pub(crate) fn note_dropped_prompts(&self, count: usize) {
         if count > 0 {
-            let prompts = text::count(count, "prompt");
-            self.terminal
-                .note(format!("{YELLOW}!{YELLOW:#} {prompts} that waited for the end of the turn will not be asked"));
+            let prompts = text::count(count, "queued prompt");
+            self.terminal.note(format!("{YELLOW}!{YELLOW:#} {prompts} will not be sent"));
         }
     }
 
-    /// The turn of a prompt that was kept has ended, and another begins.
+    /// Says that the turn of a queued prompt has ended and another one starts.
     pub(crate) fn earlier_turn_ended(&self, result: &TurnResult) -> Result<(), Failure> {
         self.turn_ended(result, "that turn")
     }
 
-    /// An interrupted turn has ended, and another begins.
+    /// Says that an interrupted turn has ended and another one starts.
     pub(crate) fn interrupted_turn_ended(&self, result: &TurnResult) -> Result<(), Failure> {
         self.turn_ended(result, "the interrupted turn")
     }
@@ -77,12 +75,12 @@ impl TurnView<'_> {
         }
     }
 
-    /// What the turn has cost, for whoever reads how it came out.
+    /// Records the cost of the turn, for its result.
     pub(crate) fn note_cost(&mut self, session: &Session) {
         self.cost = session.state().turn.as_ref().map(Turn::cost);
     }
 
-    /// Shows how the last turn came out.
+    /// Shows the result of the last turn.
     pub(crate) async fn end(&mut self, result: TurnResult) -> Result<Exit, Failure> {
         self.terminal.idle();
         match result {
@@ -91,29 +89,31 @@ impl TurnView<'_> {
                     Format::Json => self.print_output(&output)?,
                     Format::Lines | Format::Terminal => self.print_answer(&output)?,
                 }
-                // A question that nobody has answered is no answer.
-                Ok(if output.finish == EndReason::Asked { Exit::Failed } else { Exit::Done })
+                // A question that nobody answered in time does not count as an answer.
+                Ok(if output.finish == EndReason::QuestionExpired { Exit::Failed } else { Exit::Done })
             }
             TurnResult::Failed(error) => {
                 self.print_failure(&error)?;
                 match self.usage {
-                    Use::Once => Err(Failure::failed(format!("{error} · session {}", self.session))),
-                    Use::Interactive => Err(Failure::failed(error)),
+                    SessionUse::Once => Err(Failure::failed(format!("{error} · session {}", self.session))),
+                    SessionUse::Interactive => Err(Failure::failed(error)),
                 }
             }
             TurnResult::Cancelled => {
-                // Where nobody reads any more, that is why the turn was cancelled.
+                // If stdout is closed, the exit code must still be that of the cancelled turn.
                 self.print_status("cancelled", json!({}))
                     .map_err(|failure| Failure { exit: Exit::Cancelled, ..failure })?;
-                let (session, flag) = (&self.session, self.kept.data.flag());
+                let (session, flag) = (&self.session, self.storage.data.flag());
                 self.page.note(
                     Block::Note,
                     match self.usage {
-                        Use::Once => format!(
-                            "{DIM}cancelled; to ask on: agent-host --session {session}{flag} \"…\", with the same options \
+                        SessionUse::Once => format!(
+                            "{DIM}cancelled; to continue: agent-host --session {session}{flag} \"…\", with the same options \
                              as before{DIM:#}"
                         ),
-                        Use::Interactive => format!("{DIM}cancelled; ask on, or /undo takes the turn back{DIM:#}"),
+                        SessionUse::Interactive => {
+                            format!("{DIM}cancelled; send another prompt, or undo the turn with /undo{DIM:#}")
+                        }
                     },
                 );
                 Ok(Exit::Cancelled)
@@ -121,13 +121,13 @@ impl TurnView<'_> {
             TurnResult::Interrupted => {
                 self.print_status("interrupted", json!({}))
                     .map_err(|failure| Failure { exit: Exit::Cancelled, ..failure })?;
-                let (session, flag) = (&self.session, self.kept.data.flag());
-                let to_go_on = format!("agent-host --session {session}{flag}");
+                let (session, flag) = (&self.session, self.storage.data.flag());
+                let command = format!("agent-host --session {session}{flag}");
                 self.page.note(
                     Block::Note,
                     format!(
-                        "{DIM}interrupted, since the process was asked to end; to go on: {to_go_on}, with the same options as \
-                         before{DIM:#}"
+                        "{DIM}interrupted, because the process was told to end; to continue: {command}, with the same \
+                         options as before{DIM:#}"
                     ),
                 );
                 Ok(Exit::Cancelled)
@@ -141,65 +141,70 @@ impl TurnView<'_> {
                 }
                 let mut calls = self.calls(calls).await.map_err(Failure::failed)?;
                 calls.retain(|call| call.state == CallState::OutcomeUnknown);
-                let waiting = match self.usage {
+                let decisions = match self.usage {
                     _ if calls.is_empty() => None,
-                    Use::Once => Some(show::waiting(&self.session, &calls, &self.kept.data)),
-                    Use::Interactive => Some(self.fitted(waiting(&calls))),
+                    SessionUse::Once => Some(waits_for_decision(&self.session, &calls, &self.storage.data)),
+                    SessionUse::Interactive => Some(self.fitted(interactive_decisions(&calls))),
                 };
-                let mut others =
-                    waits::shown(&self.session, &suspension.waits, (&*self.kept.store, &self.kept.data)).await?;
-                if self.usage == Use::Interactive && !others.is_empty() {
-                    others.push_str("\n  or here: /respond FILE answers, /cancel ends the turn");
+                let mut answers = pending_answers::shown(
+                    &self.session,
+                    &suspension.waits,
+                    (&*self.storage.store, &self.storage.data),
+                )
+                .await?;
+                if self.usage == SessionUse::Interactive && !answers.is_empty() {
+                    answers.push_str("\n  or here: /respond FILE answers, /cancel ends the turn");
                 }
-                let others = (!others.is_empty()).then_some(others);
-                let mut below = below::waiting(&*self.kept.store, &suspension, &self.kept.data).await?;
-                if self.usage == Use::Interactive && !below.is_empty() {
-                    below.push(format!(
-                        "{DIM}or here: /approve asks what can be answered, /cancel ends the turn{DIM:#}"
+                let answers = (!answers.is_empty()).then_some(answers);
+                let mut delegates =
+                    suspension::awaited_delegates(&*self.storage.store, &suspension, &self.storage.data).await?;
+                if self.usage == SessionUse::Interactive && !delegates.is_empty() {
+                    delegates.push(format!(
+                        "{DIM}or here: /approve asks for the open answers, /cancel ends the turn{DIM:#}"
                     ));
                 }
-                for lines in waiting.into_iter().chain(others).chain(below) {
+                for lines in decisions.into_iter().chain(answers).chain(delegates) {
                     self.page.note(Block::Note, self.fitted(lines));
                 }
-                self.note_asked(&suspension).await?;
+                self.note_pending_approvals(&suspension).await?;
                 Ok(Exit::Suspended)
             }
             TurnResult::Idle => {
                 self.print_status("idle", json!({}))?;
-                self.terminal.note("there is nothing to go on with: ask something");
+                self.terminal.note("there is nothing to continue: send a prompt");
                 Ok(Exit::Done)
             }
         }
     }
 
-    /// Calls that somebody must allow, and nobody has answered about.
-    async fn note_asked(&mut self, suspension: &Suspension) -> Result<(), Failure> {
-        let asked = suspension.waits.iter().filter(|wait| wait.cause == WaitCause::Approval);
-        let asked = self.calls(asked.map(|wait| wait.call.clone()).collect()).await.map_err(Failure::failed)?;
-        if !asked.is_empty() {
-            let waiting = match self.usage {
-                Use::Once => show::asked(&self.session, &asked, &self.kept.data),
-                Use::Interactive => {
+    /// Shows the calls that still need an approval.
+    async fn note_pending_approvals(&mut self, suspension: &Suspension) -> Result<(), Failure> {
+        let pending = suspension.waits.iter().filter(|wait| wait.cause == WaitCause::Approval);
+        let pending = self.calls(pending.map(|wait| wait.call.clone()).collect()).await.map_err(Failure::failed)?;
+        if !pending.is_empty() {
+            let lines = match self.usage {
+                SessionUse::Once => waits_for_approval(&self.session, &pending, &self.storage.data),
+                SessionUse::Interactive => {
                     format!("{YELLOW}waits for an approval{YELLOW:#}: /approve asks again, /cancel ends the turn")
                 }
             };
-            self.page.note(Block::Note, waiting);
+            self.page.note(Block::Note, lines);
         }
         Ok(())
     }
 
-    /// The model's question, and how it is answered (L18).
+    /// Shows the model's question and how to answer it (L18).
     fn ask(&mut self, question: &str) {
-        let asked = text::harmless(question).replace('\n', "\n  ");
-        let (session, flag) = (&self.session, self.kept.data.flag());
+        let question = text::harmless(question).replace('\n', "\n  ");
+        let (session, flag) = (&self.session, self.storage.data.flag());
         let how = match self.usage {
-            Use::Once => format!(
+            SessionUse::Once => format!(
                 "answer with agent-host --session {session}{flag} \"…\" and the same options as before, or with \
                  agent-host session answer {session}{flag} \"…\""
             ),
-            Use::Interactive => "the next line that you write is the answer; /cancel ends the turn".to_owned(),
+            SessionUse::Interactive => "the next line that you type is the answer; /cancel ends the turn".to_owned(),
         };
-        let lines = self.fitted(format!("{YELLOW}?{YELLOW:#} {asked}\n{DIM}{how}{DIM:#}"));
+        let lines = self.fitted(format!("{YELLOW}?{YELLOW:#} {question}\n{DIM}{how}{DIM:#}"));
         self.page.note(Block::Note, lines);
     }
 
@@ -211,7 +216,7 @@ impl TurnView<'_> {
         self.print_status("failed", error.details())
     }
 
-    /// The last line of a turn, however it ended.
+    /// Prints the last JSON line of a turn: its status, cost and details. Other formats print nothing.
     fn print_status(&self, status: &str, details: Value) -> Result<(), Failure> {
         if self.format != Format::Json {
             return Ok(());
@@ -219,9 +224,9 @@ impl TurnView<'_> {
         let mut line = json!({"type": "result", "status": status, "session": self.session});
         let cost = self.cost.filter(|_| status != "idle").map(|cost| json!(cost)).unwrap_or_default();
         if let Some(line) = line.as_object_mut() {
-            // Details come last: an output says itself what it cost.
-            for more in [cost, details] {
-                line.extend(more.as_object().cloned().unwrap_or_default());
+            // The details are added last, because an output contains its own cost, which takes precedence.
+            for fields in [cost, details] {
+                line.extend(fields.as_object().cloned().unwrap_or_default());
             }
         }
         self.terminal.print(line.to_string()).map_err(Failure::output)
@@ -229,14 +234,14 @@ impl TurnView<'_> {
 
     fn print_answer(&mut self, output: &Output) -> Result<(), Failure> {
         let answer = answer(output);
-        if output.finish == EndReason::Asked || answer.trim().is_empty() {
+        if output.finish == EndReason::QuestionExpired || answer.trim().is_empty() {
             self.page.note(Block::Note, self.fitted(no_answer(output.finish, &answer)));
             return Ok(());
         }
         match self.format {
             Format::Terminal if self.answered.as_ref() == Some(&answer) => {}
             Format::Terminal if output.data.is_string() => {
-                let mut markdown = Markdown::new(self.terminal.look(To::Stdout), self.terminal.width());
+                let mut markdown = Markdown::new(self.terminal.rendering(To::Stdout), self.terminal.width());
                 let shown = markdown.push(&answer) + &markdown.finish();
                 self.page.stream(Block::Words, &shown).map_err(Failure::output)?;
             }
@@ -247,13 +252,14 @@ impl TurnView<'_> {
             Format::Lines | Format::Json => self.terminal.print_foreign(&answer).map_err(Failure::output)?,
         }
         if output.limit_reached {
-            let reached = "the turn ended at a bound: of its model calls (`max_interactions` in agent.toml), or of the model's window";
-            self.page.note(Block::Note, format!("{YELLOW}!{YELLOW:#} {reached}"));
+            let limit = "the turn ended because it reached a limit: its number of model calls (`max_interactions` in \
+                         agent.toml), or the model's context window";
+            self.page.note(Block::Note, format!("{YELLOW}!{YELLOW:#} {limit}"));
         }
         let (model, spent) = (&output.model, self.spent.line(output.interactions, output.usage));
         let session = match self.usage {
-            Use::Once => format!(" · session {}", output.session),
-            Use::Interactive => String::new(),
+            SessionUse::Once => format!(" · session {}", output.session),
+            SessionUse::Interactive => String::new(),
         };
         let line = format!("{DIM}{model}: {spent}{session}{DIM:#}");
         self.page.note(Block::Note, self.fitted(line));
@@ -261,11 +267,11 @@ impl TurnView<'_> {
     }
 }
 
-/// What an interactive session waits for, and how to decide there.
-fn waiting(calls: &[CallRecord]) -> String {
+/// Describes calls whose outcome is unknown, and how to decide about them in an interactive session.
+fn interactive_decisions(calls: &[CallRecord]) -> String {
     let mut lines = vec![format!(
-        "{YELLOW}waits for a decision{YELLOW:#}: the host stopped while these calls ran, and it is not known whether \
-         they had their effect"
+        "{YELLOW}waits for a decision{YELLOW:#}: the host stopped while these calls ran, so it is unknown whether \
+         they took effect"
     )];
     for call in calls {
         let (name, arguments) = (text::one_line(&call.name, 100), text::json_line(&call.arguments, 100));
@@ -275,17 +281,20 @@ fn waiting(calls: &[CallRecord]) -> String {
     lines.join("\n")
 }
 
-/// What is said where there is nothing to print.
+/// The note that replaces a missing answer.
 fn no_answer(finish: EndReason, question: &str) -> String {
     match finish {
-        EndReason::Asked => {
+        EndReason::QuestionExpired => {
             let question = text::harmless(question).replace('\n', "\n  ");
-            format!("{YELLOW}!{YELLOW:#} the model asked, and nobody answered in time; the turn is over:\n  {question}")
+            format!(
+                "{YELLOW}!{YELLOW:#} the model asked a question and nobody answered in time; the turn has ended:\n  {question}"
+            )
         }
-        _ => format!("{YELLOW}!{YELLOW:#} the turn is done, and the model said nothing"),
+        _ => format!("{YELLOW}!{YELLOW:#} the turn has ended, but the model gave no answer"),
     }
 }
 
+/// The answer as text. Data is formatted as JSON.
 fn answer(output: &Output) -> String {
     match &output.data {
         Value::String(text) => text.clone(),

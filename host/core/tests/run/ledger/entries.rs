@@ -1,10 +1,10 @@
-//! What the ledger holds.
+//! The entries of the ledger.
 
 use agent_core::change::{Body, CallRecord};
 use agent_core::message::{CallId, Digest, Role};
 use agent_core::run::Disposition;
 
-/// A stored message with the seen count that was counted call by call.
+/// A stored message with its seen count, counted call by call.
 pub(crate) struct Stored {
     pub(crate) turn: u32,
     pub(crate) role: Role,
@@ -13,18 +13,18 @@ pub(crate) struct Stored {
     pub(crate) hidden: bool,
 }
 
-/// A stored call with what its disposition said.
+/// A stored call with the contents of its disposition.
 pub(crate) struct Call {
     pub(crate) record: CallRecord,
     pub(crate) disposition: Disposition,
     pub(crate) dispatches: u32,
-    /// It has run, and what it asks for was held until somebody allowed it.
+    /// Whether the call has run and its service request waits for approval.
     pub(crate) held: bool,
-    /// Somebody has allowed it.
+    /// Whether a person has approved the call.
     pub(crate) granted: bool,
-    /// Digest of the tool that somebody is asked about.
-    pub(super) asked_about: Option<Digest>,
-    /// Somebody has decided that it may run once more.
+    /// Identity of the tool that the approval is about.
+    pub(super) approval_identity: Option<Digest>,
+    /// Whether a person has decided that the call may run again.
     pub(super) retry: bool,
     pub(super) results: u32,
 }
@@ -34,7 +34,7 @@ impl Call {
         matches!(self.disposition, Disposition::Ready { sequential: true, .. })
     }
 
-    /// One more dispatch, which must be allowed (D3).
+    /// Counts a dispatch, and checks that it is allowed (D3).
     pub(super) fn dispatched(&mut self, id: &CallId) {
         self.dispatches += 1;
         let allowed = self.dispatches == 1 || self.is_repeatable() || std::mem::take(&mut self.retry);

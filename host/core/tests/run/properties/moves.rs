@@ -1,4 +1,4 @@
-//! What may happen to a run, by chance.
+//! Random inputs for a run.
 
 use agent_core::change::Denial;
 use agent_core::loop_break::{Finish, LoopBreak};
@@ -8,7 +8,7 @@ use agent_core::run::{AtLimit, Disposition, LoopConfig, UnitWeights, Weight};
 use agent_core::tool::ToolError;
 use proptest::prelude::*;
 
-/// One thing that happens, with all that chance decides about it.
+/// One event, with all its random choices.
 #[derive(Clone, Debug)]
 pub(super) struct Move {
     pub(super) kind: Kind,
@@ -17,13 +17,13 @@ pub(super) struct Move {
     pub(super) text: &'static str,
     pub(super) pick: Pick,
     pub(super) coin: bool,
-    /// For each call of a reply, whether somebody must allow it, in bits.
+    /// For each call of a reply, a bit that says whether it needs approval.
     pub(super) asks: u8,
-    /// For each call that is dispatched, whether it is handed on, in bits.
-    pub(super) hands_on: u8,
+    /// For each dispatched call, a bit that says whether it is sent to a service.
+    pub(super) is_sent: u8,
 }
 
-/// A choice among things whose number is known only later.
+/// A choice among things whose number is not known yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pick(pub(super) usize);
 
@@ -39,13 +39,13 @@ impl Pick {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// What the run asks for.
+    /// Do what the run asks for.
     Proceed,
     Cancel,
     Fail,
-    /// The host dies, and another one goes on.
+    /// The host stops, and another one continues.
     Crash,
-    /// An input whether it fits or not: a duplicate, a late or a mistaken one.
+    /// An input that may not fit: a duplicate, a late or a wrong one.
     Stray(Stray),
 }
 
@@ -66,9 +66,9 @@ pub(super) enum Stray {
     Respond,
     Expire,
     Approval,
-    AskAgain,
+    RequestReapproval,
     Forbidden,
-    Asked,
+    ModelRole,
 }
 
 pub(super) fn dispositions() -> impl Strategy<Value = Disposition> {
@@ -120,7 +120,7 @@ pub(super) fn configs() -> impl Strategy<Value = LoopConfig> {
     )
 }
 
-/// Tokens, parts of tokens and calls (L5).
+/// Weights in whole tokens, fractions of tokens and calls (L5).
 fn weights(number: u32) -> UnitWeights {
     let weight = |units| Weight::of(units).expect("in range");
     match number % 3 {
@@ -147,9 +147,9 @@ pub(super) fn kinds() -> impl Strategy<Value = Kind> {
         Stray::Respond,
         Stray::Expire,
         Stray::Approval,
-        Stray::AskAgain,
+        Stray::RequestReapproval,
         Stray::Forbidden,
-        Stray::Asked,
+        Stray::ModelRole,
     ];
     prop_oneof![
         24 => Just(Kind::Proceed),
@@ -164,10 +164,10 @@ pub(super) fn moves() -> impl Strategy<Value = Vec<Move>> {
     let texts = prop::sample::select(vec!["", " \n", "answer", "äöü", "I can't do that.", "4 remaining"]);
     let calls = prop::collection::vec(dispositions(), 0..=6);
     let pick = any::<u16>().prop_map(|number| Pick(number as usize));
-    // Half of the time nobody is asked, and half of the time nothing is handed on.
+    // In half of the cases no call needs approval, and in half of them no call is sent to a service.
     let bits = || prop_oneof![Just(0_u8), any::<u8>()];
     let one = (kinds(), configs(), calls, texts, pick, any::<bool>(), bits(), bits());
-    let one = one.prop_map(|(kind, config, calls, text, pick, coin, asks, hands_on)| Move {
+    let one = one.prop_map(|(kind, config, calls, text, pick, coin, asks, is_sent)| Move {
         kind,
         config,
         calls,
@@ -175,7 +175,7 @@ pub(super) fn moves() -> impl Strategy<Value = Vec<Move>> {
         pick,
         coin,
         asks,
-        hands_on,
+        is_sent,
     });
     prop::collection::vec(one, 1..80)
 }

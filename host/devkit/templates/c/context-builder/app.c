@@ -1,5 +1,5 @@
-// A context builder: what stands in the prompt with which a turn begins. The functions are those of the world in `wit/`;
-// `plugin.h` is made of it.
+// A context builder: it adds sections to the prompt at the start of a turn. The functions implement the world in `wit/`;
+// `plugin.h` is generated from it.
 
 #include "logic.h"
 #include "plugin.h"

@@ -6,8 +6,8 @@
 const char ANSWERING[] = "Answer in plain words and in at most five sentences, unless more is asked for.";
 
 char *reader(const char *user, size_t length) {
-    size_t room = length + sizeof "You write for .";
-    char *text = malloc(room);
-    if (text != NULL) snprintf(text, room, "You write for %.*s.", (int)length, user);
+    size_t size = length + sizeof "You write for .";
+    char *text = malloc(size);
+    if (text != NULL) snprintf(text, size, "You write for %.*s.", (int)length, user);
     return text;
 }

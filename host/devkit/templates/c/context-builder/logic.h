@@ -1,9 +1,9 @@
-// What the plugin does, without anything of the host: it is tested as it is.
+// The logic of the plugin. It does not use the host, so it can be tested directly.
 
 #include <stddef.h>
 
-// The same in every turn, so that providers' prompt caches hit.
+// The same text in every turn, so that prompt caches of providers work.
 extern const char ANSWERING[];
 
-// Says for whom the answer is. To be freed.
+// Names the reader of the answer. The caller frees the text.
 char *reader(const char *user, size_t length);

@@ -1,5 +1,5 @@
-// A media policy: what the provider gets to see of pictures and files. The functions are those of the world in `wit/`;
-// `plugin.h` is made of it.
+// A media policy: it decides which images and files are sent to the provider. The functions implement the world in `wit/`;
+// `plugin.h` is generated from it.
 
 #include "logic.h"
 #include "plugin.h"
@@ -22,7 +22,7 @@ static void decide(const item_t *item, decision_t *decision) {
     free(text);
 }
 
-// One decision for each item, in the same order. What is stored never changes.
+// Returns one decision per item, in the same order. The stored media never change.
 bool exports_agent_host_plugin_media_policy_decide(exports_agent_host_plugin_media_policy_request_t *request,
                                                    exports_agent_host_plugin_media_policy_list_decision_t *ret,
                                                    exports_agent_host_plugin_media_policy_failure_t *err) {

@@ -5,8 +5,8 @@
 
 char *line(const char *name, size_t length, uint32_t seen_count) {
     if (seen_count == 0) return NULL;
-    size_t room = length + sizeof "[: seen before]";
-    char *text = malloc(room);
-    if (text != NULL) snprintf(text, room, "[%.*s: seen before]", (int)length, name);
+    size_t size = length + sizeof "[: seen before]";
+    char *text = malloc(size);
+    if (text != NULL) snprintf(text, size, "[%.*s: seen before]", (int)length, name);
     return text;
 }

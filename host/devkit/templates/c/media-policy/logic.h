@@ -1,7 +1,7 @@
-// What the plugin does, without anything of the host: it is tested as it is.
+// The logic of the plugin. It does not use the host, so it can be tested directly.
 
 #include <stddef.h>
 #include <stdint.h>
 
-// What is sent in place of a medium; NULL: the medium itself. To be freed.
+// The text to send instead of a medium; NULL to send the medium. The caller frees the text.
 char *line(const char *name, size_t length, uint32_t seen_count);

@@ -1,5 +1,5 @@
-// An output validator: it says whether an answer may end the turn. The functions are those of the world in `wit/`; `plugin.h`
-// is made of it.
+// An output validator: it decides whether an answer may end the turn. The functions implement the world in `wit/`;
+// `plugin.h` is generated from it.
 
 #include "logic.h"
 #include "plugin.h"
@@ -18,7 +18,7 @@ bool exports_agent_host_plugin_output_validator_validate(exports_agent_host_plug
         ret->tag = EXPORTS_AGENT_HOST_PLUGIN_OUTPUT_VALIDATOR_VERDICT_ACCEPT;
         return true;
     }
-    // The model reads this, so it says what would be right.
+    // The model reads this message, so it says how to fix the answer.
     char message[100];
     snprintf(message, sizeof message, "The answer says `%s`. Write what belongs there.", place);
     ret->tag = EXPORTS_AGENT_HOST_PLUGIN_OUTPUT_VALIDATOR_VERDICT_REJECT;

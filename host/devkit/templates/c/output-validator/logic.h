@@ -1,6 +1,6 @@
-// What the plugin does, without anything of the host: it is tested as it is.
+// The logic of the plugin. It does not use the host, so it can be tested directly.
 
 #include <stddef.h>
 
-// What stands in the text and shows that it is not finished; NULL: nothing.
+// The first mark of unfinished text that occurs in the text; NULL if there is none.
 const char *unfinished(const char *text, size_t length);

@@ -1,4 +1,4 @@
-// One tool: `my-plugin.count`. The functions are those of the world in `wit/`; `plugin.h` is made of it.
+// One tool: `my-plugin.count`. The functions implement the world in `wit/`; `plugin.h` is generated from it.
 
 #include "logic.h"
 #include "plugin.h"
@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What the descriptions say is what the model reads.
+// The model reads the descriptions.
 static const char ARGUMENTS[] =
     "{\"type\": \"object\", \"properties\": {"
     "  \"text\": {\"type\": \"string\", \"description\": \"The text to look in.\"},"
-    "  \"word\": {\"type\": \"string\", \"description\": \"The word to count, upper and lower case alike.\"}"
+    "  \"word\": {\"type\": \"string\", \"description\": \"The word to count; upper and lower case are the same.\"}"
     "}, \"required\": [\"text\", \"word\"], \"additionalProperties\": false}";
 static const char RESULT[] =
     "{\"type\": \"object\", \"properties\": {"
@@ -31,7 +31,7 @@ void exports_agent_host_plugin_tool_definitions(exports_agent_host_plugin_tool_l
     ret->len = 1;
 }
 
-// What the schema cannot say, the model is told with the place.
+// The schema cannot express this rule, so the error names the argument.
 static void refuse(exports_agent_host_plugin_tool_error_t *error, const char *pointer, const char *message) {
     error->tag = EXPORTS_AGENT_HOST_PLUGIN_TOOL_ERROR_INVALID_ARGUMENTS;
     error->val.invalid_arguments.ptr = calloc(1, sizeof *error->val.invalid_arguments.ptr);

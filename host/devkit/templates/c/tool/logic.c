@@ -35,7 +35,7 @@ static char *write_utf8(char *to, unsigned code) {
 
 static const char *const ESCAPES = "\"\\/bfnrt", *const MEANT = "\"\\/\b\f\n\r\t";
 
-// Reads the string at `at`, which begins with its quotation mark. `to` has room for as many bytes, or is NULL.
+// Reads the string at `at`, which starts with a quotation mark. `to` has space for as many bytes, or is NULL.
 static const char *read_string(const char *at, const char *end, char *to) {
     for (at++; at < end && *at != '"'; at++) {
         char byte = *at;
@@ -57,7 +57,7 @@ static const char *read_string(const char *at, const char *end, char *to) {
     return at < end ? at + 1 : end;
 }
 
-// Behind the value at `at`, whatever it is.
+// Returns the position after the value at `at`.
 static const char *skip_value(const char *at, const char *end) {
     int depth = 0;
     for (; at < end; at++) {

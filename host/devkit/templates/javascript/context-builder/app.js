@@ -1,6 +1,6 @@
-// A context builder: what stands in the prompt with which a turn begins.
+// A context builder: it adds sections to the prompt at the start of a turn.
 
-// The same in every turn, so that providers' prompt caches hit.
+// The same text in every turn, so that prompt caches of providers work.
 const ANSWERING = "Answer in plain words and in at most five sentences, unless more is asked for.";
 
 export const contextBuilder = {

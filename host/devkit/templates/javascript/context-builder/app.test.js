@@ -4,7 +4,7 @@ import { contextBuilder } from "./app.js";
 
 const names = (user) => contextBuilder.init({ scope: { user } }).system.map((section) => section.name);
 
-test("the reader is named where there is one", () => {
+test("the reader is named if there is one", () => {
   assert.deepEqual(names(undefined), ["answering"]);
   assert.deepEqual(names("ada"), ["answering", "reader"]);
 });

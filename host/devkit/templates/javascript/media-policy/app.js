@@ -1,4 +1,4 @@
-// A media policy: what the provider gets to see of the conversation's pictures and files.
+// A media policy: it decides which images and files of the conversation are sent to the provider.
 
 const decide = ({ seenCount, media }) =>
   seenCount === 0
@@ -6,6 +6,6 @@ const decide = ({ seenCount, media }) =>
     : { tag: "mask", val: `[${media.name ?? "a file"}, ${media.mimeType}: seen before]` };
 
 export const mediaPolicy = {
-  // One decision for each item, in the same order. What is stored never changes.
+  // Returns one decision per item, in the same order. The stored media never change.
   decide: (request) => request.items.map(decide),
 };

@@ -1,6 +1,6 @@
-// An output validator: it says whether an answer may end the turn, and if not, why.
+// An output validator: it decides whether an answer may end the turn, and gives the reason if not.
 
-// What stands in texts that are not finished.
+// Marks of unfinished text.
 const UNFINISHED = ["TODO", "FIXME", "lorem ipsum"];
 
 export const outputValidator = {
@@ -9,7 +9,7 @@ export const outputValidator = {
     if (place === undefined) {
       return { tag: "accept" };
     }
-    // The model reads this, so it says what would be right.
+    // The model reads this message, so it says how to fix the answer.
     return { tag: "reject", val: [{ pointer: "", message: `The answer says \`${place}\`. Write what belongs there.` }] };
   },
 };

@@ -1,11 +1,11 @@
 // One tool: `my-plugin.count`.
 
-// What the descriptions say is what the model reads.
+// The model reads the descriptions.
 const inputSchema = {
   type: "object",
   properties: {
     text: { type: "string", description: "The text to look in." },
-    word: { type: "string", description: "The word to count, upper and lower case alike." },
+    word: { type: "string", description: "The word to count; upper and lower case are the same." },
   },
   required: ["text", "word"],
   additionalProperties: false,
@@ -35,7 +35,7 @@ export const tool = {
   call(name, args, context) {
     const { text, word } = JSON.parse(args);
     if (!/^[\p{L}\p{N}]+$/u.test(word)) {
-      // What the schema cannot say, the model is told with the place.
+      // The schema cannot express this rule, so the error names the argument.
       const violation = { pointer: "/word", message: "must be one word of letters and digits" };
       throw { tag: "invalid-arguments", val: [violation] };
     }

@@ -1,4 +1,4 @@
-"""A context builder: what stands in the prompt with which a turn begins. The classes are those of the world in `wit/`."""
+"""A context builder: it adds sections to the prompt at the start of a turn. The classes implement the world in `wit/`."""
 
 from logic import ANSWERING, sections
 from wit_world import exports

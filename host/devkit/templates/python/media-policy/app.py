@@ -1,4 +1,4 @@
-"""A media policy: what the provider gets to see of pictures and files. The classes are those of the world in `wit/`."""
+"""A media policy: it decides which images and files are sent to the provider. The classes implement the world in `wit/`."""
 
 from logic import line
 from wit_world import exports
@@ -7,7 +7,7 @@ from wit_world.exports import media_policy as policy
 
 class MediaPolicy(exports.MediaPolicy):
     def decide(self, request: policy.Request) -> list[policy.Decision]:
-        """One decision for each item, in the same order. What is stored never changes."""
+        """Returns one decision per item, in the same order. The stored media never change."""
         return [self.decide_one(item) for item in request.items]
 
     def decide_one(self, item: policy.Item) -> policy.Decision:

@@ -1,6 +1,6 @@
-"""What the plugin does, without anything of the host: it is tested as it is."""
+"""The logic of the plugin. It does not use the host, so it can be tested directly."""
 
 
 def line(name: str | None, mime_type: str, seen_count: int) -> str | None:
-    """What is sent in place of a medium; None: the medium itself."""
+    """The text to send instead of a medium; None to send the medium."""
     return f"[{name or 'a file'}, {mime_type}: seen before]" if seen_count > 0 else None

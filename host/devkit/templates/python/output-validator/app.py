@@ -1,4 +1,4 @@
-"""An output validator: it says whether an answer may end the turn. The classes are those of the world in `wit/`."""
+"""An output validator: it decides whether an answer may end the turn. The classes implement the world in `wit/`."""
 
 from logic import problem
 from wit_world import exports

@@ -1,10 +1,10 @@
-"""What the plugin does, without anything of the host: it is tested as it is."""
+"""The logic of the plugin. It does not use the host, so it can be tested directly."""
 
-# What stands in texts that are not finished.
+# Marks of unfinished text.
 UNFINISHED = ["TODO", "FIXME", "lorem ipsum"]
 
 
 def problem(text: str) -> str | None:
-    """What is wrong with an answer, for the model; None: nothing."""
+    """The problem with an answer, for the model; None if there is none."""
     place = next((place for place in UNFINISHED if place in text), None)
     return place and f"The answer says `{place}`. Write what belongs there."

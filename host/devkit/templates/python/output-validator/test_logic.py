@@ -4,7 +4,7 @@ from logic import problem
 
 
 class Problem(unittest.TestCase):
-    def test_unfinished_answers_are_rejected(self):
+    def test_rejects_unfinished_answers(self):
         self.assertIsNone(problem("The harbour opens at 6."))
         self.assertIn("TODO", problem("The harbour opens at TODO."))
 

@@ -1,4 +1,4 @@
-"""One tool: `my-plugin.count`. The classes are those of the world in `wit/`."""
+"""One tool: `my-plugin.count`. The classes implement the world in `wit/`."""
 
 import json
 
@@ -7,12 +7,12 @@ from logic import count
 from wit_world import exports
 from wit_world.exports import tool
 
-# What the descriptions say is what the model reads.
+# The model reads the descriptions.
 ARGUMENTS = {
     "type": "object",
     "properties": {
         "text": {"type": "string", "description": "The text to look in."},
-        "word": {"type": "string", "description": "The word to count, upper and lower case alike."},
+        "word": {"type": "string", "description": "The word to count; upper and lower case are the same."},
     },
     "required": ["text", "word"],
     "additionalProperties": False,
@@ -43,6 +43,6 @@ class Tool(exports.Tool):
         try:
             times = count(arguments["text"], arguments["word"])
         except ValueError as error:
-            # What the schema cannot say, the model is told with the place.
+            # The schema cannot express this rule, so the error names the argument.
             raise Err(tool.Error_InvalidArguments([tool.Violation("/word", str(error))]))
         return tool.Outcome_Done(tool.Done([], json.dumps({"times": times})))

@@ -4,10 +4,10 @@ from logic import count
 
 
 class Count(unittest.TestCase):
-    def test_words_are_counted_in_any_case(self):
+    def test_counts_words_in_any_case(self):
         self.assertEqual(count("One two, and ONE more.", "one"), 2)
 
-    def test_what_is_no_word_is_refused(self):
+    def test_rejects_an_argument_that_is_not_one_word(self):
         with self.assertRaises(ValueError):
             count("", "two words")
 

@@ -1,4 +1,4 @@
-//! The parts of a commit as rows, checked as far as they can be without the database.
+//! The parts of a commit as rows, with all checks done that do not need the database.
 
 use crate::sqlite::audit::AuditedEvent;
 use crate::sqlite::failure::invalid;
@@ -45,7 +45,7 @@ pub(super) struct EventRow {
     pub(super) sequence: u64,
     pub(super) turn: u32,
     pub(super) kind: String,
-    pub(super) audited: Option<AuditedEvent>,
+    pub(super) audit_entries: Option<AuditedEvent>,
 }
 
 pub(super) struct RecordRow {
@@ -86,7 +86,7 @@ pub(super) fn call_row(change: CallChange) -> Result<CallRow, StoreError> {
 fn requested(record: CallRecord) -> Result<CallRow, StoreError> {
     let what = format!("call `{}`", record.id);
     if (record.state == CallState::Finished) != record.result.is_some() {
-        return Err(invalid(what, "a call has its result when it has finished, and only then"));
+        return Err(invalid(what, "a call has a result if it has finished, and only then"));
     }
     Ok(CallRow::Requested {
         source: record.source.as_ref().map(|source| to_json(&what, source)).transpose()?,
@@ -100,13 +100,13 @@ fn requested(record: CallRecord) -> Result<CallRow, StoreError> {
 pub(super) fn event_row(session: &str, event: &Event) -> Result<EventRow, StoreError> {
     let what = format!("event {}", event.sequence);
     if event.session != session {
-        return Err(invalid(what, format!("it is of session `{}`", event.session)));
+        return Err(invalid(what, format!("it belongs to session `{}`", event.session)));
     }
     if event.provisional.is_some() || event.kind.is_provisional() {
-        return Err(invalid(what, "a provisional event is never stored"));
+        return Err(invalid(what, "provisional events are never stored"));
     }
-    let audited = AuditedEvent::of(&event.kind);
-    Ok(EventRow { sequence: event.sequence, turn: event.turn, kind: to_json(&what, &event.kind)?, audited })
+    let audit_entries = AuditedEvent::of(&event.kind);
+    Ok(EventRow { sequence: event.sequence, turn: event.turn, kind: to_json(&what, &event.kind)?, audit_entries })
 }
 
 pub(super) fn record_row(record: &StepRecord) -> Result<RecordRow, StoreError> {

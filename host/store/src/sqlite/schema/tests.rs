@@ -1,18 +1,19 @@
-//! D1: a file of every earlier version is brought to this one, with all that is in it.
+//! D1: a file of any earlier version is migrated to the current one with all of its data.
 
 use super::{APPLICATION_ID, FIRST};
 use crate::{
     Approvals, Audit, CallFilter, Commit, Lease, MemoryFilter, MemoryKind, MessageRange, OpenMode, Options, Outbox,
-    OutboxFilter, PluginVersions, RecordRange, SessionFilter, SessionLog, SessionMeta, SqliteStore, VersionFilter,
+    OutboxFilter, PluginVersions, RecordRange, SessionFilter, SessionIndex, SessionLog, SessionMeta, SqliteStore,
+    VersionFilter,
 };
 use crate::{Bucket, ENTRY_BYTES, KeyValue, Memories, StoreError, digest_of};
-use agent_core::change::{CallChange, CallState, Change, Departure, HiddenMessage};
+use agent_core::change::{CallChange, CallState, Change, HiddenMessage, HideReason};
 use agent_core::message::{CallId, Part, Role};
 use rusqlite::Connection;
 use serde_json::json;
 use std::path::Path;
 
-/// What a host of the first version left behind: a session with an open call, a text, a memory.
+/// Writes a file as a host of the first version left it: a session with an open call, a text and a memory.
 fn write_first_version(path: &Path) {
     let connection = Connection::open(path).unwrap();
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
@@ -45,7 +46,7 @@ INSERT INTO key_values VALUES (1, 'agent', 'notes', '', 'k', zeroblob(900));
         .unwrap();
 }
 
-async fn check_what_was_there(store: &SqliteStore) -> Lease {
+async fn check_migrated_data(store: &SqliteStore) -> Lease {
     assert_eq!(store.integrity_check().await, Ok(()));
     let listed = store.sessions(SessionFilter::default(), 10).await.unwrap().remove(0);
     assert_eq!((listed.subject.as_str(), listed.delegated_by, listed.revision), ("agent/1", None, 3));
@@ -62,7 +63,7 @@ async fn check_what_was_there(store: &SqliteStore) -> Lease {
     assert_eq!(states, [(CallState::Finished, None), (CallState::Started, None)]);
     assert_eq!(
         store.hidden("agent/1", 0, 9).await.unwrap(),
-        [HiddenMessage { id: 2, seen_count: 4, why: Departure::Superseded }]
+        [HiddenMessage { id: 2, seen_count: 4, why: HideReason::Superseded }]
     );
     assert_eq!(store.events("agent/1", 0, 9).await.unwrap().len(), 1);
     assert_eq!(store.records("agent/1", RecordRange::Turn(1)).await.unwrap().len(), 1);
@@ -72,23 +73,23 @@ async fn check_what_was_there(store: &SqliteStore) -> Lease {
     assert_eq!(store.search(&MemoryFilter::of_user("ann"), "walrus", 9).await.unwrap().len(), 1);
     assert_eq!(store.outbox(None, OutboxFilter::All, 0, 9).await.unwrap(), []);
     assert_eq!(store.allowed("agent").await.unwrap(), []);
-    assert_eq!(store.audited(0, 0, 9).await.unwrap(), []);
+    assert_eq!(store.audit_entries(0, 0, 9).await.unwrap(), []);
     assert_eq!(store.versions(VersionFilter::default(), 9).await.unwrap(), []);
     let bucket = |quota| Bucket { agent: "agent".into(), plugin: "notes".into(), name: String::new(), quota };
     let refused = store.set(&bucket(2 * ENTRY_BYTES + 901), "n", Vec::new()).await;
-    assert!(matches!(refused, Err(StoreError::TooLarge { .. })), "what was there counts: {refused:?}");
+    assert!(matches!(refused, Err(StoreError::TooLarge { .. })), "existing values count: {refused:?}");
     store.set(&bucket(2 * ENTRY_BYTES + 902), "n", Vec::new()).await.unwrap();
     assert_eq!(store.unfinished("", 9).await.unwrap(), [("agent/1".to_owned(), br#"{"version":1}"#.to_vec())]);
     opened.lease
 }
 
 #[tokio::test]
-async fn d1_a_file_of_the_first_version_goes_on() {
+async fn d1_file_of_the_first_version_is_migrated() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.db");
     write_first_version(&path);
     let store = SqliteStore::open(&path, Options::default()).unwrap();
-    let lease = check_what_was_there(&store).await;
+    let lease = check_migrated_data(&store).await;
     let edited = CallChange::Edited { id: CallId("call_1_2_1".to_owned()), arguments: json!([2]) };
     let change = Change { calls: vec![edited], ..Change::default() };
     assert_eq!(store.commit(&lease, 3, Commit { change, ..Commit::default() }).await, Ok(4));
@@ -101,7 +102,7 @@ async fn d1_a_file_of_the_first_version_goes_on() {
     assert_eq!(version, Ok(super::MIGRATIONS.len() as i64));
 }
 
-/// Limit 32: several processes of the new version may find the old file at the same moment.
+/// Limit 32: several processes may open the old file at the same time.
 #[test]
 fn d1_many_instances_migrate_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -117,5 +118,5 @@ fn d1_many_instances_migrate_once() {
     }
     let store = SqliteStore::open(&path, Options::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(check_what_was_there(&store));
+    runtime.block_on(check_migrated_data(&store));
 }

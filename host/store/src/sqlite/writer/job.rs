@@ -1,4 +1,4 @@
-//! Work that waits for the connection, and the way back to who waits for it.
+//! Jobs that wait for the write connection, and how their callers receive the result.
 
 use crate::StoreError;
 use crate::sqlite::failure::Failure;
@@ -7,46 +7,46 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-/// How long a job keeps a thread busy, fsync apart.
+/// How long a job keeps the leader's thread busy, not counting fsync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sqlite) enum Effort {
-    /// Some rows, some kilobytes: well under a millisecond.
+    /// Some rows and kilobytes: well under a millisecond.
     Short,
-    /// Perhaps longer: large bytes, an index of words, many rows.
+    /// Possibly longer: large values, an index update or many rows.
     Long,
 }
 
-/// Bytes that are written in well under a millisecond.
+/// Number of bytes that can be written in well under a millisecond.
 const SHORT_BYTES: usize = 128 << 10;
 
 impl Effort {
-    /// What writing this many bytes is.
+    /// Estimates the effort of writing this many bytes.
     pub(in crate::sqlite) fn of(bytes: usize) -> Self {
         if bytes <= SHORT_BYTES { Self::Short } else { Self::Long }
     }
 }
 
 /// A job in the queue.
-pub(super) struct Queued {
+pub(super) struct QueuedJob {
     pub(super) job: Box<dyn Job>,
     pub(super) effort: Effort,
-    /// What bounds the queue.
-    pub(super) place: OwnedSemaphorePermit,
+    /// The job's slot, which bounds the length of the queue.
+    pub(super) slot: OwnedSemaphorePermit,
 }
 
-/// Work and the way back to who waits for it.
+/// A unit of work, and the channel to its caller.
 pub(super) trait Job: Send {
-    /// Whether anybody still waits.
-    fn is_wanted(&self) -> bool;
-    /// Does the work and keeps its result. Where the transaction around it is lost, it may be done again.
+    /// Whether the caller still waits for the result.
+    fn is_awaited(&self) -> bool;
+    /// Runs the job and keeps its result. It may run again if the transaction is lost.
     fn run(&mut self, connection: &Connection) -> Result<(), StoreError>;
-    /// Answers with the result, or with the failure of the transaction around it.
+    /// Sends the caller the job's result, or the failure of the transaction.
     fn answer(self: Box<Self>, transaction: Result<(), StoreError>);
 }
 
-impl Queued {
+impl QueuedJob {
     pub(super) fn answer(self, transaction: Result<(), StoreError>) {
-        drop(self.place);
+        drop(self.slot);
         self.job.answer(transaction);
     }
 
@@ -55,39 +55,39 @@ impl Queued {
     }
 }
 
-/// A job of a closure.
-pub(super) struct Task<T, F> {
+/// A job that runs a closure.
+pub(super) struct ClosureJob<T, F> {
     path: Arc<Path>,
     work: F,
     result: Option<T>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T, F> Task<T, F> {
+impl<T, F> ClosureJob<T, F> {
     pub(super) fn new(path: Arc<Path>, work: F) -> (Self, oneshot::Receiver<Result<T, StoreError>>) {
         let (reply, answer) = oneshot::channel();
         (Self { path, work, result: None, reply }, answer)
     }
 }
 
-impl<T, F> Job for Task<T, F>
+impl<T, F> Job for ClosureJob<T, F>
 where
     T: Send + 'static,
     F: FnMut(&Connection) -> Result<T, Failure> + Send + 'static,
 {
-    fn is_wanted(&self) -> bool {
+    fn is_awaited(&self) -> bool {
         !self.reply.is_closed()
     }
 
     fn run(&mut self, connection: &Connection) -> Result<(), StoreError> {
         self.result = None;
-        self.result = Some((self.work)(connection).map_err(|failure| failure.at(&self.path))?);
+        self.result = Some((self.work)(connection).map_err(|failure| failure.into_error(&self.path))?);
         Ok(())
     }
 
     fn answer(self: Box<Self>, transaction: Result<(), StoreError>) {
         let Self { result, reply, .. } = *self;
-        // Who no longer waits needs no answer.
+        // A caller that no longer waits needs no answer.
         let _ = reply.send(transaction.and_then(|()| result.ok_or(StoreError::Closed)));
     }
 }

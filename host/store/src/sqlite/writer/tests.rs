@@ -1,4 +1,4 @@
-//! Who leads, and what becomes of those who wait.
+//! Tests of who leads, and of what happens to waiting jobs.
 
 use super::*;
 use crate::sqlite::file::open_in_memory;
@@ -7,27 +7,30 @@ use std::thread::{self, ThreadId};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-const THREAD: Conduct =
-    Conduct { leaders: Leaders::Thread, lock_wait: Duration::ZERO, patience: Duration::ZERO, room: Room::OnDisk };
+const WRITER_THREAD: WriterOptions = WriterOptions {
+    leaders: LeaderPolicy::WriterThread,
+    lock_wait: Duration::ZERO,
+    max_wait: Duration::ZERO,
+    space: SpaceLimit::Disk,
+};
 
 fn insert(connection: &Connection) -> Result<i64, Failure> {
     connection.execute("INSERT INTO sessions (subject, agent, created, updated) VALUES (random(), '', 0, 0)", [])?;
     Ok(connection.query_row("SELECT count(*) FROM sessions", [], |row| row.get(0))?)
 }
 
-/// What SQLite does by itself when the disk is full at the wrong moment.
+/// Rolls back like SQLite itself does when the disk becomes full during a transaction.
 fn lose_the_transaction(connection: &Connection) -> Result<i64, Failure> {
     connection.execute_batch("ROLLBACK")?;
     Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None).into())
 }
 
-/// Limit 28: when the whole transaction is lost, so is what shared it, and nobody is told otherwise; what comes
-/// behind is taken.
+/// Limit 28: if a whole transaction is lost, every job in it fails and none is reported as stored. Later jobs still succeed.
 #[tokio::test(flavor = "current_thread")]
-async fn a_lost_transaction_is_acknowledged_to_nobody() {
+async fn lost_transaction_fails_all_of_its_jobs() {
     let connection = open_in_memory().unwrap();
-    let writer = Writer::start(connection, PathBuf::from(":memory:"), THREAD, Arc::default()).unwrap();
-    // The first job keeps the thread busy until the others are queued, so that they are one batch.
+    let writer = Writer::start(connection, PathBuf::from(":memory:"), WRITER_THREAD, Arc::default()).unwrap();
+    // The first job keeps the thread busy until the others are queued, so that they form one batch.
     let (go, wait) = mpsc::channel::<()>();
     let (begin, begun) = oneshot::channel();
     let mut begin = Some(begin);
@@ -39,7 +42,7 @@ async fn a_lost_transaction_is_acknowledged_to_nobody() {
     let behind = async {
         begun.await.unwrap();
         let [first, losing, last] = [insert, lose_the_transaction, insert].map(|job| writer.run(Effort::Short, job));
-        // Polled in this order: when the last is polled, the others are queued.
+        // They are polled in this order: when the last is polled, the others are queued.
         tokio::join!(biased; first, losing, last, async { drop(go) })
     };
     let (busy, (first, losing, last, ())) = tokio::join!(busy, behind);
@@ -47,10 +50,10 @@ async fn a_lost_transaction_is_acknowledged_to_nobody() {
     assert_eq!((busy, first, losing, last), (Ok(0), full.clone(), full, Ok(1)));
 }
 
-const CALLERS: Conduct = Conduct { leaders: Leaders::Callers, ..THREAD };
+const CALLERS: WriterOptions = WriterOptions { leaders: LeaderPolicy::Callers, ..WRITER_THREAD };
 
-fn writer(conduct: Conduct) -> Writer {
-    Writer::start(open_in_memory().unwrap(), PathBuf::from(":memory:"), conduct, Arc::default()).unwrap()
+fn writer(options: WriterOptions) -> Writer {
+    Writer::start(open_in_memory().unwrap(), PathBuf::from(":memory:"), options, Arc::default()).unwrap()
 }
 
 fn panicking(connection: &Connection) -> Result<i64, Failure> {
@@ -62,8 +65,8 @@ fn thread_of_job(_: &Connection) -> Result<ThreadId, Failure> {
     Ok(thread::current().id())
 }
 
-/// A job that keeps who leads busy until it is let go, and says when it has begun.
-fn held() -> (impl FnMut(&Connection) -> Result<ThreadId, Failure>, oneshot::Receiver<()>, mpsc::Sender<()>) {
+/// A job that keeps the leader busy until it is released, and signals when it has started.
+fn blocking_job() -> (impl FnMut(&Connection) -> Result<ThreadId, Failure>, oneshot::Receiver<()>, mpsc::Sender<()>) {
     let (begin, begun) = oneshot::channel();
     let (go, wait) = mpsc::channel();
     let mut begin = Some(begin);
@@ -75,20 +78,20 @@ fn held() -> (impl FnMut(&Connection) -> Result<ThreadId, Failure>, oneshot::Rec
     (job, begun, go)
 }
 
-/// D1: no caller's thread waits for a disk or does what takes long.
+/// D1: a caller's thread never waits for a disk and never runs a long job.
 #[tokio::test(flavor = "current_thread")]
-async fn callers_lead_what_is_short_where_no_commit_waits_for_the_disk() {
+async fn callers_lead_short_jobs_if_commits_do_not_wait_for_the_disk() {
     let here = thread::current().id();
-    for (conduct, effort, leads) in
-        [(CALLERS, Effort::Short, true), (CALLERS, Effort::Long, false), (THREAD, Effort::Short, false)]
+    for (options, effort, leads) in
+        [(CALLERS, Effort::Short, true), (CALLERS, Effort::Long, false), (WRITER_THREAD, Effort::Short, false)]
     {
-        let led = writer(conduct).run(effort, thread_of_job).await.unwrap() == here;
-        assert_eq!(led, leads, "{:?} {effort:?}", conduct.leaders);
+        let led = writer(options).run(effort, thread_of_job).await.unwrap() == here;
+        assert_eq!(led, leads, "{:?} {effort:?}", options.leaders);
     }
 }
 
-/// A thread that leads with the job, or waits until the writer's thread has done it.
-fn busy<F>(writer: &Arc<Writer>, job: F) -> thread::JoinHandle<Result<ThreadId, StoreError>>
+/// A thread that leads with the job, or waits until the writer thread has run it.
+fn run_on_thread<F>(writer: &Arc<Writer>, job: F) -> thread::JoinHandle<Result<ThreadId, StoreError>>
 where
     F: FnMut(&Connection) -> Result<ThreadId, Failure> + Send + 'static,
 {
@@ -99,7 +102,7 @@ where
     })
 }
 
-/// Queues the job while somebody else leads.
+/// Queues the job while another thread leads.
 async fn queue<T: Send + 'static>(
     writer: &Arc<Writer>,
     job: fn(&Connection) -> Result<T, Failure>,
@@ -110,15 +113,15 @@ async fn queue<T: Send + 'static>(
     queued
 }
 
-/// A caller that leads does a bounded number of jobs, its own first; the rest is the thread's.
+/// A leading caller runs a limited number of jobs, its own first. The thread runs the rest.
 #[tokio::test(flavor = "current_thread")]
-async fn a_caller_leads_a_bounded_number_of_jobs() {
+async fn caller_leads_a_limited_number_of_jobs() {
     let writer = Arc::new(writer(CALLERS));
-    let (job, begun, go) = held();
-    let leader = busy(&writer, job);
+    let (job, begun, go) = blocking_job();
+    let leader = run_on_thread(&writer, job);
     begun.await.unwrap();
     let mut jobs = Vec::new();
-    for _ in 0..3 * LED_BY_CALLER {
+    for _ in 0..3 * MAX_JOBS_PER_CALLER {
         jobs.push(queue(&writer, thread_of_job).await);
     }
     drop(go);
@@ -126,67 +129,67 @@ async fn a_caller_leads_a_bounded_number_of_jobs() {
     for job in jobs {
         by_leader += usize::from(job.await.unwrap().unwrap() == leader.thread().id());
     }
-    assert_eq!(by_leader, LED_BY_CALLER - 1);
+    assert_eq!(by_leader, MAX_JOBS_PER_CALLER - 1);
     let leader_thread = leader.thread().id();
     assert_eq!(leader.join().unwrap(), Ok(leader_thread));
 }
 
-/// Limit 10: what nobody waits for any more is left out, and the others get their answers.
+/// Limit 10: a job whose caller gave up is skipped, and the other callers get their answers.
 #[tokio::test(flavor = "current_thread")]
-async fn a_caller_that_gives_up_in_the_queue_is_not_served() {
-    for conduct in [THREAD, CALLERS] {
-        let writer = Arc::new(writer(conduct));
-        let (job, begun, go) = held();
-        let leader = busy(&writer, job);
+async fn job_of_a_caller_that_gave_up_is_skipped() {
+    for options in [WRITER_THREAD, CALLERS] {
+        let writer = Arc::new(writer(options));
+        let (job, begun, go) = blocking_job();
+        let leader = run_on_thread(&writer, job);
         begun.await.unwrap();
         let [first, given_up, last] =
             [queue(&writer, insert).await, queue(&writer, insert).await, queue(&writer, insert).await];
         given_up.abort();
         assert!(given_up.await.unwrap_err().is_cancelled());
         drop(go);
-        assert_eq!((first.await.unwrap(), last.await.unwrap()), (Ok(1), Ok(2)), "{:?}", conduct.leaders);
+        assert_eq!((first.await.unwrap(), last.await.unwrap()), (Ok(1), Ok(2)), "{:?}", options.leaders);
         assert!(leader.join().unwrap().is_ok());
     }
 }
 
-/// Limit 10: a job that panics fails, and nothing else does; nothing of it is stored.
+/// Limit 10: a job that panics fails alone, and nothing of it is stored.
 #[tokio::test(flavor = "current_thread")]
-async fn a_job_that_panics_fails_alone() {
-    for conduct in [THREAD, CALLERS] {
-        let writer = Arc::new(writer(conduct));
-        let (job, begun, go) = held();
-        let leader = busy(&writer, job);
+async fn panicking_job_fails_alone() {
+    for options in [WRITER_THREAD, CALLERS] {
+        let writer = Arc::new(writer(options));
+        let (job, begun, go) = blocking_job();
+        let leader = run_on_thread(&writer, job);
         begun.await.unwrap();
         let [first, panics, last] =
             [queue(&writer, insert).await, queue(&writer, panicking).await, queue(&writer, insert).await];
         drop(go);
         let refused = panics.await.unwrap().unwrap_err();
         assert!(matches!(&refused, StoreError::Failed { problem, .. } if problem.contains("panicked")), "{refused:?}");
-        assert_eq!((first.await.unwrap(), last.await.unwrap()), (Ok(1), Ok(2)), "{:?}", conduct.leaders);
+        assert_eq!((first.await.unwrap(), last.await.unwrap()), (Ok(1), Ok(2)), "{:?}", options.leaders);
         assert!(leader.join().unwrap().is_ok());
-        assert!(writer.run(Effort::Short, panicking).await.is_err(), "alone, too");
+        assert!(writer.run(Effort::Short, panicking).await.is_err(), "a panic also fails a job without a batch");
         assert_eq!(writer.run(Effort::Short, insert).await, Ok(3));
     }
 }
 
-/// D1: only a crowd that has just committed together is waited for, and for a part of what that took.
+/// D1: the thread waits only for callers that have just committed together, and only for a fraction of that time.
 #[test]
-fn a_crowd_is_waited_for_and_nobody_else() {
+fn thread_waits_only_for_callers_of_a_shared_commit() {
     let [took, now, late] = [Duration::from_millis(8), Duration::ZERO, Duration::from_millis(2)];
-    let crowd = LastCommit { jobs: 100, took };
-    assert_eq!(crowd.crowd(1, now), Some(Due::Crowd { jobs: 100, within: late }));
-    assert_eq!((crowd.crowd(100, now), crowd.crowd(1, late)), (None, None));
-    assert_eq!(LastCommit { jobs: CROWD - 1, took }.crowd(1, now), None);
-    assert_eq!(LastCommit::default().crowd(1, now), None);
+    let last = LastCommit { jobs: 100, took };
+    assert_eq!(last.wait_for_more(1, now), Some(Work::WaitForMore { jobs: 100, within: late }));
+    assert_eq!((last.wait_for_more(100, now), last.wait_for_more(1, late)), (None, None));
+    assert_eq!(LastCommit { jobs: MIN_SHARED_JOBS - 1, took }.wait_for_more(1, now), None);
+    assert_eq!(LastCommit::default().wait_for_more(1, now), None);
 }
 
-/// Row 46: what the disk had no room for is stored when there is room, in its order and once; nobody is told of a failure.
+/// Row 46: jobs that find the disk full are stored in order, once, when there is space again; no caller sees an error.
 #[tokio::test(flavor = "current_thread")]
-async fn row_46_a_full_disk_is_waited_for() {
-    for leaders in [Leaders::Thread, Leaders::Callers] {
-        let writer = Arc::new(writer(Conduct { leaders, patience: Duration::from_secs(60), ..THREAD }));
-        let (job, begun, go) = held();
-        let leader = busy(&writer, job);
+async fn row_46_write_waits_for_a_full_disk() {
+    for leaders in [LeaderPolicy::WriterThread, LeaderPolicy::Callers] {
+        let writer = Arc::new(writer(WriterOptions { leaders, max_wait: Duration::from_secs(60), ..WRITER_THREAD }));
+        let (job, begun, go) = blocking_job();
+        let leader = run_on_thread(&writer, job);
         begun.await.unwrap();
         let (tried, counted) = mpsc::channel();
         let first = queue(&writer, insert).await;
@@ -209,11 +212,11 @@ async fn row_46_a_full_disk_is_waited_for() {
     }
 }
 
-/// Row 46: a file with a limit of its own gets no more room by waiting, and a store that is closed waits for nothing.
+/// Row 46: a file with its own size limit does not wait for space, and a closed store does not wait at all.
 #[tokio::test(flavor = "current_thread")]
-async fn row_46_what_cannot_pass_is_not_waited_for() {
-    let patient = Conduct { patience: Duration::from_secs(3_600), ..THREAD };
-    let limited = writer(Conduct { room: Room::Limited, ..patient });
+async fn row_46_write_does_not_wait_for_a_permanent_limit() {
+    let patient = WriterOptions { max_wait: Duration::from_secs(3_600), ..WRITER_THREAD };
+    let limited = writer(WriterOptions { space: SpaceLimit::Fixed, ..patient });
     let full = Err(StoreError::DiskFull { path: PathBuf::from(":memory:") });
     assert_eq!(limited.run(Effort::Short, lose_the_transaction).await, full);
     let closed = Arc::new(writer(patient));

@@ -1,52 +1,53 @@
-//! `plugin add`: a plugin from elsewhere is taken into the folder; or all that is locked there and missing.
+//! `plugin add`: installs a plugin from elsewhere into the plugin folder, or restores the locked plugins that are
+//! missing there.
 
 use super::super::{describe, print};
 use super::candidate::{self, Candidate};
-use super::folder::{Place, named};
+use super::folder::{FolderWithTrust, named};
 use super::{failed, registry, shelf};
 use crate::arguments::sharing::AddArguments;
-use crate::data::DataDirectory;
+use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::setup;
 use crate::terminal::{Terminal, YELLOW, text};
+use agent_config::{DataDirectory, assembly};
 use agent_plugins::Sandbox;
 use agent_registry::{
-    Downgrade, Fetched, LockedPlugin, Reference, Registry, Replace, Shelf, Signatures, Signer, Source, State,
-    check_succession,
+    ComponentCache, Downgrade, FetchedPlugin, LockedPlugin, PluginState, Reference, Registry, ReplacePolicy,
+    SignatureRequest, Signer, Source, check_update,
 };
 use std::path::Path;
 
-/// Takes one plugin, or all that is locked.
+/// Installs the plugins of a source. Without a source, restores all locked plugins.
 pub(in super::super) async fn add(
-    asked: AddArguments,
+    arguments: AddArguments,
     data: Option<&Path>,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let sources = asked.source.as_ref().map(each).transpose()?;
-    let data = DataDirectory::open(data)?;
-    let place = match &asked.source {
-        Some(_) => Place::read_or_new(&asked.folder)?,
-        None => Place::read(&asked.folder)?,
+    let sources = arguments.source.as_ref().map(expand_source).transpose()?;
+    let data = DataDirectory::open(data, &environment::host())?;
+    let place = match &arguments.source {
+        Some(_) => FolderWithTrust::read_or_new(&arguments.folder)?,
+        None => FolderWithTrust::read(&arguments.folder)?,
     };
-    let sandbox = setup::limited_sandbox(&data, place.limits, place.trust.clone())?;
-    let work = Adding {
-        registry: registry(&asked.folder.connection, terminal)?,
+    let sandbox = assembly::open_limited_sandbox((&data, &environment::host()), place.limits, place.trust.clone())?;
+    let work = PluginAddition {
+        registry: registry(&arguments.folder.connection, terminal)?,
         shelf: shelf(&data),
-        replace: if asked.replace { Replace::Anything } else { Replace::Locked },
-        downgrade: asked.downgrade(),
+        replace: if arguments.replace { ReplacePolicy::AnyFile } else { ReplacePolicy::LockedFile },
+        downgrade: arguments.downgrade(),
         place,
         sandbox,
         terminal,
     };
     let Some(sources) = sources else { return work.restore().await };
     for source in sources {
-        work.take(&source).await?;
+        work.install(&source).await?;
     }
     Ok(Exit::Done)
 }
 
-/// The components of a folder, else the source itself.
-fn each(source: &Source) -> Result<Vec<Source>, Failure> {
+/// Returns the components of the folder if the source is one, or else the source itself.
+fn expand_source(source: &Source) -> Result<Vec<Source>, Failure> {
     let Source::File(folder) = source else { return Ok(vec![source.clone()]) };
     if !folder.exists() {
         return Err(absent(folder));
@@ -66,17 +67,22 @@ fn each(source: &Source) -> Result<Vec<Source>, Failure> {
     Ok(files.into_iter().map(Source::File).collect())
 }
 
-/// What to say of a path where nothing is: it may have been meant as a reference, which a path looks like.
+/// Returns the error for a path that does not exist. The user may have meant a registry reference, which looks like a
+/// path.
 fn absent(path: &Path) -> Failure {
     let what = path.display();
     let advice = match Reference::parse(&path.to_string_lossy()) {
-        Ok(_) => format!("what ends in .wasm is a path; of a registry it is written `oci://{what}`"),
-        Err(_) => "`agent-host plugin build` makes components of plugin projects; what is elsewhere is written HOST/PATH[:TAG], or https://…".to_owned(),
+        Ok(_) => format!("a name that ends in .wasm is read as a path; for a registry, write `oci://{what}`"),
+        Err(_) => {
+            "build plugin projects with `agent-host plugin build`; write a plugin in a registry as HOST/PATH[:TAG], \
+                   and one on a web server as https://…"
+                .to_owned()
+        }
     };
     Failure::refused(format!("there is no file or folder `{what}`: {advice}"))
 }
 
-/// Whether both are versions of one plugin: of one repository, one address, or a file.
+/// Whether the source is where the locked plugin came from: the same repository, the same address, or any file.
 fn is_same_place(locked: &LockedPlugin, source: &Source) -> bool {
     match (locked.source(), source) {
         (Ok(Source::Registry(one)), Source::Registry(other)) => one.repository() == other.repository(),
@@ -98,121 +104,122 @@ fn added(Candidate { locked, plugin, .. }: &Candidate, path: &Path) -> String {
 }
 
 /// One `plugin add`.
-struct Adding<'t> {
+struct PluginAddition<'t> {
     registry: Registry,
-    shelf: Shelf,
-    replace: Replace,
+    shelf: ComponentCache,
+    replace: ReplacePolicy,
     downgrade: Downgrade,
-    place: Place,
+    place: FolderWithTrust,
     sandbox: Sandbox,
     terminal: &'t Terminal,
 }
 
-impl Adding<'_> {
-    /// Takes one plugin.
-    async fn take(&self, source: &Source) -> Result<(), Failure> {
+impl PluginAddition<'_> {
+    /// Installs one plugin.
+    async fn install(&self, source: &Source) -> Result<(), Failure> {
         let lock = self.place.folder.lock_file().map_err(failed)?;
         let before = lock.plugins().iter().find(|plugin| plugin.reference == source.to_string());
-        let fetched = match (self.registry.find(source).await, before) {
+        let fetched = match (self.registry.resolve(source).await, before) {
             (Ok(found), _) => {
-                let wanted = candidate::wanted(source, &self.place.trust);
+                let wanted = candidate::signatures_to_fetch(source, &self.place.trust);
                 candidate::fetch(&self.registry, &found, &self.shelf, wanted, self.terminal).await?
             }
             (Err(error), Some(before)) if error.is_offline() && self.shelf.store.get(&before.component).is_ok() => {
                 let error = text::harmless(&error.to_string()).into_owned();
                 self.terminal
-                    .note(format!("{YELLOW}!{YELLOW:#} {error}; what is locked is taken from the plugin store"));
-                return self.restored(before).await;
+                    .note(format!("{YELLOW}!{YELLOW:#} {error}; the locked version is taken from the plugin store"));
+                return self.restore_one(before).await;
             }
             (Err(error), _) => return Err(failed(error)),
         };
-        let judged = candidate::judged(fetched, &self.place.trust, self.terminal)?;
+        let judged = candidate::check_signatures(fetched, &self.place.trust, self.terminal)?;
         if let Some(before) = lock.plugin(&judged.locked.name) {
             self.check_successor(before, &judged.locked, source)?;
         }
         let candidate = judged.load((&self.sandbox, &self.shelf), self.terminal).await?;
         let Candidate { fetched, locked, .. } = &candidate;
-        let path = self.place.folder.place(locked.clone(), &fetched.bytes, self.replace).map_err(failed)?;
+        let path = self.place.folder.install(locked.clone(), &fetched.bytes, self.replace).map_err(failed)?;
         print(self.terminal, added(&candidate, &path))
     }
 
-    /// What has a name has its grants: another plugin does not get them unasked, and neither does an older version, which may
-    /// have a known hole.
+    /// Checks that the new plugin may replace the locked one, because it inherits the grants of that name. A plugin
+    /// from another place, or an older version that may have a known vulnerability, must be allowed explicitly.
     fn check_successor(&self, before: &LockedPlugin, new: &LockedPlugin, source: &Source) -> Result<(), Failure> {
         if !is_same_place(before, source) {
             return match self.replace {
-                Replace::Anything => Ok(()),
-                Replace::Locked => Err(Failure::refused(format!(
-                    "`{}` is locked to {}, and {} is of another place; --replace puts it there, with all that `{}` is granted",
+                ReplacePolicy::AnyFile => Ok(()),
+                ReplacePolicy::LockedFile => Err(Failure::refused(format!(
+                    "`{}` is locked to {}, and {} is another source; --replace installs it with everything that `{}` is granted",
                     before.name, before.reference, new.reference, before.name
                 ))),
             };
         }
-        check_succession(new, before, &self.place.trust, self.downgrade).map_err(Failure::refused)
+        check_update(new, before, &self.place.trust, self.downgrade).map_err(Failure::refused)
     }
 
-    /// Puts back what is locked and not there, or not what it was.
+    /// Restores the locked plugins whose files are missing or differ.
     async fn restore(&self) -> Result<Exit, Failure> {
         let lock = self.place.folder.lock_file().map_err(failed)?;
         if lock.plugins().is_empty() {
             let folder = self.place.folder.path().display();
             return Err(Failure::refused(format!(
-                "`{folder}` locks no plugin; say what to add: HOST/PATH[:TAG], an address or a file"
+                "`{folder}` has no locked plugins; name a plugin to add: HOST/PATH[:TAG], a web address or a file"
             )));
         }
         let mut exit = Exit::Done;
         for plugin in lock.plugins() {
             match self.place.folder.state(plugin, &self.place.trust) {
-                State::Right(Signer::Trusted { .. } | Signer::Nobody { .. }) => continue,
-                State::Missing | State::Differs(_) | State::Unreadable(_) => {}
-                State::Untrusted(error) => {
+                PluginState::Valid(Signer::Trusted { .. } | Signer::Untrusted { .. }) => continue,
+                PluginState::Missing | PluginState::Modified(_) | PluginState::Unreadable(_) => {}
+                PluginState::Untrusted(error) => {
                     self.terminal.failure(&error.to_string());
                     exit = Exit::Failed;
                     continue;
                 }
             }
-            if let Err(failure) = self.restored(plugin).await {
+            if let Err(failure) = self.restore_one(plugin).await {
                 self.terminal.failure(&failure.message);
                 exit = Exit::Failed;
             }
         }
         if exit == Exit::Done {
-            self.terminal.note("all that is locked is there");
+            self.terminal.note("all locked plugins are present");
         }
         Ok(exit)
     }
 
-    /// Puts back exactly what is locked: from the plugin store, else from where it is.
-    async fn restored(&self, plugin: &LockedPlugin) -> Result<(), Failure> {
+    /// Restores exactly the locked component, from the plugin store or else from its source.
+    async fn restore_one(&self, plugin: &LockedPlugin) -> Result<(), Failure> {
         let bytes = match self.shelf.store.get(&plugin.component) {
             Ok(bytes) => bytes,
-            Err(_) => self.fetched_again(plugin).await?,
+            Err(_) => self.fetch_locked(plugin).await?,
         };
         let source = plugin.source().map_err(failed)?;
         let signatures = plugin.signature.iter().cloned().collect();
-        let fetched = Fetched { source, manifest: plugin.manifest.clone(), bytes, signatures, search_stopped: None };
-        let judged = candidate::judged(fetched, &self.place.trust, self.terminal)?;
+        let fetched =
+            FetchedPlugin { source, manifest: plugin.manifest.clone(), bytes, signatures, search_stopped: None };
+        let judged = candidate::check_signatures(fetched, &self.place.trust, self.terminal)?;
         if judged.locked.name != plugin.name {
             let name = text::one_line(&judged.locked.name, 100);
             return Err(Failure::failed(format!("{} is the plugin `{name}`, not `{}`", plugin.reference, plugin.name)));
         }
         let candidate = judged.load((&self.sandbox, &self.shelf), self.terminal).await?;
-        let path = self.place.folder.place(plugin.clone(), &candidate.fetched.bytes, self.replace).map_err(failed)?;
+        let path = self.place.folder.install(plugin.clone(), &candidate.fetched.bytes, self.replace).map_err(failed)?;
         print(self.terminal, format!("{}\n  file      {}", named(plugin), path.display()))
     }
 
-    async fn fetched_again(&self, plugin: &LockedPlugin) -> Result<Vec<u8>, Failure> {
+    async fn fetch_locked(&self, plugin: &LockedPlugin) -> Result<Vec<u8>, Failure> {
         let source = match (plugin.source().map_err(failed)?, &plugin.manifest) {
             (Source::Registry(reference), Some(manifest)) => Source::Registry(reference.with_digest(manifest)),
             (source, _) => source,
         };
-        let found = self.registry.find(&source).await.map_err(failed)?;
-        // The signature is the one in the lock.
-        let ignored = Signatures::Ignored;
+        let found = self.registry.resolve(&source).await.map_err(failed)?;
+        // The lock file already has the signature.
+        let ignored = SignatureRequest::Skip;
         let fetched = candidate::fetch(&self.registry, &found, &self.shelf, ignored, self.terminal).await?;
         if fetched.digest() != plugin.component {
             return Err(Failure::failed(format!(
-                "{} is another one now: it has {}, and {} is locked; `agent-host plugin update {}` takes it",
+                "{} has changed: its digest is {}, and {} is locked; `agent-host plugin update {}` installs the new version",
                 plugin.reference,
                 fetched.digest().short(),
                 plugin.component.short(),

@@ -1,36 +1,39 @@
-//! `plugin update`: what is newer behind the tags of locked plugins, what it changes, and taking it.
+//! `plugin update`: finds newer versions of the locked plugins, shows what they change, and installs them.
 
 use super::super::{describe, print};
 use super::candidate::{self, Candidate};
-use super::folder::{Place, named};
+use super::folder::{FolderWithTrust, named};
 use super::{failed, registry, shelf};
 use crate::arguments::sharing::UpdateArguments;
-use crate::data::DataDirectory;
+use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::setup;
 use crate::terminal::{BOLD, DIM, Terminal, YELLOW, text};
+use agent_config::{DataDirectory, assembly};
 use agent_plugins::{LoadedPlugin, Sandbox};
-use agent_registry::{Age, LockFile, LockedPlugin, Registry, Replace, Shelf, Source, age, check_succession};
+use agent_registry::{
+    ComponentCache, LockFile, LockedPlugin, Registry, ReplacePolicy, Source, VersionOrder, check_update,
+    compare_versions,
+};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Moves locked plugins along their tags.
+/// Updates the named plugins, or all locked ones. With `--check`, only reports.
 pub(in super::super) async fn update(
-    asked: UpdateArguments,
+    arguments: UpdateArguments,
     data: Option<&Path>,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let data = DataDirectory::open(data)?;
-    let place = Place::read(&asked.folder)?;
+    let data = DataDirectory::open(data, &environment::host())?;
+    let place = FolderWithTrust::read(&arguments.folder)?;
     let lock = place.folder.lock_file().map_err(failed)?;
-    let plugins = chosen(&lock, &asked.names)?;
-    let sandbox = setup::limited_sandbox(&data, place.limits, place.trust.clone())?;
-    let registry = registry(&asked.folder.connection, terminal)?;
-    let work = Updating { registry, shelf: shelf(&data), place, sandbox, asked: &asked, terminal };
+    let plugins = select_plugins(&lock, &arguments.names)?;
+    let sandbox = assembly::open_limited_sandbox((&data, &environment::host()), place.limits, place.trust.clone())?;
+    let registry = registry(&arguments.folder.connection, terminal)?;
+    let work = PluginUpdate { registry, shelf: shelf(&data), place, sandbox, arguments: &arguments, terminal };
     let (mut newer, mut wrong) = (0, 0);
     for plugin in plugins {
-        match work.one(plugin).await {
+        match work.update_one(plugin).await {
             Ok(Outcome::Current) => {}
             Ok(Outcome::Newer) => newer += 1,
             Err(failure) => {
@@ -40,18 +43,19 @@ pub(in super::super) async fn update(
         }
     }
     if newer == 0 && wrong == 0 {
-        terminal.note("nothing is newer");
+        terminal.note("all plugins are up to date");
     }
-    Ok(if wrong > 0 || (asked.check && newer > 0) { Exit::Failed } else { Exit::Done })
+    Ok(if wrong > 0 || (arguments.check && newer > 0) { Exit::Failed } else { Exit::Done })
 }
 
-fn chosen<'l>(lock: &'l LockFile, names: &[String]) -> Result<Vec<&'l LockedPlugin>, Failure> {
+fn select_plugins<'l>(lock: &'l LockFile, names: &[String]) -> Result<Vec<&'l LockedPlugin>, Failure> {
     if names.is_empty() {
         return Ok(lock.plugins().iter().collect());
     }
     let locked: Vec<_> = lock.plugins().iter().map(|plugin| plugin.name.as_str()).collect();
-    let absent =
-        |name: &String| Failure::refused(format!("no plugin `{name}` is locked; locked are: {}", locked.join(", ")));
+    let absent = |name: &String| {
+        Failure::refused(format!("the plugin `{name}` is not locked; the locked plugins are: {}", locked.join(", ")))
+    };
     names.iter().map(|name| lock.plugin(name).ok_or_else(|| absent(name))).collect()
 }
 
@@ -61,70 +65,70 @@ enum Outcome {
 }
 
 /// One `plugin update`.
-struct Updating<'u> {
+struct PluginUpdate<'u> {
     registry: Registry,
-    shelf: Shelf,
-    place: Place,
+    shelf: ComponentCache,
+    place: FolderWithTrust,
     sandbox: Sandbox,
-    asked: &'u UpdateArguments,
+    arguments: &'u UpdateArguments,
     terminal: &'u Terminal,
 }
 
-impl Updating<'_> {
-    async fn one(&self, locked: &LockedPlugin) -> Result<Outcome, Failure> {
+impl PluginUpdate<'_> {
+    async fn update_one(&self, locked: &LockedPlugin) -> Result<Outcome, Failure> {
         let source = locked.source().map_err(failed)?;
         if matches!(&source, Source::Registry(reference) if reference.digest().is_some()) {
             return Ok(Outcome::Current);
         }
-        self.terminal.busy(format!("looking at {source}"));
-        let found = self.registry.find(&source).await;
+        self.terminal.busy(format!("checking {source}"));
+        let found = self.registry.resolve(&source).await;
         self.terminal.idle();
         let found = found.map_err(failed)?;
         if found.manifest.is_some() && found.manifest == locked.manifest {
             return Ok(Outcome::Current);
         }
-        let wanted = candidate::wanted(&source, &self.place.trust);
+        let wanted = candidate::signatures_to_fetch(&source, &self.place.trust);
         let fetched = candidate::fetch(&self.registry, &found, &self.shelf, wanted, self.terminal).await?;
         if found.manifest.is_none() && fetched.digest() == locked.component {
             return Ok(Outcome::Current);
         }
-        let judged = candidate::judged(fetched, &self.place.trust, self.terminal)?;
+        let judged = candidate::check_signatures(fetched, &self.place.trust, self.terminal)?;
         let new = &judged.locked;
         if new.name != locked.name {
             return Err(Failure::failed(format!(
-                "{} is the plugin `{}` now; it is not taken. `plugin remove {}` and `plugin add` do that",
+                "{} is the plugin `{}` now, so it was not installed; to install it, run `agent-host plugin remove {}` and then \
+                 `agent-host plugin add`",
                 locked.reference,
                 text::one_line(&new.name, 100),
                 locked.name
             )));
         }
-        check_succession(new, locked, &self.place.trust, self.asked.downgrade()).map_err(Failure::failed)?;
+        check_update(new, locked, &self.place.trust, self.arguments.downgrade()).map_err(Failure::failed)?;
         let candidate = judged.load((&self.sandbox, &self.shelf), self.terminal).await?;
         print(self.terminal, self.changes(locked, &candidate).await)?;
-        if !self.asked.check {
+        if !self.arguments.check {
             let Candidate { fetched, locked: new, .. } = candidate;
-            self.place.folder.place(new, &fetched.bytes, Replace::Locked).map_err(failed)?;
+            self.place.folder.install(new, &fetched.bytes, ReplacePolicy::LockedFile).map_err(failed)?;
         }
         Ok(Outcome::Newer)
     }
 
-    /// What a person wants to know before, or at least after: versions, imports, what it asks for, who signed.
+    /// Describes what the update changes: version, signer, what the plugin asks for, imports and tools.
     async fn changes(&self, locked: &LockedPlugin, Candidate { locked: new, plugin, .. }: &Candidate) -> String {
         let to = text::one_line(&new.version, 100);
         let mut lines = vec![format!("{} → {BOLD}{to}{BOLD:#} {DIM}{}{DIM:#}", named(locked), new.component.short())];
-        if age(&new.version, &locked.version) == Age::Same && new.component != locked.component {
-            lines.push(format!("  {YELLOW}!{YELLOW:#} its version is the same, and its content is not"));
+        if compare_versions(&new.version, &locked.version) == VersionOrder::Same && new.component != locked.component {
+            lines.push(format!("  {YELLOW}!{YELLOW:#} the version is the same, but the content has changed"));
         }
         if new.signer != locked.signer {
-            let key =
-                |plugin: &LockedPlugin| plugin.signer.clone().unwrap_or_else(|| "nobody who is trusted".to_owned());
-            lines.push(format!("  {YELLOW}!{YELLOW:#} signed by {}, before by {}", key(new), key(locked)));
+            let key = |plugin: &LockedPlugin| plugin.signer.clone().unwrap_or_else(|| "no trusted key".to_owned());
+            lines.push(format!("  {YELLOW}!{YELLOW:#} signed by {}, previously by {}", key(new), key(locked)));
         }
         if let Some(before) = self.loaded(locked).await {
-            let words = |plugin: &LoadedPlugin| {
+            let asks = |plugin: &LoadedPlugin| {
                 describe::wants(plugin).unwrap_or_else(|| vec!["whatever it is granted".to_owned()])
             };
-            lines.extend(differences("asks for", &words(&before), &words(plugin)));
+            lines.extend(differences("asks for", &asks(&before), &asks(plugin)));
             lines.extend(differences("imports", before.imports(), plugin.imports()));
             let tools = |plugin: &LoadedPlugin| plugin.tools().iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
             lines.extend(differences("offers", &tools(&before), &tools(plugin)));
@@ -137,12 +141,12 @@ impl Updating<'_> {
             return Some(plugin);
         }
         let file = self.place.folder.file(locked);
-        let plugin = self.sandbox.load_serving_file_with(&file, &|_| {}).await.ok()?;
+        let plugin = self.sandbox.load_verified_file_with(&file, &|_| {}).await.ok()?;
         (*plugin.digest() == locked.component).then_some(plugin)
     }
 }
 
-/// `+` for what is new, `-` for what is gone.
+/// Returns a line with `+` for each new entry and one with `-` for each removed entry.
 fn differences(what: &str, before: &[String], after: &[String]) -> Vec<String> {
     let (before, after): (BTreeSet<_>, BTreeSet<_>) = (before.iter().collect(), after.iter().collect());
     let shown = |sign: char, thing: &String| format!("  {sign} {what} {}", text::one_line(thing, 200));
@@ -154,12 +158,12 @@ fn differences(what: &str, before: &[String], after: &[String]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    // P11: an update says what it changes.
+    /// P11: an update shows what it changes.
     #[test]
-    fn what_is_new_and_what_is_gone_is_told() {
+    fn p11_differences_lists_additions_and_removals() {
         let list = |things: &[&str]| things.iter().map(|thing| (*thing).to_owned()).collect::<Vec<_>>();
-        let told = differences("asks for", &list(&["reading files", "a"]), &list(&["a", "the request GET https://b"]));
-        assert_eq!(told, ["  + asks for the request GET https://b", "  - asks for reading files"]);
+        let lines = differences("asks for", &list(&["reading files", "a"]), &list(&["a", "the request GET https://b"]));
+        assert_eq!(lines, ["  + asks for the request GET https://b", "  - asks for reading files"]);
         assert!(differences("imports", &list(&["a"]), &list(&["a"])).is_empty());
     }
 }

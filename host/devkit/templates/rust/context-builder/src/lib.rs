@@ -1,12 +1,12 @@
-//! A context builder: what stands in the prompt with which a turn begins.
+//! A context builder: it adds sections to the prompt at the start of a turn.
 
 use agent_host_sdk::context_builder::{Prompt, Request, Section};
 use agent_host_sdk::prelude::*;
 
-/// The same in every turn, so that providers' prompt caches hit.
+/// The same text in every turn, so that prompt caches of providers work.
 const ANSWERING: &str = "Answer in plain words and in at most five sentences, unless more is asked for.";
 
-/// The plugin.
+/// The type that implements the context builder.
 pub struct Plugin;
 
 impl ContextBuilder for Plugin {
@@ -38,12 +38,12 @@ mod tests {
             memory: Memory { history: Vec::new(), hidden: 0, summary: None, recollections: Vec::new() },
             budget: Budget { available: 100_000, reserved: 1_000, tools: 0 },
         };
-        let prompt = Plugin::init(request).expect("it never fails");
+        let prompt = Plugin::init(request).expect("this plugin never fails");
         prompt.system.into_iter().map(|section| section.name).collect()
     }
 
     #[test]
-    fn the_reader_is_named_where_there_is_one() {
+    fn names_the_reader_if_there_is_one() {
         assert_eq!(sections(None), ["answering"]);
         assert_eq!(sections(Some("ada")), ["answering", "reader"]);
     }

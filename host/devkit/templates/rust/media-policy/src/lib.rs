@@ -1,13 +1,13 @@
-//! A media policy: what the provider gets to see of the conversation's pictures and files.
+//! A media policy: it decides which images and files of the conversation are sent to the provider.
 
 use agent_host_sdk::media_policy::{Decision, Item, MediaPolicy, Request};
 use agent_host_sdk::types::Failure;
 
-/// The plugin.
+/// The type that implements the media policy.
 pub struct Plugin;
 
 impl MediaPolicy for Plugin {
-    /// One decision for each item, in the same order. What is stored never changes.
+    /// Returns one decision per item, in the same order. The stored media never change.
     fn decide(request: Request) -> Result<Vec<Decision>, Failure> {
         Ok(request.items.iter().map(decide).collect())
     }
@@ -38,10 +38,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_is_sent_as_a_line() {
+    fn replaces_seen_media_by_a_line() {
         let request =
             Request { scope: testing::scope(), model: testing::model(), messages: 1, items: vec![item(0), item(1)] };
-        let decisions = Plugin::decide(request).expect("it never fails");
+        let decisions = Plugin::decide(request).expect("this plugin never fails");
         assert!(matches!(&decisions[..], [Decision::Keep, Decision::Mask(text)] if text.contains("chart.png")));
     }
 }

@@ -1,18 +1,18 @@
-//! An output validator: it says whether an answer may end the turn, and if not, why.
+//! An output validator: it decides whether an answer may end the turn, and gives the reason if not.
 
 use agent_host_sdk::output_validator::{OutputValidator, Request, Verdict};
 use agent_host_sdk::types::Failure;
 
-/// What stands in texts that are not finished.
+/// Marks of unfinished text.
 const UNFINISHED: [&str; 3] = ["TODO", "FIXME", "lorem ipsum"];
 
-/// The plugin.
+/// The type that implements the output validator.
 pub struct Plugin;
 
 impl OutputValidator for Plugin {
     fn validate(request: Request) -> Result<Verdict, Failure> {
         Ok(match UNFINISHED.into_iter().find(|place| request.text.contains(place)) {
-            // The model reads this, so it says what would be right.
+            // The model reads this message, so it says how to fix the answer.
             Some(place) => Verdict::reject("", format!("The answer says `{place}`. Write what belongs there.")),
             None => Verdict::Accept,
         })
@@ -36,11 +36,11 @@ mod tests {
             corrections_left: 2,
             turn: Vec::new(),
         };
-        Plugin::validate(request).expect("it never fails")
+        Plugin::validate(request).expect("this plugin never fails")
     }
 
     #[test]
-    fn unfinished_answers_are_rejected() {
+    fn rejects_unfinished_answers() {
         assert!(matches!(verdict("The harbour opens at 6."), Verdict::Accept));
         assert!(matches!(verdict("The harbour opens at TODO."), Verdict::Reject(problems) if problems.len() == 1));
     }

@@ -2,24 +2,25 @@
 
 use agent_host_sdk::prelude::*;
 
-/// Arguments of `my-plugin.count`. What is said of the fields is what the model reads: the schema is made of it.
+/// Arguments of `my-plugin.count`. The schema for the model is generated from this type, with the field comments as
+/// descriptions.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Count {
     /// The text to look in.
     text: String,
-    /// The word to count, upper and lower case alike.
+    /// The word to count; upper and lower case are the same.
     word: String,
 }
 
-/// Its result, which has a schema, too.
+/// Result of `my-plugin.count`. Its schema is generated too.
 #[derive(Serialize, JsonSchema)]
 struct Counted {
     /// How often the word occurs.
     times: u32,
 }
 
-/// The plugin.
+/// The type that implements the tool.
 pub struct Plugin;
 
 impl ToolPlugin for Plugin {
@@ -37,7 +38,7 @@ agent_host_sdk::export_tools!(Plugin);
 
 fn count(arguments: &Count) -> Result<Done, ToolError> {
     let word = arguments.word.to_lowercase();
-    // What the schema cannot say, the model is told with the place.
+    // The schema cannot express this rule, so the error names the argument.
     if word.is_empty() || !word.chars().all(char::is_alphanumeric) {
         return Err(ToolError::invalid("/word", "must be one word of letters and digits"));
     }
@@ -57,13 +58,13 @@ mod tests {
     }
 
     #[test]
-    fn words_are_counted_in_any_case() {
+    fn counts_words_in_any_case() {
         let arguments = json!({ "text": "One two, and ONE more.", "word": "one" });
         assert_eq!(called(arguments), Ok(json!({ "times": 2 })));
     }
 
     #[test]
-    fn what_is_no_word_is_refused_with_its_place() {
+    fn rejects_an_argument_that_is_not_one_word() {
         let error = called(json!({ "text": "", "word": "two words" }));
         assert_eq!(error, Err(ToolError::invalid("/word", "must be one word of letters and digits")));
     }

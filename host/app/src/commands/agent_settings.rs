@@ -1,0 +1,67 @@
+//! Reads the settings of the agent that the command line names, chooses a model, and builds plugin projects for
+//! `--build`.
+
+use super::build_projects::build;
+use crate::arguments::AgentArguments;
+use crate::environment;
+use crate::exit::{Exit, Failure};
+use crate::terminal::Terminal;
+use agent_config::assembly::DelegateReader;
+use agent_config::settings::build_directory;
+use agent_config::{ConfigError, HostEnvironment, Settings, choose_model};
+use async_trait::async_trait;
+use std::path::Path;
+
+/// Reads the settings for these arguments. If they name no model, the person at the terminal may choose one. With
+/// `--build`, also builds the projects of the plugin folder.
+pub(crate) async fn settings(arguments: &AgentArguments, terminal: &Terminal) -> Result<Settings, Failure> {
+    let mut settings = read(arguments)?;
+    choose_model(&mut settings, terminal, terminal).await?;
+    build_if_asked(&settings, arguments, terminal).await?;
+    Ok(settings)
+}
+
+/// Reads the settings for a command that calls no model. With `--build`, also builds the projects of the plugin folder.
+pub(crate) async fn settings_without_model(
+    arguments: &AgentArguments,
+    terminal: &Terminal,
+) -> Result<Settings, Failure> {
+    let settings = read(arguments)?;
+    build_if_asked(&settings, arguments, terminal).await?;
+    Ok(settings)
+}
+
+/// Reads the settings from the agent's file and the command line, and does nothing else.
+pub(crate) fn read(arguments: &AgentArguments) -> Result<Settings, Failure> {
+    Ok(Settings::read(&arguments.options(), &environment::host())?)
+}
+
+async fn build_if_asked(settings: &Settings, arguments: &AgentArguments, terminal: &Terminal) -> Result<(), Failure> {
+    if arguments.build {
+        build(build_directory(settings)?, terminal).await?;
+    }
+    Ok(())
+}
+
+/// Reads the agents that work is delegated to from their own files, and builds their plugin projects first.
+pub(crate) struct BuildingReader<'t> {
+    /// Terminal that shows the progress of the builds.
+    pub(crate) terminal: &'t Terminal,
+    /// Environment that is used to resolve the files' variables.
+    pub(crate) environment: HostEnvironment,
+}
+
+#[async_trait]
+impl DelegateReader for BuildingReader<'_> {
+    fn settings(&self, path: &Path) -> Result<Settings, ConfigError> {
+        self.environment.settings(path)
+    }
+
+    async fn prepare_plugins(&self, folder: &Path) -> Result<(), ConfigError> {
+        let built = build(folder, self.terminal).await;
+        built.map(drop).map_err(|Failure { exit, message }| match exit {
+            Exit::Failed => ConfigError::BuildFailed(message),
+            _ => ConfigError::BuildRefused(message),
+        })
+    }
+}

@@ -1,0 +1,265 @@
+//! Answers the approval requests of a running turn: from `--yes` on the command line, or by asking the person at the
+//! terminal (L17). A tool call without an answer does not run.
+
+mod delegates;
+
+use super::drive_turn::{watch, watched};
+use super::person::Person;
+use crate::environment;
+use crate::exit::Failure;
+use crate::terminal::approval::{self, Answer, AnswerScope, HELP, QUESTION};
+use crate::terminal::turn::TurnView;
+use crate::terminal::{Terminal, TypedLine, YELLOW, text};
+use agent_config::DataDirectory;
+use agent_config::first_use::FirstUseHandler;
+use agent_core::approval::{GrantScope, matches_pattern};
+use agent_core::event::ApprovalItem;
+use agent_core::message::TurnInput;
+use agent_runtime::{ApprovalDecision, Session, SessionError, TurnResult, Verdict};
+use delegates::TurnOwner;
+use serde_json::Value;
+use std::path::Path;
+use tokio_util::sync::CancellationToken;
+
+/// Answers approval requests, and asks before a plugin is used for the first time.
+pub(crate) struct ApprovalPrompter {
+    terminal: Terminal,
+    person: Person,
+    data: DataDirectory,
+    first_uses: FirstUseHandler,
+    /// Names and patterns of the tools whose calls are each allowed once (`--yes`).
+    yes: Vec<String>,
+}
+
+/// What to do with a suspended turn after its questions were asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AfterQuestions {
+    /// Continue the turn, because something was answered or the turn is cancelled.
+    Continue,
+    /// Leave the turn suspended, because there was nothing to answer.
+    NothingToAnswer,
+    /// Leave the turn suspended and ask nothing more, because the person declined to answer.
+    StopAsking,
+}
+
+impl AfterQuestions {
+    /// Whether to ask the remaining questions.
+    fn asks_more(self) -> bool {
+        self != AfterQuestions::StopAsking
+    }
+
+    /// Combines the results of two groups of questions.
+    fn then(self, other: AfterQuestions) -> AfterQuestions {
+        match (self, other) {
+            (AfterQuestions::StopAsking, _) | (_, AfterQuestions::StopAsking) => AfterQuestions::StopAsking,
+            (AfterQuestions::Continue, _) | (_, AfterQuestions::Continue) => AfterQuestions::Continue,
+            (AfterQuestions::NothingToAnswer, AfterQuestions::NothingToAnswer) => AfterQuestions::NothingToAnswer,
+        }
+    }
+}
+
+/// A person's decision about one tool call.
+enum PersonDecision {
+    Verdict(Verdict, AnswerScope),
+    Cancelled,
+    /// The person left the turn suspended.
+    Declined,
+}
+
+impl ApprovalPrompter {
+    /// Creates a prompter that allows calls of the tools that match a name or pattern in `yes` without asking.
+    pub(crate) fn new(
+        terminal: &Terminal,
+        person: Person,
+        (data, first_uses): (&DataDirectory, FirstUseHandler),
+        yes: &[String],
+    ) -> Self {
+        Self { terminal: terminal.clone(), person, data: data.clone(), first_uses, yes: yes.to_vec() }
+    }
+
+    /// Runs or continues a turn until it ends, or until it waits for something that nobody here can answer.
+    pub(crate) async fn run(
+        &mut self,
+        session: &mut Session,
+        input: Option<TurnInput>,
+        view: &mut TurnView<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<TurnResult, Failure> {
+        let mut result = watched(session, input, (view, &mut self.first_uses), cancel).await?;
+        while let TurnResult::Suspended(_) = result {
+            // Subscribe before asking: events of answers in delegate sessions are not repeated for later subscribers.
+            let mut events = session.subscribe();
+            let next = self.settle(session, TurnOwner::FirstAgent, cancel).await?;
+            while view.receive_waiting(&mut events).await.unwrap_or(false) {}
+            match next {
+                AfterQuestions::Continue => result = watch(session, None, (view, &mut self.first_uses), cancel).await?,
+                AfterQuestions::NothingToAnswer | AfterQuestions::StopAsking => break,
+            }
+        }
+        Ok(result)
+    }
+
+    async fn answer(&self, session: &mut Session, cancel: &CancellationToken) -> Result<AfterQuestions, Failure> {
+        let pending = session.pending_approvals().await.map_err(Failure::failed)?;
+        let (allowed, others): (Vec<_>, Vec<_>) =
+            pending.into_iter().partition(|item| self.yes.iter().any(|pattern| matches_pattern(pattern, &item.name)));
+        let yes = Verdict::Allow { scope: GrantScope::Once, edited: None };
+        let decided = |(item, verdict): (ApprovalItem, Verdict)| ApprovalDecision { call: item.call, verdict };
+        let mut decisions: Vec<_> = allowed.into_iter().map(|item| decided((item, yes.clone()))).collect();
+        if self.person == Person::AtTerminal && !others.is_empty() {
+            match self.ask(session, others, cancel).await? {
+                Some(verdicts) => decisions.extend(verdicts.into_iter().map(decided)),
+                // The caller cancels the turn. Answers that were already given do not count.
+                None if cancel.is_cancelled() => return Ok(AfterQuestions::Continue),
+                None => return Ok(AfterQuestions::StopAsking),
+            }
+        }
+        if decisions.is_empty() {
+            return Ok(AfterQuestions::NothingToAnswer);
+        }
+        match session.approve(decisions).await {
+            // For example, the tool no longer exists. The person is asked again.
+            Err(error @ SessionError::Approval(_)) if self.person == Person::AtTerminal => {
+                self.warn(&error.to_string());
+                Ok(AfterQuestions::Continue)
+            }
+            Err(error) => Err(Failure::refused(error)),
+            Ok(()) => Ok(AfterQuestions::Continue),
+        }
+    }
+
+    /// Asks about each call. Returns `None` if the person leaves the turn waiting or cancels it.
+    async fn ask(
+        &self,
+        session: &Session,
+        items: Vec<ApprovalItem>,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Vec<(ApprovalItem, Verdict)>>, Failure> {
+        let of = items.len();
+        let mut decided: Vec<(ApprovalItem, Verdict)> = Vec::with_capacity(of);
+        let mut rest: Option<Verdict> = None;
+        self.introduce(session);
+        for (place, item) in items.into_iter().enumerate() {
+            let verdict = match &rest {
+                Some(verdict) => verdict.clone(),
+                None => match self.ask_about(session, &item, (place + 1, of), cancel).await? {
+                    PersonDecision::Verdict(verdict, AnswerScope::ThisCall) => verdict,
+                    PersonDecision::Verdict(verdict, AnswerScope::RemainingCalls) => {
+                        // The answer applies to all remaining calls, but the edited arguments only to this one.
+                        rest = Some(match &verdict {
+                            Verdict::Allow { scope, .. } => Verdict::Allow { scope: *scope, edited: None },
+                            no => no.clone(),
+                        });
+                        verdict
+                    }
+                    PersonDecision::Cancelled | PersonDecision::Declined => return Ok(None),
+                },
+            };
+            decided.push((item, verdict));
+        }
+        Ok(Some(decided))
+    }
+
+    async fn ask_about(
+        &self,
+        session: &Session,
+        item: &ApprovalItem,
+        place: (usize, usize),
+        cancel: &CancellationToken,
+    ) -> Result<PersonDecision, Failure> {
+        let mut edited: Option<Value> = None;
+        let written = item.details.as_ref().map(|details| details.arguments.clone()).unwrap_or_default();
+        self.terminal.idle();
+        self.terminal.note(approval::request(item, None, place));
+        loop {
+            let line = match self.terminal.question(QUESTION, cancel).await.map_err(Failure::output)? {
+                TypedLine::Text(line) => line,
+                TypedLine::Stopped => return Ok(PersonDecision::Cancelled),
+                TypedLine::End => return Ok(PersonDecision::Declined),
+            };
+            let arguments = edited.as_ref().unwrap_or(&written);
+            match Answer::parse(&line) {
+                Some(Answer::Allow(scope, calls)) => {
+                    return Ok(PersonDecision::Verdict(Verdict::Allow { scope, edited }, calls));
+                }
+                Some(Answer::Deny(reason, calls)) => {
+                    return Ok(PersonDecision::Verdict(Verdict::Deny { reason }, calls));
+                }
+                Some(Answer::Whole) => self.terminal.note(approval::whole(arguments)),
+                Some(Answer::Help) | None => self.terminal.note(HELP),
+                Some(Answer::Edit(at_once)) => match self.edited(at_once, arguments, cancel).await {
+                    Ok(changed) => match session.check_edited(&item.name, &changed) {
+                        Ok(()) => {
+                            self.terminal.note(approval::request(item, Some(&changed), place));
+                            edited = Some(changed);
+                        }
+                        Err(violations) => {
+                            let error = agent_core::tool::ToolError::InvalidArguments { violations };
+                            self.warn(&error.for_people());
+                        }
+                    },
+                    Err(problem) => self.warn(&problem),
+                },
+            }
+        }
+    }
+
+    /// Reads the edited arguments: from the text after `e`, from the person's editor, or from one typed line.
+    async fn edited(
+        &self,
+        at_once: Option<String>,
+        arguments: &Value,
+        cancel: &CancellationToken,
+    ) -> Result<Value, String> {
+        let text = match (at_once, environment::editor()) {
+            (Some(text), _) => text,
+            (None, Some(editor)) => self.in_editor(&editor, arguments).await?,
+            (None, None) => {
+                self.terminal.note(approval::whole(arguments));
+                let typed = self.terminal.question("the arguments as JSON, in one line > ", cancel).await;
+                match typed.map_err(|error| error.to_string())? {
+                    TypedLine::Text(text) => text,
+                    TypedLine::End | TypedLine::Stopped => return Err("nothing was changed".to_owned()),
+                }
+            }
+        };
+        serde_json::from_str(&text).map_err(|error| format!("that is not valid JSON, so nothing was changed: {error}"))
+    }
+
+    async fn in_editor(&self, editor: &[String], arguments: &Value) -> Result<String, String> {
+        let file = self.data.draft(&uuid::Uuid::new_v4().simple().to_string());
+        let failed = |error: std::io::Error| format!("the editor `{}` failed: {error}", editor.join(" "));
+        write_draft(&file, &format!("{arguments:#}\n")).map_err(failed)?;
+        let silenced = self.terminal.restore_keyboard();
+        let mut command = std::process::Command::new(&editor[0]);
+        command.args(&editor[1..]).arg(&file);
+        let status = tokio::task::spawn_blocking(move || command.status()).await;
+        if silenced == crate::terminal::KeyboardMode::Silent {
+            self.terminal.silence_keyboard();
+        }
+        let text = std::fs::read_to_string(&file);
+        let removed = std::fs::remove_file(&file);
+        match status.map_err(std::io::Error::other).flatten().map_err(failed)? {
+            status if status.success() => {}
+            status => {
+                return Err(format!("the editor `{}` exited with {status}, so nothing was changed", editor.join(" ")));
+            }
+        }
+        removed.map_err(failed)?;
+        text.map_err(failed)
+    }
+
+    fn warn(&self, line: &str) {
+        let line = format!("{YELLOW}!{YELLOW:#} {}", text::harmless(line));
+        self.terminal.note(text::wrapped(&line, self.terminal.width()));
+    }
+}
+
+/// Writes a new file that only its owner can read, because the arguments may be confidential.
+fn write_draft(file: &Path, text: &str) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    std::io::Write::write_all(&mut options.open(file)?, text.as_bytes())
+}

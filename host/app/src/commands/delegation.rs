@@ -1,0 +1,63 @@
+//! Sessions of delegates: whether their turns can continue, and which session waits for them (L16).
+
+use super::stored_sessions::{INTERRUPTED, READY};
+use crate::exit::Failure;
+use crate::terminal::suspension::{fold_events, last_suspension};
+use agent_config::DataDirectory;
+use agent_core::change::CallState;
+use agent_core::event::{EventKind, Wait, WaitCause};
+use agent_store::{CallFilter, SessionFilter, SessionSummary, Store};
+
+/// Changes the state of interrupted sessions to `ready` if the answer that they waited for has arrived.
+pub(crate) async fn mark_ready(store: &dyn Store, sessions: &mut [SessionSummary]) -> Result<(), Failure> {
+    for session in sessions.iter_mut().filter(|session| session.state == INTERRUPTED) {
+        if is_just_resumed(store, &session.subject).await? {
+            READY.clone_into(&mut session.state);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the session got the answer that it waited for, and no work was done since.
+async fn is_just_resumed(store: &dyn Store, session: &str) -> Result<bool, Failure> {
+    fold_events(store, session, |is_resumed, event| match event {
+        EventKind::Resumed => true,
+        // The host records these events when it starts the next step, before any work is done.
+        EventKind::LoopIteration { .. }
+        | EventKind::ContextBudget { .. }
+        | EventKind::ContextBuilt { .. }
+        | EventKind::StreamClear => is_resumed,
+        _ => false,
+    })
+    .await
+}
+
+/// Tells the user how to continue the parent session after the session of a delegate was changed.
+pub(crate) async fn continue_parent_note(
+    store: &dyn Store,
+    parent: &str,
+    data: &DataDirectory,
+) -> Result<String, Failure> {
+    let filter = SessionFilter { subject: Some(parent.to_owned()), ..SessionFilter::default() };
+    if store.sessions(filter, 1).await.map_err(Failure::refused)?.is_empty() {
+        return Ok(format!(
+            "session {parent}, which delegated this work, was deleted: no session waits for the answer"
+        ));
+    }
+    let flag = data.flag();
+    Ok(format!(
+        "session {parent} delegated this work and waits for it: continue with agent-host --session {parent}{flag}, and with \
+         that session's own --agent"
+    ))
+}
+
+/// Returns the session whose open turn waits for this session, or `None`.
+pub(crate) async fn awaited_by(store: &dyn Store, session: &SessionSummary) -> Result<Option<String>, Failure> {
+    let Some(parent) = &session.delegated_by else { return Ok(None) };
+    let Some(suspension) = last_suspension(store, parent).await? else { return Ok(None) };
+    let awaits = |wait: &&Wait| matches!(&wait.cause, WaitCause::Agent { session: child } if *child == session.subject);
+    let Some(wait) = suspension.waits.iter().find(awaits) else { return Ok(None) };
+    // If the parent already has this call's result, it waits for something else.
+    let calls = store.calls(parent, CallFilter::Ids(vec![wait.call.clone()])).await.map_err(Failure::failed)?;
+    Ok(calls.iter().any(|call| call.state != CallState::Finished).then(|| parent.clone()))
+}

@@ -1,0 +1,176 @@
+//! Opens the session that the command line asks for.
+
+use super::agent_settings::{self, BuildingReader};
+use super::stored_sessions;
+use crate::arguments::RunArguments;
+use crate::environment;
+use crate::exit::Failure;
+use crate::terminal::Terminal;
+use crate::terminal::turn::Storage;
+use agent_config::assembly::{AssembledAgents, Assembler, DelegateReader, UnusablePlugins, open_sandbox, open_store};
+use agent_config::{DataDirectory, Settings};
+use agent_runtime::{CheckpointObserver, Downscaler, FirstUse, Host, LiveAgent, OpenSession, Session, SessionError};
+use agent_store::{INCOMPLETE, MAX_PAGE, SessionFilter, SessionSummary, SqliteStore, Store, StoreError};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::Receiver;
+
+/// Number of questions about first uses that can be queued. When the queue is full, the calls that cause them wait.
+const FIRST_USE_QUEUE: usize = 16;
+
+/// Time before the host tries again to open a session that another process has open.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// An open session with everything that is needed to run its turns.
+pub(crate) struct OpenedSession {
+    /// Settings of the session's agent.
+    pub(crate) settings: Settings,
+    /// Resources that all sessions share.
+    pub(crate) host: Host,
+    /// The agent of the session, and all agents that it delegates to.
+    pub(crate) agents: AssembledAgents,
+    /// Receives a message before a plugin that lacks grants is used for the first time.
+    pub(crate) first_uses: Receiver<FirstUse>,
+    /// The open session.
+    pub(crate) session: Session,
+    /// Store and data folder of the session.
+    pub(crate) storage: Storage,
+}
+
+/// Builds plugins for `--build`, loads them, and opens the session that the arguments name.
+pub(crate) async fn open(
+    run: &RunArguments,
+    data: Option<&Path>,
+    terminal: &Terminal,
+) -> Result<OpenedSession, Failure> {
+    let settings = agent_settings::settings(&run.agent, terminal).await?;
+    let data = DataDirectory::open(data, &environment::host())?.for_user(run.user.clone());
+    open_in(run, (settings, data), OpenedFor::Turns, terminal).await
+}
+
+/// What a session is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpenedFor {
+    /// To run turns. It is an error if a file in the plugin folder cannot be loaded, or if another process has the
+    /// session open.
+    Turns,
+    /// To answer what the open turn waits for. The turn has its plugins already, so files that cannot be loaded are
+    /// only reported. If another process has the session open, the host waits for it up to [`BUSY_TIMEOUT`].
+    AnAnswer,
+}
+
+/// How long a command that brings an answer waits for a session that another process has open.
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Like [`open`], with settings and a data folder that are already read.
+pub(crate) async fn open_in(
+    run: &RunArguments,
+    (mut settings, data): (Settings, DataDirectory),
+    opened_for: OpenedFor,
+    terminal: &Terminal,
+) -> Result<OpenedSession, Failure> {
+    settings.user = run.user.clone().or_else(|| data.user());
+    let data = data.for_user(settings.user.clone());
+    let store = open_store(&data)?;
+    let which = which(run, &settings, (&*store, &data)).await?;
+    let sandbox = open_sandbox(&settings, &data)?;
+    let environment = settings.environment.clone();
+    let building = BuildingReader { terminal, environment: environment.clone() };
+    let delegates: &dyn DelegateReader = if run.agent.build { &building } else { &environment };
+    let unusable_plugins = match opened_for {
+        OpenedFor::Turns => UnusablePlugins::Refuse,
+        OpenedFor::AnAnswer => UnusablePlugins::Report,
+    };
+    let assembler = Assembler { store: &*store, sandbox: &sandbox, delegates, unusable_plugins, reporter: terminal };
+    let agents = assembler.assemble(&settings).await?;
+    let (sender, first_uses) = tokio::sync::mpsc::channel(FIRST_USE_QUEUE);
+    let downscaler = Downscaler::default();
+    let host = Host {
+        store,
+        sandbox,
+        downscaler,
+        checkpoint: checkpoint(),
+        first_uses: Some(sender),
+        http: None,
+        leaving: terminal.leaving(),
+    };
+    let timeout = if opened_for == OpenedFor::AnAnswer { BUSY_TIMEOUT } else { Duration::ZERO };
+    let session = open_when_free(&host, &agents.agent, which, timeout).await?;
+    let storage = Storage { store: host.store.clone(), data };
+    Ok(OpenedSession { settings, host, agents, first_uses, session, storage })
+}
+
+/// Returns the observer with which crash tests end the process at a chosen point. Release builds have none.
+pub(crate) fn checkpoint() -> Option<CheckpointObserver> {
+    #[cfg(all(debug_assertions, unix))]
+    return crate::crash::observer();
+    #[cfg(not(all(debug_assertions, unix)))]
+    return None;
+}
+
+/// Opens a session. If another process has it open, retries until the timeout has passed.
+pub(crate) async fn open_when_free(
+    host: &Host,
+    agent: &LiveAgent,
+    which: OpenSession,
+    timeout: Duration,
+) -> Result<Session, Failure> {
+    let begun = Instant::now();
+    loop {
+        match Session::open(host, agent.clone(), which.clone()).await {
+            Err(SessionError::Store(StoreError::Busy { .. })) if begun.elapsed() < timeout => {
+                tokio::time::sleep(RETRY_INTERVAL).await;
+            }
+            opened => return opened.map_err(Failure::refused),
+        }
+    }
+}
+
+/// Closes the session. A session without any turn is deleted.
+pub(crate) async fn close(session: Session, store: &dyn Store) -> Result<(), Failure> {
+    let state = session.state();
+    let (subject, is_empty) = (session.subject().to_owned(), state.turns == 0 && state.delegated_by.is_none());
+    session.close().await.map_err(Failure::failed)?;
+    if is_empty {
+        store.delete(&subject).await.map_err(Failure::failed)?;
+    }
+    Ok(())
+}
+
+async fn which(
+    run: &RunArguments,
+    settings: &Settings,
+    (store, data): (&SqliteStore, &DataDirectory),
+) -> Result<OpenSession, Failure> {
+    let agent = &settings.name;
+    if run.continue_latest {
+        let filter = SessionFilter { agent: Some(agent.clone()), ..SessionFilter::default() };
+        let sessions = stored_sessions::sessions(store, data, filter, MAX_PAGE).await?;
+        let is_whole = |session: &SessionSummary| session.revision > 0 && session.state != INCOMPLETE;
+        let latest = sessions.into_iter().find(|session| session.delegated_by.is_none() && is_whole(session));
+        return latest.map(|session| OpenSession::Existing(session.subject)).ok_or_else(|| {
+            Failure::refused(format!("the agent `{agent}` has no session yet: run without --continue to begin one"))
+        });
+    }
+    match &run.session {
+        Some(id) => existing(id, agent, (store, data)).await,
+        None => Ok(OpenSession::New),
+    }
+}
+
+/// Finds the session with this id or id prefix. It is an error if the session belongs to another agent.
+pub(crate) async fn existing(
+    id: &str,
+    agent: &str,
+    (store, data): (&dyn Store, &DataDirectory),
+) -> Result<OpenSession, Failure> {
+    let session = stored_sessions::find(store, data, Some(id)).await?;
+    if session.agent != agent {
+        let (subject, owner) = (session.subject, session.agent);
+        return Err(Failure::refused(format!(
+            "session {subject} belongs to the agent `{owner}`, not to `{agent}`: name that agent's file with --agent FILE; \
+             if its folder has moved, add `name = \"{owner}\"` to the file"
+        )));
+    }
+    Ok(OpenSession::Existing(session.subject))
+}

@@ -1,0 +1,131 @@
+//! Reads the input of a turn from the command line, stdin or an event file.
+
+use super::event_file;
+use crate::arguments::RunArguments;
+use crate::exit::Failure;
+use agent_core::cloud_event::CloudEvent;
+use agent_core::event_type::is_reserved;
+use agent_core::message::TurnInput;
+use agent_core::plugin::TraceContext;
+use serde_json::Value;
+use std::io::Read;
+use std::path::Path;
+
+/// Maximum size in bytes of a prompt that is read from stdin.
+const MAX_PROMPT_BYTES: u64 = 10 * 1024 * 1024;
+
+/// What stdin is connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// A person types.
+    Terminal,
+    /// A pipe or a file.
+    Pipe,
+}
+
+/// The input of a turn, and the trace that it belongs to.
+#[derive(Debug, Default)]
+pub(crate) struct Prompt {
+    /// The input. `None` if stdin is a terminal, or if the command only continues a session.
+    pub(crate) input: Option<TurnInput>,
+    /// Trace context of the event that carried the input (I6).
+    pub(crate) trace: Option<TraceContext>,
+}
+
+/// Reads the prompt that the arguments name, or the whole of stdin.
+pub(crate) fn read(run: &RunArguments, input: Input, stdin: impl Read) -> Result<Prompt, Failure> {
+    if let Some(file) = &run.event {
+        let event = event_file::read(file)?;
+        let (traceparent, tracestate) = (event.traceparent.clone(), event.tracestate.clone());
+        let trace = traceparent.map(|traceparent| TraceContext { traceparent, tracestate });
+        return Ok(Prompt { input: Some(event_input(file, event)?), trace });
+    }
+    Ok(Prompt { input: text(run, input, stdin)?.map(TurnInput::Text), trace: None })
+}
+
+/// Converts the event's data to an input: text if it is a string, otherwise JSON (I6).
+fn event_input(file: &Path, event: CloudEvent) -> Result<TurnInput, Failure> {
+    if is_reserved(&event.event_type) {
+        return Err(Failure::refused(format!(
+            "{}: the event's `type` is reserved for the host and cannot begin a turn: pass an answer to an approval to \
+             `agent-host session respond`, or give an input event a type of your own",
+            file.display()
+        )));
+    }
+    match event.data {
+        Some(Value::String(text)) if !text.trim().is_empty() => Ok(TurnInput::Text(text)),
+        Some(data) if !matches!(data, Value::Null | Value::String(_)) => Ok(TurnInput::Json(data)),
+        _ => Err(Failure::refused(format!(
+            "{}: the event has no `data`: put the prompt for the agent there",
+            file.display()
+        ))),
+    }
+}
+
+fn text(run: &RunArguments, input: Input, stdin: impl Read) -> Result<Option<String>, Failure> {
+    let continues = run.continue_latest || run.session.is_some();
+    match run.prompt.as_deref() {
+        Some("-") => from(stdin).map(Some),
+        Some(prompt) if prompt.trim().is_empty() => {
+            Err(Failure::refused("the prompt is empty: write what to ask the agent"))
+        }
+        Some(prompt) => Ok(Some(prompt.to_owned())),
+        // Do not read stdin just to continue a session: it may never end.
+        None if continues || input == Input::Terminal => Ok(None),
+        None => from(stdin).map(Some),
+    }
+}
+
+fn from(stdin: impl Read) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    stdin
+        .take(MAX_PROMPT_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::refused(format!("stdin cannot be read: {error}")))?;
+    if bytes.len() as u64 > MAX_PROMPT_BYTES {
+        return Err(Failure::refused(format!(
+            "stdin has more than {} MiB: shorten the prompt",
+            MAX_PROMPT_BYTES >> 20
+        )));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|error| Failure::refused(format!("stdin is not UTF-8 text: {}", error.utf8_error())))?;
+    let text = text.trim_end_matches(['\r', '\n']);
+    if text.trim().is_empty() {
+        return Err(Failure::refused("there is no prompt: write it after the options, or pipe it to stdin"));
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(prompt: Option<&str>) -> RunArguments {
+        RunArguments { prompt: prompt.map(str::to_owned), ..RunArguments::default() }
+    }
+
+    /// I1
+    #[test]
+    fn i1_text_reads_the_command_line_or_a_pipe() {
+        let read = |run: &RunArguments, input, stdin: &str| text(run, input, stdin.as_bytes()).map_err(|f| f.message);
+        assert_eq!(read(&run(Some("one")), Input::Pipe, "two"), Ok(Some("one".into())));
+        assert_eq!(read(&run(None), Input::Pipe, "two\n"), Ok(Some("two".into())));
+        assert_eq!(read(&run(Some("-")), Input::Terminal, "two\nlines\n"), Ok(Some("two\nlines".into())));
+        assert_eq!(read(&run(None), Input::Terminal, "two"), Ok(None));
+        let continues = RunArguments { continue_latest: true, ..RunArguments::default() };
+        assert_eq!(read(&continues, Input::Pipe, "two"), Ok(None));
+        let with_stdin = RunArguments { prompt: Some("-".into()), ..continues };
+        assert_eq!(read(&with_stdin, Input::Pipe, "two"), Ok(Some("two".into())));
+        assert!(read(&run(None), Input::Pipe, " \n").is_err());
+        assert!(read(&run(Some("")), Input::Pipe, "two").is_err());
+    }
+
+    #[test]
+    fn text_rejects_stdin_that_is_too_long_or_not_utf8() {
+        let endless = std::io::repeat(b'a');
+        assert!(text(&run(None), Input::Pipe, endless).expect_err("endless").message.contains("10 MiB"));
+        let bytes: &[u8] = &[0xff, 0xfe];
+        assert!(text(&run(None), Input::Pipe, bytes).expect_err("no text").message.contains("UTF-8"));
+    }
+}

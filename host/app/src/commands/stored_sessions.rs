@@ -1,0 +1,87 @@
+//! Finds the user's sessions in the store, and formats them for lists.
+
+use crate::exit::Failure;
+use crate::terminal::text::{self, shell_word};
+use crate::terminal::{BOLD, DIM};
+use agent_config::DataDirectory;
+use agent_store::{INCOMPLETE, MAX_PAGE, SessionFilter, SessionSummary, Store};
+
+/// State of a session whose turn was running when its process ended.
+pub(crate) const INTERRUPTED: &str = "interrupted";
+/// State of an interrupted session whose turn has the answer that it waited for, and can continue.
+pub(crate) const READY: &str = "ready";
+
+/// States of sessions that have an open turn.
+pub(crate) const OPEN: [&str; 4] = ["running", "suspended", INTERRUPTED, READY];
+
+/// Finds one of the user's sessions by its id or a unique prefix of it. Without an id, returns the latest session.
+pub(crate) async fn find(store: &dyn Store, data: &DataDirectory, id: Option<&str>) -> Result<SessionSummary, Failure> {
+    let Some(id) = id else {
+        let latest = sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
+        let latest = latest.into_iter().find(|session| session.state != INCOMPLETE);
+        return latest.ok_or_else(|| Failure::refused("there are no sessions yet"));
+    };
+    let mut all = sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
+    if let Some(exact) = all.iter().position(|session| session.subject == id) {
+        return Ok(all.swap_remove(exact));
+    }
+    all.retain(|session| session.subject.starts_with(id));
+    // The full name of an agent selects that agent's sessions, and not those of agents whose names begin with it.
+    if all.iter().any(|session| session.agent == id) {
+        all.retain(|session| session.agent == id);
+    }
+    match all.len() {
+        1 => Ok(all.swap_remove(0)),
+        0 => Err(missing(store, id).await?),
+        number => Err(Failure::refused(format!("{number} sessions begin with `{id}`; write more of the id"))),
+    }
+}
+
+/// Returns the error for a session that the user does not have: it does not exist, or belongs to another user (row 56).
+async fn missing(store: &dyn Store, id: &str) -> Result<Failure, Failure> {
+    let all = store.sessions(SessionFilter::default(), MAX_PAGE).await.map_err(Failure::refused)?;
+    let other = all.into_iter().find(|session| session.subject.starts_with(id));
+    Ok(Failure::refused(match other.and_then(|other| other.user) {
+        Some(owner) => {
+            let owner = text::one_line(&owner, 128);
+            format!("session `{id}` belongs to the user `{owner}`; `--user {}` selects that user", shell_word(&owner))
+        }
+        None => format!("there is no session `{id}`; `agent-host session list` shows all"),
+    }))
+}
+
+/// Like [`find`], but if several sessions have the prefix and exactly one of them has an open turn, returns that one.
+pub(crate) async fn find_open(store: &dyn Store, data: &DataDirectory, id: &str) -> Result<SessionSummary, Failure> {
+    let mut open = sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
+    open.retain(|session| session.subject.starts_with(id) && OPEN.contains(&session.state.as_str()));
+    match open.as_slice() {
+        [_] => Ok(open.remove(0)),
+        _ => find(store, data, Some(id)).await,
+    }
+}
+
+/// Returns the user's sessions that match the filter, the last changed first. Sessions whose process died get the state
+/// [`INTERRUPTED`].
+pub(crate) async fn sessions(
+    store: &dyn Store,
+    data: &DataDirectory,
+    filter: SessionFilter,
+    limit: usize,
+) -> Result<Vec<SessionSummary>, Failure> {
+    let mut found = store.sessions(data.sessions_of_user(filter), limit).await.map_err(Failure::refused)?;
+    for session in found.iter_mut().filter(|session| session.state == "running" && session.open_in.is_none()) {
+        INTERRUPTED.clone_into(&mut session.state);
+    }
+    Ok(found)
+}
+
+/// Formats a session for a list.
+pub(crate) fn summary(session: &SessionSummary) -> String {
+    let title = session.title.as_deref().map(|title| text::one_line(title, 80)).unwrap_or_default();
+    let turns = text::count(session.turns as usize, "turn");
+    let (id, state) = (text::one_line(&session.subject, 250), &session.state);
+    // Seconds are precise enough for people.
+    let updated = session.updated.get(..19).unwrap_or(&session.updated).replace('T', " ");
+    let title = if title.is_empty() { title } else { format!("\n  {DIM}{title}{DIM:#}") };
+    format!("{BOLD}{id}{BOLD:#}  {state}, {turns}, {updated} UTC{title}")
+}

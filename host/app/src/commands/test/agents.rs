@@ -1,0 +1,203 @@
+//! Creates the agents of scenarios: from agent.toml keys, with the folders and variables of the scenario (S4).
+
+use super::components::Components;
+use crate::environment;
+use crate::exit::Failure;
+use crate::terminal::Terminal;
+use agent_config::agent_file::BUILT_IN;
+use agent_config::assembly::{
+    AssembledAgent, DelegateReader, load_delegates, make_test_agent, models, refuse_unknown_plugins,
+    refuse_unusable_plugins, retry_policy,
+};
+use agent_config::grants::Kind;
+use agent_config::settings::{NamedModel, provider_of};
+use agent_config::{AgentFile, AgentOptions, ConfigError, HostEnvironment, Settings};
+use agent_devkit::scenario::{AgentFactory, AgentSetup, AgentSource, Scenario, ScenarioAgent};
+use agent_mcp::ServerConfig;
+use agent_models::Provider;
+use agent_plugins::{Generation, Sandbox};
+use agent_runtime::{Models, PlanningModels};
+use async_trait::async_trait;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Name of an agent whose file gives no name.
+const NAME: &str = "test";
+/// Wait before a call of a scripted model is repeated. It is short, because no server needs to be spared.
+const RETRY_WAIT: Duration = Duration::from_millis(1);
+
+/// Creates the agents of scenarios.
+pub(super) struct ScenarioAgents {
+    /// Sandbox in which the plugins run.
+    pub(super) sandbox: Sandbox,
+    /// Finds the components of the plugins.
+    pub(super) components: Components,
+    /// Shows warnings about the delegates.
+    pub(super) terminal: Terminal,
+}
+
+#[async_trait]
+impl AgentFactory for ScenarioAgents {
+    async fn agent(&self, scenario: &Scenario, setting: &AgentSetup) -> Result<ScenarioAgent, String> {
+        self.make(scenario, setting).await.map_err(|failure| failure.message)
+    }
+}
+
+impl ScenarioAgents {
+    async fn make(&self, scenario: &Scenario, setting: &AgentSetup) -> Result<ScenarioAgent, Failure> {
+        let reader = ScenarioReader::new(scenario, setting);
+        let settings = reader.first_agent()?;
+        let generation = self.generation(scenario, &settings).await?;
+        refuse_unknown_plugins(&settings, &generation)?;
+        let delegates = load_delegates(&settings, &self.sandbox, &reader, &self.terminal).await?;
+        let models = match &setting.model {
+            Some(model) => scripted(model, &settings),
+            None => {
+                refuse_remote_models(&settings)?;
+                models(&settings)?
+            }
+        };
+        let servers = settings.file.mcp.keys().cloned().collect();
+        let of_delegate = |AssembledAgent { settings, .. }: &AssembledAgent| {
+            let agent = settings.name.clone();
+            settings.file.mcp.keys().map(move |server| format!("{server} of {agent}")).collect::<Vec<_>>()
+        };
+        let servers_below = delegates.all.iter().flat_map(of_delegate).collect();
+        // No MCP server is started, because it would be a program outside the sandbox or an address on the network.
+        let agent = make_test_agent(&settings, (generation, delegates.by_tool), models)?;
+        Ok(ScenarioAgent { agent, servers, delegate_servers: servers_below })
+    }
+
+    /// Loads the plugins that the scenario names, or else the plugin of its project, or else those of the agent's
+    /// folder.
+    async fn generation(&self, scenario: &Scenario, settings: &Settings) -> Result<Generation, Failure> {
+        let components = self.components.of(scenario)?;
+        if let (true, Some(folder)) = (components.is_empty(), settings.plugins.as_deref()) {
+            let folder = self.components.given().unwrap_or(folder);
+            let loaded = Generation::load(&self.sandbox, folder, &|_| {}).await;
+            let (generation, problems) = loaded.map_err(Failure::refused)?;
+            refuse_unusable_plugins(&problems)?;
+            return Ok(generation);
+        }
+        let mut plugins = Vec::with_capacity(components.len());
+        for path in components {
+            let plugin = self.sandbox.load_file(&path).await;
+            let plugin = plugin.map_err(|error| Failure::refused(format!("{}: {error}", path.display())))?;
+            plugins.push((path, plugin));
+        }
+        Ok(Generation::of_files(plugins))
+    }
+}
+
+/// Reads agent files for a scenario: with its variables, in its folder, and without MCP servers.
+struct ScenarioReader<'s> {
+    scenario: &'s Scenario,
+    setting: &'s AgentSetup,
+    /// Environment of the host with the variables of the scenario.
+    environment: HostEnvironment,
+    host: HostEnvironment,
+}
+
+impl<'s> ScenarioReader<'s> {
+    fn new(scenario: &'s Scenario, setting: &'s AgentSetup) -> Self {
+        let (variables, host) = (scenario.clone(), environment::host());
+        let environment = host.clone().with_variables(move |name| variables.variable(name).map(str::to_owned));
+        Self { scenario, setting, environment, host }
+    }
+
+    /// Reads the settings of the agent that gets the prompts.
+    fn first_agent(&self) -> Result<Settings, ConfigError> {
+        let (scenario, setting) = (self.scenario, self.setting);
+        let (path, mut file) = match scenario.agent() {
+            AgentSource::File(path) => {
+                let file = AgentFile::read(&path)?;
+                (Some(path), file)
+            }
+            AgentSource::Below => {
+                let file = AgentFile::parse_below("agent", &scenario.text, &scenario.path)?;
+                (Some(scenario.path.clone()), file)
+            }
+            AgentSource::Nothing => (None, AgentFile { folder: scenario.folder().to_owned(), ..AgentFile::default() }),
+        };
+        file.name.get_or_insert_with(|| NAME.to_owned());
+        if setting.model.is_some() {
+            (file.model, file.summary_model, file.embedding_model) = (None, None, None);
+            file.fallback_models.clear();
+        }
+        self.settings_of_file(path, file)
+    }
+
+    /// Converts a file to settings, without anything that would have effects outside the scenario.
+    fn settings_of_file(&self, path: Option<PathBuf>, mut file: AgentFile) -> Result<Settings, ConfigError> {
+        file.outbox.directory = None;
+        move_trees(&mut file, &self.setting.folder)?;
+        let place = path.clone();
+        let (mut settings, problems) = Settings::of_file((path, file), &AgentOptions::default(), &self.environment)?;
+        problems.into_result(place.as_deref())?;
+        settings.user = Some(self.scenario.user().to_owned());
+        // Grants and secrets were already resolved. The host's `PATH` decides which of the host's programs are
+        // protected.
+        settings.environment = self.host.clone();
+        Ok(settings)
+    }
+}
+
+impl DelegateReader for ScenarioReader<'_> {
+    fn settings(&self, path: &Path) -> Result<Settings, ConfigError> {
+        let settings = self.settings_of_file(Some(path.to_owned()), AgentFile::read(path)?)?;
+        refuse_remote_models(&settings)?;
+        Ok(settings)
+    }
+
+    fn servers(&self, _: &Settings) -> Result<Vec<ServerConfig>, ConfigError> {
+        Ok(Vec::new())
+    }
+}
+
+/// Moves the granted folders into the scenario's own folder, and creates those that are missing.
+fn move_trees(file: &mut AgentFile, folder: &Path) -> Result<(), ConfigError> {
+    for grant in file.grants.iter_mut().filter(|grant| matches!(grant.kind, Kind::Read | Kind::Write)) {
+        if Path::new(&grant.value).is_absolute() {
+            return Err(ConfigError::settings(format!(
+                "{}: a scenario can read and write only in its own folder: write a relative path, and put the files that it \
+                 needs there with `files`",
+                grant.origin
+            )));
+        }
+        grant.base = folder.to_owned();
+        // A path with `..` is refused later, with the other invalid paths.
+        let tree = folder.join(&grant.value);
+        if !grant.value.split('/').any(|step| step == "..") && !tree.exists() {
+            std::fs::create_dir_all(tree)
+                .map_err(|error| ConfigError::settings(format!("{}: {error}", grant.origin)))?;
+        }
+    }
+    Ok(())
+}
+
+fn scripted(model: &Arc<dyn Provider>, settings: &Settings) -> Models {
+    let mut models = Models::new(model.clone(), []);
+    models.retry = retry_policy(settings);
+    if settings.file.retry.first_wait_ms.is_none() {
+        models.retry.first_wait = RETRY_WAIT;
+    }
+    models.fallback_text = settings.file.fallback_text.clone();
+    let is_planned = settings.file.planner.is_some();
+    models.planning = is_planned.then(|| PlanningModels { planner: model.clone(), executor: model.clone() });
+    models
+}
+
+/// Refuses models that would be called over the network.
+fn refuse_remote_models(settings: &Settings) -> Result<(), ConfigError> {
+    let is_built_in =
+        |model: &NamedModel| provider_of(&model.name).is_some_and(|provider| BUILT_IN.contains(&provider));
+    match settings.models.all_named().iter().find(|model| !is_built_in(model)) {
+        None => Ok(()),
+        Some(model) => Err(ConfigError::settings(format!(
+            "{}: `{}` would be called over the network, which a scenario must not do: give its turns `replies`, or name a \
+             file with replies, `scripted:FILE`",
+            model.place, model.name
+        ))),
+    }
+}

@@ -1,0 +1,165 @@
+//! Resource limits of the system: if one of them stops the process, a message names the limit.
+
+use crate::exit::{Exit, Failure};
+use rustix::process::{Resource, getrlimit};
+use std::fs::File;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Stack size in bytes of the thread that runs the program. It does not depend on the main thread's limit (`ulimit -s`).
+const STACK_BYTES: usize = 8 << 20;
+/// Number of files that are opened to test whether the limit of open files is reached.
+const PROBE_FILES: usize = 16;
+/// Interval between checks of the remaining processor time.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Remaining processor time at which the process exits by itself. It covers what all processors may use between two checks.
+const RESERVE: Duration = Duration::from_millis(100);
+/// Signal of Linux and the BSDs for the limit of processor time.
+const SIGXCPU: i32 = 24;
+/// Signal of Linux and the BSDs for the limit of file sizes.
+const SIGXFSZ: i32 = 25;
+/// Panic messages of the standard library and tokio if no thread can be started.
+const THREAD_PANICS: [&str; 2] = ["failed to spawn thread", "spawn worker thread"];
+
+/// Arenas of glibc's allocator. By default it gives each thread an arena of its own, up to eight for each processor, and memory that
+/// one thread allocates and another one frees stays there: forking a session of 100,000 messages took 537 MB, and takes 179 MB with two.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const ARENAS: i32 = 2;
+
+/// Bounds the memory that the allocator keeps for threads. It must be called before any thread is started.
+pub(crate) fn use_few_arenas() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        #[expect(unsafe_code, reason = "no crate offers this call, which only sets a number inside the allocator")]
+        // SAFETY: `mallopt` has no preconditions, and no other thread runs yet.
+        let is_set = unsafe { libc::mallopt(libc::M_ARENA_MAX, ARENAS) };
+        debug_assert_eq!(is_set, 1, "glibc takes this parameter");
+    }
+}
+
+/// Runs the program on a new thread with a stack of [`STACK_BYTES`].
+pub(crate) fn on_large_stack(program: fn() -> ExitCode) -> ExitCode {
+    explain_thread_panics();
+    let thread = std::thread::Builder::new().name("main".to_owned()).stack_size(STACK_BYTES).spawn(program);
+    match thread {
+        // The panic hook has already printed the panic.
+        Ok(thread) => thread.join().unwrap_or(ExitCode::from(101)),
+        Err(error) => {
+            let failure = explain(Failure::refused(format!("a thread cannot be started: {error}")));
+            print_error(&failure.message);
+            failure.exit.into()
+        }
+    }
+}
+
+/// Replaces panics because no thread can be started with an error message: the system's limit is the cause, not a bug.
+fn explain_thread_panics() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let message = panic.payload_as_str().unwrap_or_default();
+        if THREAD_PANICS.iter().any(|words| message.contains(words)) {
+            let failure = explain(Failure::refused(message));
+            print_error(&failure.message);
+            std::process::exit(Exit::Refused.code().into());
+        }
+        usual(panic);
+    }));
+}
+
+/// Watches the limits whose signals would end the process. Must be called within the tokio runtime.
+pub(crate) fn watch() {
+    use tokio::signal::unix::{SignalKind, signal};
+    // With a handler, a write beyond the limit returns an error instead of ending the process.
+    if let Err(error) = signal(SignalKind::from_raw(SIGXFSZ)) {
+        tracing::debug!(%error, "cannot handle SIGXFSZ; a write beyond the file size limit will end the process");
+    }
+    let Some(seconds) = getrlimit(Resource::Cpu).current else { return };
+    if let Ok(mut signals) = signal(SignalKind::from_raw(SIGXCPU)) {
+        tokio::spawn(async move {
+            signals.recv().await;
+            exit_at_time_limit(seconds);
+        });
+    }
+    // If the soft and hard limits are equal, the kernel sends only SIGKILL, so the used time is checked too.
+    let watched = std::thread::Builder::new().name("processor-time".to_owned()).spawn(move || {
+        while used_time().is_none_or(|used| used + RESERVE < Duration::from_secs(seconds)) {
+            std::thread::sleep(CHECK_INTERVAL);
+        }
+        exit_at_time_limit(seconds);
+    });
+    if let Err(error) = watched {
+        tracing::debug!(%error, "cannot watch the limit of processor time");
+    }
+}
+
+/// Processor time that this process has used. None if the clock's value is invalid.
+fn used_time() -> Option<Duration> {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+}
+
+/// Exits the process as after a crash: committed data stays, and an interrupted turn resumes when the session is continued.
+fn exit_at_time_limit(seconds: u64) -> ! {
+    print_error(&format!(
+        "this process has used up its limit of {seconds} s of processor time (`ulimit -t`): raise the limit; \
+         `agent-host --continue` continues an interrupted turn"
+    ));
+    std::process::exit(Exit::Refused.code().into());
+}
+
+/// Prints directly to stderr, because the [`Terminal`](crate::terminal::Terminal) may not exist yet.
+fn print_error(message: &str) {
+    let _ = writeln!(std::io::stderr(), "error: {message}");
+}
+
+/// If a resource limit has caused the failure, adds a line that names the limit, and changes the exit code to "refused".
+pub(crate) fn explain(failure: Failure) -> Failure {
+    match exceeded_limit(&failure.message) {
+        Some(limit) => Failure { exit: Exit::Refused, message: format!("{}\n{limit}", failure.message) },
+        None => failure,
+    }
+}
+
+fn exceeded_limit(message: &str) -> Option<String> {
+    let mentions = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    if mentions(&["Too many open files", "os error 24", "unable to open database file"]) && has_no_files_left(message) {
+        let most = getrlimit(Resource::Nofile).current.unwrap_or_default();
+        return Some(format!(
+            "this process may open at most {most} files at a time (`ulimit -n`), which is too few: raise the limit"
+        ));
+    }
+    let limit_of = |resource| getrlimit(resource).current;
+    if mentions(&["File too large", "os error 27", "disk I/O error"])
+        && let Some(most) = limit_of(Resource::Fsize)
+    {
+        return Some(format!(
+            "this process may write files of at most {most} bytes (`ulimit -f`), which is too small: raise the limit"
+        ));
+    }
+    if mentions(&["Cannot allocate memory", "os error 12", "out of memory"])
+        && let Some(most) = limit_of(Resource::As).or_else(|| limit_of(Resource::Data))
+    {
+        let most = most >> 20;
+        return Some(format!(
+            "this process may use at most {most} MiB of address space (`ulimit -v`), which is too little: raise the limit"
+        ));
+    }
+    let is_about_threads =
+        mentions(&["thread cannot be started", "threads cannot be started", "spawn worker thread", "spawn thread"]);
+    if is_about_threads || mentions(&["Resource temporarily unavailable", "os error 11"]) {
+        let most = limit_of(Resource::Nproc)
+            .map(|most| format!("{most} processes and threads of this user"))
+            .unwrap_or_default();
+        let most = if most.is_empty() { "too few threads".to_owned() } else { most };
+        return Some(format!("the system allows {most} (`ulimit -u`, or the container's limit): raise the limit"));
+    }
+    None
+}
+
+/// Checks whether the limit of open files caused an error. Files that were open at that time may have been closed since.
+fn has_no_files_left(message: &str) -> bool {
+    let few = getrlimit(Resource::Nofile).current.is_some_and(|most| most < 64);
+    let opened: Result<Vec<_>, _> = (0..PROBE_FILES).map(|_| File::open("/dev/null")).collect();
+    few || opened.is_err() || message.contains("Too many open files")
+}

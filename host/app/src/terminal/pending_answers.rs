@@ -1,0 +1,88 @@
+//! Shows the answers that a turn waits for: since when, until when, and how to answer.
+
+use super::{BOLD, DIM, YELLOW, text};
+use crate::exit::Failure;
+use agent_config::DataDirectory;
+use agent_core::event::{Wait, WaitCause};
+use agent_store::{MAX_PAGE, OutboxFilter, Store};
+use std::collections::BTreeMap;
+
+/// Maximum length of names and texts in characters.
+const MAX_CHARACTERS: usize = 120;
+
+/// Describes the services and questions that a turn waits for. Empty if there are none. Decisions, approvals and delegates
+/// are described in other modules.
+pub(crate) async fn shown(
+    session: &str,
+    waits: &[Wait],
+    (store, data): (&dyn Store, &DataDirectory),
+) -> Result<String, Failure> {
+    let waits: Vec<&Wait> = waits.iter().filter(|wait| is_shown(&wait.cause)).collect();
+    if waits.is_empty() {
+        return Ok(String::new());
+    }
+    let items = store.outbox(Some(session), OutboxFilter::All, 0, MAX_PAGE).await.map_err(Failure::failed)?;
+    let since: BTreeMap<String, String> = items.into_iter().map(|item| (item.item.id, item.created)).collect();
+    let mut lines = vec![format!("{YELLOW}waits for {}{YELLOW:#}", text::count(waits.len(), "answer"))];
+    lines.extend(waits.iter().map(|wait| line(wait, since.get(&wait.call.0))));
+    if waits.iter().any(|wait| matches!(wait.cause, WaitCause::Service { .. })) {
+        let flag = data.flag();
+        lines.push(format!(
+            "a service answers with a CloudEvent whose `parentid` is the call's id:\n    agent-host session respond {session} \
+             --event FILE{flag}, with the same options as before to continue"
+        ));
+    }
+    Ok(lines.join("\n"))
+}
+
+fn is_shown(cause: &WaitCause) -> bool {
+    matches!(cause, WaitCause::Service { .. } | WaitCause::Answer { .. })
+}
+
+fn line(wait: &Wait, since: Option<&String>) -> String {
+    let what = match &wait.cause {
+        WaitCause::Service { event_type, .. } => format!("the service {}", text::one_line(event_type, MAX_CHARACTERS)),
+        WaitCause::OutcomeUnknown | WaitCause::Approval | WaitCause::Agent { .. } => "somebody".to_owned(),
+        WaitCause::Answer { question, .. } => format!("your answer: {}", text::one_line(question, MAX_CHARACTERS)),
+    };
+    let since = since.map(|time| format!(" since {}", to_the_second(time))).unwrap_or_default();
+    let until = wait.cause.expires_at().map(|time| format!(", at most until {}", format_milliseconds(time)));
+    let name = text::one_line(&wait.name, MAX_CHARACTERS);
+    format!("  {BOLD}{name}{BOLD:#} waits for {what}{since}{} {DIM}{}{DIM:#}", until.unwrap_or_default(), wait.call)
+}
+
+/// Formats a timestamp without fractions of a second.
+fn to_the_second(time: &str) -> String {
+    format!("{} UTC", time.get(..19).unwrap_or(time).replace('T', " "))
+}
+
+/// Formats milliseconds since 1970 as a time in UTC.
+fn format_milliseconds(time: u64) -> String {
+    let time = i64::try_from(time).ok().and_then(|time| jiff::Timestamp::from_millisecond(time).ok());
+    time.map_or_else(|| "forever".to_owned(), |time| to_the_second(&time.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_core::message::CallId;
+
+    /// L10: a line names the service, the start, the deadline and the call id of the answer.
+    #[test]
+    fn l10_describes_each_wait_in_a_line() {
+        let service = |expires_at| WaitCause::Service { event_type: "com.example.pay".into(), expires_at, emits: None };
+        let wait = |cause| Wait { call: CallId("call_1_1_1".into()), name: "pay".into(), cause };
+        let shown = |cause| {
+            let line = line(&wait(cause), Some(&"2026-01-31T12:00:00.25Z".to_owned()));
+            anstream::adapter::strip_str(&line).to_string()
+        };
+        let begin = "  pay waits for the service com.example.pay since 2026-01-31 12:00:00 UTC";
+        assert_eq!(shown(service(None)), format!("{begin} call_1_1_1"));
+        assert_eq!(
+            shown(service(Some(1_769_864_460_000))),
+            format!("{begin}, at most until 2026-01-31 13:01:00 UTC call_1_1_1")
+        );
+        let question = WaitCause::Answer { question: "Which?".into(), expires_at: None };
+        assert!(shown(question).contains("waits for your answer: Which?"));
+    }
+}

@@ -1,0 +1,46 @@
+//! Shows the calls that a suspended turn waits for, with the commands that answer: calls that need an approval, and calls
+//! whose outcome is unknown.
+
+use super::{BOLD, DIM, YELLOW, approval, text};
+use agent_config::DataDirectory;
+use agent_core::change::CallRecord;
+
+/// Maximum length of names and arguments in characters.
+const MAX_CHARACTERS: usize = 160;
+
+/// Describes the calls that need an approval, and how to answer.
+pub(crate) fn waits_for_approval(session: &str, calls: &[CallRecord], data: &DataDirectory) -> String {
+    let flag = data.flag();
+    let mut lines = vec![format!("{YELLOW}waits for an approval{YELLOW:#}: these calls have not run")];
+    for call in calls {
+        let name = approval::escaped(&call.name);
+        let source =
+            call.source.as_ref().map(|source| text::one_line(&source.to_string(), MAX_CHARACTERS)).unwrap_or_default();
+        lines.push(format!("  {BOLD}{name}{BOLD:#} {DIM}{source}, {}{DIM:#}", call.id));
+        let showing = format!("agent-host session show {session} --call {}{flag} shows", call.id);
+        lines.extend(approval::arguments(call.effective_arguments(), &showing).iter().map(|line| format!("  {line}")));
+    }
+    // A session id begins with the name of its agent. For a delegated session, that is the delegate.
+    let agent = session.split_once('/').map_or(session, |(agent, _)| agent);
+    lines.push(format!(
+        "    agent-host session approve {session} [CALL] [--scope session|always]{flag}, with the options of agent {agent} \
+         (--agent FILE, or --plugins, --model and --grant)\n    agent-host session deny {session} [CALL] [--reason WHY]{flag}"
+    ));
+    lines.join("\n")
+}
+
+/// Describes the calls whose outcome is unknown, and how to decide about them.
+pub(crate) fn waits_for_decision(session: &str, calls: &[CallRecord], data: &DataDirectory) -> String {
+    let flag = data.flag();
+    let mut lines = vec![format!(
+        "{YELLOW}waits for a decision{YELLOW:#}: the host stopped while these calls ran, so it is unknown whether \
+         they took effect"
+    )];
+    for call in calls {
+        let (name, arguments) =
+            (text::one_line(&call.name, MAX_CHARACTERS), text::json_line(&call.arguments, MAX_CHARACTERS));
+        lines.push(format!("  {BOLD}{name}{BOLD:#} {arguments}"));
+        lines.push(format!("    agent-host session resolve {session}/{} retry|failed|result [TEXT]{flag}", call.id));
+    }
+    lines.join("\n")
+}

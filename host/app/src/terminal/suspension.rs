@@ -1,0 +1,120 @@
+//! Shows what a suspended turn and the sessions of its delegates wait for, each with the command that resolves it (L16).
+
+use super::pending_calls::{waits_for_approval, waits_for_decision};
+use super::{BOLD, DIM, YELLOW, pending_answers, text};
+use crate::exit::Failure;
+use agent_config::DataDirectory;
+use agent_core::change::CallState;
+use agent_core::event::{EventKind, Suspension, Wait, WaitCause};
+use agent_store::{CallFilter, MAX_PAGE, Store};
+use std::pin::Pin;
+
+/// Maximum depth of delegates that is shown. It exceeds the depth that can be configured.
+const MAX_LEVELS: usize = 16;
+
+/// Describes the delegated sessions that a suspended turn waits for, and what each of them waits for. Empty if the turn
+/// does not wait for an agent.
+pub(crate) async fn awaited_delegates(
+    store: &dyn Store,
+    suspension: &Suspension,
+    data: &DataDirectory,
+) -> Result<Vec<String>, Failure> {
+    let mut lines = Vec::new();
+    for wait in &suspension.waits {
+        if let WaitCause::Agent { session } = &wait.cause {
+            lines.extend(delegate_lines(store, (wait, session), data, MAX_LEVELS).await?);
+        }
+    }
+    if !lines.is_empty() {
+        lines.push(format!(
+            "{DIM}when all of this is answered, continue this session: it also continues the delegated sessions{DIM:#}"
+        ));
+    }
+    Ok(lines)
+}
+
+type Lines<'l> = Pin<Box<dyn Future<Output = Result<Vec<String>, Failure>> + Send + 'l>>;
+
+/// Describes one delegated session. The future is boxed because the function calls itself for nested delegates.
+fn delegate_lines<'l>(
+    store: &'l dyn Store,
+    (wait, session): (&'l Wait, &'l str),
+    data: &'l DataDirectory,
+    levels: usize,
+) -> Lines<'l> {
+    Box::pin(async move {
+        let name = text::one_line(&wait.name, 100);
+        let mut lines = vec![format!("{YELLOW}waits for the agent{YELLOW:#} {BOLD}{name}{BOLD:#}, session {session}")];
+        let Some(suspension) = last_suspension(store, session).await? else {
+            lines.push("  it is running, or starts when this session continues".to_owned());
+            return Ok(lines);
+        };
+        for wait in &suspension.waits {
+            if let (WaitCause::Agent { session }, 1..) = (&wait.cause, levels) {
+                let nested = delegate_lines(store, (wait, session), data, levels - 1).await?;
+                lines.extend(nested.into_iter().map(indented));
+            }
+        }
+        lines.extend(own_waits(store, session, &suspension, data).await?.into_iter().map(indented));
+        Ok(lines)
+    })
+}
+
+fn indented(lines: String) -> String {
+    lines.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// Describes what a session itself waits for, without its delegates, each with the command that resolves it.
+pub(crate) async fn own_waits(
+    store: &dyn Store,
+    session: &str,
+    suspension: &Suspension,
+    data: &DataDirectory,
+) -> Result<Vec<String>, Failure> {
+    let mut lines = Vec::new();
+    let open = store.calls(session, CallFilter::Unfinished).await.map_err(Failure::failed)?;
+    let calls_in = |state| open.iter().filter(|call| call.state == state).cloned().collect::<Vec<_>>();
+    let (asking, unknown) = (calls_in(CallState::AwaitingApproval), calls_in(CallState::OutcomeUnknown));
+    if !asking.is_empty() {
+        lines.push(waits_for_approval(session, &asking, data));
+    }
+    if !unknown.is_empty() {
+        lines.push(waits_for_decision(session, &unknown, data));
+    }
+    let others = pending_answers::shown(session, &suspension.waits, (store, data)).await?;
+    if !others.is_empty() {
+        lines.push(others);
+    }
+    if suspension.waits.iter().any(|wait| matches!(wait.cause, WaitCause::Answer { .. })) {
+        lines.push(format!("    agent-host session answer {session}{} \"TEXT\"", data.flag()));
+    }
+    Ok(lines)
+}
+
+/// What the open turn of a session waits for, according to its events. None if it does not wait.
+pub(crate) async fn last_suspension(store: &dyn Store, session: &str) -> Result<Option<Suspension>, Failure> {
+    fold_events(store, session, |last, event| match event {
+        EventKind::Suspended { suspension } => Some(suspension),
+        EventKind::Resumed | EventKind::LoopEnd { .. } => None,
+        _ => last,
+    })
+    .await
+}
+
+/// Folds the events of a session in order. If the process died before it created the session, the result is the default.
+pub(crate) async fn fold_events<T: Default>(
+    store: &dyn Store,
+    session: &str,
+    mut next: impl FnMut(T, EventKind) -> T,
+) -> Result<T, Failure> {
+    let (mut state, mut after) = (T::default(), 0);
+    loop {
+        let events = match store.events(session, after, MAX_PAGE).await {
+            Err(agent_store::StoreError::NoSession { .. }) => return Ok(T::default()),
+            events => events.map_err(Failure::failed)?,
+        };
+        let Some(last) = events.last() else { return Ok(state) };
+        after = last.event.sequence;
+        state = events.into_iter().fold(state, |state, timed| next(state, timed.event.kind));
+    }
+}

@@ -1,0 +1,449 @@
+//! Reads an agent's configuration file, `agent.toml`, into validated values. Every error names the file, the line, the key
+//! and what is allowed (I2).
+
+mod agents;
+mod approval;
+mod check;
+mod document;
+mod documentation;
+mod edit;
+mod errors;
+mod hidden_secrets;
+mod json_schema;
+mod keys;
+mod limits;
+mod mcp;
+mod nearest;
+mod output_schema;
+mod providers;
+mod secrets;
+mod services;
+mod sharing;
+mod template;
+mod text_format;
+
+pub use agents::AgentTable;
+pub use check::BUILT_IN;
+pub use edit::{Addition, Draft, EditError};
+pub use errors::{ConfigurationError, with_line};
+pub use json_schema::json_schema;
+pub use limits::LimitValues;
+pub use mcp::McpTable;
+pub use nearest::nearest;
+pub use providers::ProviderTable;
+pub use services::{OutboxTable, ServiceTable};
+pub use template::template;
+pub use text_format::url_problem;
+
+use crate::grants::{Grant, Kind, Receiver, SecretGrant};
+use agent_core::approval::ApprovalRules;
+use agent_core::loop_break::Finish;
+use agent_core::run::{AtLimit, UnitWeights, Weight};
+use agent_core::text_dialect::ToolDialect;
+use agent_plugins::limits::{CALL_LIMITS, HOST_LIMITS};
+use agent_registry::Trust;
+use agent_runtime::{MemoryUse, SummaryWriter};
+use document::{Document, Table, TomlValue};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Largest `agent.toml` that is read, in bytes.
+pub const MAX_BYTES: u64 = 1024 * 1024;
+/// Name of an agent that has neither a configured name nor a file.
+pub const UNNAMED: &str = "agent";
+
+/// The contents of an `agent.toml`. A key that is not set is `None` or empty; defaults are applied later.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AgentFile {
+    /// Name of the agent. Sessions, memory and approvals belong to it.
+    pub name: Option<String>,
+    /// Model that is asked first.
+    pub model: Option<Placed>,
+    /// Models that are asked, in this order, if the models before them fail.
+    pub fallback_models: Vec<Placed>,
+    /// Output of a turn in which no model answers.
+    pub fallback_text: Option<String>,
+    /// Milliseconds for which a model that kept failing is skipped.
+    pub model_cooldown_ms: Option<u32>,
+    /// When a model that did not answer is asked again.
+    pub retry: RetryTable,
+    /// How providers are reached, by the provider's name.
+    pub providers: BTreeMap<String, ProviderTable>,
+    /// Folder with the plugins. The folder of the file is already joined to it.
+    pub plugin_directory: Option<PathBuf>,
+    /// Instructions at the beginning of the agent's prompt.
+    pub instructions: Option<String>,
+    /// Section of the prompt about how the model should reason.
+    pub chain_of_thought: Option<String>,
+    /// Section of the prompt about how the model should use its tools.
+    pub tool_rules: Option<String>,
+    /// Maximum number of tokens in a reply.
+    pub reply_tokens: Option<u32>,
+    /// How the agent's models call tools.
+    pub tool_dialect: Option<ToolDialect>,
+    /// Maximum number of tools that are offered to the model at once.
+    pub offered_tools: Option<u32>,
+    /// Embedding model that selects the offered tools.
+    pub embedding_model: Option<Placed>,
+    /// Model that makes plans.
+    pub planner: Option<Placed>,
+    /// Model that carries out plans.
+    pub executor: Option<Placed>,
+    /// Maximum number of model calls in a turn.
+    pub max_interactions: Option<u32>,
+    /// What happens when a turn reaches `max_interactions`.
+    pub at_limit: Option<AtLimit>,
+    /// Weights from which the execution units of a turn are computed.
+    pub execution_units: UnitWeights,
+    /// How many times the model may correct a rejected output.
+    pub max_corrections: Option<u32>,
+    /// Maximum number of tool calls that run at the same time.
+    pub parallel_calls: Option<u32>,
+    /// Maximum number of characters of a tool result that the model is shown.
+    pub result_characters: Option<u32>,
+    /// Tokens of the context window that must be free before a step.
+    pub minimum_remaining: Option<u32>,
+    /// Percentage of the history budget above which messages are evicted from the prompt.
+    pub evict_at: Option<u32>,
+    /// Percentage of the history budget down to which messages are evicted.
+    pub evict_to: Option<u32>,
+    /// How evicted messages are summarised.
+    pub summary: Option<SummaryWriter>,
+    /// Model that summarises evicted messages.
+    pub summary_model: Option<Placed>,
+    /// Which memories are recalled from earlier sessions and kept for later ones.
+    pub memory: Option<MemoryUse>,
+    /// Kind of model reply that ends a turn.
+    pub finish: Option<Finish>,
+    /// Milliseconds that a question to the user waits for its answer.
+    pub answer_within_ms: Option<u32>,
+    /// Whether the model is asked to continue when it gives up too early.
+    pub persistence: Option<bool>,
+    /// Whether the output contains the session's messages.
+    pub include_history: Option<bool>,
+    /// JSON Schema that the output must satisfy.
+    pub output_schema: Option<Value>,
+    /// Names of the output validators, in the order in which they run.
+    pub validators: Option<Vec<String>>,
+    /// Name of the context builder plugin.
+    pub context_builder: Option<String>,
+    /// Names of the media policy plugins, by provider.
+    pub media_policies: BTreeMap<String, String>,
+    /// Rules that decide which tool calls need an approval.
+    pub approvals: ApprovalRules,
+    /// File, line and key of each rule about single tools, by the tool's name or pattern.
+    pub approval_places: BTreeMap<String, String>,
+    /// Services, by the name of the tool that asks them.
+    pub services: BTreeMap<String, ServiceTable>,
+    /// Folder for outgoing events, and which events are written.
+    pub outbox: OutboxTable,
+    /// Rules about signatures of plugins.
+    pub sharing: Trust,
+    /// Limits that apply to each call of each plugin.
+    pub call_limits: LimitValues,
+    /// Limits for single plugins, by plugin. They override `call_limits`.
+    pub limits: BTreeMap<String, LimitValues>,
+    /// Limits that apply to all plugins of the host together.
+    pub host_limits: LimitValues,
+    /// Agents that this agent may delegate to, by the name of the tool.
+    pub agents: BTreeMap<String, AgentTable>,
+    /// Maximum depth of a chain of delegations.
+    pub max_depth: Option<u32>,
+    /// MCP servers, by the server's name.
+    pub mcp: BTreeMap<String, McpTable>,
+    /// Grants for all plugins and for the host's built-in tools.
+    pub grants: Vec<Grant>,
+    /// Secrets that the host inserts into requests of plugins.
+    pub secrets: Vec<SecretGrant>,
+    /// Plugins for which the user is not asked for missing grants at the first use.
+    pub never_ask: BTreeSet<String>,
+    /// File and line, such as `agent.toml:3`, of the keys that can be fully checked only when the agent is loaded.
+    pub places: BTreeMap<&'static str, String>,
+    /// File, line and key of the table of each plugin, by plugin.
+    pub plugin_tables: BTreeMap<String, String>,
+    /// Folder that contains the file.
+    pub folder: PathBuf,
+    /// Other files that were read because this file names them, such as schemas.
+    pub named_files: Vec<PathBuf>,
+}
+
+/// Keys whose values can be fully checked only when the plugins and models are loaded.
+const CHECKED_LATER: [&str; 7] =
+    ["plugin_directory", "fallback_text", "output_schema", "validators", "context_builder", "media_policies", "mcp"];
+
+/// A string with the place where it was written, such as `agent.toml:3: model`, for messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The string.
+    pub value: String,
+    /// File, line and key, or the command-line option.
+    pub place: String,
+}
+
+/// When a model that did not answer is asked again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetryTable {
+    /// Number of attempts, including the first one.
+    pub attempts: Option<u32>,
+    /// Milliseconds before the second attempt.
+    pub first_wait_ms: Option<u32>,
+    /// Longest wait between two attempts, in milliseconds.
+    pub longest_wait_ms: Option<u32>,
+    /// Longest total time of all attempts and waits, in milliseconds.
+    pub total_ms: Option<u32>,
+}
+
+impl AgentFile {
+    /// Reads the file at `path`. The error lists all problems of the file, each with its line.
+    pub fn read(path: &Path) -> Result<Self, ConfigurationError> {
+        let text = read_bounded(path, MAX_BYTES)
+            .map_err(|source| ConfigurationError::Unreadable { path: path.to_owned(), source })?;
+        Self::parse(&text, path)
+    }
+
+    /// Parses the text of an `agent.toml`. `path` is used in messages and as the base of relative paths.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigurationError> {
+        let document = Document::new(text, path);
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        let file = document.read(|root| {
+            check::check(root);
+            Self::from_root(root, folder)
+        });
+        let named_files = document.named_files();
+        document.finish(file.map(|file| Self { named_files, ..file }))
+    }
+
+    /// Parses the keys of an `agent.toml` that are embedded in another TOML file, in the table `key`.
+    pub fn parse_below(key: &str, text: &str, path: &Path) -> Result<Self, ConfigurationError> {
+        let document = Document::new(text, path);
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        let file = document.read(|root| {
+            let table = root.table(key)?;
+            check::check(&table);
+            Some(Self::from_root(&table, folder))
+        });
+        let named_files = document.named_files();
+        document.finish(file.map(|file| Self { named_files, ..file.unwrap_or_default() }))
+    }
+
+    fn from_root(root: &Table<'_>, folder: PathBuf) -> Self {
+        let text = |key| root.get(key).and_then(|value| value.text());
+        let number = |key| root.get(key).and_then(|value| value.number());
+        let mut file = Self {
+            name: text("name"),
+            model: root.get("model").and_then(|value| placed_string(&value)),
+            fallback_models: root.get("fallback_models").map(|value| placed_strings(&value)).unwrap_or_default(),
+            fallback_text: text("fallback_text"),
+            model_cooldown_ms: number("model_cooldown_ms"),
+            retry: root.table("retry").map(|table| retry(&table)).unwrap_or_default(),
+            providers: providers::read(root),
+            plugin_directory: text("plugin_directory").map(|path| folder.join(path)),
+            instructions: text("instructions"),
+            chain_of_thought: text("chain_of_thought"),
+            tool_rules: text("tool_rules"),
+            reply_tokens: number("reply_tokens"),
+            tool_dialect: text("tool_dialect")
+                .map(|word| if word == "text" { ToolDialect::Text } else { ToolDialect::Native }),
+            offered_tools: number("offered_tools"),
+            embedding_model: root.get("embedding_model").and_then(|value| placed_string(&value)),
+            planner: root.get("planner").and_then(|value| placed_string(&value)),
+            executor: root.get("executor").and_then(|value| placed_string(&value)),
+            max_interactions: number("max_interactions"),
+            at_limit: text("at_limit").map(|word| if word == "error" { AtLimit::Error } else { AtLimit::Finish }),
+            execution_units: root.table("execution_units").map(|table| units(&table)).unwrap_or_default(),
+            max_corrections: number("max_corrections"),
+            parallel_calls: number("parallel_calls"),
+            result_characters: number("result_characters"),
+            minimum_remaining: number("minimum_remaining"),
+            evict_at: number("evict_at"),
+            evict_to: number("evict_to"),
+            summary: text("summary").map(|word| match word.as_str() {
+                "extract" => SummaryWriter::Extract,
+                _ => SummaryWriter::Model,
+            }),
+            summary_model: root.get("summary_model").and_then(|value| placed_string(&value)),
+            memory: text("memory").map(|word| match word.as_str() {
+                "agent" => MemoryUse::Agent,
+                "off" => MemoryUse::Off,
+                _ => MemoryUse::User,
+            }),
+            finish: text("finish").map(|word| if word == "tool" { Finish::Tool } else { Finish::Text }),
+            answer_within_ms: number("answer_within_ms"),
+            persistence: root.get("persistence").and_then(|value| value.flag()),
+            include_history: root.get("include_history").and_then(|value| value.flag()),
+            output_schema: root.get("output_schema").and_then(|value| output_schema::output_schema(&value, &folder)),
+            validators: root.get("validators").map(|value| strings(&value)),
+            context_builder: text("context_builder"),
+            media_policies: root.get("media_policies").map(|value| string_map(&value)).unwrap_or_default(),
+            approvals: ApprovalRules::default(),
+            approval_places: BTreeMap::new(),
+            services: services::services(root, &folder),
+            outbox: services::outbox(root),
+            sharing: root.table("sharing").map(|table| sharing::trust(&table)).unwrap_or_default(),
+            call_limits: root.table("limits").map(|table| limits::read(&table, &CALL_LIMITS)).unwrap_or_default(),
+            limits: BTreeMap::new(),
+            host_limits: LimitValues::default(),
+            agents: agents::read(root, &folder),
+            max_depth: number("max_depth"),
+            mcp: mcp::read(root),
+            grants: Vec::new(),
+            secrets: Vec::new(),
+            never_ask: BTreeSet::new(),
+            places: CHECKED_LATER.into_iter().filter_map(|key| Some((key, root.get(key)?.line()))).collect(),
+            plugin_tables: BTreeMap::new(),
+            folder,
+            named_files: Vec::new(),
+        };
+        if let (Some(value), None) = (root.get("fallback_models"), root.get("model")) {
+            value.problem("needs `model`", "`model` is asked first, and these models after it: add `model = \"…\"`");
+        }
+        if let Some(table) = root.table("approval") {
+            (file.approvals, file.approval_places) = approval::rules(&table);
+        }
+        if let (Some(value), None) = (root.get("executor"), root.get("planner")) {
+            value.problem("needs `planner`", "the executor carries out what `planner` plans: add `planner = \"…\"`");
+        }
+        file.read_plugins(root);
+        file
+    }
+
+    fn read_plugins(&mut self, root: &Table<'_>) {
+        if let Some(host) = root.table("host") {
+            if let Some(grants) = host.table("grants") {
+                self.add_lists(&grants, &Receiver::Host, &[("read", Kind::Read)]);
+            }
+            if let (Some(value), Some(table)) = (host.get("limits"), host.table("limits")) {
+                self.places.insert("host.limits", value.line());
+                self.host_limits = limits::read(&table, &HOST_LIMITS);
+            }
+        }
+        for entry in root.table("plugins").iter().flat_map(Table::entries) {
+            self.plugin_tables.insert(entry.name.clone(), entry.value.place());
+            let Some(plugin) = entry.value.table() else { continue };
+            if let Some(grants) = plugin.table("grants") {
+                self.read_grants(&grants, &Receiver::Plugin(entry.name.clone()));
+                if grants.get("ask").and_then(|value| value.flag()) == Some(false) {
+                    self.never_ask.insert(entry.name.clone());
+                }
+            }
+            for secret in plugin.table("secrets").iter().flat_map(Table::entries) {
+                self.secrets.extend(secrets::read(&entry.name, &secret));
+            }
+            if let Some(table) = plugin.table("limits") {
+                self.limits.insert(entry.name, limits::read(&table, &CALL_LIMITS));
+            }
+        }
+    }
+
+    fn read_grants(&mut self, grants: &Table<'_>, receiver: &Receiver) {
+        self.add_lists(
+            grants,
+            receiver,
+            &[
+                ("read", Kind::Read),
+                ("write", Kind::Write),
+                ("env", Kind::Env),
+                ("http", Kind::Http),
+                ("events", Kind::Events),
+            ],
+        );
+        if let Some(setting) = grants.get("key_value_mib") {
+            let value = setting.number().map(|number| number.to_string()).unwrap_or_default();
+            self.add(receiver, Kind::KeyValue, Placed { value, place: setting.place() });
+        }
+        if let Some(setting) = grants.get("model_tokens") {
+            let value = setting.number().map(|number| number.to_string()).unwrap_or_default();
+            self.add(receiver, Kind::ModelTokens, Placed { value, place: setting.place() });
+        }
+        if let Some(setting) = grants.get("media").filter(|setting| setting.flag() == Some(true)) {
+            self.add(receiver, Kind::Media, Placed { value: "true".to_owned(), place: setting.place() });
+        }
+        for entry in grants.table("config").iter().flat_map(Table::entries) {
+            if let Some(text) = entry.value.text() {
+                let value = format!("{}={text}", entry.name);
+                self.add(receiver, Kind::Config, Placed { value, place: entry.value.place() });
+            }
+        }
+    }
+
+    fn add_lists(&mut self, grants: &Table<'_>, receiver: &Receiver, lists: &[(&str, Kind)]) {
+        for (key, kind) in lists {
+            for granted in grants.get(key).map(|value| placed_strings(&value)).unwrap_or_default() {
+                self.add(receiver, *kind, granted);
+            }
+        }
+    }
+
+    fn add(&mut self, receiver: &Receiver, kind: Kind, granted: Placed) {
+        let Placed { value, place: origin } = granted;
+        self.grants.push(Grant { receiver: receiver.clone(), kind, value, base: self.folder.clone(), origin });
+    }
+}
+
+/// Default name of an agent whose file does not set `name`: the file's name without its extension.
+pub fn name_of_file(path: &Path) -> String {
+    path.file_stem().map_or_else(|| UNNAMED.to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// Whether `text` is valid as the name of an agent.
+pub fn is_name(text: &str) -> bool {
+    text_format::TextFormat::Name.problem(text).is_none()
+}
+
+/// Counts the top-level keys of a TOML text that are keys of `agent.toml`, and those that are not. None if the text is not
+/// TOML.
+pub fn own_and_foreign_keys(text: &str) -> Option<(usize, usize)> {
+    let table: toml::Table = text.parse().ok()?;
+    let own = table.keys().filter(|key| check::is_top_key(key)).count();
+    Some((own, table.len() - own))
+}
+
+/// Reads a UTF-8 file of at most `most` bytes.
+pub fn read_bounded(path: &Path, most: u64) -> std::io::Result<String> {
+    String::from_utf8(agent_plugins::read_regular_file(path, most)?).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
+        std::io::Error::other(format!("line {line} contains a byte that is not valid UTF-8: save the file as UTF-8"))
+    })
+}
+
+fn units(table: &Table<'_>) -> UnitWeights {
+    let weight = |key, default| table.get(key).and_then(|value| Weight::of(value.amount()?)).unwrap_or(default);
+    let defaults = UnitWeights::default();
+    UnitWeights {
+        prompt_token: weight("prompt_token", defaults.prompt_token),
+        completion_token: weight("completion_token", defaults.completion_token),
+        model_call: weight("model_call", defaults.model_call),
+    }
+}
+
+fn retry(table: &Table<'_>) -> RetryTable {
+    let number = |key| table.get(key).and_then(|value| value.number());
+    RetryTable {
+        attempts: number("attempts"),
+        first_wait_ms: number("first_wait_ms"),
+        longest_wait_ms: number("longest_wait_ms"),
+        total_ms: number("total_ms"),
+    }
+}
+
+fn placed_string(value: &TomlValue<'_>) -> Option<Placed> {
+    Some(Placed { value: value.text()?, place: value.place() })
+}
+
+fn placed_strings(value: &TomlValue<'_>) -> Vec<Placed> {
+    value.items().iter().flatten().filter_map(placed_string).collect()
+}
+
+fn strings(value: &TomlValue<'_>) -> Vec<String> {
+    value.items().iter().flatten().filter_map(TomlValue::text).collect()
+}
+
+fn string_map(value: &TomlValue<'_>) -> BTreeMap<String, String> {
+    let table = value.table();
+    table.iter().flat_map(Table::entries).filter_map(|entry| Some((entry.name, entry.value.text()?))).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! Reads the tables `[agents.NAME]`: the agents that this agent may delegate to (L16).
+
+use super::document::{Entry, Table, TomlValue};
+use super::text_format::TextFormat;
+use super::{Placed, output_schema, placed_string};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// One table `[agents.NAME]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentTable {
+    /// Configuration file of the delegate, relative to the folder of the file that contains this table.
+    pub agent: Placed,
+    /// Description of the delegate for the model that calls it as a tool.
+    pub description: String,
+    /// JSON Schema of the tool's arguments. None: an object with the string `task`.
+    pub input_schema: Option<Value>,
+    /// File, line and key of the table.
+    pub place: String,
+}
+
+/// Reads all tables, by the name of the tool.
+pub(super) fn read(root: &Table<'_>, folder: &Path) -> BTreeMap<String, AgentTable> {
+    let agents = root.table("agents");
+    let entries = agents.iter().flat_map(Table::entries);
+    entries.filter_map(|entry| Some((entry.name, agent(&entry.value, folder)?))).collect()
+}
+
+fn agent(value: &TomlValue<'_>, folder: &Path) -> Option<AgentTable> {
+    let table = value.table()?;
+    let schema = table.get("input_schema");
+    let input_schema = schema.as_ref().and_then(|value| output_schema::output_schema(value, folder));
+    if let (Some(value), Some(schema)) = (&schema, &input_schema)
+        && schema.get("type").and_then(Value::as_str) != Some("object")
+    {
+        value.problem(
+            "is not a JSON Schema for an object",
+            "allowed: a JSON Schema with `type = \"object\"`, because tools take an object",
+        );
+    }
+    Some(AgentTable {
+        agent: table.get("agent").and_then(|value| placed_string(&value))?,
+        description: table.get("description").and_then(|value| value.text())?,
+        input_schema,
+        place: value.place(),
+    })
+}
+
+/// Checks what the list of keys cannot express: the format of the name, and the required keys.
+pub(super) fn check(around: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
+    let key = around.key_of(&entry.name);
+    if let Some(problem) = TextFormat::Name.problem(&entry.name) {
+        let allowed = format!("allowed as a tool's name: {}", TextFormat::Name.description());
+        around.problem(entry.span.clone(), format!("`{key}` {problem}"), allowed);
+    }
+    for (needed, example) in [("agent", "agent = \"researcher.toml\""), ("description", "description = \"…\"")] {
+        if table.get(needed).is_none() {
+            let message = format!("`{key}` has no `{needed}`");
+            around.problem(entry.span.clone(), message, format!("add `{example}`"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::AgentFile;
+    use super::*;
+
+    fn parse(text: &str) -> Result<AgentFile, String> {
+        AgentFile::parse(text, Path::new("agents/lead.toml")).map_err(|error| error.to_string())
+    }
+
+    /// L16, I2
+    #[test]
+    fn l16_reads_delegates_with_file_and_description() {
+        let file = parse("[agents.researcher]\nagent = \"researcher.toml\"\ndescription = \"Finds sources.\"\n");
+        let file = file.expect("a valid file");
+        let researcher = &file.agents["researcher"];
+        assert_eq!(researcher.agent.value, "researcher.toml");
+        assert_eq!(researcher.agent.place, "agents/lead.toml:2: agents.researcher.agent");
+        assert_eq!((researcher.description.as_str(), &researcher.input_schema), ("Finds sources.", &None));
+        let schema = "input_schema = { type = \"object\", required = [\"topic\"] }";
+        let file = parse(&format!("[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"\n{schema}\n"));
+        assert_eq!(
+            file.expect("a valid file").agents["a"].input_schema.as_ref().expect("read")["required"][0],
+            "topic"
+        );
+    }
+
+    /// I2: every error names the line, the key and what is allowed.
+    #[test]
+    fn l16_rejects_missing_and_wrong_keys() {
+        for (text, expected) in [
+            ("[agents.a]\ndescription = \"d\"\n", "`agents.a` has no `agent`"),
+            ("[agents.a]\nagent = \"a.toml\"\n", "`agents.a` has no `description`"),
+            ("[agents.\"a b\"]\nagent = \"a.toml\"\ndescription = \"d\"\n", "`agents.\"a b\"` is not a valid name"),
+            ("[agents.a]\nagent = 3\ndescription = \"d\"\n", "`agents.a.agent` is a number"),
+            (
+                "[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"\ninput_schema = { type = \"string\" }\n",
+                "for an object",
+            ),
+            (
+                "[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"\nmodel = \"offline\"\n",
+                "unknown key `agents.a.model`",
+            ),
+            ("agents = \"a.toml\"\n", "`agents` is a string"),
+        ] {
+            let message = parse(text).expect_err(text);
+            assert!(message.contains(expected) && message.contains("agents/lead.toml:"), "{text}: {message}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Problems in a configuration file, displayed with the lines that contain them.
+
+use super::hidden_secrets::without_secrets;
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Maximum number of columns of a line in an excerpt.
+const SHOWN_COLUMNS: usize = 160;
+
+/// Maximum number of problems that are shown at once.
+pub(super) const SHOWN_PROBLEMS: usize = 50;
+
+/// Why a configuration file cannot be used.
+#[derive(Debug)]
+pub enum ConfigurationError {
+    /// The file cannot be read.
+    Unreadable {
+        /// Path of the file.
+        path: PathBuf,
+        /// The I/O error.
+        source: std::io::Error,
+    },
+    /// The contents of the file are invalid.
+    Invalid {
+        /// Path of the file.
+        path: PathBuf,
+        /// Text of the file, with secrets hidden.
+        text: String,
+        /// At least one problem, in the order of the text.
+        problems: Vec<Problem>,
+    },
+}
+
+/// One problem and its place in the text.
+#[derive(Debug)]
+pub struct Problem {
+    /// Byte range in the text.
+    pub(super) span: Range<usize>,
+    /// What is wrong, as a sentence without a full stop.
+    pub(super) message: String,
+    /// What is allowed, or what to do.
+    pub(super) allowed: String,
+}
+
+impl std::error::Error for ConfigurationError {}
+
+impl fmt::Display for ConfigurationError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, source } => {
+                write!(formatter, "the configuration file `{}` cannot be read: {source}", path.display())
+            }
+            Self::Invalid { path, text, problems } => {
+                for (index, problem) in problems.iter().take(SHOWN_PROBLEMS).enumerate() {
+                    if index > 0 {
+                        formatter.write_str("\n\n")?;
+                    }
+                    let (line, column) = position(text, problem.span.start);
+                    writeln!(formatter, "{}:{line}:{column}: {}", path.display(), problem.message)?;
+                    write!(formatter, "{}", Excerpt { text, problem, line, column })?;
+                }
+                match problems.len().saturating_sub(SHOWN_PROBLEMS) {
+                    0 => Ok(()),
+                    more => write!(formatter, "\n\nand {more} more problems"),
+                }
+            }
+        }
+    }
+}
+
+/// Adds an excerpt of the file to a problem that begins with `FILE:LINE: ` and was found after the file was read. `line` is
+/// that line. Secrets are hidden in the excerpt.
+pub fn with_line(path: &Path, text: &str, (line, problem): (usize, &str)) -> String {
+    let lead = format!("{}:{line}: ", path.display());
+    let (Some(message), Some(written)) = (problem.strip_prefix(&lead), text.lines().nth(line - 1)) else {
+        return problem.to_owned();
+    };
+    let begin: usize = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
+    let (start, end) = value_in(written);
+    let message = message.to_owned();
+    let problem = Problem { span: begin + start..begin + end, message, allowed: String::new() };
+    let text = without_secrets(text, &[]);
+    let (line, column) = position(&text, problem.span.start);
+    let excerpt = Excerpt { text: &text, problem: &problem, line, column }.to_string();
+    let excerpt = excerpt.lines().take(2).collect::<Vec<_>>().join("\n");
+    format!("{}:{line}:{column}: {}\n{excerpt}", path.display(), problem.message)
+}
+
+/// Byte range of the value in a line `key = value`, or of the whole line if it has no `=`.
+fn value_in(line: &str) -> (usize, usize) {
+    let end = line.trim_end().len();
+    let from = line.split_once('=').map_or(0, |(key, _)| key.len() + 1).min(end);
+    let blank = line[from..end].len() - line[from..end].trim_start().len();
+    (from + blank, end)
+}
+
+/// Line and column of a byte offset, both from 1. Columns count characters.
+fn position(text: &str, byte: usize) -> (usize, usize) {
+    let before = &text[..text.floor_char_boundary(byte)];
+    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+struct Excerpt<'e> {
+    text: &'e str,
+    problem: &'e Problem,
+    line: usize,
+    column: usize,
+}
+
+impl fmt::Display for Excerpt<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line: String =
+            self.text.lines().nth(self.line - 1).unwrap_or_default().chars().take(SHOWN_COLUMNS).collect();
+        let line = line.replace('\t', " ");
+        let number = self.line.to_string();
+        let margin = " ".repeat(number.len());
+        let spanned = self.text.get(self.problem.span.clone()).unwrap_or_default();
+        let wanted = spanned.lines().next().unwrap_or_default().chars().count().max(1);
+        let room = line.chars().count().saturating_sub(self.column - 1).max(1);
+        writeln!(formatter, "  {number} | {line}")?;
+        writeln!(formatter, "  {margin} | {}{}", " ".repeat(self.column - 1), "^".repeat(wanted.min(room)))?;
+        write!(formatter, "  {margin} = {}", self.problem.allowed)
+    }
+}

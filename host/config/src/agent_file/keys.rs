@@ -1,0 +1,115 @@
+//! The list of all keys of `agent.toml`, with type, default, meaning and an example. The checks, the commented file of
+//! `config init`, the JSON Schema and the tables of the documentation are generated from this list (I2).
+
+mod agent;
+mod approval;
+mod limits;
+mod mcp;
+mod services;
+mod sharing;
+mod tables;
+
+use super::text_format::TextFormat;
+use agent::{AGENT, MODELS, TURN, UNITS};
+use approval::APPROVAL;
+use limits::{AGENT_LIMITS, HOST_TABLE, PLUGIN_LIMITS};
+pub(super) use mcp::{MCP, MCP_NEEDS, MCP_TAKEN};
+use mcp::{MCP_ADDRESS, MCP_PROCESS};
+use services::{OUTBOX, SERVICE};
+use sharing::SHARING;
+use tables::{DELEGATES, GRANTS, HOST_GRANTS, PROVIDER, PROVIDER_MODEL, RETRY, SECRETS};
+
+/// A table of the file and some of its keys.
+pub(super) struct Section {
+    /// Path of the table. Words in capitals are placeholders for names that the author chooses. Empty: the top of the file.
+    pub(super) path: &'static [&'static str],
+    /// Header of the table with example names, without brackets.
+    pub(super) example: &'static str,
+    /// Heading of the section in documents.
+    pub(super) title: &'static str,
+    /// What the table is for, in one or more sentences.
+    pub(super) about: &'static str,
+    /// The keys, in the order of the documentation.
+    pub(super) keys: &'static [Key],
+}
+
+/// One key of a table.
+#[derive(Clone, Copy)]
+pub(super) struct Key {
+    /// The key, as it is written in the file.
+    pub(super) name: &'static str,
+    /// The type of the value, with its bounds.
+    pub(super) value: Value,
+    /// What applies if the key is not set.
+    pub(super) default: Default,
+    /// What the key does, in one or more sentences.
+    pub(super) meaning: &'static str,
+    /// An example value, as TOML.
+    pub(super) example: &'static str,
+}
+
+/// The type of a key's value, with its bounds.
+#[derive(Clone, Copy)]
+pub(super) enum Value {
+    /// A string.
+    Text(TextFormat),
+    /// A whole number with inclusive bounds.
+    Number(u32, u32),
+    /// A whole number with inclusive bounds that may exceed 32 bits.
+    Limit(u64, u64),
+    /// A number from 0 to this one, which may have a fraction.
+    Amount(u32),
+    /// `true` or `false`.
+    Flag,
+    /// `true` or `false`, or a whole number from 1 to this one.
+    Switch(u64),
+    /// One of these strings.
+    Choice(&'static [&'static str]),
+    /// A list of strings.
+    Texts(TextFormat),
+    /// A table of strings whose keys the author chooses: the format of the keys and of the values.
+    Pairs(TextFormat, TextFormat),
+    /// A JSON Schema as a table, or the path of a file that contains one.
+    Schema,
+    /// A table of JSON Schemas whose keys the author chooses, or the path of a file with one schema for all keys.
+    Schemas,
+    /// A whole number with inclusive bounds that may be negative.
+    Signed(i32, i32),
+}
+
+/// What applies if a key is not set.
+#[derive(Clone, Copy)]
+pub(super) enum Default {
+    /// This value, as TOML.
+    Is(&'static str),
+    /// This number.
+    Number(u64),
+    /// A description in words.
+    Words(&'static str),
+}
+
+const NONE: Default = Default::Words("none");
+
+/// All sections, in the order of the documentation. Keys at the top of the file come first, as TOML requires.
+pub(super) const SECTIONS: &[Section] = &[
+    AGENT,
+    MODELS,
+    TURN,
+    UNITS,
+    APPROVAL,
+    RETRY,
+    PROVIDER,
+    PROVIDER_MODEL,
+    DELEGATES,
+    AGENT_LIMITS,
+    HOST_GRANTS,
+    HOST_TABLE,
+    GRANTS,
+    SECRETS,
+    PLUGIN_LIMITS,
+    MCP_PROCESS,
+    MCP_ADDRESS,
+    SERVICE,
+    OUTBOX,
+    SHARING,
+];

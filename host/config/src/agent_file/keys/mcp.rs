@@ -1,0 +1,141 @@
+//! Keys of `[mcp.NAME]`. A server is either a child process or an address, so there are two sections for the same table.
+
+use super::limits::MCP_KEYS;
+use super::{Default, Key, NONE, Section, TextFormat, Value};
+
+pub(in crate::agent_file) const MCP: &str = "mcp";
+
+/// Names that are reserved for other sources of tools in calls that a model writes as text (L20).
+pub(in crate::agent_file) const MCP_TAKEN: [&str; 3] = ["local", "service", "mcp"];
+
+pub(super) const MCP_PROCESS: Section = Section {
+    path: &[MCP, "NAME"],
+    example: "mcp.notes",
+    title: "MCP servers as child processes",
+    about: "Servers of the Model Context Protocol. The agent has their tools as `NAME.tool`. The program runs with your \
+            user's rights, outside the sandbox for plugins: it can do everything that you can. It is started when a turn \
+            begins. The keys from `tools` on also apply to servers with a `url`. NAME must not be `local`, `service` or \
+            `mcp`, which are reserved for other sources of tools. If a server sends back a value of eight or more \
+            characters that it got through `pass_env` or `header_env`, or a value of `env` or `headers` whose name is \
+            that of a secret, it is shown as `(secret)`, also in the usual encodings: see [secrets](secrets.md).",
+    keys: &PROCESS_KEYS,
+};
+
+/// The keys of a process, followed by the limits on its list of tools.
+const PROCESS_KEYS: [Key; OWN_KEYS.len() + MCP_KEYS.len()] = {
+    let mut keys = [MCP_KEYS[0]; OWN_KEYS.len() + MCP_KEYS.len()];
+    let mut index = 0;
+    while index < keys.len() {
+        keys[index] = if index < OWN_KEYS.len() { OWN_KEYS[index] } else { MCP_KEYS[index - OWN_KEYS.len()] };
+        index += 1;
+    }
+    keys
+};
+
+const OWN_KEYS: [Key; 9] = [
+    Key {
+        name: "command",
+        value: Value::Text(TextFormat::Filled),
+        default: Default::Words("none; a server needs this key or `url`"),
+        meaning: "The program. It speaks MCP on its standard input and output. A name is searched on the `PATH`; a path \
+                  is relative to the folder of this file.",
+        example: r#""notes-server""#,
+    },
+    Key {
+        name: "args",
+        value: Value::Texts(TextFormat::Filled),
+        default: NONE,
+        meaning: "Arguments of the program.",
+        example: r#"["--read-only"]"#,
+    },
+    Key {
+        name: "env",
+        value: Value::Pairs(TextFormat::Variable, TextFormat::Filled),
+        default: NONE,
+        meaning: "Environment variables of the process. Put secrets into `pass_env` instead.",
+        example: r#"{ NOTES_FOLDER = "notes" }"#,
+    },
+    Key {
+        name: "pass_env",
+        value: Value::Texts(TextFormat::Variable),
+        default: NONE,
+        meaning: "Variables of the host's environment that are passed to the process. They must be set. Of the other \
+                  variables, the process gets only `PATH`, `HOME`, `USER`, `LOGNAME`, `LANG` and `TMPDIR`.",
+        example: r#"["NOTES_TOKEN"]"#,
+    },
+    Key {
+        name: "directory",
+        value: Value::Text(TextFormat::Filled),
+        default: Default::Words("the current folder"),
+        meaning: "Working directory of the process.",
+        example: r#"".""#,
+    },
+    Key {
+        name: "tools",
+        value: Value::Texts(TextFormat::Filled),
+        default: Default::Words("all"),
+        meaning: "Tools of the server that the agent may use, by the names that the server gives them.",
+        example: r#"["search_notes"]"#,
+    },
+    Key {
+        name: "keep",
+        value: Value::Choice(&["turn", "always"]),
+        default: Default::Is("\"turn\""),
+        meaning: "How long the server runs: for one turn, or from its first turn until the host stops.",
+        example: "\"always\"",
+    },
+    Key {
+        name: "timeout_ms",
+        value: Value::Number(1, 120_000),
+        default: Default::Is("30000"),
+        meaning: "Longest time of one call, in milliseconds.",
+        example: "5000",
+    },
+    Key {
+        name: "start_timeout_ms",
+        value: Value::Number(1, 600_000),
+        default: Default::Is("30000"),
+        meaning: "Longest time to start or connect and to list the tools, in milliseconds.",
+        example: "90000",
+    },
+];
+
+pub(super) const MCP_ADDRESS: Section = Section {
+    path: &[MCP, "NAME"],
+    example: "mcp.issues",
+    title: "MCP servers over HTTP",
+    about: "Servers that are reached over streamable HTTP.",
+    keys: &[
+        Key {
+            name: "url",
+            value: Value::Text(TextFormat::ServerUrl),
+            default: Default::Words("none; a server needs this key or `command`"),
+            meaning: "Address of the server.",
+            example: r#""https://mcp.example.com/mcp""#,
+        },
+        Key {
+            name: "headers",
+            value: Value::Pairs(TextFormat::PlainHeader, TextFormat::HeaderValue),
+            default: NONE,
+            meaning: "Headers that are sent with every request, by name. Put secrets into `header_env` instead.",
+            example: r#"{ "X-Title" = "agent-host" }"#,
+        },
+        Key {
+            name: "header_env",
+            value: Value::Pairs(TextFormat::Header, TextFormat::Variable),
+            default: NONE,
+            meaning: "Headers whose values are read from environment variables, by name.",
+            example: r#"{ "Authorization" = "ISSUES_AUTHORIZATION" }"#,
+        },
+    ],
+};
+
+/// Keys that require another key: those of a process require `command`, and those of an address require `url`.
+pub(in crate::agent_file) const MCP_NEEDS: [(&str, &str); 6] = [
+    ("args", "command"),
+    ("env", "command"),
+    ("pass_env", "command"),
+    ("directory", "command"),
+    ("headers", "url"),
+    ("header_env", "url"),
+];

@@ -1,0 +1,44 @@
+//! Keys of `[sharing]`, the rules about signatures of plugins.
+
+use super::{Default, Key, NONE, Section, TextFormat, Value};
+
+/// Signature policies.
+const POLICIES: &[&str] = &["required", "warn", "off"];
+
+pub(super) const SHARING: Section = Section {
+    path: &["sharing"],
+    example: "sharing",
+    title: "Sharing",
+    about: "Which signatures plugins need: when `plugin add` and `plugin update` download them from registries and the \
+            web, and when the plugins in the folder are loaded. A plugin that was built or copied into the folder is not \
+            locked. It is loaded, unless signatures are required.",
+    keys: &[
+        Key {
+            name: "signatures",
+            value: Value::Choice(POLICIES),
+            default: Default::Is(r#""warn""#),
+            meaning: "What happens if a plugin has no signature by a key that is trusted for its origin: `required` \
+                      rejects it, also if it was built or copied here; `warn` prints a warning; `off` does not check \
+                      signatures. `warn` also rejects a plugin that was changed after a trusted key signed it.",
+            example: r#""required""#,
+        },
+        Key {
+            name: "trusted_keys",
+            value: Value::Pairs(TextFormat::NameSpace, TextFormat::PublicKeys),
+            default: NONE,
+            meaning: "Public keys by the beginning of a reference or an address, up to a `/`. The longest matching entry \
+                      applies. Several keys in one entry are separated by spaces. The entry `local` contains keys for \
+                      plugins that were built here and signed with `plugin sign FILE`.",
+            example: r#"{ "registry.example/team" = "RWRjVy4JExnDZ2+zJGJHVhQc1Hr6ZkXb0vmXfy25M21waP4v/4on32wb" }"#,
+        },
+        Key {
+            name: "unsigned",
+            value: Value::Texts(TextFormat::PluginOrDigest),
+            default: NONE,
+            meaning: "Plugins that are loaded without a signature even if signatures are required. A digest (`sha256:…`) \
+                      allows exactly this component. A name allows a plugin that was built here, in the file with that \
+                      name, but not a plugin that is locked from a registry or an address.",
+            example: r#"["calc"]"#,
+        },
+    ],
+};

@@ -1,0 +1,304 @@
+//! Keys of the tables for retries, providers, delegates, grants and secrets.
+
+use super::{Default, Key, NONE, Section, TextFormat, Value};
+
+pub(super) const RETRY: Section = Section {
+    path: &["retry"],
+    example: "retry",
+    title: "Retries",
+    about: "When a model that did not answer is asked again: after connection errors, broken streams, and the HTTP status \
+            codes 408, 429 and 5xx. Each wait is twice as long as the one before, with jitter. A provider's `Retry-After` \
+            takes precedence.",
+    keys: &[
+        Key {
+            name: "attempts",
+            value: Value::Number(1, 20),
+            default: Default::Is("4"),
+            meaning: "Maximum number of attempts for one model call, including the first one.",
+            example: "2",
+        },
+        Key {
+            name: "first_wait_ms",
+            value: Value::Number(0, 600_000),
+            default: Default::Is("500"),
+            meaning: "Milliseconds before the second attempt.",
+            example: "200",
+        },
+        Key {
+            name: "longest_wait_ms",
+            value: Value::Number(0, 600_000),
+            default: Default::Is("30000"),
+            meaning: "Longest wait between two attempts, in milliseconds. A provider cannot ask for a longer one.",
+            example: "10000",
+        },
+        Key {
+            name: "total_ms",
+            value: Value::Number(1, 3_600_000),
+            default: Default::Is("120000"),
+            meaning: "Longest total time of all attempts and waits for one model call, in milliseconds.",
+            example: "60000",
+        },
+    ],
+};
+
+pub(super) const PROVIDER: Section = Section {
+    path: &["providers", "NAME"],
+    example: "providers.office",
+    title: "Providers",
+    about: "How a provider that supports the Chat Completions API is reached. Known providers need no table. A table with \
+            the name of a known provider changes only the keys that it sets.",
+    keys: &[
+        Key {
+            name: "base_url",
+            value: Value::Text(TextFormat::Url),
+            default: Default::Words("the address of the known provider; required for all others"),
+            meaning: "Address of the provider, without `/chat/completions`.",
+            example: r#""https://models.example.com/v1""#,
+        },
+        Key {
+            name: "key_env",
+            value: Value::Text(TextFormat::Variable),
+            default: Default::Words("the variable of the known provider; for others, no key is sent"),
+            meaning: "Name of the environment variable that contains the provider's key, which is sent as a bearer token. \
+                      Never write the key itself into the file.",
+            example: r#""OFFICE_API_KEY""#,
+        },
+        Key {
+            name: "headers",
+            value: Value::Pairs(TextFormat::PlainHeader, TextFormat::HeaderValue),
+            default: NONE,
+            meaning: "Headers that are sent with every request, by name. Put secrets into `header_env` instead.",
+            example: r#"{ "X-Title" = "agent-host" }"#,
+        },
+        Key {
+            name: "header_env",
+            value: Value::Pairs(TextFormat::Header, TextFormat::Variable),
+            default: NONE,
+            meaning: "Headers whose values are read from environment variables, by name.",
+            example: r#"{ "X-Team-Key" = "OFFICE_TEAM_KEY" }"#,
+        },
+        Key {
+            name: "connect_timeout_ms",
+            value: Value::Number(1, 600_000),
+            default: Default::Is("10000"),
+            meaning: "Longest time to connect, including TLS, in milliseconds.",
+            example: "2000",
+        },
+        Key {
+            name: "stall_timeout_ms",
+            value: Value::Number(1, 3_600_000),
+            default: Default::Is("120000"),
+            meaning: "Longest time without a byte of the reply, before its headers and between its parts, in \
+                      milliseconds.",
+            example: "300000",
+        },
+        Key {
+            name: "total_timeout_ms",
+            value: Value::Number(1, 86_400_000),
+            default: Default::Is("600000"),
+            meaning: "Longest time from the request to the last byte of the reply, in milliseconds.",
+            example: "1200000",
+        },
+    ],
+};
+
+pub(super) const PROVIDER_MODEL: Section = Section {
+    path: &["providers", "NAME", "models", "MODEL"],
+    example: r#"providers.office.models."qwen3-32b""#,
+    title: "Single models",
+    about: "Facts about a provider's model that the host does not know.",
+    keys: &[
+        Key {
+            name: "window",
+            value: Value::Number(1000, 100_000_000),
+            default: Default::Words("the value of the known model, otherwise 32768"),
+            meaning: "Context window of the model, in tokens.",
+            example: "131072",
+        },
+        Key {
+            name: "prompt_price",
+            value: Value::Amount(1_000_000),
+            default: Default::Words("the value of the known model, otherwise none"),
+            meaning: "US dollars per million tokens of the prompt. Requires `completion_price`.",
+            example: "0.4",
+        },
+        Key {
+            name: "completion_price",
+            value: Value::Amount(1_000_000),
+            default: Default::Words("the value of the known model, otherwise none"),
+            meaning: "US dollars per million tokens of the reply. Requires `prompt_price`.",
+            example: "1.6",
+        },
+    ],
+};
+
+pub(super) const DELEGATES: Section = Section {
+    path: &["agents", "NAME"],
+    example: "agents.researcher",
+    title: "Agents as tools",
+    about: "Other agents that this agent may delegate work to, each as the tool NAME. A delegate works in its own \
+            session, with the model, plugins, grants and limits of its own file. It gets only the task from this agent.",
+    keys: &[
+        Key {
+            name: "agent",
+            value: Value::Text(TextFormat::Line),
+            default: Default::Words("none; required"),
+            meaning: "Configuration file of the delegate: a file like this one.",
+            example: r#""researcher.toml""#,
+        },
+        Key {
+            name: "description",
+            value: Value::Text(TextFormat::Filled),
+            default: Default::Words("none; required"),
+            meaning: "What the delegate can do, for the model that decides which agent to ask.",
+            example: r#""Finds sources, and sums up each in a sentence.""#,
+        },
+        Key {
+            name: "input_schema",
+            value: Value::Schema,
+            default: Default::Words("`{\"task\": text}`"),
+            meaning: "A JSON Schema for the arguments of the tool. The delegate gets the arguments, an object, as JSON.",
+            example: r#"{ type = "object", required = ["topic"], properties = { topic = { type = "string" } } }"#,
+        },
+    ],
+};
+
+pub(super) const HOST_GRANTS: Section = Section {
+    path: &["host", "grants"],
+    example: "host.grants",
+    title: "Grants for the host's own tools",
+    about: "The built-in tools `read_file` and `list_directory` are available if a folder is granted.",
+    keys: &[Key {
+        name: "read",
+        value: Value::Texts(TextFormat::Tree),
+        default: NONE,
+        meaning: "Folders that these tools may read.",
+        example: r#"["docs"]"#,
+    }],
+};
+
+pub(super) const GRANTS: Section = Section {
+    path: &["plugins", "NAME", "grants"],
+    example: "plugins.files.grants",
+    title: "Grants for a plugin",
+    about: "NAME is the name of the plugin as `agent-host plugin list` shows it. The plugin gets what its manifest asks \
+            for and this table grants. Folders must exist and are written without `..`.",
+    keys: &[
+        Key {
+            name: "read",
+            value: Value::Texts(TextFormat::Tree),
+            default: NONE,
+            meaning: "Folders that the plugin may read, including everything in them.",
+            example: r#"["."]"#,
+        },
+        Key {
+            name: "write",
+            value: Value::Texts(TextFormat::Tree),
+            default: NONE,
+            meaning: "Folders that the plugin may read and write, including everything in them.",
+            example: r#"["out"]"#,
+        },
+        Key {
+            name: "env",
+            value: Value::Texts(TextFormat::Variable),
+            default: NONE,
+            meaning: "Environment variables that the plugin may read. They must be set.",
+            example: r#"["LANG"]"#,
+        },
+        Key {
+            name: "config",
+            value: Value::Pairs(TextFormat::ConfigKey, TextFormat::Filled),
+            default: NONE,
+            meaning: "Configuration values that the plugin may read, by key.",
+            example: r#"{ language = "en" }"#,
+        },
+        Key {
+            name: "http",
+            value: Value::Texts(TextFormat::Requests),
+            default: NONE,
+            meaning: "Requests that the plugin may send: `[METHOD ]SCHEME://HOST[:PORT][/PREFIX]`. HOST is a name, \
+                      `*.NAME`, `*` or an IP address. Requests to addresses of this machine and its network are denied \
+                      unless the address itself is written here, or the pattern begins with `private `.",
+            example: r#"["GET https://api.example.com/v1/"]"#,
+        },
+        Key {
+            name: "key_value_mib",
+            value: Value::Number(1, 1024),
+            default: NONE,
+            meaning: "Storage that the plugin may use between calls, in MiB, for all its keys and values together.",
+            example: "10",
+        },
+        Key {
+            name: "model_tokens",
+            value: Value::Number(1, 100_000_000),
+            default: NONE,
+            meaning: "Tokens of the agent's model that the plugin may use in one turn, prompts and replies together. They \
+                      count as tokens of the turn.",
+            example: "20000",
+        },
+        Key {
+            name: "events",
+            value: Value::Texts(TextFormat::EventType),
+            default: NONE,
+            meaning: "Types of the service events that the plugin's tools may have the host send when they return \
+                      `pending`. If the type belongs to one of the agent's `[services.*]`, the `accepts`, `domain` and \
+                      approval rules of that service apply, too. Types that begin with `agent-host.` are reserved for the \
+                      host and cannot be granted.",
+            example: r#"["com.example.payment.requested"]"#,
+        },
+        Key {
+            name: "media",
+            value: Value::Flag,
+            default: Default::Is("false"),
+            meaning: "Whether the plugin may read the media of the conversation, by digest.",
+            example: "true",
+        },
+        Key {
+            name: "ask",
+            value: Value::Flag,
+            default: Default::Is("true"),
+            meaning: "Whether the user at a terminal is asked, at the first use of the plugin, for what it asks for and \
+                      this table does not grant.",
+            example: "false",
+        },
+    ],
+};
+
+pub(super) const SECRETS: Section = Section {
+    path: &["plugins", "NAME", "secrets", "SECRET"],
+    example: "plugins.web.secrets.API_TOKEN",
+    title: "Secrets for a plugin",
+    about: "A credential that the host inserts into the plugin's requests. The plugin never sees it. SECRET is the name \
+            by which the plugin's manifest asks for it. The requests themselves also need a grant.",
+    keys: &[
+        Key {
+            name: "env",
+            value: Value::Text(TextFormat::Variable),
+            default: Default::Words("none; required"),
+            meaning: "Name of the environment variable that contains the secret. Never write the secret itself into the \
+                      file.",
+            example: r#""EXAMPLE_TOKEN""#,
+        },
+        Key {
+            name: "hosts",
+            value: Value::Texts(TextFormat::Filled),
+            default: Default::Words("none; required"),
+            meaning: "Where the secret is sent: names of hosts, which are reached over https, or patterns as in `http`.",
+            example: r#"["api.example.com"]"#,
+        },
+        Key {
+            name: "header",
+            value: Value::Text(TextFormat::Header),
+            default: Default::Is(r#""Authorization""#),
+            meaning: "The header that contains the secret. A value that the plugin writes there is replaced.",
+            example: r#""X-Api-Key""#,
+        },
+        Key {
+            name: "format",
+            value: Value::Text(TextFormat::HeaderValue),
+            default: Default::Words("`Bearer {}` for `Authorization`, otherwise `{}`"),
+            meaning: "The value of the header, with `{}` in place of the secret.",
+            example: r#""token {}""#,
+        },
+    ],
+};

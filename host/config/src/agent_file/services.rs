@@ -1,0 +1,149 @@
+//! Reads the tables `[services.NAME]` and `[outbox]`.
+
+use super::document::{Table, TomlValue};
+use super::output_schema::output_schema;
+use super::{Placed, placed_string};
+use agent_core::event_type::{ServiceEventType, is_reserved};
+use agent_core::schema::Schema;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// One table `[services.NAME]`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServiceTable {
+    /// CloudEvent type of the service's requests; by default the name of the table. None if a problem was reported.
+    pub event_type: Option<ServiceEventType>,
+    /// Description of the service for the model.
+    pub description: Option<String>,
+    /// JSON Schema of a request's data.
+    pub accepts: Option<Value>,
+    /// JSON Schemas of the data of answers, by CloudEvent type; `*` is any other type.
+    pub emits: BTreeMap<String, Value>,
+    /// Attribute `domain` of the requests, for routing.
+    pub domain: Option<String>,
+    /// Longest wait for an answer, in milliseconds. None: no limit.
+    pub answer_within_ms: Option<u32>,
+    /// Priority of calls of the service. Only the calls of a reply with the highest priority run.
+    pub priority: Option<i32>,
+    /// File, line and key of the table.
+    pub place: String,
+}
+
+/// The table `[outbox]`: outgoing events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutboxTable {
+    /// Folder that events are written to, as it is written in the file.
+    pub directory: Option<Placed>,
+    /// Whether the end of each turn is announced by an event.
+    pub completions: Option<bool>,
+    /// Whether approval requests are announced by events.
+    pub approvals: Option<bool>,
+}
+
+/// Reads all services. Paths of schemas are relative to `folder`.
+pub(super) fn services(root: &Table<'_>, folder: &Path) -> BTreeMap<String, ServiceTable> {
+    let services = root.table("services");
+    let entries = services.iter().flat_map(Table::entries);
+    let all = entries.filter_map(|entry| {
+        let service = service(&entry.name, &entry.value, folder)?;
+        Some((entry.name, service))
+    });
+    all.collect()
+}
+
+/// Reads `[outbox]`.
+pub(super) fn outbox(root: &Table<'_>) -> OutboxTable {
+    let Some(table) = root.table("outbox") else { return OutboxTable::default() };
+    OutboxTable {
+        directory: table.get("directory").and_then(|value| placed_string(&value)),
+        completions: table.get("completions").and_then(|value| value.flag()),
+        approvals: table.get("approvals").and_then(|value| value.flag()),
+    }
+}
+
+fn service(name: &str, value: &TomlValue<'_>, folder: &Path) -> Option<ServiceTable> {
+    let table = value.table()?;
+    let text = |key| table.get(key).and_then(|value| value.text());
+    Some(ServiceTable {
+        event_type: event_type(name, value, text("type")),
+        description: text("description"),
+        accepts: table.get("accepts").and_then(|value| accepts(&value, folder)),
+        emits: table.get("emits").map(|value| emits(&value, folder)).unwrap_or_default(),
+        domain: text("domain"),
+        answer_within_ms: table.get("answer_within_ms").and_then(|value| value.number()),
+        priority: table.get("priority").and_then(|value| value.signed()),
+        place: value.place(),
+    })
+}
+
+/// The event type of a service. The check of all keys covers the key `type`; only the table's name, which is its default, is
+/// checked here.
+fn event_type(name: &str, value: &TomlValue<'_>, written: Option<String>) -> Option<ServiceEventType> {
+    if let Some(written) = written {
+        return ServiceEventType::parse(&written).ok();
+    }
+    match ServiceEventType::parse(name) {
+        Ok(event_type) => Some(event_type),
+        Err(error) => {
+            value.problem(
+                &format!("has no `type`, and its name cannot be used as the type: {error}"),
+                "add a `type`, such as `type = \"com.example.payment.requested\"`",
+            );
+            None
+        }
+    }
+}
+
+fn accepts(value: &TomlValue<'_>, folder: &Path) -> Option<Value> {
+    let schema = usable(value, folder)?;
+    match schema.get("type") {
+        None => Some(schema),
+        Some(kind) if kind == "object" => Some(schema),
+        Some(_) => {
+            value.problem(
+                "is not a JSON Schema for an object",
+                "allowed: a JSON Schema with `type = \"object\"`, or without a type",
+            );
+            None
+        }
+    }
+}
+
+/// The schemas of answers: one for each type of answer, or the path of a file with one for all types.
+fn emits(value: &TomlValue<'_>, folder: &Path) -> BTreeMap<String, Value> {
+    if value.text().is_some() {
+        return usable(value, folder).map(|schema| BTreeMap::from([("*".to_owned(), schema)])).unwrap_or_default();
+    }
+    let Some(types) = value.table() else {
+        let allowed = "allowed: a table with a JSON Schema for each type of answer (`\"*\"`: every other type), or the path of a \
+                       JSON file with one schema for all types";
+        value.problem(&format!("is {}", value.kind()), allowed);
+        return BTreeMap::new();
+    };
+    let entries = types.entries().filter(|entry| {
+        let reserved = is_reserved(&entry.name);
+        if reserved {
+            entry
+                .value
+                .problem("is a type that is reserved for the host", "allowed: types that the service defines itself");
+        }
+        !reserved
+    });
+    entries.filter_map(|entry| Some((entry.name, usable(&entry.value, folder)?))).collect()
+}
+
+/// A schema that compiles: it refers to no other documents, and validation always terminates.
+fn usable(value: &TomlValue<'_>, folder: &Path) -> Option<Value> {
+    let schema = output_schema(value, folder)?;
+    match Schema::compile(&schema) {
+        Ok(_) => Some(schema),
+        Err(error) => {
+            value.problem(
+                &format!("cannot be used: {error}"),
+                "allowed: a JSON Schema without references to other files",
+            );
+            None
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The commented `agent.toml` that `config init` writes, with every key. A line that begins with `# ` is prose; a line that
+//! begins with `#` and no space is a setting that is commented out.
+
+use super::documentation::{allowed, default, kind, known_providers};
+use super::keys::{Key, SECTIONS};
+
+/// Maximum number of characters in a line of prose.
+const WIDTH: usize = 110;
+
+const BEGIN: &str = "\
+Configuration of an agent. `agent-host config check FILE` checks this file and shows what it would run; \
+`agent-host --agent FILE PROMPT` runs the agent.\n\
+All keys are optional, and all are commented out here. To set a key, remove the `#` before `key = value`. If the key is \
+below a `#[table]`, remove the `#` of that line, too. Relative paths are relative to the folder of this file.\n\
+Editors can complete and check this file with its JSON Schema: `agent-host config schema --output agent.schema.json` \
+writes it, and the first line `#:schema ./agent.schema.json` refers to it.";
+
+/// The text of a commented `agent.toml` with all keys.
+pub fn template() -> String {
+    let mut file = prose(BEGIN);
+    for section in SECTIONS {
+        file += &format!("\n\n# ---- {} ----\n{}", section.title, prose(section.about));
+        if section.path == ["providers", "NAME"] {
+            let known = known_providers().into_iter().map(|(name, url, key)| format!("`{name}`: {url}, {key}"));
+            file += &prose(&format!("Known providers:\n{}", known.collect::<Vec<_>>().join("\n")));
+        }
+        if !section.path.is_empty() {
+            file += &format!("\n#[{}]\n", section.example);
+        }
+        section.keys.iter().for_each(|key| file += &commented(key));
+    }
+    file.replace("\n\n\n", "\n\n")
+}
+
+fn commented(key: &Key) -> String {
+    let allowed = allowed(key.value);
+    let allowed = if allowed.is_empty() { allowed } else { format!("Allowed: {allowed}. ") };
+    let about = prose(&format!("{}\nType: {}. {allowed}Default: {}.", key.meaning, kind(key.value), default(key)));
+    format!("\n{about}#{} = {}\n", key.name, key.example)
+}
+
+/// Formats paragraphs as wrapped comments.
+fn prose(text: &str) -> String {
+    let mut comment = String::new();
+    for paragraph in text.lines() {
+        let mut line = "#".to_owned();
+        for word in paragraph.split(' ') {
+            if line.chars().count() + 1 + word.chars().count() > WIDTH {
+                comment += &format!("{line}\n");
+                line = "#".to_owned();
+            }
+            line += &format!(" {word}");
+        }
+        comment += &format!("{line}\n");
+    }
+    comment
+}

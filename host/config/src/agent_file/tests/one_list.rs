@@ -1,0 +1,119 @@
+//! Tests of what is generated from the list of keys: the commented file, the defaults and the documentation.
+
+use super::*;
+
+/// The commented file is valid, both as it is and with every key set to its example.
+#[test]
+fn template_is_valid_with_and_without_its_settings() {
+    let commented = template();
+    assert_eq!(parse(&commented).expect("valid"), parse("").expect("valid"), "everything is commented out");
+    let all = uncommented(&commented);
+    let file = parse(&all).unwrap_or_else(|error| panic!("{error}\n{all}"));
+    for section in keys::SECTIONS {
+        assert!(section.path.is_empty() || all.contains(&format!("\n[{}]\n", section.example)), "{}", section.example);
+        for key in section.keys {
+            assert!(all.contains(&format!("\n{} = {}\n", key.name, key.example)), "{}", key.name);
+        }
+    }
+    // Every key is read: removing it changes the result.
+    for (index, line) in all.lines().enumerate().filter(|(_, line)| line.contains(" = ") && !line.starts_with('#')) {
+        let without: Vec<_> = all.lines().enumerate().filter(|(at, _)| *at != index).map(|(_, line)| line).collect();
+        if let Ok(other) = AgentFile::parse(&format!("{}\n", without.join("\n")), Path::new("agents/agent.toml")) {
+            assert_ne!(without_places(other), without_places(file.clone()), "`{line}` is never read");
+        }
+    }
+}
+
+/// Ignores places in the file, because removing a line changes them.
+fn without_places(file: AgentFile) -> String {
+    let shown = format!("{file:#?}");
+    let number = |line: &&str| !line.contains("agents/agent.toml:");
+    shown.lines().filter(number).collect::<Vec<_>>().join("\n")
+}
+
+pub(super) fn uncommented(template: &str) -> String {
+    let line = |line: &str| match line.strip_prefix('#') {
+        Some(setting) if !setting.is_empty() && !setting.starts_with(' ') => format!("{setting}\n"),
+        _ => format!("{line}\n"),
+    };
+    template.lines().map(line).collect()
+}
+
+/// The defaults in the list of keys are the defaults of the code.
+#[test]
+fn documented_defaults_match_the_code() {
+    let documented: BTreeMap<_, _> = keys::SECTIONS
+        .iter()
+        .flat_map(|section| section.keys)
+        .filter_map(|key| match key.default {
+            keys::Default::Is(value) => Some((key.name, value.to_owned())),
+            // The test in `limits.rs` covers the defaults of limits.
+            keys::Default::Number(_) | keys::Default::Words(_) => None,
+        })
+        .collect();
+    let (bounds, agent) = (agent_core::run::LoopConfig::default(), agent_runtime::AgentConfig::new("a"));
+    let (retry, timeouts) = (agent_models::RetryPolicy::default(), agent_models::Timeouts::default());
+    let at_limit = if bounds.at_limit == AtLimit::Finish { "\"finish\"" } else { "\"error\"" };
+    let milliseconds = |time: std::time::Duration| time.as_millis().to_string();
+    let mcp = agent_mcp::McpLimits::default();
+    let keep =
+        if agent_mcp::KeepConnected::default() == agent_mcp::KeepConnected::Turn { "\"turn\"" } else { "\"always\"" };
+    let policy = |policy: agent_core::approval::ApprovalPolicy| serde_json::to_string(&policy).expect("a word");
+    let expected = [
+        ("fuel", agent_plugins::CallLimits::default().fuel.is_some().to_string()),
+        ("model", format!("\"{}\"", crate::settings::WantedModels::default_model())),
+        ("model_cooldown_ms", milliseconds(agent_runtime::models::DEFAULT_COOLDOWN)),
+        ("reply_tokens", agent.reply_tokens.to_string()),
+        ("tool_dialect", serde_json::to_string(&agent.tool_dialect).expect("a word")),
+        ("offered_tools", agent.offered_tools.to_string()),
+        ("max_interactions", bounds.max_interactions.to_string()),
+        ("at_limit", at_limit.to_owned()),
+        ("prompt_token", bounds.execution_units.prompt_token.units().to_string()),
+        ("completion_token", bounds.execution_units.completion_token.units().to_string()),
+        ("model_call", bounds.execution_units.model_call.units().to_string()),
+        ("max_corrections", bounds.max_corrections.to_string()),
+        ("parallel_calls", bounds.parallel_calls.to_string()),
+        ("result_characters", bounds.result_characters.to_string()),
+        ("minimum_remaining", bounds.minimum_remaining.to_string()),
+        ("evict_at", bounds.evict_at.to_string()),
+        ("evict_to", bounds.evict_to.to_string()),
+        ("summary", if agent.summary == SummaryWriter::Model { "\"model\"" } else { "\"extract\"" }.to_owned()),
+        ("max_depth", bounds.max_depth.to_string()),
+        ("memory", if agent.memory == MemoryUse::User { "\"user\"" } else { "another" }.to_owned()),
+        ("finish", if bounds.finish == Finish::Text { "\"text\"" } else { "\"tool\"" }.to_owned()),
+        ("persistence", bounds.persistence.to_string()),
+        ("include_history", agent.include_history.to_string()),
+        ("default", policy(agent.approvals.default)),
+        ("destructive", policy(agent.approvals.destructive)),
+        ("open_world", policy(agent.approvals.open_world)),
+        ("media", agent_plugins::Grants::default().media.to_string()),
+        ("ask", (agent_runtime::AskPolicy::default() == agent_runtime::AskPolicy::AtFirstUse).to_string()),
+        ("attempts", retry.attempts.to_string()),
+        ("first_wait_ms", milliseconds(retry.first_wait)),
+        ("longest_wait_ms", milliseconds(retry.longest_wait)),
+        ("total_ms", milliseconds(retry.total)),
+        ("connect_timeout_ms", milliseconds(timeouts.connect)),
+        ("stall_timeout_ms", milliseconds(timeouts.stall)),
+        ("total_timeout_ms", milliseconds(timeouts.total)),
+        ("priority", agent_runtime::ServiceConfig::new("a".parse().expect("a type")).priority.to_string()),
+        ("completions", (agent.outbox.announced.completions == agent_runtime::Emission::Emitted).to_string()),
+        ("approvals", (agent.outbox.announced.approvals == agent_runtime::Emission::Emitted).to_string()),
+        ("signatures", format!("\"{}\"", agent_registry::SignaturePolicy::default().as_str())),
+        ("header", "\"Authorization\"".to_owned()),
+        ("keep", keep.to_owned()),
+        ("timeout_ms", milliseconds(mcp.call_time)),
+        ("start_timeout_ms", milliseconds(mcp.connect_time)),
+    ];
+    assert_eq!(documented, BTreeMap::from(expected));
+}
+
+/// The tables in `host/docs/guide/agent-toml.md` are those that are generated from the list of keys.
+#[test]
+fn documentation_page_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/agent-toml.md");
+    let page = std::fs::read_to_string(path).expect("the page exists");
+    let (begin, end) = ("<!-- keys: made from host/config/src/agent_file/keys.rs -->\n", "\n<!-- end of keys -->");
+    let written = page.split(begin).nth(1).and_then(|rest| rest.split(end).next()).expect("the page has its markers");
+    let generated = documentation::markdown();
+    assert!(written.trim() == generated.trim(), "the text between the markers of the page must be:\n{generated}");
+}

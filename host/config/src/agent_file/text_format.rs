@@ -1,0 +1,261 @@
+//! Formats of strings in `agent.toml`: each as a check for the reader, a description for people and a pattern for editors.
+
+use agent_core::event_type::{ServiceEventType, is_reserved};
+use agent_core::message::Digest;
+use agent_plugins::HttpPattern;
+use agent_registry::{LOCAL_NAMESPACE, PublicKey};
+
+/// Headers that contain secrets, which must not be written into a file.
+const SECRET_HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"];
+/// Other usual names of secrets.
+const SECRETS: [&str; 5] = ["key", "api_key", "apikey", "token", "secret"];
+/// Path that the host appends to the base URL of a provider.
+const CHAT_PATH: &str = "/chat/completions";
+
+/// The format of a string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TextFormat {
+    /// Any string that is not empty.
+    Filled,
+    /// A string of one line that is not empty.
+    Line,
+    /// The name of an agent or a provider.
+    Name,
+    /// The address of a provider.
+    Url,
+    /// The name of an MCP server.
+    Server,
+    /// The address of an MCP server.
+    ServerUrl,
+    /// The name of an environment variable.
+    Variable,
+    /// The name of a header.
+    Header,
+    /// The name of a header that does not contain a secret.
+    PlainHeader,
+    /// The value of a header.
+    HeaderValue,
+    /// The key of a plugin's configuration value.
+    ConfigKey,
+    /// An approval policy.
+    Policy,
+    /// The name of a tool.
+    Tool,
+    /// A folder that is granted.
+    Tree,
+    /// A pattern of HTTP requests that are granted.
+    Requests,
+    /// The type of a service's event.
+    EventType,
+    /// A prefix of registry references or addresses.
+    NameSpace,
+    /// Minisign public keys, separated by spaces.
+    PublicKeys,
+    /// A plugin's name, or the digest of its component.
+    PluginOrDigest,
+}
+
+impl TextFormat {
+    /// What is wrong with the string, as the end of a sentence. None if it has the format.
+    pub(super) fn problem(self, text: &str) -> Option<&'static str> {
+        if text.trim().is_empty() {
+            return Some("is empty");
+        }
+        let fits = match self {
+            TextFormat::Filled => true,
+            TextFormat::Line => !text.contains(char::is_control),
+            TextFormat::Name => text.chars().count() <= 64 && text.chars().all(is_name_character),
+            TextFormat::Url => return url_problem(text),
+            TextFormat::Server => {
+                text.len() <= 64
+                    && text.chars().all(|character| character.is_ascii_alphanumeric() || "-_".contains(character))
+            }
+            TextFormat::ServerUrl => return address_problem(text),
+            TextFormat::Variable => is_variable_name(text),
+            TextFormat::Header => text.chars().all(is_header_character),
+            TextFormat::PlainHeader if is_secret_header(text) => {
+                return Some("is a header for a secret, which must not be written into the file");
+            }
+            TextFormat::PlainHeader => text.chars().all(is_header_character),
+            TextFormat::HeaderValue => text.chars().all(|character| matches!(character, ' '..='~')),
+            TextFormat::ConfigKey => !text.contains('='),
+            TextFormat::Policy => matches!(text, "allow" | "ask" | "deny"),
+            TextFormat::Tool => text.len() <= 128 && text.chars().all(is_tool_character),
+            TextFormat::Tree => !text.split('/').any(|step| step == ".."),
+            TextFormat::Requests => text.parse::<HttpPattern>().is_ok(),
+            TextFormat::EventType if is_reserved(text) => return Some("is reserved for the host"),
+            TextFormat::EventType => ServiceEventType::parse(text).is_ok(),
+            TextFormat::NameSpace => is_name_space(text),
+            TextFormat::PublicKeys => text.split_whitespace().all(|key| PublicKey::parse(key).is_ok()),
+            TextFormat::PluginOrDigest => {
+                let is_name = text.len() <= 64 && text.chars().all(is_tool_character);
+                is_name || Digest::parse(text).is_ok()
+            }
+        };
+        (!fits).then_some(match self {
+            TextFormat::Name | TextFormat::Server | TextFormat::Tool => "is not a valid name",
+            TextFormat::Variable => "is not a valid variable name",
+            TextFormat::Header | TextFormat::PlainHeader => "is not a valid header name",
+            TextFormat::HeaderValue => "is not a valid header value",
+            TextFormat::ConfigKey => "contains `=`",
+            TextFormat::Policy => "has an unknown value",
+            TextFormat::Tree => "contains `..`",
+            TextFormat::Requests => "is not a valid request pattern",
+            TextFormat::EventType => "is not a valid event type",
+            TextFormat::NameSpace => "is not a valid registry prefix",
+            TextFormat::PublicKeys => "is not a valid public key",
+            TextFormat::PluginOrDigest => "is neither a plugin name nor a digest",
+            _ => "contains a line break or a control character",
+        })
+    }
+
+    /// Which strings are allowed, in words.
+    pub(super) fn description(self) -> &'static str {
+        match self {
+            TextFormat::Filled => "a string in quotes",
+            TextFormat::Line => "a string of one line, in quotes",
+            TextFormat::Name => "1 to 64 letters, digits, `-`, `_` or `.`, in quotes",
+            TextFormat::Url => {
+                "an address such as \"http://127.0.0.1:8000/v1\": http or https, without `/chat/completions`, \
+                          keys, `?` and `#`"
+            }
+            TextFormat::Server => "1 to 64 letters from a to z, digits, `-` or `_`, in quotes",
+            TextFormat::ServerUrl => {
+                "an address such as \"https://mcp.example.com/mcp\": http or https, without keys, `?` and `#`"
+            }
+            TextFormat::Variable => "the name of an environment variable, such as \"OPENAI_API_KEY\"",
+            TextFormat::Header => "the name of a header, such as \"X-Team-Key\"",
+            TextFormat::PlainHeader => {
+                "the name of a header that contains no secret; for secrets, \
+                                  `header_env = { \"NAME\" = \"VARIABLE\" }` reads the value from the environment"
+            }
+            TextFormat::HeaderValue => "printable ASCII characters, in quotes",
+            TextFormat::ConfigKey => "a key without `=`",
+            TextFormat::Policy => "\"allow\", \"ask\" or \"deny\"",
+            TextFormat::Tool => "1 to 128 letters, digits, `_`, `-` or `.`",
+            TextFormat::Tree => {
+                "a folder without `..`, because plugins use the path as it is written here; for a folder elsewhere, write its absolute path"
+            }
+            TextFormat::Requests => {
+                "`[private ][METHOD[,METHOD] ]SCHEME://HOST[:PORT][/PREFIX]`, such as \"GET https://api.example.com/v1/\", \
+                 without users, keys, `?` and `#`"
+            }
+            TextFormat::EventType => {
+                "an event type such as \"com.example.payment.requested\": 1 to 256 ASCII letters, digits and `.-_/:~+@#`; \
+                 types that begin with `agent-host.`, or look like it, are reserved for the host"
+            }
+            TextFormat::NameSpace => {
+                "a host and optionally the beginning of a path, such as \"registry.example/team\", without `https://`; or \"local\""
+            }
+            TextFormat::PluginOrDigest => {
+                "the name of a plugin, or the digest of its component (`sha256:` and 64 hexadecimal digits)"
+            }
+            TextFormat::PublicKeys => {
+                "minisign public keys, separated by spaces: each is the second line of a `.pub` file and begins with `RW`"
+            }
+        }
+    }
+
+    /// The format as regular expressions for JSON Schema: one that must match, and one that must not match.
+    pub(super) fn patterns(self) -> (String, Option<String>) {
+        let filled = r"\S".to_owned();
+        match self {
+            TextFormat::Filled => (filled, None),
+            TextFormat::Line => (filled, Some(r"[\u0000-\u001f\u007f-\u009f]".to_owned())),
+            TextFormat::Name => (r"^[\p{L}\p{N}_.-]{1,64}$".to_owned(), None),
+            TextFormat::Url => (ADDRESS.to_owned(), Some(format!("{CHAT_PATH}/*$"))),
+            TextFormat::Server => (r"^[A-Za-z0-9_-]{1,64}$".to_owned(), None),
+            TextFormat::ServerUrl => (ADDRESS.to_owned(), None),
+            TextFormat::Variable => (r"^[^=\s\u0000-\u001f\u007f]+$".to_owned(), None),
+            TextFormat::Header => (HEADER.to_owned(), None),
+            TextFormat::PlainHeader => (HEADER.to_owned(), Some(secret_headers())),
+            TextFormat::HeaderValue => (r"^[ -~]*[!-~][ -~]*$".to_owned(), None),
+            TextFormat::ConfigKey => (filled, Some("=".to_owned())),
+            TextFormat::Policy => ("^(allow|ask|deny)$".to_owned(), None),
+            TextFormat::Tool => (r"^[A-Za-z0-9_.-]{1,128}$".to_owned(), None),
+            TextFormat::Tree => (filled, Some(r"(^|/)\.\.(/|$)".to_owned())),
+            TextFormat::Requests => (REQUESTS.to_owned(), None),
+            TextFormat::EventType => (EVENT_TYPE.to_owned(), Some(RESERVED_TYPE.to_owned())),
+            TextFormat::NameSpace => (NAME_SPACE.to_owned(), Some("://".to_owned())),
+            TextFormat::PublicKeys => (PUBLIC_KEYS.to_owned(), None),
+            TextFormat::PluginOrDigest => (PLUGIN_OR_DIGEST.to_owned(), None),
+        }
+    }
+}
+
+const ADDRESS: &str = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$";
+const REQUESTS: &str = r"^\s*(private +)?([A-Z]+(,[A-Z]+)* +)?https?://[^\s/?#@]+(/[^?#]*)?$";
+const EVENT_TYPE: &str = r"^[A-Za-z0-9._/:~+@#-]{1,256}$";
+/// Covers the plain spellings only. The host itself also rejects look-alike characters.
+const RESERVED_TYPE: &str = r"^[^A-Za-z0-9]*[Aa][Gg][Ee][Nn][Tt][^A-Za-z0-9]*[Hh][Oo][Ss][Tt]";
+const NAME_SPACE: &str = r"^(([^\s/@]*[.:][^\s/@]*|localhost)(/[^\s@]*)?|local)$";
+const PUBLIC_KEYS: &str = r"^\s*RW[Q-T][A-Za-z0-9+/]{53}(\s+RW[Q-T][A-Za-z0-9+/]{53})*\s*$";
+const PLUGIN_OR_DIGEST: &str = r"^([A-Za-z0-9_.-]{1,64}|sha256:[0-9a-f]{64})$";
+const HEADER: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
+
+fn is_name_character(character: char) -> bool {
+    character.is_alphanumeric() || "-_.".contains(character)
+}
+
+fn is_tool_character(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "-_.".contains(character)
+}
+
+fn is_variable_name(text: &str) -> bool {
+    !text.contains(|character: char| character == '=' || character.is_whitespace() || character.is_control())
+}
+
+fn is_header_character(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "!#$%&'*+.^_`|~-".contains(character)
+}
+
+fn is_name_space(text: &str) -> bool {
+    let host = text.split('/').next().unwrap_or_default();
+    let is_host = host.contains(['.', ':']) || host == "localhost" || text == LOCAL_NAMESPACE;
+    is_host && !text.contains("://") && !text.contains(|character: char| character.is_whitespace() || character == '@')
+}
+
+fn is_secret_header(header: &str) -> bool {
+    SECRET_HEADERS.iter().any(|secret| secret.eq_ignore_ascii_case(header))
+}
+
+/// Whether a key or a header with that name usually contains a secret.
+pub(super) fn is_secret(name: &str) -> bool {
+    is_secret_header(name) || SECRETS.iter().any(|secret| secret.eq_ignore_ascii_case(name))
+}
+
+/// What is wrong with the address of a provider, as the end of a sentence. None if the address is valid.
+pub fn url_problem(text: &str) -> Option<&'static str> {
+    let ends_with_path = || text.trim_end_matches('/').ends_with(CHAT_PATH);
+    address_problem(text).or_else(|| ends_with_path().then_some("ends with `/chat/completions`, which the host adds"))
+}
+
+fn address_problem(text: &str) -> Option<&'static str> {
+    let Some(rest) = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")) else {
+        return Some(match text.contains("://") {
+            true => "has a scheme other than `http://` and `https://`",
+            false => "is not an address: it begins with neither `http://` nor `https://`",
+        });
+    };
+    if text.contains(char::is_whitespace) || text.contains(char::is_control) {
+        return Some("contains white space");
+    }
+    if rest.contains(['?', '#']) {
+        return Some("contains `?` or `#`");
+    }
+    let host = rest.split('/').next().unwrap_or_default();
+    if host.contains('@') {
+        return Some("contains a user name or a key, which must not be written into an address");
+    }
+    host.is_empty().then_some("has no host name")
+}
+
+/// A pattern that matches the names of secret headers in upper and lower case; JSON Schema has no case-insensitive flag.
+fn secret_headers() -> String {
+    let letter = |letter: char| match letter {
+        '-' => "-".to_owned(),
+        _ => format!("[{}{letter}]", letter.to_ascii_uppercase()),
+    };
+    let words = SECRET_HEADERS.map(|word| word.chars().map(letter).collect::<String>());
+    format!("^({})$", words.join("|"))
+}

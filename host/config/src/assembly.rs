@@ -1,0 +1,31 @@
+//! Makes what runs from settings: the store, the sandbox, the loaded plugins, the models and the agents.
+
+mod store;
+
+mod sandbox;
+
+mod plugins;
+
+mod models;
+
+mod agent_config;
+
+mod approval_rules;
+
+mod agent;
+
+mod examine;
+
+mod delegates;
+
+mod assembler;
+
+pub use agent::{ModelRebuild, Reconfigured, make_agent, make_test_agent, reconfigure, refuse_unknown_plugins};
+pub use agent_config::{allowance, plugin_names};
+pub use assembler::{AssembledAgents, Assembler, UnusablePlugins};
+pub use delegates::{AssembledAgent, DelegateReader, Delegates, load_delegates};
+pub use examine::examine;
+pub use models::{model_named, models, retry_policy};
+pub use plugins::{load_plugins, refuse_unusable_plugins, serving_plugins, warn_of_no_plugins, warn_of_unused_grants};
+pub use sandbox::{open_default_sandbox, open_limited_sandbox, open_sandbox, vetted_sandbox};
+pub use store::{open_store, open_store_to_read, open_store_to_rebuild};

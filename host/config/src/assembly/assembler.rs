@@ -1,0 +1,108 @@
+//! Makes running agents from settings, in one call.
+
+use super::agent::make_agent;
+use super::delegates::{AssembledAgent, DelegateReader, load_delegates};
+use super::plugins::{load_plugins, refuse_unusable_plugins, warn_of_no_plugins};
+use super::sandbox::vetted_sandbox;
+use crate::error::ConfigError;
+use crate::protection;
+use crate::report::{Reporter, Warning};
+use crate::settings::Settings;
+use agent_mcp::McpServers;
+use agent_plugins::Sandbox;
+use agent_runtime::{LiveAgent, Notice, swap};
+use agent_store::{Rollback, Store};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What happens if a file in the folder with the plugins cannot be loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnusablePlugins {
+    /// Assembling fails.
+    Refuse,
+    /// A warning is reported, and the agent is made without the file.
+    Report,
+}
+
+/// Assembles agents for a host.
+#[derive(Clone, Copy)]
+pub struct Assembler<'a> {
+    /// Store that records which plugin versions have served.
+    pub store: &'a dyn Store,
+    /// Sandbox of the host, opened with `open_sandbox` for the same settings.
+    pub sandbox: &'a Sandbox,
+    /// Reads the settings of delegates.
+    pub delegates: &'a dyn DelegateReader,
+    /// What happens if a plugin file cannot be loaded. For delegates, it is always an error.
+    pub unusable_plugins: UnusablePlugins,
+    /// Receives progress and warnings.
+    pub reporter: &'a dyn Reporter,
+}
+
+impl Assembler<'_> {
+    /// Loads the plugins, and makes the agent and its delegates. Opens granted folders before any plugin can change where their
+    /// paths lead, and replaces plugin versions that were rolled back.
+    pub async fn assemble(&self, settings: &Settings) -> Result<AssembledAgents, ConfigError> {
+        let Self { store, sandbox, reporter, .. } = *self;
+        let (generation, problems) = load_plugins(settings, sandbox, reporter).await?;
+        match (refuse_unusable_plugins(&problems), self.unusable_plugins) {
+            (refused, UnusablePlugins::Refuse) => refused?,
+            (Ok(()), UnusablePlugins::Report) => {}
+            (Err(problems), UnusablePlugins::Report) => {
+                reporter.warn(&Warning::UnusablePlugins { problems: problems.to_string() });
+            }
+        }
+        warn_of_no_plugins(settings, &generation, reporter);
+        let delegates = load_delegates(settings, sandbox, self.delegates, reporter).await?;
+        let servers = settings.servers()?;
+        let agent = LiveAgent::new(make_agent(settings, (generation, delegates.by_tool), servers, reporter)?);
+        let mut all = delegates.all;
+        all.push(AssembledAgent { live: agent.clone(), settings: settings.clone() });
+        protection::open_granted_trees(sandbox, all.iter().map(|agent| &agent.settings))?;
+        for AssembledAgent { live, settings } in &all {
+            let Some(folder) = &settings.plugins else { continue };
+            for notice in swap::begin_serving(store, &vetted_sandbox(sandbox, settings), folder, live).await? {
+                if let Notice::Refused { subject, reason } = notice {
+                    reporter.warn(&Warning::VersionRefused { subject, reason });
+                }
+            }
+        }
+        Ok(AssembledAgents { agent, all })
+    }
+}
+
+/// An agent and all its delegates.
+#[derive(Clone)]
+pub struct AssembledAgents {
+    /// The agent that the settings describe.
+    pub agent: LiveAgent,
+    /// The agent and all its delegates, including the delegates of delegates.
+    pub all: Vec<AssembledAgent>,
+}
+
+impl AssembledAgents {
+    /// The MCP servers of all agents.
+    pub fn servers(&self) -> Vec<McpServers> {
+        self.all.iter().map(|agent| agent.live.current().servers().clone()).collect()
+    }
+
+    /// The configuration files of the agents that have one, by the agent's name.
+    pub fn files(&self) -> BTreeMap<String, PathBuf> {
+        let file = |agent: &AssembledAgent| Some((agent.settings.name.clone(), agent.settings.path.clone()?));
+        self.all.iter().filter_map(file).collect()
+    }
+
+    /// Stores the trial results of new plugin versions, so that they count in the next process, too (P10). Call this when no
+    /// more turns run.
+    pub async fn record_trials(&self, store: &dyn Store, reporter: &dyn Reporter) {
+        for AssembledAgent { live, settings } in &self.all {
+            let Some(folder) = &settings.plugins else { continue };
+            match swap::finish_trials(store, folder, live).await {
+                Ok(rollbacks) => rollbacks.into_iter().for_each(|Rollback { plugin, from, to, .. }| {
+                    reporter.warn(&Warning::CrashedTooOften { plugin, from, to });
+                }),
+                Err(error) => reporter.warn(&Warning::TrialsNotCounted { reason: error.to_string() }),
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Loads the delegates of an agent. Each is made from its own file and inherits nothing from the agent that delegates (L16).
+
+use super::agent::make_agent;
+use super::plugins::{load_plugins, refuse_unusable_plugins, warn_of_no_plugins};
+use super::sandbox::vetted_sandbox;
+use crate::agent_file::AgentTable;
+use crate::environment::HostEnvironment;
+use crate::error::ConfigError;
+use crate::protection;
+use crate::report::{Reporter, Warning};
+use crate::settings::{AgentOptions, Chain, Settings};
+use agent_mcp::ServerConfig;
+use agent_plugins::Sandbox;
+use agent_runtime::{Delegate, LiveAgent};
+use async_trait::async_trait;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+
+/// Maximum number of delegates that are loaded for one agent.
+const MAX_AGENTS: usize = 64;
+
+/// Reads the settings of delegates. [`HostEnvironment`] reads each from its own file, unchanged.
+#[async_trait]
+pub trait DelegateReader: Send + Sync {
+    /// Reads the settings of a delegate from its file. Options apply only to the first agent.
+    fn settings(&self, path: &Path) -> Result<Settings, ConfigError>;
+
+    /// The MCP servers of a delegate.
+    fn servers(&self, settings: &Settings) -> Result<Vec<ServerConfig>, ConfigError> {
+        settings.servers()
+    }
+
+    /// Called once for each folder with plugins, before they are loaded. A caller can build plugin projects here.
+    async fn prepare_plugins(&self, folder: &Path) -> Result<(), ConfigError> {
+        let _ = folder;
+        Ok(())
+    }
+}
+
+impl DelegateReader for HostEnvironment {
+    fn settings(&self, path: &Path) -> Result<Settings, ConfigError> {
+        Settings::read(&AgentOptions { agent: Some(path.to_owned()), ..AgentOptions::default() }, self)
+    }
+}
+
+/// Loads all delegates of an agent, including the delegates of delegates. A delegate of several agents is loaded once.
+/// Delegates that form a cycle are an error that names the cycle.
+pub async fn load_delegates(
+    settings: &Settings,
+    sandbox: &Sandbox,
+    reader: &dyn DelegateReader,
+    reporter: &dyn Reporter,
+) -> Result<Delegates, ConfigError> {
+    let mut loader = Loader {
+        sandbox,
+        reporter,
+        reader,
+        prepared: settings.plugins.as_deref().and_then(canonical).into_iter().collect(),
+        loaded: BTreeMap::new(),
+        files: BTreeMap::new(),
+        all: Vec::new(),
+    };
+    let file = settings.path.as_deref().and_then(canonical).unwrap_or_default();
+    loader.files.insert(settings.name.clone(), file.clone());
+    let by_tool = loader.delegates(settings, &[Ancestor { file, name: settings.name.clone() }]).await?;
+    Ok(Delegates { by_tool, all: loader.all })
+}
+
+/// The delegates of an agent.
+pub struct Delegates {
+    /// The agents that the agent delegates to directly, by the name of the tool.
+    pub by_tool: BTreeMap<String, Delegate>,
+    /// All delegates, including the delegates of delegates.
+    pub all: Vec<AssembledAgent>,
+}
+
+/// A running agent with the settings that it was made from.
+#[derive(Clone)]
+pub struct AssembledAgent {
+    /// The agent, which may change while it runs.
+    pub live: LiveAgent,
+    /// The settings that the agent was made from.
+    pub settings: Settings,
+}
+
+/// An agent on the way from the first agent to the one that is being loaded.
+#[derive(Clone)]
+struct Ancestor {
+    file: PathBuf,
+    name: String,
+}
+
+struct Loader<'l> {
+    sandbox: &'l Sandbox,
+    reporter: &'l dyn Reporter,
+    reader: &'l dyn DelegateReader,
+    /// Folders with plugins that have been prepared.
+    prepared: BTreeSet<PathBuf>,
+    /// Loaded delegates, by file.
+    loaded: BTreeMap<PathBuf, LiveAgent>,
+    /// Files of all agents, by the agent's name.
+    files: BTreeMap<String, PathBuf>,
+    all: Vec<AssembledAgent>,
+}
+
+type LoadingDelegates<'f> = Pin<Box<dyn Future<Output = Result<BTreeMap<String, Delegate>, ConfigError>> + Send + 'f>>;
+
+impl Loader<'_> {
+    /// Boxed, because delegates can have delegates.
+    fn delegates<'f>(&'f mut self, settings: &'f Settings, ancestors: &'f [Ancestor]) -> LoadingDelegates<'f> {
+        Box::pin(async move {
+            let mut delegates = BTreeMap::new();
+            for (tool, table) in &settings.file.agents {
+                let agent = self.agent(&settings.file.folder.join(&table.agent.value), table, ancestors).await;
+                let agent = agent.map_err(|error| reached_from(&table.agent.place, error))?;
+                let (description, input_schema) = (table.description.clone(), table.input_schema.clone());
+                delegates.insert(tool.clone(), Delegate { agent, description, input_schema });
+            }
+            Ok(delegates)
+        })
+    }
+
+    async fn agent(
+        &mut self,
+        path: &Path,
+        table: &AgentTable,
+        ancestors: &[Ancestor],
+    ) -> Result<LiveAgent, ConfigError> {
+        let place = &table.agent.place;
+        let file = std::fs::canonicalize(path)
+            .map_err(|error| ConfigError::settings(format!("{place}: {}", unreadable(path, &error))))?;
+        refuse_cycle(&file, ancestors, place)?;
+        if let Some(agent) = self.loaded.get(&file) {
+            return Ok(agent.clone());
+        }
+        if self.loaded.len() == MAX_AGENTS {
+            return Err(ConfigError::settings(format!(
+                "{place}: an agent can have at most {MAX_AGENTS} delegates, including delegates of delegates; remove some"
+            )));
+        }
+        let settings = self.settings(path).await?;
+        self.sandbox.protect(protection::paths_of_agent(&settings));
+        if let Some(other) = self.files.get(&settings.name) {
+            return Err(ConfigError::settings(format!(
+                "{place}: `{}` and `{}` both define an agent named `{}`; give one of them another `name`",
+                other.display(),
+                file.display(),
+                settings.name
+            )));
+        }
+        self.files.insert(settings.name.clone(), file.clone());
+        let sandbox = vetted_sandbox(self.sandbox, &settings);
+        let (generation, problems) = load_plugins(&settings, &sandbox, self.reporter).await?;
+        refuse_unusable_plugins(&problems)?;
+        warn_of_no_plugins(&settings, &generation, self.reporter);
+        let chain = [ancestors, &[Ancestor { file: file.clone(), name: settings.name.clone() }]].concat();
+        let delegates = self.delegates(&settings, &chain).await?;
+        let servers = self.reader.servers(&settings)?;
+        let agent = LiveAgent::new(make_agent(&settings, (generation, delegates), servers, self.reporter)?);
+        self.all.push(AssembledAgent { live: agent.clone(), settings });
+        self.loaded.insert(file, agent.clone());
+        Ok(agent)
+    }
+
+    async fn settings(&mut self, path: &Path) -> Result<Settings, ConfigError> {
+        let settings = self.reader.settings(path)?;
+        if settings.models.chain == Chain::Unnamed {
+            self.reporter.warn(&Warning::DelegateWithoutModel { path: path.to_owned() });
+        }
+        if let Some(place) = settings.file.places.get("host.limits") {
+            self.reporter.warn(&Warning::HostLimitsOfDelegate { place: place.clone() });
+        }
+        if let Some(folder) = &settings.plugins
+            && canonical(folder).is_some_and(|folder| self.prepared.insert(folder))
+        {
+            self.reader.prepare_plugins(folder).await?;
+        }
+        Ok(settings)
+    }
+}
+
+/// Adds the key that names a delegate to an error, because the delegate's file does not show why it is read.
+fn reached_from(place: &str, error: ConfigError) -> ConfigError {
+    if error.to_string().starts_with(place) {
+        return error;
+    }
+    ConfigError::Delegate { place: place.to_owned(), source: Box::new(error) }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> String {
+    let path = path.display();
+    match error.kind() {
+        ErrorKind::NotFound => {
+            format!(
+                "there is no file `{path}`; `agent-host config init --output {path}` writes one that explains every key"
+            )
+        }
+        _ => format!("`{path}` cannot be read: {error}"),
+    }
+}
+
+/// Rejects a delegate that is also an ancestor, because it would wait for itself.
+fn refuse_cycle(file: &Path, ancestors: &[Ancestor], place: &str) -> Result<(), ConfigError> {
+    let Some(first) = ancestors.iter().position(|agent| agent.file == file) else { return Ok(()) };
+    let names: Vec<_> = ancestors[first..].iter().chain([&ancestors[first]]).map(|agent| agent.name.as_str()).collect();
+    Err(ConfigError::settings(format!(
+        "{place}: these agents delegate to one another in a cycle: {}; remove one of the [agents] tables",
+        names.join(" → ")
+    )))
+}
+
+fn canonical(path: &Path) -> Option<PathBuf> {
+    std::fs::canonicalize(path).ok()
+}

@@ -1,0 +1,82 @@
+//! Makes the models of an agent from its settings.
+
+use crate::error::ConfigError;
+use crate::settings::{Helpers, NamedModel, Settings};
+use agent_models::{Embedder, Provider, Providers, RetryPolicy};
+use agent_runtime::{Models, PlanningModels};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The models of an agent. The error lists every model that cannot be used.
+pub fn models(settings: &Settings) -> Result<Models, ConfigError> {
+    let (named, providers) = settings.models()?;
+    let providers = Providers::new(providers);
+    let (mut chain, mut problems): (Vec<Arc<dyn Provider>>, Vec<String>) = Default::default();
+    for model in named {
+        match providers.model(&model.name, &model.base) {
+            Ok(model) => chain.push(model),
+            Err(error) => problems.push(format!("{}: {error}", model.place)),
+        }
+    }
+    // The last model is the summary model only if none before it failed.
+    let summary = settings.models.summary.as_ref().filter(|_| problems.is_empty()).and_then(|_| chain.pop());
+    let mut chain = chain.into_iter();
+    let Some(first) = chain.next().filter(|_| problems.is_empty()) else {
+        return Err(ConfigError::Settings(problems.join("\n")));
+    };
+    let (planning, embedder) = helpers(settings, &providers, &first)?;
+    let mut models = Models::new(first, chain);
+    (models.planning, models.embedder) = (planning, embedder);
+    models.retry = retry_policy(settings);
+    models.fallback_text = settings.file.fallback_text.clone();
+    models.summary = summary;
+    if let Some(cooldown) = settings.file.model_cooldown_ms {
+        models.cooldown = milliseconds(cooldown);
+    }
+    Ok(models)
+}
+
+/// The models for parts of the work (L24, L25).
+fn helpers(
+    settings: &Settings,
+    providers: &Providers,
+    first: &Arc<dyn Provider>,
+) -> Result<(Option<PlanningModels>, Option<Arc<Embedder>>), ConfigError> {
+    let Helpers { planner, executor, embedding } = &settings.models.helpers;
+    let refused = |named: &NamedModel, error| ConfigError::settings(format!("{}: {error}", named.place));
+    let model = |named: &NamedModel| providers.model(&named.name, &named.base).map_err(|error| refused(named, error));
+    let planning = match planner {
+        None => None,
+        Some(planner) => {
+            let executor = executor.as_ref().map_or_else(|| Ok(first.clone()), model)?;
+            Some(PlanningModels { planner: model(planner)?, executor })
+        }
+    };
+    let embedder =
+        embedding.as_ref().map(|named| providers.embedder(&named.name).map_err(|error| refused(named, error)));
+    let embedder = embedder.transpose()?.map(|embedder| Arc::new(embedder.with_retry(retry_policy(settings))));
+    Ok((planning, embedder))
+}
+
+/// The retry policy of the settings, with defaults for what they do not set.
+pub fn retry_policy(settings: &Settings) -> RetryPolicy {
+    let (file, defaults) = (&settings.file.retry, RetryPolicy::default());
+    let or = |given: Option<u32>, default| given.map_or(default, milliseconds);
+    RetryPolicy {
+        attempts: file.attempts.unwrap_or(defaults.attempts),
+        first_wait: or(file.first_wait_ms, defaults.first_wait),
+        longest_wait: or(file.longest_wait_ms, defaults.longest_wait),
+        total: or(file.total_ms, defaults.total),
+    }
+}
+
+fn milliseconds(number: u32) -> Duration {
+    Duration::from_millis(u64::from(number))
+}
+
+/// The model with a name that was entered in a session.
+pub fn model_named(settings: &Settings, name: &str) -> Result<Arc<dyn Provider>, ConfigError> {
+    let mut changed = settings.clone();
+    changed.models.switch_to(name, &changed.file);
+    models(&changed).map(|models| models.first().clone())
+}

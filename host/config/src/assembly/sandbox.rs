@@ -1,0 +1,61 @@
+//! Starts the sandbox that plugins run in, and protects the host's own files.
+
+use crate::data_directory::DataDirectory;
+use crate::environment::HostEnvironment;
+use crate::error::ConfigError;
+use crate::protection;
+use crate::settings::Settings;
+use agent_plugins::limits::HOST_LIMITS;
+use agent_plugins::{HostLimits, Sandbox, SandboxOptions};
+use agent_registry::{LockFileVetting, Trust};
+use std::sync::Arc;
+
+/// Starts a sandbox for use without an agent, with the default limits and without trusted keys.
+pub fn open_default_sandbox(data: &DataDirectory, environment: &HostEnvironment) -> Result<Sandbox, ConfigError> {
+    open_limited_sandbox((data, environment), HostLimits::default(), Trust::default())
+}
+
+/// Starts a sandbox with the limits and the rules about signatures in an agent's file. Protects the files of the agent.
+pub fn open_sandbox(settings: &Settings, data: &DataDirectory) -> Result<Sandbox, ConfigError> {
+    let mut limits = HostLimits::default();
+    settings.file.host_limits.set(&HOST_LIMITS, &mut limits);
+    let sandbox = open_limited_sandbox((data, &settings.environment), limits, settings.file.sharing.clone())?;
+    // Protect the files here, so that no caller forgets it.
+    sandbox.protect(protection::paths_of_agent(settings));
+    Ok(sandbox)
+}
+
+/// Starts a sandbox with these limits and rules about signatures.
+pub fn open_limited_sandbox(
+    (data, environment): (&DataDirectory, &HostEnvironment),
+    limits: HostLimits,
+    trust: Trust,
+) -> Result<Sandbox, ConfigError> {
+    let compiler = environment.compiler.clone().ok_or_else(|| {
+        ConfigError::settings(
+            "the path of this program is unknown, and the program must start itself to examine components",
+        )
+    })?;
+    let options = SandboxOptions {
+        cache_directory: Some(data.cache()),
+        store_directory: Some(data.plugins()),
+        compiler: Some(compiler),
+        limits,
+        verifier: Some(Arc::new(LockFileVetting { trust })),
+        ..SandboxOptions::default()
+    };
+    let sandbox = Sandbox::new(options)?;
+    sandbox.protect(protection::paths_of_host(data, environment));
+    Ok(sandbox)
+}
+
+/// The sandbox for another agent of the same host. The rules about signatures in that agent's file apply in addition to
+/// those in the first agent's file.
+pub fn vetted_sandbox(sandbox: &Sandbox, settings: &Settings) -> Sandbox {
+    sandbox.verified_by(vetting(settings))
+}
+
+/// The rules about signatures in an agent's file.
+pub(super) fn vetting(settings: &Settings) -> Arc<LockFileVetting> {
+    Arc::new(LockFileVetting { trust: settings.file.sharing.clone() })
+}

@@ -1,0 +1,30 @@
+//! Opens the database.
+
+use crate::data_directory::DataDirectory;
+use crate::error::ConfigError;
+use agent_store::{Indexes, Options, SqliteStore, StoreError};
+use std::sync::Arc;
+
+/// Opens the database. Creates it if it does not exist.
+pub fn open_store(data: &DataDirectory) -> Result<Arc<SqliteStore>, ConfigError> {
+    Ok(Arc::new(SqliteStore::open(data.database(), Options::default())?))
+}
+
+/// Opens the database for a command that only needs to read. If the file or its disk cannot be written, the store is
+/// read-only and every write fails.
+pub fn open_store_to_read(data: &DataDirectory) -> Result<Arc<SqliteStore>, ConfigError> {
+    let cannot_write = match SqliteStore::open(data.database(), Options::default()) {
+        Err(cannot_write @ (StoreError::ReadOnly { .. } | StoreError::DiskFull { .. })) => cannot_write,
+        opened => return Ok(Arc::new(opened?)),
+    };
+    // The error of the first attempt is more helpful than that of the second.
+    let Ok(store) = SqliteStore::open_to_read(data.database()) else { return Err(cannot_write.into()) };
+    tracing::warn!("{cannot_write}; the database is opened for reading only");
+    Ok(Arc::new(store))
+}
+
+/// Opens the database with indexes that may be damaged, to check it or to rebuild them.
+pub fn open_store_to_rebuild(data: &DataDirectory) -> Result<SqliteStore, ConfigError> {
+    let options = Options { indexes: Indexes::ToBeRebuilt, ..Options::default() };
+    Ok(SqliteStore::open(data.database(), options)?)
+}

@@ -1,0 +1,185 @@
+//! The data folder: data that is kept between runs, readable by its owner only.
+
+mod owner_only;
+
+use crate::environment::HostEnvironment;
+use crate::error::ConfigError;
+use crate::text::shell_word;
+use agent_store::{SessionFilter, Unowned};
+use std::path::{Path, PathBuf};
+
+/// A data folder that exists and belongs to the current user.
+#[derive(Clone, Debug)]
+pub struct DataDirectory {
+    root: PathBuf,
+    is_explicit: bool,
+    /// User whose sessions are used. None: the user who is logged in.
+    user: Option<String>,
+    logged_in: Option<String>,
+}
+
+impl DataDirectory {
+    /// Opens the requested folder, or the platform's folder for application data. Missing folders are created, for their owner
+    /// only. An error if other users can access the folder or if it contains symbolic links.
+    pub fn open(requested: Option<&Path>, environment: &HostEnvironment) -> Result<Self, ConfigError> {
+        let root = match requested {
+            Some(path) => path.to_owned(),
+            None => environment.data_directory.clone().ok_or_else(|| {
+                ConfigError::DataDirectory(
+                    "there is no home folder to store data in; name a data folder with --data DIR".to_owned(),
+                )
+            })?,
+        };
+        let data = Self { root, is_explicit: requested.is_some(), user: None, logged_in: environment.user.clone() };
+        let unusable = |folder: &Path, problem: String| {
+            let shown = folder.display();
+            ConfigError::DataDirectory(format!("the data folder `{shown}` cannot be used: {problem}"))
+        };
+        let create = |folder: &Path| {
+            let with_advice = |error| format!("{error}; name another folder with --data DIR");
+            owner_only::create(folder).map_err(|error| unusable(folder, with_advice(error)))
+        };
+        create(&data.root)?;
+        // Other users must not read or replace the files, and no link in the folder may lead elsewhere (row 56).
+        owner_only::check_owner(&data.root).map_err(|problem| unusable(&data.root, problem))?;
+        create(&data.cache())?;
+        create(&data.plugins())?;
+        for folder in [data.root.clone(), data.cache(), data.plugins(), data.downloads()] {
+            owner_only::refuse_links(&folder).map_err(|problem| unusable(&data.root, problem))?;
+        }
+        Ok(data)
+    }
+
+    /// The same folder for another user. Only sessions of this user are found in it (row 56).
+    pub fn for_user(self, user: Option<String>) -> Self {
+        Self { user, ..self }
+    }
+
+    /// User whose sessions are used, if known.
+    pub fn user(&self) -> Option<String> {
+        self.user.clone().or_else(|| self.logged_in.clone())
+    }
+
+    /// Restricts a filter to sessions of the user. Sessions without a known user belong to the user who is logged in.
+    pub fn sessions_of_user(&self, filter: SessionFilter) -> SessionFilter {
+        let is_owner = self.user.is_none() || self.user == self.logged_in;
+        let unowned = if is_owner { Unowned::Shown } else { Unowned::Hidden };
+        SessionFilter { user: self.user(), unowned, ..filter }
+    }
+
+    /// Path of the folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The option that a command line needs to use the same folder. Empty for the platform's folder.
+    pub fn flag(&self) -> String {
+        if self.is_explicit {
+            format!(" --data {}", shell_word(&self.root.display().to_string()))
+        } else {
+            String::new()
+        }
+    }
+
+    /// File in which the user edits the arguments of a tool call. Other users cannot read it.
+    pub fn draft(&self, name: &str) -> PathBuf {
+        self.root.join(format!("draft-{name}.json"))
+    }
+
+    /// Path of the database with all sessions.
+    pub fn database(&self) -> PathBuf {
+        self.root.join("agent-host.db")
+    }
+
+    /// Path of the file with the input history of interactive sessions.
+    pub fn history(&self) -> PathBuf {
+        self.root.join("history")
+    }
+
+    /// Folder with compiled code.
+    pub fn cache(&self) -> PathBuf {
+        self.root.join("cache")
+    }
+
+    /// Folder with downloads of components that are not complete.
+    pub fn downloads(&self) -> PathBuf {
+        self.root.join("downloads")
+    }
+
+    /// Folder with components by digest, to which turns are pinned.
+    pub fn plugins(&self) -> PathBuf {
+        self.root.join("plugins")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(folder: &Path) -> Result<DataDirectory, ConfigError> {
+        DataDirectory::open(Some(folder), &HostEnvironment::default())
+    }
+
+    #[test]
+    fn a_new_data_folder_is_accessible_to_its_owner_only() {
+        let parent = tempfile::tempdir().expect("a temporary folder");
+        let data = open(&parent.path().join("a/b")).expect("opened");
+        for folder in [parent.path().join("a/b"), data.cache(), data.plugins()] {
+            let metadata = std::fs::metadata(&folder).expect("exists");
+            assert!(metadata.is_dir());
+            #[cfg(unix)]
+            assert_eq!(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777, 0o700);
+        }
+        assert_eq!(data.database(), parent.path().join("a/b/agent-host.db"));
+    }
+
+    #[test]
+    fn rejects_a_file_in_place_of_the_folder() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let message = open(file.path()).expect_err("a file").to_string();
+        assert!(message.contains(&file.path().display().to_string()), "{}", message);
+        assert!(message.contains("--data"), "{}", message);
+    }
+
+    /// Row 56: a folder that other users can access is rejected, unless it is empty.
+    #[cfg(unix)]
+    #[test]
+    fn row_56_rejects_a_folder_that_other_users_can_access() {
+        use std::os::unix::fs::PermissionsExt;
+        let parent = tempfile::tempdir().expect("a temporary folder");
+        let folder = parent.path().join("data");
+        std::fs::create_dir(&folder).expect("created");
+        let open_to = |mode: u32| std::fs::set_permissions(&folder, PermissionsExt::from_mode(mode)).expect("set");
+        open_to(0o755);
+        open(&folder).expect("an empty folder is made private");
+        let mode = || std::fs::metadata(&folder).expect("exists").permissions().mode() & 0o777;
+        assert_eq!(mode(), 0o700);
+        std::fs::write(folder.join("history"), "").expect("written");
+        for mode_of_others in [0o755, 0o710, 0o701, 0o770] {
+            open_to(mode_of_others);
+            let message = open(&folder).expect_err("open to others").to_string();
+            assert!(message.contains("chmod 700") && message.contains(&folder.display().to_string()), "{message}");
+            assert_eq!(mode(), mode_of_others, "the mode is not changed");
+        }
+        open_to(0o700);
+        open(&folder).expect("private again");
+    }
+
+    /// Class 14: a symbolic link in the folder is rejected, whatever it points to.
+    #[cfg(unix)]
+    #[test]
+    fn rejects_symbolic_links_in_the_folder() {
+        let parent = tempfile::tempdir().expect("a temporary folder");
+        std::fs::create_dir(parent.path().join("elsewhere")).expect("created");
+        let names = ["agent-host.db", "agent-host.db-wal", "history", "cache", "plugins", "downloads", "cache/x"];
+        for name in names.into_iter().chain(["agent-host.db.owners", "plugins/x.wasm", "draft-1.json"]) {
+            let root = parent.path().join(name.replace(['/', '.'], "-"));
+            drop(open(&root).expect("opened"));
+            let link = root.join(name);
+            let _ = std::fs::remove_dir(&link);
+            std::os::unix::fs::symlink(parent.path().join("elsewhere"), &link).expect("linked");
+            let message = open(&root).expect_err(name).to_string();
+            assert!(message.contains(&link.display().to_string()) && message.contains("link"), "{name}: {message}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Handles first uses of plugins one after another: asks the user about each, and applies the answer.
+
+use super::offers::{GrantOffers, OfferBounds, OfferedFolder};
+use super::question::{FirstUseAnswer, FirstUsePrompt, FirstUseQuestion, Keeping};
+use super::report::FirstUseReport;
+use crate::agent_file::{Addition, Draft, EditError};
+use crate::environment::HostEnvironment;
+use agent_plugins::{RefusedNeeds, Unmet, to_ask};
+use agent_runtime::{AnsweredGrants, FirstUse, swap};
+use agent_store::Store;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::mpsc::Receiver;
+use tokio_util::sync::CancellationToken;
+
+/// Asks the user about first uses of plugins, and remembers the answers as long as the host runs.
+pub struct FirstUseHandler {
+    prompt: Arc<dyn FirstUsePrompt>,
+    store: Arc<dyn Store>,
+    environment: HostEnvironment,
+    /// Configuration files of the agents that have one, by the agent's name.
+    files: BTreeMap<String, PathBuf>,
+    /// First uses from the host. None: the user cannot be asked.
+    first_uses: Option<Receiver<FirstUse>>,
+    /// Answers so far, by agent and plugin.
+    answers: BTreeMap<(String, String), RefusedNeeds>,
+}
+
+impl FirstUseHandler {
+    /// Makes a handler for a host whose user cannot be asked. Plugins run with the grants that they have.
+    pub fn closed(prompt: Arc<dyn FirstUsePrompt>, store: Arc<dyn Store>) -> Self {
+        let (environment, files, answers) = (HostEnvironment::default(), BTreeMap::new(), BTreeMap::new());
+        Self { prompt, store, environment, files, first_uses: None, answers }
+    }
+
+    /// Makes a handler that receives first uses from the host. `files` are the configuration files of the agents that have
+    /// one, by the agent's name.
+    pub fn new(
+        prompt: Arc<dyn FirstUsePrompt>,
+        store: Arc<dyn Store>,
+        environment: HostEnvironment,
+        (first_uses, files): (Receiver<FirstUse>, BTreeMap<String, PathBuf>),
+    ) -> Self {
+        Self { prompt, store, environment, files, first_uses: Some(first_uses), answers: BTreeMap::new() }
+    }
+
+    /// Waits for the next first use. Never returns if the user cannot be asked.
+    pub async fn next(&mut self) -> FirstUse {
+        match &mut self.first_uses {
+            Some(first_uses) => match first_uses.recv().await {
+                Some(first_use) => first_use,
+                None => std::future::pending().await,
+            },
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Asks the user, unless the question was answered before, and applies the answer. The turn continues afterwards.
+    pub async fn serve(&mut self, first_use: FirstUse, stop: &CancellationToken) {
+        if !first_use.is_pending() {
+            return;
+        }
+        let agent = first_use.agent.current().config().name.clone();
+        let key = (agent, first_use.plugin.name.clone());
+        let lacking = to_ask(&first_use.still_lacking(), self.answers.entry(key.clone()).or_default());
+        let Some(answer) = self.ask(&first_use, &key.0, &lacking, stop).await else { return };
+        match answer {
+            AnswerEffect::Refused => self.answers.entry(key).or_default().refuse(&lacking),
+            AnswerEffect::Granted(answered) => {
+                if let Err(error) = first_use.agent.answer(&key.1, &answered) {
+                    self.prompt.report(&FirstUseReport::NothingGranted { reason: error.to_string() });
+                }
+                // Do not ask again for what could not be granted.
+                let remaining = to_ask(&first_use.still_lacking(), &RefusedNeeds::default());
+                self.answers.entry(key).or_default().refuse(&remaining);
+                if let Err(error) = swap::record_grants(&*self.store, &first_use.agent).await {
+                    self.prompt.report(&FirstUseReport::NotAudited { reason: error.to_string() });
+                }
+            }
+        }
+    }
+
+    /// Asks the user, and writes a permanent answer into the agent's file. None: there is nothing to ask, or there was no
+    /// answer.
+    async fn ask(
+        &self,
+        first_use: &FirstUse,
+        agent: &str,
+        lacking: &[Unmet],
+        stop: &CancellationToken,
+    ) -> Option<AnswerEffect> {
+        let FirstUse { plugin, tool, .. } = first_use;
+        let file = self.files.get(agent);
+        let base = file.and_then(|file| file.parent()).map(Path::to_owned).unwrap_or_default();
+        let folder = OfferedFolder { base, written: ".".to_owned(), is_typed: false };
+        let bounds = OfferBounds::of_call(&first_use.arguments, first_use.revoked(), first_use.protected.clone());
+        let variables = self.environment.variables();
+        let offers = GrantOffers::new(&plugin.name, lacking.to_vec(), (&folder, &bounds), variables);
+        if offers.offered.is_empty() && !offers.has_folder() {
+            return None;
+        }
+        // Read the file before asking. The answer is written only if the file has not changed since.
+        let draft = file.map(|file| Draft::read(file));
+        let keeping = if draft.is_some() { Keeping::File } else { Keeping::Nowhere };
+        let all = offers.requested();
+        let unmet = first_use.lacking.iter().filter(|unmet| all.contains(unmet)).cloned().collect();
+        let environment = &self.environment;
+        let tool = tool.as_deref();
+        let mut question =
+            FirstUseQuestion { plugin, agent, tool, keeping, unmet, offers, folder, bounds, environment };
+        let answer = self.prompt.ask(&mut question, stop).await;
+        let offers = question.offers;
+        match answer {
+            FirstUseAnswer::Stopped => None,
+            FirstUseAnswer::No => Some(AnswerEffect::Refused),
+            FirstUseAnswer::Never => {
+                self.prompt.report(&never_ask(&plugin.name, draft.as_ref()));
+                Some(AnswerEffect::Refused)
+            }
+            FirstUseAnswer::ThisRun => {
+                let answered = AnsweredGrants { for_this_run: offers.grants(), ..AnsweredGrants::default() };
+                Some(AnswerEffect::Granted(Box::new(answered)))
+            }
+            FirstUseAnswer::Always => {
+                let (answered, report) = keep(&plugin.name, &offers, draft.as_ref());
+                self.prompt.report(&report);
+                Some(AnswerEffect::Granted(Box::new(answered)))
+            }
+        }
+    }
+}
+
+/// What happens to the grants of the plugin.
+enum AnswerEffect {
+    Granted(Box<AnsweredGrants>),
+    Refused,
+}
+
+type FileDraft<'d> = Option<&'d Result<Draft, EditError>>;
+
+/// Writes the offered grants into the agent's file. If that fails, they are granted for this run only.
+fn keep(plugin: &str, offers: &GrantOffers, draft: FileDraft<'_>) -> (AnsweredGrants, FirstUseReport) {
+    let grants = offers.grants();
+    let lines = offers.offered.iter().map(|offer| offer.line()).collect();
+    let plugin_name = plugin.to_owned();
+    match write(plugin, &Addition::Grants(&offers.written()), draft) {
+        Ok(path) => {
+            let report = FirstUseReport::GrantsWritten { path, plugin: plugin_name, lines };
+            (AnsweredGrants { for_good: grants, ..AnsweredGrants::default() }, report)
+        }
+        Err(reason) => {
+            let flags = offers.offered.iter().map(|offer| offer.flag(plugin)).collect();
+            let report = FirstUseReport::GrantsNotWritten { reason, plugin: plugin_name, lines, flags };
+            (AnsweredGrants { for_this_run: grants, ..AnsweredGrants::default() }, report)
+        }
+    }
+}
+
+fn never_ask(plugin: &str, draft: FileDraft<'_>) -> FirstUseReport {
+    let plugin_name = plugin.to_owned();
+    match write(plugin, &Addition::NeverAsk, draft) {
+        Ok(path) => FirstUseReport::NeverAskWritten { path, plugin: plugin_name },
+        Err(reason) => FirstUseReport::NeverAskNotWritten { reason, plugin: plugin_name },
+    }
+}
+
+/// Writes an addition into the agent's file. Returns the path of the file, or why nothing was written.
+fn write(plugin: &str, addition: &Addition<'_>, draft: FileDraft<'_>) -> Result<PathBuf, String> {
+    let draft = match draft {
+        None => return Err("this agent has no configuration file".to_owned()),
+        Some(draft) => draft.as_ref().map_err(ToString::to_string)?,
+    };
+    draft.add(plugin, addition).map_err(|error| error.to_string())?;
+    Ok(draft.path().to_owned())
+}

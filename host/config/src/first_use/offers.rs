@@ -1,0 +1,503 @@
+//! What the user can grant at the first use of a plugin, and what only `agent.toml` can grant (P6).
+
+use crate::grants::{self, Grant, Kind, Receiver};
+use crate::protection;
+use crate::text::shell_word;
+use agent_plugins::{Access, Grants, HttpPattern, Need, PatternError, ProtectedPath, TreeGrant, Unmet};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Maximum number of grants that are offered at once. What is not shown is not granted.
+const MAX_OFFERS: usize = 24;
+/// Maximum number of characters of an offered value.
+const MAX_CHARACTERS: usize = 200;
+/// Storage for a plugin's values that is offered, in MiB.
+const STORAGE_MEBIBYTES: u64 = 10;
+
+/// What the user is asked about.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GrantOffers {
+    /// Grants that the user gives by answering yes.
+    pub offered: Vec<GrantOffer>,
+    /// Grants that cannot be given in this way.
+    pub not_offered: Vec<NotOffered>,
+}
+
+/// A grant that is offered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GrantOffer {
+    /// The plugin's request that this grant answers.
+    pub unmet: Unmet,
+    /// The grant, as it would be written into the agent's file.
+    pub grant: Grant,
+    /// What the grant allows, in words. Contains untrusted text from the plugin.
+    pub meaning: String,
+    gives: Grants,
+}
+
+/// A request that cannot be granted at the first use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NotOffered {
+    /// The plugin's request.
+    pub unmet: Unmet,
+    /// Why the request cannot be granted.
+    pub why: String,
+}
+
+/// The folder that is offered for requests for files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferedFolder {
+    /// Folder that `written` is relative to: the folder of the agent's file. Empty: the current folder.
+    pub base: PathBuf,
+    /// Path of the offered folder, as it would be written into the agent's file.
+    pub written: String,
+    /// Whether the user has typed the folder.
+    pub is_typed: bool,
+}
+
+/// Limits on what is offered to a plugin.
+#[derive(Clone, Debug, Default)]
+pub struct OfferBounds {
+    /// Grants that were revoked. Not more than these is offered of each kind (row 48).
+    pub revoked: Grants,
+    /// Servers for which requests are offered.
+    pub hosts: OfferedHosts,
+    /// Files and folders that grants never cover.
+    pub protected: Vec<ProtectedPath>,
+}
+
+/// Servers for which requests are offered.
+#[derive(Clone, Debug, Default)]
+pub enum OfferedHosts {
+    /// All servers that the plugin asks for.
+    #[default]
+    All,
+    /// The servers in the arguments of the call, if the plugin asks for them. Otherwise all that it asks for.
+    OfCall(Vec<HttpPattern>),
+    /// Only the servers that the user has typed.
+    Typed(Vec<HttpPattern>),
+}
+
+impl OfferBounds {
+    /// The bounds for a call. The servers are those in its arguments, because these are what it needs.
+    pub fn of_call(arguments: &Value, revoked: Grants, protected: Vec<ProtectedPath>) -> Self {
+        let mut hosts = Vec::new();
+        collect_hosts(arguments, &mut hosts);
+        Self { revoked, hosts: OfferedHosts::OfCall(hosts), protected }
+    }
+}
+
+/// Collects the servers in all URLs in the arguments of a call.
+fn collect_hosts(arguments: &Value, hosts: &mut Vec<HttpPattern>) {
+    match arguments {
+        Value::String(text) if text.starts_with("http://") || text.starts_with("https://") => {
+            let end = text.match_indices(['/', '?', '#']).map(|(index, _)| index).find(|index| *index > 7);
+            let origin = end.map_or(text.as_str(), |end| &text[..end]);
+            for pattern in host_patterns(origin) {
+                if hosts.len() < MAX_OFFERS && !hosts.contains(&pattern) {
+                    hosts.push(pattern);
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_hosts(item, hosts)),
+        Value::Object(fields) => fields.values().for_each(|field| collect_hosts(field, hosts)),
+        _ => {}
+    }
+}
+
+/// Request patterns for a server that the user types: `a.example`, `a.example:8080` or `https://a.example`. They include
+/// `private` patterns, for plugins that ask for servers in private networks.
+pub fn host_patterns(typed: &str) -> Vec<HttpPattern> {
+    if typed.contains(['*', ' ', '@']) {
+        return Vec::new();
+    }
+    let origins = match typed.contains("://") {
+        true => vec![typed.to_owned()],
+        false => vec![format!("https://{typed}"), format!("http://{typed}")],
+    };
+    let both = origins.iter().flat_map(|origin| [origin.clone(), format!("private {origin}")]);
+    both.filter_map(|pattern| pattern.parse().ok()).collect()
+}
+
+impl GrantOffers {
+    /// Decides what to offer for the unmet requests of a plugin.
+    pub fn new(
+        plugin: &str,
+        lacking: Vec<Unmet>,
+        (folder, bounds): (&OfferedFolder, &OfferBounds),
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Self {
+        let mut offers = Self::default();
+        for unmet in lacking {
+            let values = match values(&unmet.need, folder, bounds) {
+                Ok(values) => values,
+                Err(why) => {
+                    offers.not_offered.push(NotOffered { unmet, why });
+                    continue;
+                }
+            };
+            for value in values {
+                let unmet = unmet.clone();
+                let has_room = offers.offered.len() < MAX_OFFERS;
+                let checked = if has_room { Ok(()) } else { Err("there are too many requests to show".to_owned()) };
+                match checked.and_then(|()| offer(plugin, value, (folder, bounds), variable)) {
+                    Ok((grant, meaning, gives)) => offers.offered.push(GrantOffer { unmet, grant, meaning, gives }),
+                    Err(why) => offers.not_offered.push(NotOffered { unmet, why }),
+                }
+            }
+        }
+        offers
+    }
+
+    /// All offered grants, combined.
+    pub fn grants(&self) -> Grants {
+        self.offered.iter().fold(Grants::default(), |all, offer| all.and(&offer.gives))
+    }
+
+    /// All offered grants, as they would be written into the agent's file.
+    pub fn written(&self) -> Vec<Grant> {
+        self.offered.iter().map(|offer| offer.grant.clone()).collect()
+    }
+
+    /// All requests of the plugin, whether they are offered or not.
+    pub fn requested(&self) -> Vec<Unmet> {
+        let offered = self.offered.iter().map(|offer| offer.unmet.clone());
+        offered.chain(self.not_offered.iter().map(|not_offered| not_offered.unmet.clone())).collect()
+    }
+
+    /// Whether the plugin asks for HTTP requests.
+    pub fn has_requests(&self) -> bool {
+        self.requested().iter().any(|unmet| matches!(unmet.need, Need::Http(_)))
+    }
+
+    /// Whether the plugin asks for files.
+    pub fn has_folder(&self) -> bool {
+        self.requested().iter().any(|unmet| matches!(unmet.need, Need::Files(_)))
+    }
+}
+
+impl GrantOffer {
+    /// The grant as a line of `[plugins.NAME.grants]`.
+    pub fn line(&self) -> String {
+        let Grant { kind, value, .. } = &self.grant;
+        let text = toml::Value::String(value.clone());
+        match kind {
+            Kind::KeyValue | Kind::ModelTokens | Kind::Media => format!("{} = {value}", kind.key()),
+            _ => format!("{} = [{text}]", kind.key()),
+        }
+    }
+
+    /// The grant as a command-line option.
+    pub fn flag(&self, plugin: &str) -> String {
+        let Grant { kind, value, .. } = &self.grant;
+        format!("--grant {}", shell_word(&format!("{plugin}:{}={value}", kind.key())))
+    }
+}
+
+/// The kind of a grant to offer, and its value as it would be written.
+struct OfferedValue {
+    kind: Kind,
+    value: String,
+}
+
+impl OfferedValue {
+    fn new(kind: Kind, value: impl Into<String>) -> Self {
+        Self { kind, value: value.into() }
+    }
+}
+
+const REVOKED: &str = "it exceeds the grant that was revoked";
+
+/// The values that are offered for a request: never more than was revoked. The error says why nothing is offered.
+fn values(need: &Need, folder: &OfferedFolder, bounds: &OfferBounds) -> Result<Vec<OfferedValue>, String> {
+    let revoked = &bounds.revoked;
+    let at_most = |kind, requested: u64, revoked: Option<u64>| {
+        let value = revoked.map_or(requested, |revoked| revoked.min(requested));
+        if value == 0 { Err(REVOKED.to_owned()) } else { Ok(vec![OfferedValue::new(kind, value.to_string())]) }
+    };
+    match need {
+        Need::Files(access) => Ok(folders(*access, folder, &revoked.trees)),
+        Need::Env(name) if !revoked.env.is_empty() && !revoked.env.contains_key(name) => Err(REVOKED.to_owned()),
+        Need::Env(name) => Ok(vec![OfferedValue::new(Kind::Env, name)]),
+        Need::Http(pattern) => requests(pattern, bounds),
+        Need::Event(event_type)
+            if !revoked.events.is_empty() && !revoked.events.iter().any(|one| one.as_str() == event_type) =>
+        {
+            Err(REVOKED.to_owned())
+        }
+        Need::Event(event_type) => Ok(vec![OfferedValue::new(Kind::Events, event_type)]),
+        Need::Media => Ok(vec![OfferedValue::new(Kind::Media, "true")]),
+        Need::KeyValue => at_most(Kind::KeyValue, STORAGE_MEBIBYTES, revoked.key_value.map(|bytes| bytes >> 20)),
+        Need::Model(tokens) => at_most(Kind::ModelTokens, *tokens, revoked.model_tokens),
+        Need::Config(_) => Err("it needs a value".to_owned()),
+        Need::Secret(_) => Err("it needs hosts to be sent to".to_owned()),
+    }
+}
+
+fn folders(access: Access, folder: &OfferedFolder, revoked: &[TreeGrant]) -> Vec<OfferedValue> {
+    let kind = |access| if access == Access::Read { Kind::Read } else { Kind::Write };
+    if revoked.is_empty() || folder.is_typed {
+        return vec![OfferedValue::new(kind(access), &*folder.written)];
+    }
+    let regranted = revoked.iter().map(|tree| {
+        let is_relative_to_file = folder.base.join(&tree.guest) == tree.host;
+        let written = if is_relative_to_file { tree.guest.clone() } else { absolute(&tree.host) };
+        OfferedValue::new(kind(tree.access.min(access)), written)
+    });
+    regranted.collect()
+}
+
+fn absolute(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
+}
+
+fn requests(pattern: &str, bounds: &OfferBounds) -> Result<Vec<OfferedValue>, String> {
+    let requested: HttpPattern = pattern.parse().map_err(|error: PatternError| error.to_string())?;
+    let mut offered = vec![requested];
+    if !bounds.revoked.http.is_empty() {
+        offered = offered.iter().flat_map(|pattern| pattern.narrowed_to(&bounds.revoked.http)).collect();
+        if offered.is_empty() {
+            return Err(REVOKED.to_owned());
+        }
+    }
+    // A host in a private network is offered only to a plugin that asks for private networks.
+    let is_private = |pattern: &HttpPattern| pattern.to_string().starts_with("private ");
+    let (OfferedHosts::OfCall(hosts) | OfferedHosts::Typed(hosts)) = &bounds.hosts else { return Ok(all_of(&offered)) };
+    let fits = |host: &&HttpPattern| is_private(host) == pattern.starts_with("private ");
+    let hosts: Vec<_> = hosts.iter().filter(fits).cloned().collect();
+    let narrowed: Vec<_> = offered.iter().flat_map(|pattern| pattern.narrowed_to(&hosts)).collect();
+    match (narrowed.is_empty(), &bounds.hosts) {
+        (false, _) => Ok(all_of(&narrowed)),
+        (true, OfferedHosts::Typed(_)) => Err("the plugin does not ask for that server".to_owned()),
+        (true, _) => Ok(all_of(&offered)),
+    }
+}
+
+fn all_of(patterns: &[HttpPattern]) -> Vec<OfferedValue> {
+    let mut values: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+    values.dedup();
+    values.into_iter().map(|value| OfferedValue::new(Kind::Http, value)).collect()
+}
+
+fn offer(
+    plugin: &str,
+    offered: OfferedValue,
+    (folder, bounds): (&OfferedFolder, &OfferBounds),
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<(Grant, String, Grants), String> {
+    let OfferedValue { kind, value } = offered;
+    let base = folder.base.clone();
+    if !matches!(kind, Kind::Read | Kind::Write) && value.chars().nth(MAX_CHARACTERS).is_some() {
+        return Err("it is too long to show".to_owned());
+    }
+    if kind == Kind::Env && variable(&value).is_none() {
+        return Err("it is not set".to_owned());
+    }
+    let meaning = match kind {
+        Kind::Read => folder_meaning(Access::Read, &base.join(&value), &bounds.protected),
+        Kind::Write => folder_meaning(Access::ReadWrite, &base.join(&value), &bounds.protected),
+        Kind::Env => format!("the environment variable {value}"),
+        Kind::Http => requests_meaning(&value),
+        Kind::Events => format!("sending events of type {value} to an external service"),
+        Kind::Media => "reading the images and other media of the conversation".to_owned(),
+        Kind::ModelTokens => format!("using the agent's model, up to {value} tokens per turn"),
+        _ => format!("storing up to {value} MiB between calls"),
+    };
+    let receiver = Receiver::Plugin(plugin.to_owned());
+    let grant = Grant { receiver, kind, value, base, origin: String::new() };
+    let resolved = grants::resolve(std::slice::from_ref(&grant), variable);
+    let mut resolved = resolved.map_err(|problems| problems.concat().trim_start_matches(": ").to_owned())?;
+    Ok((grant, meaning, resolved.plugins.remove(plugin).unwrap_or_default()))
+}
+
+fn folder_meaning(access: Access, folder: &Path, protected: &[ProtectedPath]) -> String {
+    let canonical = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+    let does = match access {
+        Access::Read => "reading",
+        Access::ReadWrite => "reading, changing and deleting",
+    };
+    let excluded = match access {
+        Access::Read => Vec::new(),
+        Access::ReadWrite => protection::excluded_from_writing(protected, folder),
+    };
+    let exception =
+        if excluded.is_empty() { String::new() } else { format!(", but not changing {}", excluded.join(", ")) };
+    format!("{does} everything in {}{exception}", canonical.display())
+}
+
+fn requests_meaning(pattern: &str) -> String {
+    let location = match pattern {
+        _ if pattern.parse().is_ok_and(|pattern: HttpPattern| pattern.is_inside()) => {
+            ", which is on this machine or its network, not on the internet"
+        }
+        _ if pattern.starts_with("private ") => ", including this machine and its network",
+        _ if pattern.contains("://*.") => "",
+        _ if pattern.contains("://*") => ", which is any server on the internet",
+        _ => "",
+    };
+    format!("requests {pattern}{location}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_plugins::GrantAdvice;
+
+    fn lacking(need: Need) -> Unmet {
+        let advice = GrantAdvice { table: "[plugins.p.grants]".into(), line: String::new(), flag: String::new() };
+        Unmet { need, thing: "a thing".into(), advice }
+    }
+
+    fn offers(needs: Vec<Need>, folder: &OfferedFolder) -> GrantOffers {
+        let lang = |name: &str| (name == "LANG").then(|| "C".to_owned());
+        GrantOffers::new("p", needs.into_iter().map(lacking).collect(), (folder, &OfferBounds::default()), &lang)
+    }
+
+    /// P6: a yes grants exactly what is shown, and requests that it cannot grant are shown with the reason.
+    #[test]
+    fn p6_a_yes_grants_exactly_what_is_shown() {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let base = place.path().canonicalize().expect("exists");
+        let folder = OfferedFolder { base: base.clone(), written: ".".into(), is_typed: false };
+        let needs = vec![
+            Need::Files(Access::ReadWrite),
+            Need::Env("LANG".into()),
+            Need::Env("ABSENT".into()),
+            Need::Config("region".into()),
+            Need::Http("GET https://*:*".into()),
+            Need::Http("private https://*.corp.example".into()),
+            Need::Secret("TOKEN".into()),
+            Need::KeyValue,
+            Need::Model(20_000),
+            Need::Event("com.example.paid".into()),
+            Need::Event("agent-host.turn.finished".into()),
+            Need::Media,
+        ];
+        let offers = offers(needs, &folder);
+        let shown: Vec<_> = offers
+            .offered
+            .iter()
+            .map(|offer| format!("{} · {} · {}", offer.meaning, offer.line(), offer.flag("p")))
+            .chain(
+                offers
+                    .not_offered
+                    .iter()
+                    .map(|not_offered| format!("{:?}: {}", not_offered.unmet.need, not_offered.why)),
+            )
+            .collect();
+        insta::assert_snapshot!(shown.join("\n").replace(&base.display().to_string(), "/base"), @r#"
+        reading, changing and deleting everything in /base · write = ["."] · --grant p:write=.
+        the environment variable LANG · env = ["LANG"] · --grant p:env=LANG
+        requests GET https://*:*, which is any server on the internet · http = ["GET https://*:*"] · --grant 'p:http=GET https://*:*'
+        requests private https://*.corp.example, including this machine and its network · http = ["private https://*.corp.example"] · --grant 'p:http=private https://*.corp.example'
+        storing up to 10 MiB between calls · key_value_mib = 10 · --grant p:key_value_mib=10
+        using the agent's model, up to 20000 tokens per turn · model_tokens = 20000 · --grant p:model_tokens=20000
+        sending events of type com.example.paid to an external service · events = ["com.example.paid"] · --grant p:events=com.example.paid
+        reading the images and other media of the conversation · media = true · --grant p:media=true
+        Env("ABSENT"): it is not set
+        Config("region"): it needs a value
+        Secret("TOKEN"): it needs hosts to be sent to
+        Event("agent-host.turn.finished"): the event type "agent-host.turn.finished" is reserved: types that begin with `agent-host.`, or look like it, are the host's own; use a name of your own, such as `com.example.payment.requested`
+        "#);
+        let grants = offers.grants();
+        assert_eq!(grants.trees.len(), 1);
+        assert_eq!(
+            (grants.trees[0].host.as_path(), grants.trees[0].access),
+            (base.join(".").as_path(), Access::ReadWrite)
+        );
+        assert_eq!(grants.env["LANG"], "C");
+        assert_eq!((grants.http.len(), grants.key_value), (2, Some(10 << 20)));
+        assert!(grants.config.is_empty() && grants.secrets.is_empty());
+    }
+
+    /// P6: grants that cannot be shown are not given.
+    #[test]
+    fn p6_grants_nothing_that_is_not_shown() {
+        let folder = OfferedFolder { base: PathBuf::new(), written: ".".into(), is_typed: false };
+        let many = (0..100).map(|number| Need::Http(format!("https://h{number}.example"))).collect();
+        let offers_of_many = offers(many, &folder);
+        assert_eq!((offers_of_many.offered.len(), offers_of_many.not_offered.len()), (MAX_OFFERS, 76));
+        assert_eq!(offers_of_many.grants().http.len(), MAX_OFFERS);
+        let long = offers(vec![Need::Http(format!("https://a.example/{}", "x".repeat(MAX_CHARACTERS)))], &folder);
+        assert!(long.offered.is_empty(), "{long:?}");
+    }
+
+    /// P6: a folder that does not exist is not offered.
+    #[test]
+    fn p6_a_folder_that_cannot_be_granted_is_not_offered() {
+        let folder = OfferedFolder { base: PathBuf::new(), written: "/absent/nowhere".into(), is_typed: true };
+        let offers = offers(vec![Need::Files(Access::Read)], &folder);
+        assert!(offers.offered.is_empty() && offers.not_offered[0].why.contains("cannot be granted"), "{offers:?}");
+        assert!(offers.has_folder());
+    }
+
+    /// P6: the servers in the arguments of a call, or a server that the user types, narrow a request. Nothing widens it.
+    #[test]
+    fn p6_narrows_requests_to_one_host() {
+        let folder = OfferedFolder { base: PathBuf::new(), written: ".".into(), is_typed: false };
+        let lines = |pattern: &str, bounds: &OfferBounds| -> Vec<String> {
+            let lacking = vec![lacking(Need::Http(pattern.to_owned()))];
+            GrantOffers::new("p", lacking, (&folder, bounds), &|_| None).offered.iter().map(GrantOffer::line).collect()
+        };
+        let called = |url: &str| {
+            OfferBounds::of_call(&serde_json::json!({"deep": [{"url": url}]}), Grants::default(), Vec::new())
+        };
+        let typed =
+            |host: &str| OfferBounds { hosts: OfferedHosts::Typed(host_patterns(host)), ..OfferBounds::default() };
+        assert_eq!(
+            lines("GET https://*", &called("https://a.example/path?q=1")),
+            ["http = [\"GET https://a.example\"]"]
+        );
+        assert_eq!(lines("https://*", &called("https://a.example")), ["http = [\"https://a.example\"]"]);
+        assert_eq!(lines("https://*.b.example", &called("https://a.example/")), ["http = [\"https://*.b.example\"]"]);
+        assert_eq!(lines("https://*", &called("https://127.0.0.1/")), ["http = [\"https://127.0.0.1\"]"]);
+        assert!(requests_meaning("https://127.0.0.1").contains("on this machine"), "the user sees where the server is");
+        assert!(requests_meaning("private http://localhost:1").contains("on this machine"));
+        assert!(!requests_meaning("https://1.1.1.1").contains("this machine"));
+        assert_eq!(lines("https://*:*", &typed("b.example:8080")), ["http = [\"https://b.example:8080\"]"]);
+        assert_eq!(lines("https://*", &typed("b.example")), ["http = [\"https://b.example\"]"]);
+        assert_eq!(lines("private https://*", &typed("b.example")), ["http = [\"private https://b.example\"]"]);
+        assert!(lines("https://*.c.example", &typed("b.example")).is_empty(), "nothing else is offered instead");
+        assert!(host_patterns("*.example").is_empty() && host_patterns("user@a.example").is_empty());
+    }
+
+    /// Row 48: never more is offered than was revoked.
+    #[test]
+    fn row_48_offers_no_more_than_was_revoked() {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let base = place.path().to_owned();
+        std::fs::create_dir(base.join("docs")).expect("created");
+        let folder = OfferedFolder { base: base.clone(), written: ".".into(), is_typed: false };
+        let tree = TreeGrant { host: base.join("docs"), guest: "docs".to_owned(), access: Access::Read };
+        let revoked = Grants {
+            trees: vec![tree],
+            http: vec!["https://a.example".parse().expect("a pattern")],
+            env: [("LANG".to_owned(), "C".to_owned())].into(),
+            key_value: Some(1 << 20),
+            model_tokens: Some(5),
+            ..Grants::default()
+        };
+        let bounds = OfferBounds { revoked, ..OfferBounds::default() };
+        let needs = [
+            Need::Files(Access::ReadWrite),
+            Need::Http("https://*".into()),
+            Need::Http("https://b.example".into()),
+            Need::Env("LANG".into()),
+            Need::Env("HOME".into()),
+            Need::KeyValue,
+            Need::Model(100),
+        ];
+        let offers = GrantOffers::new("p", needs.map(lacking).into(), (&folder, &bounds), &|_| Some("C".to_owned()));
+        let lines: Vec<_> = offers.offered.iter().map(GrantOffer::line).collect();
+        let expected = [
+            "read = [\"docs\"]",
+            "http = [\"https://a.example\"]",
+            "env = [\"LANG\"]",
+            "key_value_mib = 1",
+            "model_tokens = 5",
+        ];
+        assert_eq!(lines, expected);
+        let not_offered: Vec<_> = offers.not_offered.iter().map(|not_offered| &not_offered.unmet.need).collect();
+        assert_eq!(not_offered, [&Need::Http("https://b.example".into()), &Need::Env("HOME".into())]);
+    }
+}

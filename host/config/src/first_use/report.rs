@@ -1,0 +1,73 @@
+//! Reports about the effect of an answer.
+
+use std::path::PathBuf;
+
+/// The effect of an answer. The message is one sentence without a full stop, in some cases followed by lines to copy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FirstUseReport {
+    /// The grants were written into the agent's file.
+    #[error("written into {}: [plugins.{plugin}.grants] {}", path.display(), lines.join(", "))]
+    GrantsWritten {
+        /// Path of the agent's file.
+        path: PathBuf,
+        /// Name of the plugin.
+        plugin: String,
+        /// Lines of the table `[plugins.NAME.grants]`.
+        lines: Vec<String>,
+    },
+    /// The agent's file now says that the user is not asked about the plugin.
+    #[error("written into {}: [plugins.{plugin}.grants] ask = false", path.display())]
+    NeverAskWritten {
+        /// Path of the agent's file.
+        path: PathBuf,
+        /// Name of the plugin.
+        plugin: String,
+    },
+    /// The grants could not be written into the agent's file, so they apply to this run only.
+    #[error(
+        "{reason}, so the grants apply to this run only. To keep them, add to the agent's configuration file\n  \
+         [plugins.{plugin}.grants]\n  {}\nor pass {}",
+        lines.join("\n  "),
+        flags.join(" ")
+    )]
+    GrantsNotWritten {
+        /// Why the file was not written.
+        reason: String,
+        /// Name of the plugin.
+        plugin: String,
+        /// Lines of the table `[plugins.NAME.grants]`.
+        lines: Vec<String>,
+        /// The same grants as command-line options.
+        flags: Vec<String>,
+    },
+    /// The agent's file could not be changed so that the user is not asked again, so the answer applies to this run only.
+    #[error(
+        "{reason}, so the answer applies to this run only. To keep it, add to the agent's configuration file\n  \
+         [plugins.{plugin}.grants]\n  ask = false"
+    )]
+    NeverAskNotWritten {
+        /// Why the file was not written.
+        reason: String,
+        /// Name of the plugin.
+        plugin: String,
+    },
+    /// The grants could not be applied to the agent.
+    #[error("nothing was granted: {reason}")]
+    NothingGranted {
+        /// Why they could not be applied.
+        reason: String,
+    },
+    /// The grants could not be recorded in the audit log.
+    #[error("the grants could not be recorded in the audit log: {reason}")]
+    NotAudited {
+        /// Why they could not be recorded.
+        reason: String,
+    },
+}
+
+impl FirstUseReport {
+    /// Whether something went wrong that the user should know about.
+    pub fn is_warning(&self) -> bool {
+        !matches!(self, Self::GrantsWritten { .. } | Self::NeverAskWritten { .. })
+    }
+}

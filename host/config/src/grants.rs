@@ -1,0 +1,417 @@
+//! Grants as they are written on the command line and in `agent.toml` (P6).
+
+use agent_core::event_type::EventTypeError;
+use agent_plugins::limits::MODEL_TOKENS;
+use agent_plugins::{
+    Access, Asks, Grants, HttpPattern, LoadedPlugin, PatternError, Secret, SecretTemplate, TreeGrant, http_within,
+};
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+/// One grant, from the command line or from a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Plugin or host tools that get the grant.
+    pub receiver: Receiver,
+    /// What kind of access is granted.
+    pub kind: Kind,
+    /// The value as it is written: a folder, the name of a variable, `KEY=VALUE` and so on.
+    pub value: String,
+    /// Folder that a relative folder is relative to. Empty: the current folder.
+    pub base: PathBuf,
+    /// Place where the grant is written, for messages.
+    pub origin: String,
+}
+
+/// The receiver of a grant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Receiver {
+    /// The host's built-in file tools.
+    Host,
+    /// The plugin with this name.
+    Plugin(String),
+}
+
+/// What kind of access is granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Reading a folder.
+    Read,
+    /// Reading and writing a folder.
+    Write,
+    /// Reading an environment variable.
+    Env,
+    /// Reading a configuration value.
+    Config,
+    /// Sending HTTP requests.
+    Http,
+    /// Storing values between calls, in MiB.
+    KeyValue,
+    /// Using the agent's model, in tokens per turn.
+    ModelTokens,
+    /// Sending service events of a type.
+    Events,
+    /// Reading the media of the conversation.
+    Media,
+}
+
+/// The kinds of grants, with their keys.
+const KINDS: &[(&str, Kind)] = &[
+    ("read", Kind::Read),
+    ("write", Kind::Write),
+    ("env", Kind::Env),
+    ("config", Kind::Config),
+    ("http", Kind::Http),
+    ("key_value_mib", Kind::KeyValue),
+    ("model_tokens", Kind::ModelTokens),
+    ("events", Kind::Events),
+    ("media", Kind::Media),
+];
+
+impl Kind {
+    /// The key of this kind in `[plugins.NAME.grants]` and in `--grant`.
+    pub fn key(self) -> &'static str {
+        KINDS.iter().find(|(_, kind)| *kind == self).map(|(key, _)| *key).unwrap_or_default()
+    }
+}
+
+/// A secret for a plugin, as it is configured in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretGrant {
+    /// Name of the plugin.
+    pub plugin: String,
+    /// Environment variable that contains the secret.
+    pub env: String,
+    /// Hosts and header that the secret is sent to.
+    pub template: SecretTemplate,
+    /// Place where the secret is configured, for messages.
+    pub origin: String,
+}
+
+/// All grants of an agent, with folders and variables resolved.
+#[derive(Clone, Debug, Default)]
+pub struct ResolvedGrants {
+    /// Grants for plugins, by plugin.
+    pub plugins: BTreeMap<String, Grants>,
+    /// Folders that the host's built-in file tools may read.
+    pub host: Vec<TreeGrant>,
+}
+
+impl Grant {
+    /// Parses `PLUGIN:KIND=VALUE`, the value of `--grant`. The error says how to write it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let form = "write PLUGIN:KIND=VALUE, for example `files:read=.`; KIND is read, write, env, config, http, \
+                    key_value_mib, model_tokens, events or media";
+        let (receiver, rest) = text.split_once(':').ok_or_else(|| format!("there is no `:`; {form}"))?;
+        let (kind, value) = rest.split_once('=').ok_or_else(|| format!("there is no `=`; {form}"))?;
+        let kind = KINDS.iter().find(|(name, _)| *name == kind);
+        let (_, kind) = kind.ok_or_else(|| format!("the kind is not known; {form}"))?;
+        if receiver.is_empty() || value.is_empty() {
+            return Err(format!("the plugin or the value is empty; {form}"));
+        }
+        let receiver = match receiver {
+            "host" => Receiver::Host,
+            name => Receiver::Plugin(name.to_owned()),
+        };
+        if receiver == Receiver::Host && *kind != Kind::Read {
+            return Err("the host's own tools can only read: write host:read=DIR".to_owned());
+        }
+        if *kind == Kind::Config && !value.contains('=') {
+            return Err("a configuration value is written PLUGIN:config=KEY=VALUE".to_owned());
+        }
+        let origin = format!("--grant {text}");
+        Ok(Self { receiver, kind: *kind, value: value.to_owned(), base: PathBuf::new(), origin })
+    }
+}
+
+impl Grant {
+    /// The plugin that gets the grant. None: the host's own tools.
+    pub fn plugin(&self) -> Option<&str> {
+        match &self.receiver {
+            Receiver::Host => None,
+            Receiver::Plugin(name) => Some(name),
+        }
+    }
+}
+
+/// Resolves grants for the sandbox: checks folders and reads variables. The error has one message for each grant that cannot be
+/// resolved.
+pub fn resolve(grants: &[Grant], variable: &dyn Fn(&str) -> Option<String>) -> Result<ResolvedGrants, Vec<String>> {
+    let mut resolved = ResolvedGrants::default();
+    let mut problems = Vec::new();
+    for grant in grants {
+        if let Err(problem) = add(grant, variable, &mut resolved) {
+            problems.push(format!("{}: {problem}", grant.origin));
+        }
+    }
+    if problems.is_empty() { Ok(resolved) } else { Err(problems) }
+}
+
+/// Describes grants that have no effect, or only a part of it, because the plugin's manifest does not ask for them. Each
+/// text is the end of a sentence that begins with the plugin's name. A plugin without a manifest asks for everything.
+pub fn unused_grants(plugin: &LoadedPlugin, grants: &Grants) -> Vec<String> {
+    plugin.manifest().map(|manifest| unused_by_asks(&manifest.asks, grants)).unwrap_or_default()
+}
+
+fn unused_by_asks(asks: &Asks, grants: &Grants) -> Vec<String> {
+    let nothing = |thing: String| format!("does not ask for {thing} in its manifest, so this grant has no effect");
+    let writes = grants.trees.iter().any(|tree| tree.access == Access::ReadWrite);
+    let trees = match asks.files {
+        Some(Access::ReadWrite) => None,
+        Some(Access::Read) if writes => {
+            Some("asks only for reading files in its manifest, so a grant for writing lets it only read".to_owned())
+        }
+        Some(Access::Read) => None,
+        None => (!grants.trees.is_empty()).then(|| nothing("files".to_owned())),
+    };
+    let env = grants.env.keys().filter(|name| !asks.env.contains(name));
+    let env = env.map(|name| nothing(format!("the variable {name}")));
+    let config = grants.config.keys().filter(|key| !asks.config.contains(key));
+    let config = config.map(|key| nothing(format!("the configuration value {key}")));
+    let requested: Vec<HttpPattern> = asks.http.iter().filter_map(|asked| asked.parse().ok()).collect();
+    let http = grants.http.iter().filter(|pattern| http_within(std::slice::from_ref(pattern), &requested).is_empty());
+    let http = http.map(|pattern| nothing(format!("the request {pattern}")));
+    let secrets =
+        grants.secrets.iter().map(Secret::name).filter(|name| !asks.secrets.iter().any(|asked| asked == name));
+    let secrets = secrets.map(|name| nothing(format!("the secret {name}")));
+    let key_value = (grants.key_value.is_some() && !asks.key_value).then(|| nothing("storing values".to_owned()));
+    let model = match (grants.model_tokens, asks.model_tokens) {
+        (Some(_), None) => Some(nothing("the agent's model".to_owned())),
+        (Some(granted), Some(asked)) if asked < granted => Some(format!(
+            "asks only for {asked} tokens of the agent's model in its manifest, so it gets no more than that"
+        )),
+        _ => None,
+    };
+    let events =
+        grants.events.iter().filter(|event_type| !asks.events.iter().any(|asked| asked == event_type.as_str()));
+    let events = events.map(|event_type| nothing(format!("the service event {event_type}")));
+    let media = (grants.media && !asks.media).then(|| nothing("the media of the conversation".to_owned()));
+    let lists = trees.into_iter().chain(env).chain(config).chain(http).chain(secrets);
+    lists.chain(key_value).chain(model).chain(events).chain(media).collect()
+}
+
+fn add(grant: &Grant, variable: &dyn Fn(&str) -> Option<String>, resolved: &mut ResolvedGrants) -> Result<(), String> {
+    let Receiver::Plugin(plugin) = &grant.receiver else {
+        resolved.host.push(tree(grant, Access::Read)?);
+        return Ok(());
+    };
+    let grants = resolved.plugins.entry(plugin.clone()).or_default();
+    match grant.kind {
+        Kind::Read => grants.trees.push(tree(grant, Access::Read)?),
+        Kind::Write => grants.trees.push(tree(grant, Access::ReadWrite)?),
+        Kind::Env => match variable(&grant.value) {
+            Some(value) => {
+                grants.env.insert(grant.value.clone(), value);
+            }
+            None => {
+                return Err(format!(
+                    "the environment variable `{}` is not set; set it, or remove the grant",
+                    grant.value
+                ));
+            }
+        },
+        Kind::Config => {
+            let (key, value) = grant.value.split_once('=').ok_or("expected KEY=VALUE")?;
+            grants.config.insert(key.to_owned(), value.to_owned());
+        }
+        Kind::Http => grants.http.push(grant.value.parse().map_err(|error: PatternError| error.to_string())?),
+        Kind::KeyValue => {
+            let mebibytes = grant.value.parse::<u64>().ok().filter(|number| (1..=1024).contains(number));
+            let mebibytes =
+                mebibytes.ok_or_else(|| format!("`{}` is not a whole number from 1 to 1024", grant.value))?;
+            grants.key_value = Some(mebibytes << 20);
+        }
+        Kind::ModelTokens => {
+            let tokens = grant.value.parse::<u64>().ok().filter(|number| (1..=MODEL_TOKENS).contains(number));
+            let tokens =
+                tokens.ok_or_else(|| format!("`{}` is not a whole number from 1 to {MODEL_TOKENS}", grant.value))?;
+            grants.model_tokens = Some(tokens);
+        }
+        Kind::Events => {
+            grants.events.insert(grant.value.parse().map_err(|error: EventTypeError| error.to_string())?);
+        }
+        Kind::Media if grant.value == "true" => grants.media = true,
+        Kind::Media => return Err(format!("`{}` is not `true`; to deny it, remove the grant", grant.value)),
+    }
+    Ok(())
+}
+
+/// Adds secrets to the grants of their plugins. The error has one message for each secret that cannot be added, without its
+/// value.
+pub fn add_secrets(
+    secrets: &[SecretGrant],
+    variable: &dyn Fn(&str) -> Option<String>,
+    resolved: &mut ResolvedGrants,
+) -> Result<(), Vec<String>> {
+    let mut problems = Vec::new();
+    for SecretGrant { plugin, env, template, origin } in secrets {
+        let secret = match variable(env) {
+            Some(value) => Secret::new(template.clone(), &value).map_err(|error| error.to_string()),
+            None => Err(format!("the environment variable `{env}` is not set; set it, or remove the secret")),
+        };
+        match secret {
+            Ok(secret) => resolved.plugins.entry(plugin.clone()).or_default().secrets.push(secret),
+            Err(problem) => problems.push(format!("{origin}: {problem}")),
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
+
+fn tree(grant: &Grant, access: Access) -> Result<TreeGrant, String> {
+    let written = Path::new(&grant.value);
+    let host = grant.base.join(written);
+    if written.components().any(|component| component == Component::ParentDir) {
+        return Err(parent_component_error(&host));
+    }
+    match std::fs::metadata(&host) {
+        Ok(metadata) if metadata.is_dir() => Ok(TreeGrant { host, guest: grant.value.clone(), access }),
+        Ok(_) => Err(format!("`{}` is a file; grant the folder that contains it", host.display())),
+        Err(error) => Err(format!("the folder `{}` cannot be granted: {error}", host.display())),
+    }
+}
+
+/// The error for a granted folder with `..`. A plugin uses the path of a folder as it is granted, and its paths must not
+/// contain `..`.
+fn parent_component_error(host: &Path) -> String {
+    let advice = match std::fs::canonicalize(host) {
+        Ok(absolute) => format!("write `{}`", absolute.display()),
+        Err(_) => "write the folder's absolute path".to_owned(),
+    };
+    format!("a granted folder must be written without `..`, because plugins use the path as it is written: {advice}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn none(_: &str) -> Option<String> {
+        None
+    }
+
+    /// P6
+    #[test]
+    fn parses_valid_grants() {
+        let cases = [
+            ("files:read=.", Receiver::Plugin("files".into()), Kind::Read, "."),
+            ("files:write=/a:b=c", Receiver::Plugin("files".into()), Kind::Write, "/a:b=c"),
+            ("web:env=HOME", Receiver::Plugin("web".into()), Kind::Env, "HOME"),
+            ("web:config=key=a=b", Receiver::Plugin("web".into()), Kind::Config, "key=a=b"),
+            ("host:read=docs", Receiver::Host, Kind::Read, "docs"),
+        ];
+        for (text, receiver, kind, value) in cases {
+            let grant = Grant::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!((grant.receiver, grant.kind, grant.value.as_str()), (receiver, kind, value));
+        }
+    }
+
+    #[test]
+    fn errors_for_malformed_grants_explain_the_syntax() {
+        for text in ["files", "files:read", "files:delete=.", ":read=.", "files:read=", "host:write=.", "a:config=k"] {
+            let error = Grant::parse(text).expect_err(text);
+            assert!(error.contains("write") || error.contains("written"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn combines_all_grants_of_a_plugin() {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        std::fs::create_dir(directory.path().join("docs")).expect("created");
+        let grant = |text: &str| Grant { base: directory.path().to_owned(), ..Grant::parse(text).expect(text) };
+        let grants = [
+            grant("a:read=."),
+            grant("a:write=docs"),
+            grant("a:env=X"),
+            grant("a:config=k=v"),
+            grant("host:read=docs"),
+        ];
+        let resolved = resolve(&grants, &|name| Some(format!("value of {name}"))).expect("resolved");
+        let plugin = &resolved.plugins["a"];
+        let trees: Vec<_> = plugin.trees.iter().map(|tree| (tree.guest.as_str(), tree.access)).collect();
+        assert_eq!(trees, [(".", Access::Read), ("docs", Access::ReadWrite)]);
+        assert_eq!(plugin.env["X"], "value of X");
+        assert_eq!(plugin.config["k"], "v");
+        assert_eq!(resolved.host[0].host, directory.path().join("docs"));
+    }
+
+    /// P6: a plugin may do only what it asks for and what is granted.
+    #[test]
+    fn p6_reports_grants_that_the_manifest_does_not_ask_for() {
+        let tree = |access| TreeGrant { host: "/srv".into(), guest: "srv".into(), access };
+        let entry = |key: &str| BTreeMap::from([(key.to_owned(), String::new())]);
+        let grants = Grants {
+            trees: vec![tree(Access::ReadWrite)],
+            env: entry("HOME"),
+            config: entry("key"),
+            http: vec!["https://a.example".parse().expect("a pattern")],
+            key_value: Some(1),
+            model_tokens: Some(7),
+            events: ["com.example.paid".parse().expect("a type")].into(),
+            media: true,
+            ..Grants::default()
+        };
+        let all = [
+            "files",
+            "the variable HOME",
+            "the configuration value key",
+            "the request https://a.example",
+            "storing values",
+            "the agent's model",
+            "the service event com.example.paid",
+            "the media of the conversation",
+        ];
+        let all = all.map(|thing| format!("does not ask for {thing} in its manifest, so this grant has no effect"));
+        assert_eq!(unused_by_asks(&Asks::default(), &grants), all);
+        let asks = Asks {
+            files: Some(Access::Read),
+            env: vec!["HOME".into()],
+            config: vec!["key".into()],
+            http: vec!["https://*".into()],
+            key_value: true,
+            model_tokens: Some(7),
+            events: vec!["com.example.paid".into()],
+            media: true,
+            ..Asks::default()
+        };
+        let less = "asks only for reading files in its manifest, so a grant for writing lets it only read";
+        assert_eq!(unused_by_asks(&asks, &grants), [less], "writing includes reading");
+        let asks = Asks { files: Some(Access::ReadWrite), model_tokens: Some(6), ..asks };
+        let less = "asks only for 6 tokens of the agent's model in its manifest, so it gets no more than that";
+        assert_eq!(unused_by_asks(&asks, &grants), [less]);
+        let asks = Asks { model_tokens: Some(8), ..asks };
+        assert!(unused_by_asks(&asks, &grants).is_empty());
+        assert!(unused_by_asks(&Asks::default(), &Grants::default()).is_empty());
+    }
+
+    /// P6: one error reports all grants that cannot be resolved.
+    #[test]
+    fn p6_reports_all_grants_that_cannot_be_resolved() {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(directory.path().join("file"), "").expect("written");
+        let grant = |text: &str| Grant { base: directory.path().to_owned(), ..Grant::parse(text).expect(text) };
+        let grants = [grant("a:read=absent"), grant("a:read=file"), grant("a:env=ABSENT")];
+        let problems = resolve(&grants, &none).expect_err("nothing of this can be granted");
+        let shown = problems.join("\n").replace(&directory.path().display().to_string(), "/base");
+        insta::assert_snapshot!(shown, @r"
+        --grant a:read=absent: the folder `/base/absent` cannot be granted: No such file or directory (os error 2)
+        --grant a:read=file: `/base/file` is a file; grant the folder that contains it
+        --grant a:env=ABSENT: the environment variable `ABSENT` is not set; set it, or remove the grant
+        ");
+    }
+
+    /// P6: a plugin could not use the path of such a folder, so the grant is rejected.
+    #[test]
+    fn p6_rejects_folders_with_parent_components() {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let folder = directory.path().canonicalize().expect("exists");
+        std::fs::create_dir(folder.join("docs")).expect("created");
+        let absolute = format!("a:read={}/docs/../docs", folder.display());
+        for text in ["a:read=docs/..", "a:write=docs/../docs", "host:read=docs/..", absolute.as_str(), "a:read=x/.."] {
+            let grant = Grant { base: folder.clone(), ..Grant::parse(text).expect(text) };
+            let problems = resolve(&[grant], &none).expect_err(text);
+            assert!(problems[0].contains("without `..`"), "{problems:?}");
+        }
+        let grant = Grant { base: folder.clone(), ..Grant::parse("a:read=docs/..").expect("a grant") };
+        let problems = resolve(&[grant], &none).expect_err("refused");
+        assert!(problems[0].ends_with(&format!("write `{}`", folder.display())), "{problems:?}");
+    }
+}

@@ -1,0 +1,44 @@
+//! Makes running agents from `agent.toml` and a caller's options.
+//!
+//! The command-line program, a server and a worker all build their agents with this crate, in this order:
+//!
+//! 1. [`HostEnvironment`]: contains what the caller has read from its environment.
+//! 2. [`Settings::read`]: makes validated settings from [`AgentOptions`] and `agent.toml`. If they name no model,
+//!    [`choose_model`] lets the user choose one.
+//! 3. [`DataDirectory::open`], [`assembly::open_store`] and [`assembly::open_sandbox`]: open what all agents of the host share.
+//! 4. [`assembly::Assembler::assemble`]: loads the plugins, and makes the agent and the agents that it delegates to.
+//! 5. [`AgentWatch`]: applies changes to the plugin folders and the agents' files while the agents run.
+//!
+//! This crate does not print, exit, ask the user or read the environment. It sends progress and warnings to a [`Reporter`], and
+//! questions to a [`ModelChooser`] or a [`first_use::FirstUsePrompt`], which the caller implements.
+
+mod environment;
+mod error;
+mod report;
+mod text;
+
+pub mod grants;
+
+pub mod agent_file;
+
+pub mod settings;
+
+mod data_directory;
+
+pub mod protection;
+
+pub mod assembly;
+
+pub mod first_use;
+
+mod watch;
+
+pub use agent_file::AgentFile;
+pub use assembly::AssembledAgent;
+pub use data_directory::DataDirectory;
+pub use environment::{COMPILE_COMMAND, HostEnvironment};
+pub use error::ConfigError;
+pub use report::{Reporter, Silent, Warning};
+pub use settings::{AgentOptions, ModelChooser, Problems, Settings, choose_model};
+pub use text::{one_line, shell_word};
+pub use watch::{AgentWatch, WatchEvent};

@@ -1,0 +1,157 @@
+//! Finds the files that are read when the host builds plugins. Build tools run as native code, outside the sandbox (row 40).
+
+use super::path;
+use agent_plugins::{ProtectedKind, ProtectedPath};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Names that cargo and rustup search in the folder of a project and in every folder above it.
+pub(super) const CARGO_LOOKS_ABOVE: [&str; 4] = [".cargo", "Cargo.toml", "rust-toolchain", "rust-toolchain.toml"];
+/// Names that the tools of other languages search in the same way.
+const OTHERS_LOOK_ABOVE: [&str; 2] = ["node_modules", "package.json"];
+/// Maximum number of packages that are followed from one folder of plugins.
+const MAX_PACKAGES: usize = 200;
+/// File that makes a folder a plugin project.
+const PROJECT_FILE: &str = "plugin.toml";
+/// Largest TOML file that is read, in bytes.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Endings of the names of source files. In a package that contains the agent itself, only these are protected, because
+/// plugins are meant to work in that folder.
+const SOURCES: &[&str] = &[".rs", "cargo.toml", "cargo.lock"];
+
+/// Paths to protect for a folder of plugin projects: the packages that they depend on, wherever these are, and the files
+/// above them that determine how they are built. Empty for a folder without projects. `agent` is the folder of the agent.
+pub(super) fn source_paths(folder: &Path, agent: &Path) -> Vec<ProtectedPath> {
+    let projects = projects_at(folder);
+    if projects.is_empty() {
+        return Vec::new();
+    }
+    let what = "files that are read to build plugins";
+    let mut packages: BTreeSet<PathBuf> = [folder.to_owned()].into_iter().filter_map(canonical).collect();
+    packages.extend(projects.iter().flat_map(|project| named_paths(project)).filter_map(canonical));
+    let mut unread: Vec<PathBuf> = projects.into_iter().filter_map(canonical).collect();
+    while let Some(package) = unread.pop().filter(|_| packages.len() < MAX_PACKAGES) {
+        for dependency in dependencies(&package.join("Cargo.toml")).into_iter().filter_map(canonical) {
+            if packages.insert(dependency.clone()) {
+                unread.push(dependency);
+            }
+        }
+    }
+    let looked_for: BTreeSet<PathBuf> = packages
+        .iter()
+        .flat_map(|package| package.ancestors().skip(1))
+        .flat_map(|above| CARGO_LOOKS_ABOVE.iter().chain(&OTHERS_LOOK_ABOVE).map(|name| above.join(name)))
+        .collect();
+    let agent = canonical(agent.to_owned());
+    let own = canonical(folder.to_owned());
+    let kind = |package: &Path| match &agent {
+        // The folder with the plugins itself is always protected completely.
+        Some(agent) if agent.starts_with(package) && own.as_deref() != Some(package) => {
+            ProtectedKind::CodeFiles(SOURCES)
+        }
+        _ => ProtectedKind::Folder,
+    };
+    let folders = packages.into_iter().map(|package| {
+        let kind = kind(&package);
+        path(package, what, kind)
+    });
+    folders.chain(looked_for.into_iter().map(|file| path(file, what, ProtectedKind::File))).collect()
+}
+
+/// The folder itself if it is a plugin project, otherwise the projects in it. Every folder with a `plugin.toml` counts, even
+/// if it cannot be built yet, because it may be completed later.
+fn projects_at(folder: &Path) -> Vec<PathBuf> {
+    let is_project = |folder: &PathBuf| folder.join(PROJECT_FILE).is_file();
+    if is_project(&folder.to_owned()) {
+        return vec![folder.to_owned()];
+    }
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(is_project).collect()
+}
+
+/// Paths of the source and the WIT in the `[build]` table of a project.
+fn named_paths(project: &Path) -> Vec<PathBuf> {
+    let table = read_table(&project.join(PROJECT_FILE));
+    let build = table.as_ref().and_then(|table| table.get("build")?.as_table());
+    let named = ["source", "wit"].into_iter().filter_map(|key| build?.get(key)?.as_str());
+    named.map(|path| project.join(path)).collect()
+}
+
+/// Reads a TOML file. None if it is too large or cannot be read.
+fn read_table(path: &Path) -> Option<toml::Table> {
+    let is_short = fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_BYTES);
+    if is_short { fs::read_to_string(path).ok()?.parse().ok() } else { None }
+}
+
+/// A path with symbolic links resolved. None if it does not exist.
+fn canonical(path: PathBuf) -> Option<PathBuf> {
+    path.canonicalize().ok()
+}
+
+/// Every folder that a `Cargo.toml` names as the `path` of a dependency or target, or with its `build` script.
+fn dependencies(manifest: &Path) -> Vec<PathBuf> {
+    let Some(folder) = manifest.parent() else { return Vec::new() };
+    let Some(table) = read_table(manifest) else { return Vec::new() };
+    let mut paths = Vec::new();
+    let mut unread = vec![&table];
+    while let Some(table) = unread.pop() {
+        for (key, value) in table {
+            match value {
+                toml::Value::Table(inner) => unread.push(inner),
+                toml::Value::Array(items) => unread.extend(items.iter().filter_map(toml::Value::as_table)),
+                toml::Value::String(named) if ["path", "build"].contains(&key.as_str()) => {
+                    paths.push(folder.join(named));
+                }
+                _ => {}
+            }
+        }
+    }
+    // `[lib] path = "src/lib.rs"` names a file.
+    let folder_of = |place: PathBuf| if place.is_file() { place.parent().map(Path::to_owned) } else { Some(place) };
+    paths.into_iter().filter_map(folder_of).filter(|place| place.is_dir()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// P13, row 40: a plugin cannot change the sources of another plugin.
+    #[test]
+    fn p13_protects_sources_of_plugins() {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let root = place.path().canonicalize().expect("exists");
+        for name in ["plugins/notes/src", "shared/words/src", "shared/deep", "other"] {
+            fs::create_dir_all(root.join(name)).expect("created");
+        }
+        let package = |name: &str, rest: &str| format!("[package]\nname = \"{name}\"\nversion = \"1.0.0\"\n{rest}");
+        for (file, text) in [
+            ("plugins/notes/plugin.toml", "name = \"notes\"\nversion = \"1.0.0\"\n".to_owned()),
+            (
+                "plugins/notes/Cargo.toml",
+                package("notes", "[dependencies]\nwords = { path = \"../../shared/words\" }\n"),
+            ),
+            (
+                "shared/words/Cargo.toml",
+                package("words", "[target.'cfg(unix)'.build-dependencies.deep]\npath = \"../deep\"\n"),
+            ),
+            ("shared/deep/Cargo.toml", package("deep", "[lib]\npath = \"src/lib.rs\"\n")),
+        ] {
+            fs::write(root.join(file), text).expect("written");
+        }
+        let found = source_paths(&root.join("plugins"), &root.join("other"));
+        let folders: Vec<_> = found.iter().filter(|path| path.is_folder()).map(|path| path.path.clone()).collect();
+        assert_eq!(folders, ["plugins", "shared/deep", "shared/words"].map(|name| root.join(name)));
+        for name in
+            [".cargo", "Cargo.toml", "rust-toolchain.toml", "shared/.cargo", "shared/Cargo.toml", "node_modules"]
+        {
+            assert!(found.iter().any(|path| path.path == root.join(name)), "{name}");
+        }
+        assert_eq!(source_paths(&root.join("other"), &root), []);
+        // If the agent is inside such a package, its plugins can still work there: only source files are protected.
+        let found = source_paths(&root.join("plugins"), &root.join("shared/deep"));
+        let deep = found.iter().find(|path| path.path == root.join("shared/deep")).expect("it is protected");
+        assert_eq!(deep.kind, ProtectedKind::CodeFiles(SOURCES));
+    }
+}

@@ -1,0 +1,217 @@
+//! Known programs that run code from folders: interpreters, package managers and build tools.
+
+use super::super::native_builds::CARGO_LOOKS_ABOVE;
+
+/// Means "names without an extension" in a list of endings. See [`agent_plugins::ProtectedKind::CodeFiles`].
+const WITHOUT_ENDING: &str = agent_plugins::WITHOUT_ENDING;
+
+/// A language, with the names of the files that are loaded as its code.
+pub(super) struct Language {
+    /// Endings of the names of scripts.
+    pub(super) scripts: &'static [&'static str],
+    /// Endings of the names of files that are loaded from the folder of a script and from the working directory.
+    pub(super) loads: &'static [&'static str],
+    /// Names that are searched in these folders and in every folder above them.
+    pub(super) above: &'static [&'static str],
+}
+
+static PYTHON: Language = Language {
+    scripts: &[".py", ".pyw", ".pyz"],
+    loads: &[".py", ".pyw", ".pyc", ".pyd", ".so", ".pth", ".pyz", ".egg", ".zip", "pyvenv.cfg", ".env"],
+    above: &["pyvenv.cfg"],
+};
+static JAVASCRIPT: Language = Language {
+    scripts: &[".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx"],
+    loads: &[
+        ".js",
+        ".mjs",
+        ".cjs",
+        ".ts",
+        ".mts",
+        ".cts",
+        ".jsx",
+        ".tsx",
+        ".node",
+        ".wasm",
+        ".sh",
+        ".npmrc",
+        ".env",
+        "package.json",
+        "tsconfig.json",
+        "deno.json",
+        "deno.jsonc",
+        "bunfig.toml",
+        WITHOUT_ENDING,
+    ],
+    above: &["node_modules", "package.json", "tsconfig.json", ".npmrc", ".pnp.cjs", ".pnp.loader.mjs"],
+};
+static RUBY: Language = Language {
+    scripts: &[".rb"],
+    loads: &[".rb", ".so", "gemfile", ".gemspec", ".env"],
+    above: &["Gemfile", ".bundle"],
+};
+static PERL: Language = Language { scripts: &[".pl"], loads: &[".pl", ".pm", ".so", WITHOUT_ENDING], above: &[] };
+static PHP: Language =
+    Language { scripts: &[".php"], loads: &[".php", ".phar", ".inc", "php.ini", ".user.ini", ".env"], above: &[] };
+static LUA: Language = Language { scripts: &[".lua"], loads: &[".lua", ".so", ".luarc"], above: &[] };
+static SHELL: Language = Language {
+    scripts: &[".sh", ".bash", ".zsh", ".fish", ".ps1"],
+    loads: &[".sh", ".bash", ".zsh", ".fish", ".ps1", ".env", ".envrc", WITHOUT_ENDING],
+    above: &[],
+};
+static RUST: Language = Language {
+    scripts: &[],
+    loads: &[".rs", "cargo.toml", "cargo.lock", "rust-toolchain", "rust-toolchain.toml"],
+    above: &CARGO_LOOKS_ABOVE,
+};
+static GO: Language = Language {
+    scripts: &[],
+    loads: &[".go", ".s", ".c", ".h", ".cc", ".cpp", "go.mod", "go.sum", "go.work"],
+    above: &["go.mod", "go.work", "vendor"],
+};
+static JAVA: Language =
+    Language { scripts: &[".jar", ".java"], loads: &[".jar", ".class", ".java", ".kts", ".gradle"], above: &[] };
+
+/// All known languages, to recognise scripts by their endings.
+pub(super) static LANGUAGES: [&Language; 10] =
+    [&PYTHON, &JAVASCRIPT, &RUBY, &PERL, &PHP, &LUA, &SHELL, &RUST, &GO, &JAVA];
+
+/// A program that runs code.
+pub(super) struct Program {
+    /// Names of the program, without versions.
+    commands: &'static [&'static str],
+    /// Languages that the program runs.
+    pub(super) runs: &'static [&'static Language],
+    /// Files in the working directory that determine what the program runs.
+    pub(super) files: &'static [&'static str],
+    /// Folders in the working directory that contain code that the program runs.
+    pub(super) folders: &'static [&'static str],
+}
+
+impl Program {
+    const fn interpreter(commands: &'static [&'static str], runs: &'static [&'static Language]) -> Self {
+        Self { commands, runs, files: &[], folders: &[] }
+    }
+}
+
+const OF_NODE: [&str; 12] = [
+    "package.json",
+    "package-lock.json",
+    ".npmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    ".pnp.cjs",
+    ".pnp.loader.mjs",
+    ".pnpmfile.cjs",
+    "pnpm-workspace.yaml",
+    "bunfig.toml",
+    "deno.json",
+    "deno.jsonc",
+];
+const OF_PYTHON: [&str; 8] =
+    ["pyproject.toml", "uv.toml", "uv.lock", "poetry.toml", "poetry.lock", ".python-version", "setup.py", "setup.cfg"];
+
+static PROGRAMS: [Program; 16] = [
+    Program::interpreter(&["python", "pythonw", "pypy"], &[&PYTHON]),
+    Program::interpreter(&["node", "nodejs", "tsx", "ts-node"], &[&JAVASCRIPT]),
+    Program::interpreter(&["ruby", "bundle", "rake"], &[&RUBY]),
+    Program::interpreter(&["perl"], &[&PERL]),
+    Program::interpreter(&["php"], &[&PHP]),
+    Program::interpreter(&["lua", "luajit"], &[&LUA]),
+    Program::interpreter(&["sh", "bash", "dash", "zsh", "ksh", "fish", "pwsh", "powershell"], &[&SHELL]),
+    Program::interpreter(&["java", "gradle", "mvn", "jbang"], &[&JAVA]),
+    // These run packages that they install elsewhere, unless the folder contains a package with the same name.
+    Program { commands: &["npx", "pnpx", "bunx"], runs: &[], files: &OF_NODE, folders: &["node_modules", ".yarn"] },
+    Program {
+        commands: &["npm", "pnpm", "yarn", "bun", "deno"],
+        runs: &[&JAVASCRIPT, &SHELL],
+        files: &OF_NODE,
+        folders: &["node_modules", ".yarn"],
+    },
+    Program { commands: &["uvx", "pipx"], runs: &[], files: &OF_PYTHON, folders: &[".venv", "__pypackages__"] },
+    Program {
+        commands: &["uv", "poetry", "pdm", "hatch", "rye", "pipenv", "pixi"],
+        runs: &[&PYTHON],
+        files: &OF_PYTHON,
+        folders: &[".venv", "__pypackages__"],
+    },
+    Program {
+        commands: &["cargo", "rustup"],
+        runs: &[&RUST],
+        files: &["Cargo.toml", "Cargo.lock", "build.rs", "rust-toolchain", "rust-toolchain.toml"],
+        folders: &[".cargo", "src", "target"],
+    },
+    Program { commands: &["go"], runs: &[&GO], files: &["go.mod", "go.sum", "go.work"], folders: &["vendor"] },
+    // These may run code in any language.
+    Program {
+        commands: &["make", "gmake", "just", "task"],
+        runs: &[&PYTHON, &JAVASCRIPT, &RUBY, &PERL, &SHELL, &RUST, &GO],
+        files: &["Makefile", "GNUmakefile", "justfile", ".justfile", "Taskfile.yml", "Taskfile.yaml"],
+        folders: &[],
+    },
+    Program {
+        commands: &["docker", "docker-compose", "podman", "podman-compose"],
+        runs: &[&PYTHON, &JAVASCRIPT, &SHELL],
+        files: &["Dockerfile", "compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml", ".env"],
+        folders: &[],
+    },
+];
+
+/// Beginnings of the names of variables that tell programs where to find code.
+const VARIABLES_OF_CODE: [&str; 33] = [
+    "BASH_ENV",
+    "BUN_",
+    "BUNDLE_",
+    "CARGO",
+    "CLASSPATH",
+    "CONDA_",
+    "DENO_",
+    "DYLD_",
+    "ENV",
+    "GEM_",
+    "GIT_",
+    "GOPATH",
+    "GOROOT",
+    "GOFLAGS",
+    "GOENV",
+    "HOME",
+    "JAVA_",
+    "JDK_",
+    "LD_",
+    "LUA_",
+    "MAKE",
+    "NODE_",
+    "NPM_",
+    "PATH",
+    "PERL",
+    "PHP",
+    "PYTHON",
+    "RUBY",
+    "RUST",
+    "UV_",
+    "VIRTUAL_ENV",
+    "XDG_",
+    "ZDOTDIR",
+];
+
+/// Whether a variable tells programs where to find code.
+pub(super) fn is_about_code(variable: &str) -> bool {
+    let variable = variable.to_ascii_uppercase();
+    VARIABLES_OF_CODE.iter().any(|beginning| variable.starts_with(beginning))
+}
+
+/// The known program that a command names, in any folder and version, such as `/usr/bin/python3.12`.
+pub(super) fn program(command: &str) -> Option<&'static Program> {
+    let name = base_name(command);
+    let is_version = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b't'));
+    PROGRAMS
+        .iter()
+        .find(|known| known.commands.iter().any(|command| name.strip_prefix(command).is_some_and(is_version)))
+}
+
+/// The name of a program in lower case, without its folder and its extension.
+fn base_name(command: &str) -> String {
+    let name = command.rsplit(std::path::is_separator).next().unwrap_or(command).to_ascii_lowercase();
+    let endings = [".exe", ".cmd", ".bat"];
+    endings.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name).to_owned()
+}

@@ -1,0 +1,156 @@
+//! Reports while agents are assembled: warnings, progress, and values that must stay secret.
+
+use crate::text::one_line;
+use agent_core::message::Digest;
+use agent_core::redaction::Redaction;
+use agent_plugins::LoadEvent;
+use std::path::PathBuf;
+
+/// Receives reports while agents are assembled. The caller decides whether to show, log or ignore them.
+pub trait Reporter: Send + Sync {
+    /// Reports that something is probably not what the author of the configuration wants. The work continues.
+    fn warn(&self, warning: &Warning);
+
+    /// Reports progress of loading a plugin.
+    fn loading(&self, event: &LoadEvent);
+
+    /// Reports that the plugins of a folder have been loaded.
+    fn loaded(&self);
+
+    /// Tells the caller to hide these values in everything that it shows from now on.
+    fn keep_secret(&self, secrets: &Redaction);
+}
+
+/// Ignores all reports.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Reporter for Silent {
+    fn warn(&self, _: &Warning) {}
+    fn loading(&self, _: &LoadEvent) {}
+    fn loaded(&self) {}
+    fn keep_secret(&self, _: &Redaction) {}
+}
+
+/// Something that is probably not what the author of the configuration wants. The message is one sentence without a full stop.
+/// It may contain text from plugins and servers.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Warning {
+    /// No model is named although one is available, so the built-in `offline` answers.
+    #[error(
+        "no model is named, so the built-in `offline` answers, which is not a language model; {key_variable} is set, so you \
+         can use --model {model}"
+    )]
+    UnnamedModel {
+        /// Environment variable that contains the key of the model's provider.
+        key_variable: &'static str,
+        /// Name of the available model, as `PROVIDER/MODEL`.
+        model: String,
+    },
+    /// The file of a delegate names no model.
+    #[error(
+        "`{}` sets no `model`, so the built-in `offline` answers for this agent, which is not a language model",
+        path.display()
+    )]
+    DelegateWithoutModel {
+        /// The delegate's file.
+        path: PathBuf,
+    },
+    /// The file of a delegate sets limits for the host, which only the file of the first agent can set.
+    #[error(
+        "{place}: `[host.limits]` has no effect here; limits for the host are read from the file that the host is started \
+         with, so write them there"
+    )]
+    HostLimitsOfDelegate {
+        /// File and line of the table in the delegate's file.
+        place: String,
+    },
+    /// The folder with the plugins contains no plugin.
+    #[error("there are no plugins (*.wasm) in `{}`; --build builds the plugin projects in the folder", folder.display())]
+    NoPlugins {
+        /// Path of the folder.
+        folder: PathBuf,
+    },
+    /// The version of a plugin in the folder is rolled back, so another version serves.
+    #[error(
+        "{plugin} {} is rolled back, so {} serves instead; `agent-host plugin rollback {plugin} --undo` uses the version in \
+         the folder again",
+        from.short(),
+        to.as_ref().map(Digest::short).unwrap_or_default()
+    )]
+    RolledBack {
+        /// Name of the plugin.
+        plugin: String,
+        /// The version in the folder, which does not serve.
+        from: Digest,
+        /// The version that serves. None: it is not loaded.
+        to: Option<Digest>,
+    },
+    /// A plugin is not used because one of its tools has a name that is already taken.
+    #[error("the plugin `{plugin}` is left out: {reason}")]
+    PluginLeftOut {
+        /// Name of the plugin.
+        plugin: String,
+        /// The name of the tool, and where the other tool comes from.
+        reason: String,
+    },
+    /// A plugin version cannot serve, and the previous version continues to serve.
+    #[error("{subject}: {reason}\n  the previous version continues to serve")]
+    VersionRefused {
+        /// The plugin or the file.
+        subject: String,
+        /// Why the version cannot serve.
+        reason: String,
+    },
+    /// A new plugin version crashed too often and is rolled back.
+    #[error(
+        "{} crashed too often, so it is rolled back from {} to {} until its file changes",
+        one_line(plugin, 64),
+        from.short(),
+        to.short()
+    )]
+    CrashedTooOften {
+        /// Name of the plugin.
+        plugin: String,
+        /// The version that crashed.
+        from: Digest,
+        /// The version that serves from now on.
+        to: Digest,
+    },
+    /// The trial results of new plugin versions could not be stored, so the trials start again in the next process.
+    #[error("the results of plugin trials could not be stored, so the trials start again next time: {reason}")]
+    TrialsNotCounted {
+        /// Why the results could not be stored.
+        reason: String,
+    },
+    /// A grant has no effect, or only a part of it has, because the plugin's manifest does not ask for it.
+    #[error("`{plugin}` {problem}")]
+    UnusedGrant {
+        /// Name of the plugin.
+        plugin: String,
+        /// The rest of the sentence after the plugin's name.
+        problem: String,
+    },
+    /// Requests with an unusual HTTP method are granted.
+    #[error("`{plugin}` is granted requests with the method {method}, which is unusual; check its spelling")]
+    UnusualMethod {
+        /// Name of the plugin.
+        plugin: String,
+        /// The HTTP method.
+        method: String,
+    },
+    /// An approval rule matches no tool.
+    #[error("{place}: there is no tool `{rule}`, so this rule has no effect")]
+    UnmatchedApprovalRule {
+        /// File, line and key of the rule.
+        place: String,
+        /// Name of a tool, or pattern of names.
+        rule: String,
+    },
+    /// Files in the folder with the plugins cannot be loaded, and the host continues without them.
+    #[error("{problems}")]
+    UnusablePlugins {
+        /// One file on each line, and then what to do.
+        problems: String,
+    },
+}

@@ -1,0 +1,276 @@
+//! The validated settings of an agent, from `agent.toml` and the options of the caller.
+
+pub mod agent_lookup;
+mod mcp;
+mod model_choice;
+mod model_offers;
+mod models;
+mod problems;
+mod providers;
+
+pub use agent_lookup::{AGENT_FILE, AGENT_FOLDER};
+pub use model_choice::{ModelChooser, choose_model};
+pub use model_offers::ModelOffer;
+pub use models::{Chain, Helpers, NamedModel, WantedModels, provider_of};
+pub use problems::Problems;
+
+use crate::agent_file::{AgentFile, Placed, UNNAMED, is_name, name_of_file};
+use crate::environment::HostEnvironment;
+use crate::error::ConfigError;
+use crate::grants::{self, Grant, ResolvedGrants};
+use agent_mcp::ServerConfig;
+use agent_models::ProviderConfig;
+use agent_runtime::RuleBinding;
+use std::path::{Path, PathBuf};
+
+/// Reads an environment variable by name.
+type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
+
+/// Options that select and configure an agent, such as those of a command line. They override `agent.toml`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AgentOptions {
+    /// Path of the agent's file, or the name of an agent in the current folder. None: the agent has no file.
+    pub agent: Option<PathBuf>,
+    /// Folder with the plugins, instead of the file's `plugin_directory`.
+    pub plugins: Option<PathBuf>,
+    /// The only model to use, instead of the models of the file: `PROVIDER/MODEL`, `offline` or `scripted:FILE`.
+    pub model: Option<String>,
+    /// Address of the first model's provider.
+    pub base_url: Option<String>,
+    /// Grants in addition to those of the file.
+    pub grants: Vec<Grant>,
+}
+
+/// Number of hexadecimal digits in a default name that identify the folder of the agent.
+const FOLDER_DIGITS: usize = 6;
+/// Maximum number of characters of a default name before these digits.
+const MAX_READABLE: usize = 50;
+
+/// The validated settings of one agent.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Name of the agent. Sessions, memory and approvals belong to it.
+    pub name: String,
+    /// Configuration file of the agent. None: the agent has no file.
+    pub path: Option<PathBuf>,
+    /// User that the agent works for. None: the user who is logged in.
+    pub user: Option<String>,
+    /// What an approval rule with the exact name of a tool is bound to.
+    pub rule_binding: RuleBinding,
+    /// Models that the agent uses.
+    pub models: WantedModels,
+    /// Folder with the plugins. None: the agent has no plugins.
+    pub plugins: Option<PathBuf>,
+    /// Folder with the plugin projects that `agent-host dev` builds.
+    pub sources: Option<PathBuf>,
+    /// The other contents of `agent.toml`. Empty if the agent has no file.
+    pub file: AgentFile,
+    /// All grants, from the file and from the options.
+    pub grants: ResolvedGrants,
+    /// The options from which the settings were read.
+    pub options: AgentOptions,
+    /// The environment in which the settings were read.
+    pub environment: HostEnvironment,
+    /// Names of plugins that the settings mention, each with the place where it is written.
+    named_plugins: Vec<(String, String)>,
+}
+
+impl Settings {
+    /// Reads the agent's file, applies the options and resolves the grants. Options override the file, except that their grants
+    /// are added to those of the file.
+    ///
+    /// The error lists all problems that were found, each with its file, line and key if it has one.
+    ///
+    /// ```
+    /// use agent_config::{AgentOptions, HostEnvironment, Settings};
+    ///
+    /// // The environment contains exactly these variables. Nothing is read from the process.
+    /// let environment = HostEnvironment::new(|name| (name == "GROQ_API_KEY").then(|| "secret".to_owned()));
+    /// let options = AgentOptions {
+    ///     plugins: Some(std::env::temp_dir()),
+    ///     model: Some("groq/llama-3.3-70b-versatile".to_owned()),
+    ///     ..AgentOptions::default()
+    /// };
+    /// let settings = Settings::read(&options, &environment)?;
+    /// let (models, providers) = settings.models()?;
+    /// assert_eq!(models[0].name, "groq/llama-3.3-70b-versatile");
+    /// assert!(providers.iter().any(|provider| provider.name == "groq" && provider.key.is_some()));
+    /// # Ok::<(), agent_config::ConfigError>(())
+    /// ```
+    pub fn read(options: &AgentOptions, environment: &HostEnvironment) -> Result<Self, ConfigError> {
+        let (settings, problems) = Self::examine(options, environment)?;
+        problems.into_result(settings.path.as_deref())?;
+        Ok(settings)
+    }
+
+    /// Reads the settings again with the same options and environment, for a file that may have changed.
+    pub fn reread(&self) -> Result<Self, ConfigError> {
+        Self::read(&self.options, &self.environment)
+    }
+
+    /// Folder of the agent's file. The current folder if the agent has no file.
+    pub fn folder(&self) -> &Path {
+        if self.file.folder.as_os_str().is_empty() { Path::new(".") } else { &self.file.folder }
+    }
+
+    /// Reads the settings like [`Settings::read`], but returns the problems together with the settings. Parts with problems are
+    /// left out of the settings. The error is for a file that cannot be read at all.
+    pub fn examine(options: &AgentOptions, environment: &HostEnvironment) -> Result<(Self, Problems), ConfigError> {
+        let path = options.agent.as_deref().map(|agent| agent_lookup::find_agent(agent, Path::new("."))).transpose()?;
+        let file = match &path {
+            Some(path) => AgentFile::read(path)?,
+            None => AgentFile::default(),
+        };
+        if options.plugins.is_none() && file.plugin_directory.is_none() && path.is_none() {
+            return Err(no_agent_error(Path::new(".")));
+        }
+        Self::of_file((path, file), options, environment)
+    }
+
+    /// Makes settings like [`Settings::examine`], from a file that has already been read.
+    pub fn of_file(
+        (path, mut file): (Option<PathBuf>, AgentFile),
+        options: &AgentOptions,
+        environment: &HostEnvironment,
+    ) -> Result<(Self, Problems), ConfigError> {
+        let variable = environment.variables();
+        let plugins = options.plugins.clone().or_else(|| file.plugin_directory.take());
+        let mut problems = Problems::default();
+        let plugins = problems.collect(check_folder(plugins.as_deref(), options, &file)).and(plugins);
+        problems.collect(check_outbox(&file));
+        let models = WantedModels::new(options, &file).map_err(ConfigError::Settings)?;
+        let mut all = file.grants.clone();
+        all.extend(options.grants.iter().cloned());
+        let settings_error = |problems: Vec<String>| ConfigError::Settings(problems.join("\n"));
+        let mut grants = problems.collect(grants::resolve(&all, variable).map_err(settings_error)).unwrap_or_default();
+        problems.collect(grants::add_secrets(&file.secrets, variable, &mut grants).map_err(settings_error));
+        let granted = options.grants.iter().filter_map(|grant| Some((grant.plugin()?, grant.origin.as_str())));
+        let tables = file.plugin_tables.iter().map(|(name, place)| (name.as_str(), place.as_str()));
+        let named_plugins = tables.chain(granted).map(|(name, place)| (name.to_owned(), place.to_owned())).collect();
+        let named = name(path.as_deref(), &file)
+            .map_err(|error| ConfigError::settings(format!("the current folder cannot be resolved: {error}")));
+        let name = problems.collect(named).unwrap_or_else(|| UNNAMED.to_owned());
+        let (user, rule_binding) = (None, RuleBinding::default());
+        let (options, environment) = (options.clone(), environment.clone());
+        let settings = Self {
+            name,
+            path,
+            user,
+            rule_binding,
+            models,
+            plugins,
+            sources: None,
+            file,
+            grants,
+            options,
+            environment,
+            named_plugins,
+        };
+        Ok((settings, problems))
+    }
+
+    /// The models in the order in which they are asked, followed by the summary model if there is one, and how each provider is
+    /// reached. The error lists all problems, each with the place where the model is named.
+    pub fn models(&self) -> Result<(Vec<NamedModel>, Vec<ProviderConfig>), ConfigError> {
+        let chain = self.models.chain_and_summary();
+        let (providers, mut problems) = providers::providers(&self.models, &self.file, self.environment.variables());
+        for (index, model) in self.models.all_named().iter().enumerate() {
+            let is_embedding = self.models.helpers.embedding.as_ref() == Some(model);
+            let no_embedding = is_embedding.then(|| models::embedding_problem(&model.name)).flatten();
+            let problem = no_embedding.or_else(|| models::problem(&model.name, &self.file));
+            problems.extend(problem.map(|problem| (index, format!("{}: {problem}", model.place))));
+        }
+        if problems.is_empty() {
+            return Ok((chain, providers));
+        }
+        problems.sort_by_key(|(index, _)| *index);
+        let problems: Vec<_> = problems.into_iter().map(|(_, problem)| problem).collect();
+        Err(ConfigError::Settings(problems.join("\n")))
+    }
+
+    /// The MCP servers of the agent. The error lists all problems, each with its place in the file.
+    pub fn servers(&self) -> Result<Vec<ServerConfig>, ConfigError> {
+        mcp::servers(&self.file, self.environment.variables())
+            .map_err(|problems| ConfigError::Settings(problems.join("\n")))
+    }
+
+    /// A message for each plugin that the settings mention and that `known` does not know, with the place where it is written.
+    pub fn unknown_plugins(&self, known: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let unknown = self.named_plugins.iter().filter(|(name, _)| !known(name));
+        unknown.map(|(name, place)| format!("{place}: there is no plugin `{name}`")).collect()
+    }
+
+    /// An error about a key of the file. Adds the file and line of the key if they are known.
+    pub fn problem(&self, key: &str, problem: impl std::fmt::Display) -> ConfigError {
+        match self.file.places.get(key) {
+            Some(place) => ConfigError::settings(format!("{place}: {problem}")),
+            None => ConfigError::settings(problem),
+        }
+    }
+}
+
+/// Name of the agent. If the file sets none, the name is made from the folder and is unique to it, because agents with the same
+/// name share sessions, approvals and memory.
+fn name(path: Option<&Path>, file: &AgentFile) -> std::io::Result<String> {
+    if let Some(name) = &file.name {
+        return Ok(name.clone());
+    }
+    let folder = path.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder.canonicalize()?;
+    let stem = path.map(name_of_file).filter(|stem| stem != UNNAMED);
+    let of_folder = || folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    let base = stem.or_else(of_folder).unwrap_or_else(|| UNNAMED.to_owned());
+    let folder_hash = blake3::hash(folder.as_os_str().as_encoded_bytes()).to_hex();
+    Ok(format!("{}-{}", readable(&base), &folder_hash[..FOLDER_DIGITS]))
+}
+
+/// Replaces characters that are not allowed in a name, and shortens the text so that the digits of the folder fit.
+fn readable(text: &str) -> String {
+    let allowed = |letter: char| if is_name(letter.encode_utf8(&mut [0; 4])) { letter } else { '-' };
+    let trimmed = text.trim_start_matches(|letter: char| !letter.is_alphanumeric());
+    let readable: String = trimmed.chars().map(allowed).take(MAX_READABLE).collect();
+    if is_name(&readable) { readable } else { UNNAMED.to_owned() }
+}
+
+/// The error if neither plugins nor an agent are named. An `agent.toml` in the current folder is not used automatically,
+/// because its author, and not the user, decides what it grants.
+fn no_agent_error(folder: &Path) -> ConfigError {
+    let advice = "name a folder with plugins (--plugins DIR) or an agent's configuration file (--agent FILE); \
+                  `agent-host -h` shows an example";
+    if folder.join(AGENT_FILE).is_file() {
+        return ConfigError::settings(format!(
+            "{advice}. The {AGENT_FILE} in this folder is not used automatically, because its author decides what it grants: \
+             `agent-host config check` shows what it would run, and `agent-host --agent {AGENT_FILE}` runs it"
+        ));
+    }
+    ConfigError::settings(advice)
+}
+
+fn check_folder(plugins: Option<&Path>, options: &AgentOptions, file: &AgentFile) -> Result<(), ConfigError> {
+    let Some(directory) = plugins.filter(|directory| !directory.is_dir()) else { return Ok(()) };
+    let problem = format!("`{}` is not a folder", directory.display());
+    let (place, origin) = match (&options.plugins, file.places.get("plugin_directory")) {
+        (None, Some(place)) => (format!("{place}: "), "`plugin_directory`"),
+        _ => (String::new(), "--plugins"),
+    };
+    Err(ConfigError::settings(format!("{place}{origin}: {problem}; name the folder with the plugins")))
+}
+
+/// Rejects an outbox folder that does not exist. Otherwise, undelivered events would be noticed only when answers are missing.
+fn check_outbox(file: &AgentFile) -> Result<(), ConfigError> {
+    let absent = |directory: &&Placed| !file.folder.join(&directory.value).is_dir();
+    let Some(Placed { value, place }) = file.outbox.directory.as_ref().filter(absent) else { return Ok(()) };
+    Err(ConfigError::settings(format!("{place}: `{value}` is not a folder; create it, or name an existing folder")))
+}
+
+/// Folder in which `--build` builds the plugin projects. An error if the agent has no folder with plugins.
+pub fn build_directory(settings: &Settings) -> Result<&Path, ConfigError> {
+    settings.plugins.as_deref().ok_or_else(|| {
+        ConfigError::settings(
+            "--build needs a folder with plugins: set --plugins DIR, or `plugin_directory` in agent.toml",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! Resolves the value of `--agent`: the path of a file, or the name of an agent whose file is in the current folder.
+
+use crate::agent_file::{AgentFile, name_of_file, nearest, own_and_foreign_keys, read_bounded};
+use crate::error::ConfigError;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Standard name of an agent's configuration file.
+pub const AGENT_FILE: &str = "agent.toml";
+/// Folder with further agents' configuration files, in the current folder.
+pub const AGENT_FOLDER: &str = "agents";
+/// Maximum number of files that are examined in a folder.
+const MAX_FILES: usize = 1000;
+/// Largest file that is examined, in bytes.
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// An agent that was found in a folder.
+#[derive(Debug)]
+pub struct ListedAgent {
+    /// Name of the agent, from its file or from the file's name.
+    pub name: String,
+    /// Path of the agent's file, as it can be passed to `--agent`.
+    pub path: PathBuf,
+    /// Contents of the file, or its problems as text.
+    pub file: Result<AgentFile, String>,
+}
+
+/// Finds the file for `--agent VALUE` in a folder. `VALUE` is a path if it contains a separator, ends in `.toml`, or is the
+/// name of an existing file. Otherwise it is the name of an agent.
+pub fn find_agent(requested: &Path, folder: &Path) -> Result<PathBuf, ConfigError> {
+    let is_path =
+        requested.components().count() != 1 || requested.extension().is_some_and(|extension| extension == "toml");
+    if is_path && std::fs::metadata(folder.join(requested)).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Err(ConfigError::settings(missing_file(requested, folder)));
+    }
+    if is_path || folder.join(requested).is_file() {
+        return Ok(requested.to_owned());
+    }
+    let name = requested.to_string_lossy();
+    let all = list_agents(folder);
+    let mut matching: Vec<_> = all.iter().filter(|agent| agent.name == name).collect();
+    match matching.as_slice() {
+        [one] => Ok(one.path.clone()),
+        [] if folder.join(format!("{name}.toml")).is_file() => Ok(PathBuf::from(format!("{name}.toml"))),
+        [] => Err(ConfigError::settings(missing_agent(&name, &all))),
+        _ => {
+            matching.sort_by(|one, other| one.path.cmp(&other.path));
+            let paths: Vec<_> = matching.iter().map(|agent| format!("--agent {}", agent.path.display())).collect();
+            Err(ConfigError::settings(format!(
+                "{} files define an agent named `{name}`: write {}",
+                matching.len(),
+                paths.join(" or ")
+            )))
+        }
+    }
+}
+
+/// Lists the agents of a folder by path: `agent.toml`, other TOML files that look like an agent's, and `agents/*.toml`.
+pub fn list_agents(folder: &Path) -> Vec<ListedAgent> {
+    let here =
+        toml_files(folder, Path::new("")).into_iter().filter(|path| looks_like_agent_file(&folder.join(path), path));
+    let paths = here.chain(toml_files(folder, Path::new(AGENT_FOLDER)));
+    paths.map(|path| read_agent(folder, path)).collect()
+}
+
+fn read_agent(folder: &Path, path: PathBuf) -> ListedAgent {
+    // Parse with the relative path, so that messages name the file as the user would write it.
+    let text = read_bounded(&folder.join(&path), MAX_BYTES).map_err(|error| error.to_string());
+    let file = text.and_then(|text| AgentFile::parse(&text, &path).map_err(|error| error.to_string()));
+    let name = file.as_ref().ok().and_then(|file| file.name.clone()).unwrap_or_else(|| name_of_file(&path));
+    ListedAgent { name, path, file }
+}
+
+/// Relative paths of the TOML files in the subfolder `below` of a folder.
+fn toml_files(folder: &Path, below: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder.join(below)) else { return Vec::new() };
+    let names = entries.flatten().map(|entry| below.join(entry.file_name()));
+    // Plugins may be allowed to write files of other well-known programs, so these files are never read as agents.
+    let is_foreign = |path: &PathBuf| path.file_name().is_some_and(agent_plugins::is_foreign_toml);
+    let is_file = |path: &PathBuf| path.extension().is_some_and(|end| end == "toml") && folder.join(path).is_file();
+    let is_file = |path: &PathBuf| is_file(path) && !is_foreign(path);
+    let mut files: Vec<_> = names.filter(is_file).take(MAX_FILES).collect();
+    files.sort();
+    files
+}
+
+/// Whether a TOML file is probably an agent's: it is `agent.toml`, or most of its keys are keys of an agent's file.
+fn looks_like_agent_file(file: &Path, path: &Path) -> bool {
+    let keys = || own_and_foreign_keys(&read_bounded(file, MAX_BYTES).ok()?);
+    path == Path::new(AGENT_FILE) || keys().is_some_and(|(own, foreign)| foreign == 0 || own > foreign)
+}
+
+fn missing_file(requested: &Path, folder: &Path) -> String {
+    let absolute = std::path::absolute(folder.join(requested)).unwrap_or_else(|_| requested.to_owned());
+    let (shown, absolute, all) = (requested.display(), absolute.display(), list_agents(folder));
+    let paths: Vec<String> = all.iter().map(|agent| agent.path.display().to_string()).collect();
+    let meant = nearest(&shown.to_string(), paths.iter().map(String::as_str));
+    let meant = meant.map(|meant| format!(" (did you mean `{meant}`?)")).unwrap_or_default();
+    let there = match paths.as_slice() {
+        [] => "there are no agents' files in this folder".to_owned(),
+        _ => format!("agents' files in this folder: {}", paths.join(", ")),
+    };
+    format!(
+        "there is no file `{shown}` (searched at `{absolute}`){meant}; {there}; `agent-host config init --output {shown}` writes one that \
+         explains every key"
+    )
+}
+
+fn missing_agent(name: &str, all: &[ListedAgent]) -> String {
+    let listed: Vec<_> = all.iter().map(|agent| format!("\n  {} ({})", agent.name, agent.path.display())).collect();
+    let meant = nearest(name, all.iter().map(|agent| agent.name.as_str()));
+    let meant = meant.map(|meant| format!(" Did you mean `{meant}`?")).unwrap_or_default();
+    let there = match listed.as_slice() {
+        [] => "there are no agents; `agent-host config init` writes an agent.toml".to_owned(),
+        _ => format!("these agents exist:{}", listed.concat()),
+    };
+    format!("there is no agent `{name}` in this folder.{meant} Searched in *.toml and {AGENT_FOLDER}/*.toml; {there}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::create_dir(folder.path().join("agents")).expect("created");
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).expect("written");
+        }
+        folder
+    }
+
+    /// I2: a folder can contain several agents.
+    #[test]
+    fn finds_agents_by_name_and_path() {
+        let folder = folder(&[
+            ("agent.toml", "plugin_directory = \"plugins\"\n"),
+            ("writer.toml", "# nothing yet\n"),
+            ("second.toml", "name = \"reader\"\nmodel = \"offline\"\n"),
+            ("agents/helper.toml", "name = \"helper\"\n"),
+            ("agents/broken.toml", "modle = 1\n"),
+            ("Cargo.toml", "[package]\nname = \"x\"\n"),
+            ("plugin.toml", "name = \"p\"\nversion = \"1\"\ndescription = \"d\"\n"),
+        ]);
+        let listed: Vec<_> = list_agents(folder.path())
+            .into_iter()
+            .map(|agent| (agent.name, agent.path.display().to_string()))
+            .collect();
+        let expected = [
+            ("agent", "agent.toml"),
+            ("reader", "second.toml"),
+            ("writer", "writer.toml"),
+            ("broken", "agents/broken.toml"),
+            ("helper", "agents/helper.toml"),
+        ];
+        assert_eq!(listed, expected.map(|(name, path)| (name.to_owned(), path.to_owned())));
+        let cases = [
+            ("agent", "agent.toml"),
+            ("reader", "second.toml"),
+            ("writer", "writer.toml"),
+            ("helper", "agents/helper.toml"),
+            ("second.toml", "second.toml"),
+            ("./agents", "./agents"),
+            ("Cargo", "Cargo.toml"),
+        ];
+        for (asked, path) in cases {
+            let found =
+                find_agent(Path::new(asked), folder.path()).unwrap_or_else(|error| panic!("{asked}: {error:?}"));
+            assert_eq!(found, Path::new(path), "{asked}");
+        }
+    }
+
+    /// I2
+    #[test]
+    fn missing_and_ambiguous_agents_are_explained() {
+        let empty = folder(&[]);
+        let message = find_agent(Path::new("reader"), empty.path()).expect_err("absent").to_string();
+        assert!(message.contains("config init"), "{message}");
+        let folder = folder(&[("one.toml", "name = \"reader\"\n"), ("agents/two.toml", "name = \"reader\"\n")]);
+        let message = |asked: &str| find_agent(Path::new(asked), folder.path()).expect_err(asked).to_string();
+        assert_eq!(
+            message("reader"),
+            "2 files define an agent named `reader`: write --agent agents/two.toml or --agent one.toml"
+        );
+        let absent = "there is no agent `raeder` in this folder. Did you mean `reader`? Searched in *.toml and \
+                      agents/*.toml; these agents exist:\n  reader (one.toml)\n  reader (agents/two.toml)";
+        assert_eq!(message("raeder"), absent);
+        let message = message("onne.toml");
+        let absolute = folder.path().join("onne.toml").display().to_string();
+        for part in
+            ["there is no file `onne.toml`", &absolute, "did you mean `one.toml`?", "config init --output onne.toml"]
+        {
+            assert!(message.contains(part), "`{part}` is not in: {message}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Models that are offered to the user if none is named. None of them is used without asking.
+
+use crate::text::shell_word;
+use agent_models::LocalServer;
+
+/// OpenAI model that is offered: it supports tool calls and is inexpensive.
+const OPENAI_MODEL: &str = "gpt-4.1-mini";
+
+/// A model that is offered to the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelOffer {
+    /// Name of the model: `PROVIDER/MODEL`.
+    pub name: String,
+    /// Address of the provider.
+    pub base_url: String,
+    /// Why the model is offered, as a short phrase.
+    pub reason: &'static str,
+}
+
+impl ModelOffer {
+    /// Offer of an OpenAI model, for when its key is set.
+    pub fn of_openai(base_url: &str) -> Self {
+        let (name, base_url) = (format!("openai/{OPENAI_MODEL}"), base_url.to_owned());
+        Self { name, base_url, reason: "OPENAI_API_KEY is set" }
+    }
+
+    /// Offers of all models of servers on this machine.
+    pub fn of_servers(servers: &[LocalServer]) -> Vec<Self> {
+        let of_server = |server: &LocalServer| {
+            let offer = |model: &String| Self {
+                name: format!("{}/{model}", server.provider),
+                base_url: server.base_url.clone(),
+                reason: "a server on this machine",
+            };
+            server.models.iter().map(offer).collect::<Vec<_>>()
+        };
+        servers.iter().flat_map(of_server).collect()
+    }
+
+    /// A hint on how to name the model, so that the user is not asked again.
+    pub fn next_time(&self) -> String {
+        let name = &self.name;
+        format!(
+            "next time: --model {}, or `model = {}` in agent.toml",
+            shell_word(name),
+            toml_edit::Value::from(name.as_str())
+        )
+    }
+}

@@ -1,0 +1,76 @@
+//! Collects the problems of a configuration from all checks, so that they are reported together (I2).
+
+use crate::error::ConfigError;
+use std::fmt;
+use std::path::Path;
+
+/// A list of problems. Most of them begin with their place, `FILE:LINE: `.
+#[derive(Debug, Default)]
+pub struct Problems(Vec<String>);
+
+impl Problems {
+    /// The value of a result. Adds an error to the list and returns None.
+    pub fn collect<T, E: fmt::Display>(&mut self, result: Result<T, E>) -> Option<T> {
+        result.map_err(|problem| self.add(&problem)).ok()
+    }
+
+    /// Adds one problem or several. The text of several problems has each on its own line.
+    pub fn add(&mut self, problem: &impl fmt::Display) {
+        self.0.push(problem.to_string());
+    }
+
+    /// Whether there are no problems.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// An error with all problems: those in the file, in the order of its lines, and then all others. Ok if there are none.
+    pub fn into_result(self, file: Option<&Path>) -> Result<(), ConfigError> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let problems = self.in_order(file).into_iter().map(|(_, problem)| problem);
+        Err(ConfigError::Settings(problems.collect::<Vec<_>>().join("\n")))
+    }
+
+    /// The problems, each with its line in the file, sorted by line. Problems elsewhere have no line and come last.
+    pub fn in_order(self, file: Option<&Path>) -> Vec<(Option<usize>, String)> {
+        let lead = file.map(|file| format!("{}:", file.display()));
+        let line = |problem: &str| {
+            let rest = problem.strip_prefix(lead.as_deref()?)?;
+            rest.split_once(": ")?.0.parse::<usize>().ok()
+        };
+        let mut problems: Vec<(Option<usize>, String)> = Vec::new();
+        for text in self.0.iter().flat_map(|message| message.split('\n')) {
+            match (line(text), problems.last_mut()) {
+                // A line without a place continues a problem without a place. After a problem with a place, it is a new
+                // problem.
+                (None, Some((None, before))) => before.push_str(&format!("\n{text}")),
+                (line, _) => problems.push((line, text.to_owned())),
+            }
+        }
+        problems.sort_by_key(|(line, _)| line.unwrap_or(usize::MAX));
+        problems.dedup();
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// I2
+    #[test]
+    fn problems_are_sorted_by_line() {
+        let mut problems = Problems::default();
+        assert_eq!(problems.collect::<_, String>(Ok(3)), Some(3));
+        assert!(problems.is_empty());
+        let failures = ["a.toml:12: model: no", "elsewhere\nfix it", "a.toml:2: x: no\na.toml:3: y: no", "b.toml:1: z"];
+        for failure in failures {
+            assert_eq!(problems.collect::<(), _>(Err(failure)), None);
+        }
+        let error = problems.into_result(Some(Path::new("a.toml"))).expect_err("problems");
+        let expected = "a.toml:2: x: no\na.toml:3: y: no\na.toml:12: model: no\nelsewhere\nfix it\nb.toml:1: z";
+        assert_eq!(error.to_string(), expected);
+    }
+}

@@ -1,0 +1,188 @@
+//! The address, key and headers of each provider, from the options, `agent.toml`, the list of known providers and the
+//! environment (M2). Keys are never shown.
+
+use super::Variables;
+use super::models::{NamedModel, WantedModels, provider_of};
+use crate::agent_file::{AgentFile, Placed, ProviderTable, url_problem};
+use agent_models::{KNOWN_PROVIDERS, ProviderConfig, Secret, Timeouts, known_provider};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Environment variable with the address of `openai`. OpenAI's own clients read the same variable.
+pub(super) const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
+
+/// All known and configured providers, and the problems of those that are used. Each problem has the index of its model in
+/// [`WantedModels::all_named`].
+pub(super) fn providers(
+    wanted: &WantedModels,
+    file: &AgentFile,
+    variable: Variables<'_>,
+) -> (Vec<ProviderConfig>, Vec<(usize, String)>) {
+    let chain = wanted.all_named();
+    let names: BTreeSet<&str> =
+        KNOWN_PROVIDERS.iter().map(|known| known.name).chain(file.providers.keys().map(String::as_str)).collect();
+    let (mut configured, mut problems) = (Vec::new(), Vec::new());
+    for name in names {
+        let asked = chain.iter().enumerate().find(|(_, model)| provider_of(&model.name) == Some(name));
+        let mut own_problems = Vec::new();
+        configured.extend(provider(name, wanted, file, variable, &mut own_problems));
+        if let Some((index, NamedModel { name, place, .. })) = asked {
+            problems.extend(own_problems.into_iter().map(|problem| (index, format!("{place}: `{name}` {problem}"))));
+        }
+    }
+    (configured, problems)
+}
+
+/// Whether the address of a provider is the usual one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Address {
+    /// The usual address of a known provider.
+    Known,
+    /// The user configured another server, which may not need a key.
+    Given,
+}
+
+fn provider(
+    name: &str,
+    wanted: &WantedModels,
+    file: &AgentFile,
+    variable: Variables<'_>,
+    problems: &mut Vec<String>,
+) -> Option<ProviderConfig> {
+    let empty = ProviderTable::default();
+    let table = file.providers.get(name).unwrap_or(&empty);
+    let (base_url, address) = address(name, wanted, table, variable, problems)?;
+    let known_variable = known_provider(name).and_then(|known| known.key_variable);
+    let key_variable = table.key_env.as_ref().map(|placed| placed.value.as_str()).or(known_variable);
+    let key = match (&table.key_env, known_variable) {
+        (Some(Placed { value, place }), _) => {
+            let named = format!("named in {place}");
+            required_key(value, &named, variable)
+        }
+        (None, Some(known)) if address == Address::Known => {
+            let named = format!("the default for `{name}`; `key_env` in [providers.{name}] names another variable");
+            required_key(known, &named, variable)
+        }
+        (None, Some(known)) => match variable(known) {
+            Some(value) if !value.is_empty() => valid_key(known, value),
+            _ => Ok(None),
+        },
+        (None, None) => Ok(None),
+    };
+    let key = key.unwrap_or_else(|problem| {
+        problems.push(problem);
+        None
+    });
+    Some(ProviderConfig {
+        name: name.to_owned(),
+        base_url,
+        key,
+        key_advice: advice(name, key_variable),
+        headers: headers(table, variable, problems),
+        timeouts: timeouts(table),
+        models: table.models.clone(),
+    })
+}
+
+/// Address of a provider. None if it has no address, which the check of the file rejects.
+fn address(
+    name: &str,
+    wanted: &WantedModels,
+    table: &ProviderTable,
+    variable: Variables<'_>,
+    problems: &mut Vec<String>,
+) -> Option<(String, Address)> {
+    let from_options = wanted.provider_at_base_url().filter(|(provider, _)| *provider == name).map(|(_, url)| url);
+    if let Some(url) = from_options.or(table.base_url.as_deref()) {
+        return Some((url.trim_end_matches('/').to_owned(), Address::Given));
+    }
+    let known = known_provider(name)?;
+    let in_environment = variable(OPENAI_BASE_URL).filter(|url| name == "openai" && !url.is_empty());
+    if let Some(url) = in_environment {
+        if let Some(problem) = url_problem(&url) {
+            problems.push(format!(
+                "cannot be reached: the address in the environment variable `{OPENAI_BASE_URL}` {problem}"
+            ));
+        }
+        return Some((url.trim_end_matches('/').to_owned(), Address::Given));
+    }
+    Some((known.base_url.to_owned(), Address::Known))
+}
+
+fn required_key(name: &str, named: &str, variable: Variables<'_>) -> Result<Option<Secret>, String> {
+    match variable(name) {
+        Some(value) => valid_key(name, value),
+        None => Err(format!(
+            "needs a key, and the environment variable `{name}` is not set ({named}). Set it, for example with \
+             `export {name}=YOUR_KEY`"
+        )),
+    }
+}
+
+fn valid_key(name: &str, value: String) -> Result<Option<Secret>, String> {
+    let fault = fault(&value).or(value.starts_with("Bearer ").then_some("begins with `Bearer `, which the host adds"));
+    match fault {
+        Some(fault) => Err(format!(
+            "needs a key, and the value of the environment variable `{name}` {fault}: set it to the key alone"
+        )),
+        None => Ok(Some(Secret::new(value))),
+    }
+}
+
+/// What is wrong with a key or with the value of a header, as the end of a sentence. Never contains the value.
+fn fault(value: &str) -> Option<&'static str> {
+    if value.trim().is_empty() {
+        Some("is empty")
+    } else if value.ends_with(['\n', '\r']) {
+        Some("ends with a line break")
+    } else if value.trim() != value {
+        Some("begins or ends with white space")
+    } else if value.contains(|character: char| !matches!(character, ' '..='~')) {
+        Some("contains characters that are not allowed in a header")
+    } else {
+        None
+    }
+}
+
+fn headers(table: &ProviderTable, variable: Variables<'_>, problems: &mut Vec<String>) -> Vec<(String, Secret)> {
+    let mut headers: Vec<_> =
+        table.headers.iter().map(|(name, value)| (name.clone(), Secret::new(value.clone()))).collect();
+    for (name, Placed { value: variable_name, place }) in &table.header_env {
+        let named = format!("named in {place}");
+        match variable(variable_name) {
+            None => problems.push(format!(
+                "needs the header `{name}`, and the environment variable `{variable_name}` is not set ({named}). Set it"
+            )),
+            Some(value) => match fault(&value) {
+                None => headers.push((name.clone(), Secret::new(value))),
+                Some(fault) => problems.push(format!(
+                    "needs the header `{name}`, and the value of the environment variable `{variable_name}` ({named}) \
+                     {fault}"
+                )),
+            },
+        }
+    }
+    headers
+}
+
+fn advice(name: &str, variable: Option<&str>) -> String {
+    match variable {
+        Some(variable) => format!("set `{variable}` to a valid key"),
+        None => format!(
+            "name the environment variable that contains the key, with `key_env` in [providers.{name}] of agent.toml"
+        ),
+    }
+}
+
+fn timeouts(table: &ProviderTable) -> Timeouts {
+    let defaults = Timeouts::default();
+    let or = |given: Option<u32>, default| given.map_or(default, |ms| Duration::from_millis(u64::from(ms)));
+    Timeouts {
+        connect: or(table.connect_timeout_ms, defaults.connect),
+        stall: or(table.stall_timeout_ms, defaults.stall),
+        total: or(table.total_timeout_ms, defaults.total),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! Tests of settings from `agent.toml` and options.
+
+use super::*;
+use crate::grants::Grant;
+
+fn none() -> HostEnvironment {
+    HostEnvironment::default()
+}
+
+fn agent(text: &str) -> (tempfile::TempDir, AgentOptions) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::create_dir_all(folder.path().join("plugins")).expect("created");
+    std::fs::write(folder.path().join("agent.toml"), text).expect("written");
+    let options = AgentOptions { agent: Some(folder.path().join("agent.toml")), ..AgentOptions::default() };
+    (folder, options)
+}
+
+/// I2: relative paths of the file are relative to the file.
+#[test]
+fn reads_settings_from_the_file_alone() {
+    let text = "name = \"reader\"\nmodel = \"scripted:replies.json\"\nplugin_directory = \"plugins\"\n\
+                [plugins.files.grants]\nread = [\".\"]\n";
+    let (folder, options) = agent(text);
+    let settings = Settings::read(&options, &none()).expect("read");
+    let model = settings.models.named().remove(0);
+    let place = folder.path().join("agent.toml").display().to_string();
+    assert_eq!((settings.name.as_str(), model.name.as_str()), ("reader", "scripted:replies.json"));
+    assert_eq!((model.base.as_path(), model.place), (folder.path(), format!("{place}:2: model")));
+    assert_eq!(settings.plugins, Some(folder.path().join("plugins")));
+    assert_eq!(settings.grants.plugins["files"].trees[0].host, folder.path().join("."));
+    let expected = format!("{place}:4: plugins.files: there is no plugin `files`");
+    assert_eq!(settings.unknown_plugins(&|_| false), [expected]);
+    let shown = settings.problem("plugin_directory", "`plugin_directory`: no").to_string();
+    assert_eq!(shown, format!("{place}:3: `plugin_directory`: no"));
+    assert!(settings.unknown_plugins(&|name| name == "files").is_empty());
+}
+
+#[test]
+fn options_override_the_file_and_add_grants() {
+    let text = "name = \"reader\"\nmodel = \"scripted:replies.json\"\n[plugins.files.grants]\nread = [\".\"]\n";
+    let (folder, mut options) = agent(text);
+    options.model = Some("offline".into());
+    options.plugins = Some(folder.path().join("plugins"));
+    options.grants = vec![Grant::parse("files:write=/").expect("a grant")];
+    let settings = Settings::read(&options, &none()).expect("read");
+    assert_eq!((settings.name.as_str(), settings.models.named()[0].name.as_str()), ("reader", "offline"));
+    assert_eq!(settings.plugins, options.plugins);
+    assert_eq!(settings.grants.plugins["files"].trees.len(), 2);
+}
+
+#[test]
+fn missing_plugins_and_folders_are_explained() {
+    let message = Settings::read(&AgentOptions::default(), &none()).expect_err("nothing given").to_string();
+    assert!(message.contains("--plugins DIR") && message.contains("--agent FILE"));
+    let absent = AgentOptions { plugins: Some("absent".into()), ..AgentOptions::default() };
+    let message = Settings::read(&absent, &none()).expect_err("not a folder").to_string();
+    assert_eq!(message, "--plugins: `absent` is not a folder; name the folder with the plugins");
+    let (folder, options) = agent("name = \"reader\"\nplugin_directory = \"nope\"\n");
+    let message = Settings::read(&options, &none()).expect_err("not a folder").to_string();
+    let shown = message.replace(&folder.path().display().to_string(), "/base");
+    let expected =
+        "/base/agent.toml:2: `plugin_directory`: `/base/nope` is not a folder; name the folder with the plugins";
+    assert_eq!(shown, expected);
+}
+
+/// An `agent.toml` in the current folder is not used unless the user names it. The error mentions it.
+#[test]
+fn agent_toml_in_the_current_folder_is_mentioned_but_not_used() {
+    let (folder, _) = agent("");
+    let message = no_agent_error(folder.path()).to_string();
+    assert!(
+        message.contains("`agent-host --agent agent.toml`") && message.contains("not used automatically"),
+        "{message}"
+    );
+    let other = tempfile::tempdir().expect("a temporary folder");
+    assert!(!no_agent_error(other.path()).to_string().contains("automatically"));
+}
+
+/// I2, L17: without `name`, an agent is named after its file or folder. The default name differs between folders, because
+/// agents with the same name share approvals, sessions and memory.
+#[test]
+fn default_names_are_readable_and_unique_to_the_folder() {
+    let base = tempfile::tempdir().expect("a temporary folder");
+    let (here, there) = (base.path().join("my harbour"), base.path().join("there"));
+    for folder in [&here, &there] {
+        std::fs::create_dir(folder).expect("created");
+    }
+    let unnamed = AgentFile::default();
+    let named = AgentFile { name: Some("reader".into()), ..AgentFile::default() };
+    let name = |folder: &Path, file: &str, read: &AgentFile| name(Some(&folder.join(file)), read).expect("a name");
+    let split =
+        |name: String| name.rsplit_once('-').map(|(name, place)| (name.to_owned(), place.to_owned())).expect("a place");
+    let (spoken, place) = split(name(&here, "agent.toml", &unnamed));
+    assert_eq!((spoken.as_str(), place.len()), ("my-harbour", FOLDER_DIGITS));
+    assert_eq!(split(name(&here, "writer.toml", &unnamed)), ("writer".to_owned(), place.clone()));
+    assert_eq!(split(name(&here, "my agent.toml", &unnamed)), ("my-agent".to_owned(), place.clone()));
+    assert_eq!(
+        name(&there, "../my harbour/agent.toml", &unnamed),
+        format!("my-harbour-{place}"),
+        "however it is written"
+    );
+    assert_eq!(split(name(&here, ".hidden.toml", &unnamed)).0, "hidden");
+    let (spoken, elsewhere) = split(name(&there, "writer.toml", &unnamed));
+    assert!(spoken == "writer" && elsewhere != place, "{elsewhere}");
+    assert_eq!(name(&here, "writer.toml", &named), "reader");
+    let long = name(&here, &format!("{}.toml", "x".repeat(200)), &unnamed);
+    assert!(is_name(&long), "{long}");
+    let without_file = super::name(None, &unnamed).expect("a name");
+    assert!(
+        is_name(&without_file) && without_file.starts_with("config-"),
+        "named after the current folder: {without_file}"
+    );
+}
+
+/// M2, M3: one error reports all problems with the models, each with its key and line.
+#[test]
+fn reports_all_problems_with_models_at_once() {
+    let text = "model = \"openai/a\"\nfallback_models = [\"groq/b\", \"opnai/c\", \"ollama/d\"]\n";
+    let (folder, options) = agent(text);
+    let settings = Settings::read(&options, &none()).expect("read");
+    let message = settings.models().expect_err("three problems").to_string();
+    insta::assert_snapshot!(message.replace(&folder.path().display().to_string(), "/base"), @r"
+    /base/agent.toml:1: model: `openai/a` needs a key, and the environment variable `OPENAI_API_KEY` is not set (the default for `openai`; `key_env` in [providers.openai] names another variable). Set it, for example with `export OPENAI_API_KEY=YOUR_KEY`
+    /base/agent.toml:2: fallback_models[0]: `groq/b` needs a key, and the environment variable `GROQ_API_KEY` is not set (the default for `groq`; `key_env` in [providers.groq] names another variable). Set it, for example with `export GROQ_API_KEY=YOUR_KEY`
+    /base/agent.toml:2: fallback_models[1]: `opnai` in `opnai/c` is not a known provider. Did you mean `openai/c`? A model is `PROVIDER/MODEL`, `offline` or `scripted:FILE`. Known providers: openai, groq, deepseek, mistral, openrouter, ollama, lmstudio, llama-cpp, vllm. Other providers need an address: set --base-url URL, or `base_url` in a table [providers.NAME]
+    ");
+    let (chain, providers) = settings_with("model = \"ollama/d\"\n").models().expect("no key is needed");
+    assert_eq!(chain[0].name, "ollama/d");
+    assert!(providers.iter().any(|provider| provider.name == "ollama" && provider.key.is_none()));
+}
+
+/// L24, L25: planner, executor and embedding model are read, and problems with them are reported with all others.
+#[test]
+fn reads_planner_executor_and_embedding_model() {
+    let text = "planner = \"groq/large\"\nexecutor = \"opnai/small\"\nembedding_model = \"offline\"\n";
+    let (folder, options) = agent(text);
+    let settings = Settings::read(&options, &none()).expect("read");
+    let message = settings.models().expect_err("three problems").to_string();
+    let message = message.replace(&folder.path().display().to_string(), "/base");
+    let lines: Vec<&str> = message.lines().collect();
+    assert!(lines[0].starts_with("/base/agent.toml:1: planner: `groq/large` needs a key"), "{message}");
+    assert!(lines[1].starts_with("/base/agent.toml:2: executor: `opnai` in `opnai/small` is not a known"), "{message}");
+    assert!(
+        lines[2].starts_with("/base/agent.toml:3: embedding_model: `offline` cannot compute embeddings"),
+        "{message}"
+    );
+    let settings = settings_with("planner = \"ollama/large\"\nembedding_model = \"ollama/nomic\"\n");
+    let (chain, _) = settings.models().expect("no key is needed");
+    assert_eq!(chain.iter().map(|model| model.name.as_str()).collect::<Vec<_>>(), ["offline"]);
+    assert_eq!(settings.models.helpers.planner.map(|model| model.name).as_deref(), Some("ollama/large"));
+    assert_eq!(settings.models.helpers.executor, None);
+}
+
+fn settings_with(text: &str) -> Settings {
+    let (_folder, options) = agent(text);
+    Settings::read(&options, &none()).expect("read")
+}

@@ -1,0 +1,144 @@
+//! Watches the agents' configuration files. Changes apply from the next turn on, and revoked grants at once (P6, P10, L17).
+
+use super::WatchEvent;
+use crate::agent_file::{MAX_BYTES, read_bounded};
+use crate::assembly::{self, AssembledAgent, ModelRebuild, Reconfigured};
+use crate::protection;
+use agent_plugins::Sandbox;
+use agent_runtime::swap;
+use agent_store::Store;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::mpsc::Sender;
+use tokio_util::sync::CancellationToken;
+
+/// Interval between two checks, and how long a file must be unchanged before it is read.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// How long a file with errors must be unchanged before the errors are reported, because it may be only partly written.
+const ERROR_DELAY: Duration = Duration::from_secs(2);
+/// Keys that apply only after a restart.
+const RESTART_KEYS: [&str; 4] = ["name", "plugin_directory", "agents", "mcp"];
+/// Keys from which the models are made.
+const MODEL_KEYS: [&str; 10] = [
+    "model",
+    "fallback_models",
+    "fallback_text",
+    "model_cooldown_ms",
+    "retry",
+    "providers",
+    "summary_model",
+    "embedding_model",
+    "planner",
+    "executor",
+];
+
+/// Watches the files of all agents until it is cancelled.
+pub(super) async fn watch(
+    agents: Vec<AssembledAgent>,
+    (store, sandbox): (Arc<dyn Store>, Sandbox),
+    events: Sender<WatchEvent>,
+    cancel: CancellationToken,
+) {
+    let mut files: Vec<WatchedFile> = agents.into_iter().filter_map(WatchedFile::new).collect();
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
+        }
+        for file in &mut files {
+            let Some(event) = file.check(Instant::now(), &sandbox) else { continue };
+            if matches!(event, WatchEvent::Configured { .. })
+                && let Err(error) = swap::record_grants(&*store, &file.agent.live).await
+            {
+                tracing::warn!(%error, "the changed grants could not be recorded in the audit log");
+            }
+            if events.try_send(event).is_err() {
+                tracing::debug!("an event about the configuration was dropped because nobody receives it");
+            }
+        }
+    }
+}
+
+/// The configuration file of one agent.
+struct WatchedFile {
+    agent: AssembledAgent,
+    path: PathBuf,
+    /// The text that was last applied. None: the file has not been read here yet.
+    text: Option<String>,
+    /// The stamp of the file at the last check, and when this stamp was first seen.
+    last_stamp: (Stamp, Instant),
+    /// The stamp of the file that was last applied or reported as invalid.
+    handled: Option<Stamp>,
+}
+
+/// Modification time and size, to detect changes without reading the file. None: the file does not exist.
+type Stamp = Option<(SystemTime, u64)>;
+
+impl WatchedFile {
+    fn new(agent: AssembledAgent) -> Option<Self> {
+        let path = agent.settings.path.clone()?;
+        Some(Self { agent, path, text: None, last_stamp: (None, Instant::now()), handled: None })
+    }
+
+    /// Applies a change to the file, if there is one. Returns an event if there is something to report.
+    fn check(&mut self, now: Instant, sandbox: &Sandbox) -> Option<WatchEvent> {
+        let stamp = stamp(&self.path);
+        if stamp != self.last_stamp.0 {
+            self.last_stamp = (stamp, now);
+            return None;
+        }
+        let unchanged_for = now.duration_since(self.last_stamp.1);
+        if self.handled == Some(stamp) || unchanged_for < CHECK_INTERVAL {
+            return None;
+        }
+        match self.apply(sandbox) {
+            Ok(event) => {
+                self.handled = Some(stamp);
+                event
+            }
+            Err(reason) if unchanged_for >= ERROR_DELAY => {
+                self.handled = Some(stamp);
+                Some(WatchEvent::Misconfigured { reason })
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Applies the current contents of the file to the agent, completely or not at all.
+    fn apply(&mut self, sandbox: &Sandbox) -> Result<Option<WatchEvent>, String> {
+        let text = read_bounded(&self.path, MAX_BYTES).ok();
+        if text.is_some() && text == self.text {
+            return Ok(None);
+        }
+        let settings = self.agent.settings.reread().map_err(|error| error.to_string())?;
+        sandbox.protect(protection::paths_of_agent(&settings));
+        let changed = |keys: &[&'static str]| changed(self.text.as_deref(), text.as_deref(), keys);
+        let (later, models) = (changed(&RESTART_KEYS), !changed(&MODEL_KEYS).is_empty());
+        let rebuild = if models { ModelRebuild::Rebuild } else { ModelRebuild::Keep };
+        let reconfigured =
+            assembly::reconfigure(&self.agent.live, &settings, rebuild).map_err(|error| error.to_string())?;
+        let before = std::mem::replace(&mut self.agent.settings, settings);
+        (self.agent.settings.name, self.agent.settings.plugins) = (before.name, before.plugins);
+        self.text = text;
+        let settings = Box::new(self.agent.settings.clone());
+        let path = self.path.clone();
+        Ok((reconfigured == Reconfigured::Changed || !later.is_empty()).then_some(WatchEvent::Configured {
+            path,
+            settings,
+            later,
+        }))
+    }
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+/// The keys among `keys` whose values differ between two versions of the file.
+fn changed(before: Option<&str>, now: Option<&str>, keys: &[&'static str]) -> Vec<&'static str> {
+    let read = |text: Option<&str>| text.and_then(|text| text.parse::<toml::Table>().ok());
+    let (Some(before), Some(now)) = (read(before), read(now)) else { return Vec::new() };
+    keys.iter().copied().filter(|key| before.get(*key) != now.get(*key)).collect()
+}

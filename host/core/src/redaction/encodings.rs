@@ -1,0 +1,355 @@
+//! The ways in which bytes can spell a secret: in plain form, in Base64, in hexadecimal and in decimal digits. Each
+//! way follows the text in its own automaton.
+
+use super::automaton::{Matched, SubstringAutomaton, Thresholds};
+use super::escapes::Symbol;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use std::collections::BTreeSet;
+
+/// Number of consecutive bytes of a secret that count as the secret.
+pub(super) const PART: usize = 12;
+/// The same number at the beginning and end of a text that may have been cut.
+const PART_AT_EDGE: usize = 8;
+/// Maximum number of digits of a byte in decimal, including leading zeros.
+const MOST_DIGITS: u8 = 3;
+/// Number of symbol positions that are remembered: as many as the longest threshold.
+const REMEMBERED: usize = 2 * PART;
+
+/// The automata for each way.
+#[derive(Debug)]
+pub(super) struct Patterns {
+    plain: SubstringAutomaton,
+    base64: SubstringAutomaton,
+    hexadecimal: SubstringAutomaton,
+}
+
+impl Patterns {
+    /// Builds the automata for these values.
+    pub(super) fn new(values: &[Vec<u8>]) -> Self {
+        let thresholds = |part, at_edge| Thresholds { part, at_edge };
+        let plain: Vec<_> = values.iter().flat_map(|value| plain_forms(value)).collect();
+        // Secrets whose letter case was changed before they were encoded.
+        let cased =
+            values.iter().flat_map(|value| [value.clone(), value.to_ascii_lowercase(), value.to_ascii_uppercase()]);
+        let cased: BTreeSet<Vec<u8>> = cased.collect();
+        let base64: Vec<_> = cased.iter().flat_map(|value| base64_forms(value)).collect();
+        let hexadecimal: Vec<_> = cased.iter().map(|value| hexadecimal_form(value)).collect();
+        Self {
+            plain: SubstringAutomaton::new(&plain, thresholds(PART, PART_AT_EDGE)),
+            base64: SubstringAutomaton::new(&base64, thresholds(PART * 4 / 3, PART_AT_EDGE * 4 / 3)),
+            hexadecimal: SubstringAutomaton::new(&hexadecimal, thresholds(PART * 2, PART_AT_EDGE * 2)),
+        }
+    }
+}
+
+/// The value in lower case, forwards and backwards.
+fn plain_forms(value: &[u8]) -> [Vec<u8>; 2] {
+    let mut line = Line::default();
+    let kept = value.iter().filter(|byte| line.position_of(**byte) == LinePosition::InLine);
+    let plain: Vec<u8> = kept.map(u8::to_ascii_lowercase).collect();
+    let backwards = plain.iter().rev().copied().collect();
+    [plain, backwards]
+}
+
+/// The value in Base64 at each of the three possible offsets, without the digits that share bits with other bytes.
+fn base64_forms(value: &[u8]) -> [Vec<u8>; 3] {
+    [0, 1, 2].map(|before| {
+        let encoded = STANDARD_NO_PAD.encode([vec![0; before], value.to_vec()].concat());
+        let (start, end) = ((before * 8).div_ceil(6), (before + value.len()) * 8 / 6);
+        encoded.as_bytes()[start..end].to_vec()
+    })
+}
+
+fn hexadecimal_form(value: &[u8]) -> Vec<u8> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    value.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).collect()
+}
+
+/// The state of reading a text in each way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Readings {
+    plain: Track,
+    base64: Track,
+    hexadecimal: Track,
+    decimal: Track,
+    line: Line,
+    /// A zero that may belong to the next byte's `0x`.
+    zero: Option<Zero>,
+    number: Option<Number>,
+}
+
+/// Position of a digit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Zero {
+    start: u64,
+    end: u64,
+}
+
+/// Decimal digits so far. The value is None if they are too many for a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Number {
+    value: Option<u8>,
+    digits: u8,
+    start: u64,
+    end: u64,
+}
+
+/// A range of source bytes that must not be shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+impl Readings {
+    /// Reads one more byte and reports what must not be shown.
+    pub(super) fn push(&mut self, patterns: &Patterns, symbol: Symbol, report: &mut impl FnMut(Span)) {
+        match self.line.position_of(symbol.byte) {
+            LinePosition::InLine => {
+                let byte = symbol.byte.to_ascii_lowercase();
+                self.plain.push(&patterns.plain, Symbol { byte, ..symbol }, report);
+                match base64_digit(symbol.byte) {
+                    // Base64 may be written in groups.
+                    None if symbol.byte == b' ' => {}
+                    Some(byte) => self.base64.push(&patterns.base64, Symbol { byte, ..symbol }, report),
+                    None => self.base64.interrupt(&patterns.base64, report),
+                }
+            }
+            LinePosition::BetweenLines => {}
+            LinePosition::BetweenParagraphs => {
+                self.plain.interrupt(&patterns.plain, report);
+                self.base64.interrupt(&patterns.base64, report);
+            }
+        }
+        self.push_hexadecimal(patterns, symbol, report);
+        self.push_decimal(patterns, symbol, report);
+    }
+
+    /// Ends the text.
+    pub(super) fn finish(&mut self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
+        self.settle_zero(patterns, report);
+        self.settle_number(patterns, report);
+    }
+
+    /// Reports a part of a secret that may continue after the end of the text.
+    pub(super) fn cut(&self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
+        self.plain.cut(&patterns.plain, report);
+        self.base64.cut(&patterns.base64, report);
+        self.hexadecimal.cut(&patterns.hexadecimal, report);
+        self.decimal.cut(&patterns.plain, report);
+    }
+
+    /// Treats the beginning of the text as possibly cut.
+    pub(super) fn after_cut(mut self) -> Self {
+        for track in [&mut self.plain, &mut self.base64, &mut self.hexadecimal, &mut self.decimal] {
+            track.start_match = StartMatch::AllMatched;
+        }
+        self
+    }
+
+    /// Position of the first byte of which it is uncertain whether it may be shown.
+    pub(super) fn uncertain_from(&self, patterns: &Patterns) -> Option<u64> {
+        let tracks = [
+            self.plain.uncertain_from(&patterns.plain),
+            self.base64.uncertain_from(&patterns.base64),
+            self.hexadecimal.uncertain_from(&patterns.hexadecimal),
+            self.decimal.uncertain_from(&patterns.plain),
+            self.zero.map(|zero| zero.start),
+            self.number.filter(|number| number.value.is_some()).map(|number| number.start),
+        ];
+        tracks.into_iter().flatten().min()
+    }
+
+    fn push_hexadecimal(&mut self, patterns: &Patterns, symbol: Symbol, report: &mut impl FnMut(Span)) {
+        let byte = symbol.byte.to_ascii_lowercase();
+        if byte == b'x' && self.zero.take().is_some() {
+            return;
+        }
+        self.settle_zero(patterns, report);
+        match byte {
+            b'0' => self.zero = Some(Zero { start: symbol.start, end: symbol.end }),
+            b'1'..=b'9' | b'a'..=b'f' => {
+                self.hexadecimal.push(&patterns.hexadecimal, Symbol { byte, ..symbol }, report)
+            }
+            b' ' | b':' | b'-' | b',' | b'_' | b'\t' | b'\r' | b'\n' => {}
+            _ => self.hexadecimal.interrupt(&patterns.hexadecimal, report),
+        }
+    }
+
+    fn settle_zero(&mut self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
+        if let Some(Zero { start, end }) = self.zero.take() {
+            self.hexadecimal.push(&patterns.hexadecimal, Symbol { byte: b'0', start, end }, report);
+        }
+    }
+
+    fn push_decimal(&mut self, patterns: &Patterns, symbol: Symbol, report: &mut impl FnMut(Span)) {
+        if symbol.byte.is_ascii_digit() {
+            let digit = symbol.byte - b'0';
+            self.number = Some(match self.number {
+                None => Number { value: Some(digit), digits: 1, start: symbol.start, end: symbol.end },
+                Some(Number { value, digits, start, .. }) => {
+                    let value = value.filter(|_| digits < MOST_DIGITS);
+                    let value = value.and_then(|value| value.checked_mul(10)?.checked_add(digit));
+                    Number { value, digits: digits.saturating_add(1), start, end: symbol.end }
+                }
+            });
+            return;
+        }
+        self.settle_number(patterns, report);
+        if !matches!(symbol.byte, b' ' | b',' | b';' | b'-' | b'\t' | b'\r' | b'\n') {
+            self.decimal.interrupt(&patterns.plain, report);
+        }
+    }
+
+    fn settle_number(&mut self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
+        let Some(Number { value, start, end, .. }) = self.number.take() else { return };
+        match value {
+            Some(byte) => {
+                let byte = byte.to_ascii_lowercase();
+                self.decimal.push(&patterns.plain, Symbol { byte, start, end }, report);
+            }
+            None => self.decimal.interrupt(&patterns.plain, report),
+        }
+    }
+}
+
+/// Maps digits of the URL-safe alphabet to those of the standard one.
+fn base64_digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'-' => Some(b'+'),
+        b'_' => Some(b'/'),
+        b'+' | b'/' => Some(byte),
+        _ => byte.is_ascii_alphanumeric().then_some(byte),
+    }
+}
+
+/// Recognizes line breaks and the indentation after them, because a long text may be wrapped. A zero byte is treated
+/// as the other half of a UTF-16 character.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Line {
+    #[default]
+    Within,
+    Ended,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LinePosition {
+    InLine,
+    BetweenLines,
+    BetweenParagraphs,
+}
+
+impl Line {
+    fn position_of(&mut self, byte: u8) -> LinePosition {
+        match (byte, *self) {
+            (b'\n', Line::Ended) => LinePosition::BetweenParagraphs,
+            (b'\n', Line::Within) => {
+                *self = Line::Ended;
+                LinePosition::BetweenLines
+            }
+            (0 | b'\r', _) | (b' ' | b'\t', Line::Ended) => LinePosition::BetweenLines,
+            _ => {
+                *self = Line::Within;
+                LinePosition::InLine
+            }
+        }
+    }
+}
+
+/// How a text is followed in one automaton.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Track {
+    matched: Matched,
+    start_match: StartMatch,
+    starts: Starts,
+    /// Where the last symbol ended.
+    end: u64,
+}
+
+/// Whether everything since the beginning of the text is part of a secret whose beginning may have been cut off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum StartMatch {
+    AllMatched,
+    #[default]
+    Otherwise,
+}
+
+/// Positions of the last symbols. They do not affect comparison, because ranges that were already reported do not
+/// matter.
+#[derive(Clone, Debug)]
+struct Starts {
+    places: [u64; REMEMBERED],
+    next: usize,
+}
+
+impl Default for Starts {
+    fn default() -> Self {
+        Self { places: [0; REMEMBERED], next: 0 }
+    }
+}
+
+impl PartialEq for Starts {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Starts {}
+
+impl Starts {
+    fn push(&mut self, start: u64) {
+        self.places[self.next] = start;
+        self.next = (self.next + 1) % REMEMBERED;
+    }
+
+    /// Position of the symbol that was followed by `length - 1` others, as far as it is remembered.
+    fn of_last(&self, length: usize) -> u64 {
+        self.places[(self.next + REMEMBERED - length.clamp(1, REMEMBERED)) % REMEMBERED]
+    }
+}
+
+impl Track {
+    fn push(&mut self, automaton: &SubstringAutomaton, symbol: Symbol, report: &mut impl FnMut(Span)) {
+        let before = self.matched;
+        self.matched = automaton.step(before, symbol.byte);
+        if self.matched.length <= before.length && self.start_match == StartMatch::AllMatched {
+            self.end_start_match(automaton, before, report);
+        }
+        self.starts.push(symbol.start);
+        self.end = symbol.end;
+        let found = automaton.found(self.matched);
+        if found > 0 {
+            report(Span { start: self.starts.of_last(found), end: self.end });
+        }
+    }
+
+    /// Takes a symbol that no secret contains.
+    fn interrupt(&mut self, automaton: &SubstringAutomaton, report: &mut impl FnMut(Span)) {
+        if self.start_match == StartMatch::AllMatched {
+            self.end_start_match(automaton, self.matched, report);
+        }
+        self.matched = Matched::default();
+    }
+
+    fn end_start_match(&mut self, automaton: &SubstringAutomaton, before: Matched, report: &mut impl FnMut(Span)) {
+        self.start_match = StartMatch::Otherwise;
+        if before.length >= automaton.thresholds.at_edge {
+            report(Span { start: self.starts.of_last(before.length), end: self.end });
+        }
+    }
+
+    fn cut(&self, automaton: &SubstringAutomaton, report: &mut impl FnMut(Span)) {
+        if self.matched.length >= automaton.thresholds.at_edge {
+            report(Span { start: self.starts.of_last(self.matched.length), end: self.end });
+        }
+    }
+
+    fn uncertain_from(&self, automaton: &SubstringAutomaton) -> Option<u64> {
+        let length = match self.start_match {
+            StartMatch::AllMatched if self.matched.length < automaton.thresholds.part => self.matched.length,
+            _ => automaton.uncertain(self.matched),
+        };
+        (length > 0).then(|| self.starts.of_last(length))
+    }
+}

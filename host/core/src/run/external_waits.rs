@@ -1,0 +1,284 @@
+//! Calls that wait for a service, another agent, the user's answer or an approval (L10, L11, L16, L17).
+
+use super::batch::{Batch, BatchCall, CallProgress};
+use super::input::{Awaited, UnapprovedRequest};
+use super::state::{NO_OPEN_BATCH, NO_SUCH_CALL, Run};
+use super::step::text_result;
+use super::turn::{Phase, Turn};
+use crate::approval::{
+    ApprovalAnswer, ApprovalOutcome, ApprovalVerdict, Authorization, GrantScope, LastingGrant, ReapprovalRequest,
+    ScopedGrant,
+};
+use crate::change::{CallChange, CallResult, Change, OutboxEffect, OutboxItem};
+use crate::event::{ApprovalItem, EndReason, EventKind, Wait, WaitCause};
+use crate::message::{CallId, Digest};
+use crate::plugin::OutputData;
+use crate::tool::{CallCost, ToolError};
+use serde_json::Value;
+
+const EXPIRED: &str = "no answer came in time";
+const DENIED: &str = "a person was asked and did not allow this call; don't repeat it";
+
+/// What an approval of a service request is bound to, and what the call that made the request has cost.
+pub(super) struct ServiceApproval {
+    pub(super) digest: Digest,
+    pub(super) cost: CallCost,
+}
+
+impl Batch {
+    /// Marks a call as outstanding. The event that requests its answer is sent with the same commit.
+    pub(super) fn mark_outstanding(&mut self, id: &CallId, awaits: Awaited, change: &mut Change) {
+        let Some(call) = self.call_mut(id) else { return };
+        call.state = CallProgress::Outstanding;
+        call.awaits = Some(awaits.cause);
+        change.calls.push(call.moved());
+        let name = call.name.clone();
+        *self.outstanding.entry(name).or_default() += 1;
+        // The effect has the id of the call, so sending it again changes nothing.
+        let item = |event| OutboxItem { id: id.0.clone(), effect: OutboxEffect::Event(event) };
+        change.outbox.extend(awaits.event.map(item));
+    }
+
+    /// The calls that need approval, as far as the batch knows them.
+    fn asking(&self) -> Vec<ApprovalItem> {
+        let asking = self.calls.iter().filter(|call| call.state == CallProgress::AwaitingApproval);
+        let item = |call: &BatchCall| ApprovalItem {
+            call: call.id.clone(),
+            name: call.approval_name().to_owned(),
+            digest: call.approval_identity.clone(),
+            details: None,
+        };
+        asking.map(item).collect()
+    }
+}
+
+impl Run {
+    /// The calls of the open turn that wait for something external, in call order, also while other calls run.
+    pub fn waits(&self) -> Vec<Wait> {
+        match &self.turn {
+            Some(Turn { phase: Phase::Working(batch), .. }) => batch.suspension().waits,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The calls that a person was asked about and has not decided, also while other calls run (L17). The run does
+    /// not know their details.
+    pub fn asking(&self) -> Vec<ApprovalItem> {
+        match &self.turn {
+            Some(Turn { phase: Phase::Working(batch), .. }) if batch.approval_requested => batch.asking(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The service request of an open call that needs approval. None: there is none.
+    pub fn unapproved_request(&self, id: &CallId) -> Option<&UnapprovedRequest> {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return None };
+        batch.calls.iter().find(|call| call.id == *id)?.request.as_ref()
+    }
+
+    /// A running call has requested a service (P2).
+    pub(super) fn service_requested(&mut self, id: &CallId, awaits: Awaited, cost: CallCost, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return self.inconsistent(NO_OPEN_BATCH);
+        };
+        batch.mark_outstanding(id, awaits, change);
+        let Some(call) = batch.call_mut(id) else { return self.inconsistent(NO_SUCH_CALL) };
+        call.spent_cost = cost;
+        self.announce_suspension(change);
+    }
+
+    /// A running call has requested a service that needs approval. It waits as if the model had called the service
+    /// (P2, L17).
+    pub(super) fn service_needs_approval(
+        &mut self,
+        id: &CallId,
+        request: UnapprovedRequest,
+        approval: ServiceApproval,
+        change: &mut Change,
+    ) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return self.inconsistent(NO_OPEN_BATCH);
+        };
+        batch.approval_requested = false;
+        let Some(call) = batch.call_mut(id) else { return self.inconsistent(NO_SUCH_CALL) };
+        call.state = CallProgress::AwaitingApproval;
+        call.approval_identity = Some(approval.digest);
+        call.authorization = None;
+        call.request = Some(request);
+        call.spent_cost = approval.cost;
+        change.calls.push(call.moved());
+        self.announce_suspension(change);
+    }
+
+    /// An outstanding call has its answer. The turn stays suspended, and says so, until all answers have arrived
+    /// (L10).
+    pub(super) fn respond(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return self.inconsistent(NO_OPEN_BATCH);
+        };
+        let Some(call) = batch.call_mut(id) else { return self.inconsistent(NO_SUCH_CALL) };
+        call.answered = true;
+        self.settle_waiting(id, result, change);
+    }
+
+    /// Settles a waiting call. If the turn still waits for other calls, it announces them again.
+    pub(super) fn settle_waiting(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return self.inconsistent(NO_OPEN_BATCH);
+        };
+        let was_blocked = batch.is_blocked();
+        // What the turn waits for has changed, so it must be announced again.
+        let suspended = std::mem::replace(&mut batch.suspended, false);
+        let continues = batch.continues_after(|call| call == id);
+        batch.suspended = suspended && (continues || !was_blocked);
+        self.settle(id, result, change);
+    }
+
+    /// Ends the wait of an outstanding call. The model is told, or the turn ends if the call was a question (L18).
+    pub(super) fn expire(&mut self, id: &CallId, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return self.inconsistent(NO_OPEN_BATCH);
+        };
+        let awaits = batch.call_mut(id).and_then(|call| call.awaits.clone());
+        if let Some(WaitCause::Answer { question, .. }) = awaits {
+            self.announce_resumption(change);
+            self.abandon_batch(EXPIRED, EXPIRED, change);
+            return self.finish(OutputData::Text(question), EndReason::QuestionExpired, change);
+        }
+        let error = ToolError::Unavailable { message: EXPIRED.to_owned(), retry_after: None };
+        self.respond(id, text_result(&error.for_model(), true), change);
+    }
+
+    /// Applies a person's answers. Granted calls run with the model's arguments or the edited ones, and denied calls
+    /// get an error result (L17). If the tool has changed since the request, the person is asked again.
+    pub(super) fn approval(&mut self, answers: Vec<ApprovalAnswer>, change: &mut Change) {
+        let mut denied = Vec::new();
+        for ApprovalAnswer { call, verdict } in answers {
+            match verdict {
+                ApprovalVerdict::Granted { edited, grant } if self.grant_matches_request(&call, &grant.grant) => {
+                    self.grant(call, edited, grant, change);
+                }
+                ApprovalVerdict::Granted { grant, .. } => {
+                    self.void_answer(call, grant.grant.identity().clone(), change)
+                }
+                ApprovalVerdict::Denied { reason } => denied.push((call, reason)),
+            }
+        }
+        // A tool may have been disabled while a person was asked about it (L28).
+        self.refuse_disabled(change);
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return self.inconsistent(NO_OPEN_BATCH);
+        };
+        let settled = |id: &CallId| denied.iter().any(|(call, _)| call == id);
+        // What the turn waits for has changed, so the turn announces either that it continues or what it still waits
+        // for.
+        match batch.continues_after(settled) {
+            true => self.announce_resumption(change),
+            false => batch.suspended = false,
+        }
+        for (call, reason) in denied {
+            let name = self.name_of(&call);
+            self.emit(
+                change,
+                EventKind::ApprovalResolved { call: call.clone(), name, verdict: ApprovalOutcome::Denied },
+            );
+            let message = reason.map_or(DENIED.to_owned(), |reason| format!("{DENIED}. They say: {reason}"));
+            self.record(&call, text_result(&ToolError::Denied { message }.for_model(), true), change);
+        }
+        self.after_results(change);
+    }
+
+    /// Whether a grant is for the tool that the person was asked about.
+    fn grant_matches_request(&self, id: &CallId, grant: &LastingGrant) -> bool {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else {
+            return false;
+        };
+        let requested = batch.calls.iter().find(|call| call.id == *id).and_then(|call| call.approval_identity.as_ref());
+        requested.is_some_and(|digest| digest == grant.identity())
+    }
+
+    fn grant(&mut self, id: CallId, edited: Option<Value>, scoped: ScopedGrant, change: &mut Change) {
+        let ScopedGrant { scope, grant } = scoped;
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return self.inconsistent(NO_OPEN_BATCH);
+        };
+        let Some(call) = batch.call_mut(&id) else { return self.inconsistent(NO_SUCH_CALL) };
+        call.state = CallProgress::Waiting;
+        call.approval_identity = None;
+        call.authorization = Some(Authorization::Answered(grant.clone()));
+        let name = call.approval_name().to_owned();
+        change.calls.push(call.moved());
+        change.calls.extend(edited.map(|arguments| CallChange::Edited { id: id.clone(), arguments }));
+        let verdict = match scope {
+            GrantScope::Once => ApprovalOutcome::Once,
+            GrantScope::Session => ApprovalOutcome::Session,
+            GrantScope::Always => ApprovalOutcome::Always,
+        };
+        match scope {
+            GrantScope::Once => {}
+            GrantScope::Session if self.grants.contains(&grant) => {}
+            GrantScope::Session => self.grants.push(grant),
+            GrantScope::Always => {
+                // A call may need approval again, and the next grant is another effect. The event's number
+                // distinguishes them.
+                let id = format!("allow/{id}/{}", self.sequence + 1);
+                change.outbox.push(OutboxItem { id, effect: OutboxEffect::Allow(grant) });
+            }
+        }
+        self.emit(change, EventKind::ApprovalResolved { call: id, name, verdict });
+    }
+
+    /// Requests new approvals, because the approved calls are not the ones that would run now (L17).
+    pub(super) fn request_reapproval(&mut self, calls: Vec<ReapprovalRequest>, change: &mut Change) {
+        for ReapprovalRequest { call, digest } in calls {
+            self.void_answer(call, digest, change);
+        }
+        self.announce_suspension(change);
+    }
+
+    /// Voids earlier answers about a call. It waits for an approval of the tool with this identity.
+    fn void_answer(&mut self, id: CallId, digest: Digest, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return self.inconsistent(NO_OPEN_BATCH);
+        };
+        batch.approval_requested = false;
+        let Some(call) = batch.call_mut(&id) else { return self.inconsistent(NO_SUCH_CALL) };
+        let was_answered = call.authorization.take().is_some() || call.state == CallProgress::AwaitingApproval;
+        if std::mem::replace(&mut call.state, CallProgress::AwaitingApproval) != CallProgress::AwaitingApproval {
+            change.calls.push(call.moved());
+        }
+        call.approval_identity = Some(digest);
+        let name = call.approval_name().to_owned();
+        // A call that needed no approval before has no answer that could be void.
+        if was_answered {
+            let verdict = ApprovalOutcome::Void;
+            self.emit(change, EventKind::ApprovalResolved { call: id, name, verdict });
+        }
+    }
+
+    /// Announces what the turn waits for, once per suspension. If no other call of the batch can run, it first
+    /// requests approval for all calls that need it, in one request. Does nothing if no batch is open.
+    pub(super) fn announce_suspension(&mut self, change: &mut Change) {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return;
+        };
+        if !batch.is_blocked() || batch.suspended {
+            return;
+        }
+        batch.suspended = true;
+        let suspension = batch.suspension();
+        let calls = batch.asking();
+        if !calls.is_empty() && !std::mem::replace(&mut batch.approval_requested, true) {
+            self.emit(change, EventKind::ApprovalRequested { calls });
+        }
+        self.emit(change, EventKind::Suspended { suspension });
+    }
+
+    fn name_of(&self, id: &CallId) -> String {
+        let batch = match &self.turn {
+            Some(Turn { phase: Phase::Working(batch), .. }) => batch,
+            _ => return String::new(),
+        };
+        batch.calls.iter().find(|call| call.id == *id).map(|call| call.approval_name().to_owned()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,61 @@
+//! The state in which a call of a reply begins: whether it may run, needs approval, or has its result already.
+
+use super::input::{Approval, Disposition};
+use super::repetition::Disabling;
+use super::step::text_result;
+use crate::change::CallResult;
+use crate::event::EventKind;
+use crate::loop_break::LoopBreak;
+use crate::message::CallId;
+use crate::tool::ToolError;
+
+/// The state in which a call of a reply begins.
+pub(super) enum InitialState {
+    Waits {
+        sequential: bool,
+        repeatable: bool,
+    },
+    NeedsApproval {
+        sequential: bool,
+        repeatable: bool,
+    },
+    LoopBreak(LoopBreak),
+    /// A call of higher priority runs instead.
+    Deferred,
+    /// The call does not run, and has this result.
+    Settled {
+        result: Box<CallResult>,
+        disabling: Disabling,
+        event: fn(CallId, String, String) -> EventKind,
+    },
+}
+
+/// Decides how a call begins. `highest` is the highest priority among the calls of its reply that may run.
+pub(super) fn initial_state(disposition: Disposition, approval: &Approval, highest: Option<i32>) -> InitialState {
+    match disposition {
+        Disposition::Ready { priority, .. } if Some(priority) < highest => InitialState::Deferred,
+        Disposition::Breaks(loop_break) => InitialState::LoopBreak(loop_break),
+        Disposition::Ready { sequential, repeatable, .. } if matches!(approval, Approval::Needed(_)) => {
+            InitialState::NeedsApproval { sequential, repeatable }
+        }
+        Disposition::Ready { sequential, repeatable, .. } => InitialState::Waits { sequential, repeatable },
+        Disposition::NotFound { message } => InitialState::Settled {
+            result: Box::new(text_result(&ToolError::NotFound { message }.for_model(), true)),
+            disabling: Disabling::Impossible,
+            event: |call, name, _| EventKind::ToolNotFound { call, name },
+        },
+        Disposition::Refused(error) => InitialState::Settled {
+            result: Box::new(text_result(&error.for_model(), true)),
+            disabling: Disabling::Allowed,
+            event: |call, name, content| EventKind::ToolResultError { call, name, content, cost: Default::default() },
+        },
+        Disposition::Withheld { message, denial } => InitialState::Settled {
+            result: Box::new(CallResult {
+                denials: vec![denial],
+                ..text_result(&ToolError::Denied { message }.for_model(), true)
+            }),
+            disabling: Disabling::Allowed,
+            event: |call, name, content| EventKind::ToolResultError { call, name, content, cost: Default::default() },
+        },
+    }
+}

@@ -1,0 +1,176 @@
+//! Calls that end the turn (L18). They run last in their batch, only the first of them counts, and the result of
+//! `task_completion` passes the same checks as a reply (L12).
+
+use super::batch::{Batch, CallProgress};
+use super::input::{Disposition, ResolvedCall};
+use super::state::{NO_OPEN_BATCH, NO_SUCH_CALL, NO_TURN, Run};
+use super::step::text_result;
+use super::transition::feedback;
+use super::turn::{Phase, Turn};
+use super::{TurnError, Validation};
+use crate::change::{CallResult, Change};
+use crate::event::{EndReason, EventKind};
+use crate::loop_break::{LoopBreak, argument, name};
+use crate::message::CallId;
+use crate::plugin::{Lifecycle, OutputData};
+use crate::tool::{ToolError, Violation};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+const ACCEPTED: &str = "accepted: the task is complete";
+const SENT: &str = "sent to the user";
+
+/// A result of `task_completion` that waits for its verdict.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Completion {
+    /// The call that returned it.
+    call: CallId,
+    /// The result as the model wrote it.
+    result: Value,
+}
+
+impl Completion {
+    fn text(&self) -> String {
+        match &self.result {
+            Value::String(text) => text.clone(),
+            json => json.to_string(),
+        }
+    }
+}
+
+/// Keeps only the first call that ends the turn, and none if other calls were deferred.
+pub(super) fn keep_first_loop_break(calls: &mut [ResolvedCall]) {
+    let priorities = calls.iter().filter_map(|call| match call.disposition {
+        Disposition::Ready { priority, .. } => Some(priority),
+        _ => None,
+    });
+    let (lowest, highest) = (priorities.clone().min(), priorities.max());
+    let mut first: Option<String> = None;
+    for call in calls {
+        if !matches!(call.disposition, Disposition::Breaks(_)) {
+            continue;
+        }
+        if let Some(priority) = lowest.filter(|_| lowest < highest) {
+            call.disposition = Disposition::Ready { priority, sequential: false, repeatable: false };
+        } else if let Some(first) = &first {
+            let message = format!("not taken: `{first}` was called first, and only one call can end a turn");
+            call.disposition = Disposition::Refused(ToolError::Failed { message });
+        } else {
+            first = Some(call.name.clone());
+        }
+    }
+}
+
+impl Batch {
+    /// Whether a call waits until all others of the batch have their results.
+    pub(super) fn waits_for_others(&self, id: &CallId) -> bool {
+        let breaks = self.calls.iter().any(|call| call.id == *id && call.loop_break.is_some());
+        breaks && self.calls.iter().any(|call| call.id != *id && !matches!(call.state, CallProgress::Finished { .. }))
+    }
+
+    /// Whether the batch can continue on its own once the settled calls have their results.
+    pub(super) fn continues_after(&self, settled: impl Fn(&CallId) -> bool) -> bool {
+        let is_over =
+            |call: &super::batch::BatchCall| matches!(call.state, CallProgress::Finished { .. }) || settled(&call.id);
+        let ends = self.calls.iter().all(|call| is_over(call) || call.loop_break.is_some());
+        let mut waiting = self.calls.iter().filter(|call| call.state == CallProgress::Waiting);
+        ends || waiting.any(|call| call.loop_break.is_none())
+    }
+}
+
+impl Turn {
+    pub(super) fn completion(&self) -> Option<Validation> {
+        let Phase::Working(Batch { completion: Some(completion), .. }) = &self.phase else { return None };
+        Some(Validation {
+            text: completion.text(),
+            result: Some(completion.result.clone()),
+            attempt: self.corrections + 1,
+            corrections_left: self.corrections_left(),
+        })
+    }
+}
+
+impl Run {
+    /// Performs a loop-breaking call. All other calls of its batch have their results.
+    pub(super) fn break_loop(&mut self, id: CallId, loop_break: LoopBreak, mut arguments: Value, change: &mut Change) {
+        let mut take = |name: &str| arguments.get_mut(name).map(Value::take).unwrap_or_default();
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+            return self.inconsistent(NO_OPEN_BATCH);
+        };
+        let (handed_on, answered) = (batch.outstanding.clone(), batch.answered());
+        if handed_on != answered {
+            return self.fail(TurnError::OutstandingMismatch { handed_on, answered }, change);
+        }
+        match loop_break {
+            LoopBreak::Ask => {}
+            LoopBreak::Complete => {
+                let Some(call) = batch.call_mut(&id) else { return self.inconsistent(NO_SUCH_CALL) };
+                call.state = CallProgress::Checking;
+                batch.completion = Some(Completion { call: id, result: take(argument::RESULT) });
+            }
+            LoopBreak::Converse => {
+                let message = take(argument::MESSAGE).as_str().unwrap_or_default().to_owned();
+                self.close_batch(&id, text_result(SENT, false), change);
+                self.finish(OutputData::Text(message), EndReason::Converse, change);
+            }
+        }
+    }
+
+    /// Ends the turn with the result of `task_completion`.
+    pub(super) fn completed(&mut self, data: OutputData, change: &mut Change) {
+        let Some(completion) = self.take_completion() else {
+            return self.inconsistent("no completion is being checked");
+        };
+        self.close_batch(&completion.call, text_result(ACCEPTED, false), change);
+        self.finish(data, EndReason::Completed, change);
+    }
+
+    /// Rejects the result of `task_completion`: the call's error result says why, and the model tries again within
+    /// its limits (L12).
+    pub(super) fn completion_rejected(&mut self, by: String, problems: Vec<Violation>, change: &mut Change) {
+        let Some(completion) = self.take_completion() else {
+            return self.inconsistent("no completion is being checked");
+        };
+        let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
+        turn.corrections += 1;
+        let attempt = turn.corrections;
+        let spent = attempt > turn.config.max_corrections;
+        turn.lifecycle = Lifecycle::OutputErrorFeedback;
+        let Phase::Working(batch) = &mut turn.phase else { return self.inconsistent(NO_OPEN_BATCH) };
+        let unreadable = batch.feedback.take();
+        let alone = batch.calls.len() == 1 && unreadable.is_none();
+        self.leave_out_earlier_attempt(change);
+        let how = format!("Call `{}` again", name::TASK_COMPLETION);
+        self.close_batch(&completion.call, text_result(&feedback(&by, &problems, &how), true), change);
+        self.append_feedback(unreadable, change);
+        if let Some(turn) = &mut self.turn {
+            // Other calls of the same message are not part of the failed attempt, so the message stays for them.
+            match alone {
+                true => turn.rejected = Some([self.next_message - 2, self.next_message - 1]),
+                false => turn.rejected_call = Some(completion.call.clone()),
+            }
+        }
+        self.emit(change, EventKind::OutputRejected { by: by.clone(), attempt, problems: problems.clone() });
+        self.emit(change, EventKind::StreamClear);
+        if spent {
+            let last_reply = completion.text();
+            self.fail(TurnError::OutputRejected { by, attempts: attempt, problems, last_reply }, change);
+        } else if let Some(error) = self.repeated_error() {
+            self.fail(error, change);
+        } else {
+            self.finish_plan_step(change);
+            self.next_step(change);
+        }
+    }
+
+    fn take_completion(&mut self) -> Option<Completion> {
+        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else { return None };
+        batch.completion.take()
+    }
+
+    /// Records the last result of the batch and appends all results to the history.
+    fn close_batch(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
+        self.record(id, result, change);
+        self.append_results(change);
+    }
+}

@@ -1,0 +1,35 @@
+//! Tool calls in the text of a reply that could not be read (L20).
+
+use super::state::Run;
+use crate::change::Change;
+use crate::event::{ErrorScope, EventKind};
+use crate::message::Role;
+use crate::text_dialect::{UnreadableCall, feedback};
+
+impl Run {
+    /// Emits an error event for each unreadable call.
+    pub(super) fn report_unreadable(&mut self, calls: &[UnreadableCall], change: &mut Change) {
+        for call in calls {
+            let (code, message) = (call.code().to_owned(), call.to_string());
+            self.emit(change, EventKind::Error { code, message, scope: ErrorScope::Reply });
+        }
+    }
+
+    /// Handles a reply whose calls could all not be read. It is never an answer. Its text and the feedback are
+    /// appended to the history, and the model tries again within its limits (L4, L19).
+    pub(super) fn ask_for_readable_calls(&mut self, written: &str, calls: &[UnreadableCall], change: &mut Change) {
+        if let Some(turn) = &mut self.turn {
+            turn.told_about_quoted_calls |= calls.iter().any(|call| matches!(call, UnreadableCall::Quoted { .. }));
+        }
+        self.emit(change, EventKind::StreamClear);
+        self.report_unreadable(calls, change);
+        self.remind(written, &feedback(calls), change);
+    }
+
+    /// Appends feedback about unreadable calls after the results of those that ran.
+    pub(super) fn append_feedback(&mut self, feedback: Option<String>, change: &mut Change) {
+        if let Some(feedback) = feedback {
+            self.append_text(change, Role::User, &feedback);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The state of a session as lists of sessions show it.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The state of a session as lists of sessions show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionState {
+    /// No turn is open, and the last one has an output. Also the state of a new session.
+    Idle,
+    /// A turn is open and can continue.
+    Running,
+    /// A turn is open and waits for something external.
+    Suspended,
+    /// The last turn ended with an error.
+    Failed,
+    /// The last turn was cancelled.
+    Cancelled,
+    /// An import or a fork is writing the session, or was interrupted. Such a session can only be listed and deleted.
+    Incomplete,
+}
+
+impl SessionState {
+    const ALL: [Self; 6] =
+        [Self::Idle, Self::Running, Self::Suspended, Self::Failed, Self::Cancelled, Self::Incomplete];
+
+    /// The name of the state in the database and in output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Running => "running",
+            Self::Suspended => "suspended",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Incomplete => "incomplete",
+        }
+    }
+
+    /// Parses what [`SessionState::as_str`] returns. None: the name is unknown.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text)
+    }
+
+    /// Whether a turn of the session is open.
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Running | Self::Suspended)
+    }
+}
+
+impl fmt::Display for SessionState {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_the_same_in_json_and_in_the_database() {
+        for state in SessionState::ALL {
+            assert_eq!(serde_json::to_value(state).expect("JSON"), state.as_str());
+            assert_eq!(SessionState::parse(state.as_str()), Some(state));
+        }
+        assert_eq!(SessionState::parse("ready"), None);
+    }
+}

@@ -1,0 +1,157 @@
+//! Replies whose calls cannot be read (L20).
+
+use crate::session::{Session, call, kinds, plain, refused, reply};
+use agent_core::change::Body;
+use agent_core::event::{ErrorScope, EventKind, NudgeCause};
+use agent_core::loop_break::{Finish, LoopBreak};
+use agent_core::message::{Part, Role};
+use agent_core::run::{Action, Disposition, Input, LoopConfig, ResolvedReply};
+use agent_core::text_dialect::UnreadableCall;
+
+fn unreadable() -> UnreadableCall {
+    UnreadableCall::MissingField { field: "tool_name".into(), written: "{}".into() }
+}
+
+fn broken(text: &str, calls: Vec<agent_core::run::ResolvedCall>) -> Input {
+    let written = format!("{text}<tool>{{}}</tool>");
+    Input::Reply(ResolvedReply { unreadable: vec![unreadable()], written, ..reply(text, calls) })
+}
+
+fn texts(session: &Session) -> Vec<String> {
+    let text = |body: &Body| match body {
+        Body::Parts(parts) => match &parts[0] {
+            Part::Text(text) => text.clone(),
+            other => format!("{other:?}"),
+        },
+        Body::ResultOf(call) => call.to_string(),
+    };
+    session.ledger.messages.iter().map(|message| format!("{} {}", message.role.as_str(), text(&message.body))).collect()
+}
+
+/// L20: each unreadable call emits an `error` event, then `no_tool_call` follows, and the turn continues with
+/// feedback.
+#[test]
+fn l20_an_unreadable_call_gets_feedback() {
+    let mut session = Session::calling(LoopConfig::default());
+    for count in 1..=2 {
+        let change = session.must(broken("I count.", Vec::new()));
+        let expected = [
+            "stream_complete",
+            "stream_clear",
+            "error",
+            "no_tool_call",
+            "loop_iteration",
+            "context_budget",
+            "context_built",
+        ];
+        assert_eq!(kinds(&change), expected);
+        assert!(change.events.iter().any(|event| matches!(&event.kind,
+            EventKind::Error { code, scope: ErrorScope::Reply, .. } if code == "missing_field")));
+        assert!(
+            change
+                .events
+                .iter()
+                .any(|event| matches!(event.kind, EventKind::NoToolCall { count: n, .. } if n == count))
+        );
+    }
+    let texts = texts(&session);
+    assert_eq!(texts[1], "assistant I count.<tool>{}</tool>");
+    assert!(texts[2].starts_with("user A tool call of your reply could not be read") && texts[2].contains("tool_name"));
+    assert_eq!(session.seen_counts(), [2, 2, 1, 1, 0]);
+    // A readable call resets the count.
+    session.reply("", vec![plain("a")]);
+    session.run_batch();
+    let change = session.must(broken("I count.", Vec::new()));
+    assert!(change.events.iter().any(|event| matches!(event.kind, EventKind::NoToolCall { count: 1, .. })));
+}
+
+/// L4, L20: at the limit, the text without its calls counts.
+#[test]
+fn l20_at_the_limit_an_unreadable_call_gets_no_feedback() {
+    let mut session = Session::calling(LoopConfig { max_interactions: 1, ..Default::default() });
+    session.must(broken("First.", Vec::new()));
+    session.must(broken("It is 42.", Vec::new()));
+    assert!(matches!(session.run.action(), Action::Validate(validation) if validation.text == "It is 42."));
+}
+
+/// L20: readable calls run, and the feedback about the others follows their results.
+#[test]
+fn l20_readable_calls_run_next_to_unreadable_ones() {
+    let mut session = Session::calling(LoopConfig::default());
+    let change = session.must(broken("Both.", vec![plain("a")]));
+    assert_eq!(kinds(&change)[..2], ["stream_complete", "error"]);
+    assert!(!kinds(&change).contains(&"no_tool_call".to_owned()));
+    session.run_batch();
+    let texts = texts(&session);
+    assert_eq!(texts[2], "tool call_1_1_1");
+    assert!(texts[3].starts_with("user A tool call of your reply could not be read"), "{texts:?}");
+    assert_eq!(session.ledger.messages[3].role, Role::User);
+    assert!(matches!(session.run.action(), Action::CallModel(_)));
+}
+
+/// L30: an error event of the first version, which had no scope, is still read. The scope distinguishes errors of a
+/// reply from those of a turn.
+#[test]
+fn l30_error_events_say_what_they_end() {
+    let old: EventKind = serde_json::from_str(r#"{"type":"error","code":"c","message":"m"}"#).unwrap();
+    assert!(matches!(&old, EventKind::Error { scope: ErrorScope::Turn, .. }));
+    assert_eq!(serde_json::to_string(&old).unwrap(), r#"{"type":"error","code":"c","message":"m"}"#);
+    let of_reply = EventKind::Error { code: "c".into(), message: "m".into(), scope: ErrorScope::Reply };
+    assert!(serde_json::to_string(&of_reply).unwrap().ends_with(r#""scope":"reply"}"#));
+}
+
+/// L19: a reply without a readable call interrupts consecutive errors like any other reply without a call.
+#[test]
+fn l19_an_unreadable_call_interrupts_consecutive_errors() {
+    let config = LoopConfig { finish: Finish::Tool, max_interactions: 40, ..Default::default() };
+    let mut session = Session::calling(config);
+    for round in 0..2 {
+        for place in 0..4 {
+            session.reply("", vec![refused(&format!("tool_{round}_{place}"), "the disk is full")]);
+        }
+        session.must(broken("Again.", Vec::new()));
+    }
+    assert!(session.run.is_open(), "{:?}", session.run.turn);
+}
+
+/// L23: a reply with an unreadable call does not count as an empty reply.
+#[test]
+fn l23_an_unreadable_call_interrupts_consecutive_empty_replies() {
+    let mut session = Session::calling(LoopConfig { persistence: true, ..Default::default() });
+    for _ in 0..2 {
+        session.reply("", Vec::new());
+    }
+    session.must(broken("", Vec::new()));
+    let change = session.reply("", Vec::new());
+    let cause = change.events.iter().find_map(|event| match event.kind {
+        EventKind::Nudge { cause, attempt, .. } => Some((cause, attempt)),
+        _ => None,
+    });
+    assert_eq!(cause, Some((NudgeCause::Empty, 1)));
+}
+
+/// L12, L20: feedback about unreadable calls next to a result is sent when the result is rejected, and the attempt
+/// stays in the view with it.
+#[test]
+fn l20_unreadable_calls_next_to_a_rejected_result_get_feedback() {
+    let mut session = Session::calling(LoopConfig { finish: Finish::Tool, ..Default::default() });
+    let complete = call("task_completion", Disposition::Breaks(LoopBreak::Complete));
+    session.must(broken("", vec![complete]));
+    session.dispatch();
+    session.reject("no");
+    let result = texts(&session);
+    assert_eq!(result[2], "tool call_1_1_1");
+    assert!(result[3].starts_with("user A tool call of your reply could not be read"), "{result:?}");
+    let complete = call("task_completion", Disposition::Breaks(LoopBreak::Complete));
+    session.reply("", vec![complete]);
+    session.dispatch();
+    assert!(session.reject("no").hidden.is_empty());
+}
+
+/// L20: unreadable calls are reported even if no further model call follows.
+#[test]
+fn l20_an_unreadable_call_in_the_last_reply_is_reported() {
+    let mut session = Session::calling(LoopConfig { max_interactions: 0, ..Default::default() });
+    let change = session.must(broken("It is 42.", Vec::new()));
+    assert_eq!(kinds(&change), ["context_budget", "stream_complete", "error"]);
+}

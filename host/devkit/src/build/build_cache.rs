@@ -1,0 +1,98 @@
+//! Remembers the inputs of a component, so that unchanged sources are not built again. Toolchains that take a
+//! snapshot of a running program produce different bytes each time, and different bytes are a different plugin, which
+//! must be compiled, approved and shared again.
+
+use super::{BuildError, BuildProgress, Project, process};
+use crate::source_files::{MAX_FILES, SourceFiles, collect};
+use agent_plugins::digest_of;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use tokio::process::Command;
+
+/// Name of the cache file, next to the component.
+const FILE: &str = "made-of";
+/// Maximum total size of the sources that are read to compare them, in bytes.
+const MAX_BYTES: u64 = 32 << 20;
+/// Files that change when a package is installed for the project.
+const INSTALLED: [&str; 2] = [".venv/lib", "node_modules/.package-lock.json"];
+
+/// Runs a command that builds `component` from the project and this WIT, unless the existing component was built from
+/// the same inputs.
+pub(super) async fn compile(
+    command: Command,
+    (tool, project): (&'static str, &Project),
+    (wit, component): (&Path, &Path),
+    progress: &BuildProgress<'_>,
+) -> Result<(), BuildError> {
+    let line = format!("{:?}", command.as_std());
+    let program = PathBuf::from(command.as_std().get_program());
+    let inputs = || Inputs::collect(project, (&line, &program), wit, component);
+    let before = inputs();
+    if before.as_ref().is_some_and(|inputs| inputs.match_component(component)) {
+        return Ok(());
+    }
+    process::compile(command, (tool, project.name()), progress).await?;
+    // If an input changed during the build, the component may not contain the change.
+    if let Some(before) = before.filter(|before| inputs().is_some_and(|after| after.digest == before.digest)) {
+        before.save(component);
+    }
+    Ok(())
+}
+
+/// The sources of a component and the command that builds it.
+struct Inputs {
+    digest: String,
+    file: PathBuf,
+}
+
+impl Inputs {
+    /// Returns None if there are too many sources to compare, or if one cannot be read.
+    fn collect(project: &Project, (line, program): (&str, &Path), wit: &Path, component: &Path) -> Option<Self> {
+        let mut sources = SourceFiles::new();
+        collect(project.directory(), &mut sources);
+        project.named_paths().chain([wit.to_owned()]).for_each(|path| collect(&path, &mut sources));
+        if sources.len() >= MAX_FILES || sources.values().map(|(_, size)| size).sum::<u64>() > MAX_BYTES {
+            return None;
+        }
+        let mut text = format!("{line}\n");
+        let program = program.canonicalize().ok()?;
+        writeln!(text, "{} {:?}", program.display(), modified(&program)).ok()?;
+        for path in sources.keys() {
+            writeln!(text, "{} {}", path.display(), digest_of(&std::fs::read(path).ok()?)).ok()?;
+        }
+        for path in project.directory().ancestors().take(2).flat_map(|folder| INSTALLED.map(|name| folder.join(name))) {
+            writeln!(text, "{:?}", installation_times(&path)).ok()?;
+        }
+        Some(Self { digest: digest_of(text.as_bytes()).hex().to_owned(), file: component.with_file_name(FILE) })
+    }
+
+    /// Whether this component was built from these inputs.
+    fn match_component(&self, component: &Path) -> bool {
+        self.line(component).is_some_and(|line| std::fs::read_to_string(&self.file).is_ok_and(|saved| saved == line))
+    }
+
+    /// Saves the inputs. If that fails, the next build runs again.
+    fn save(&self, component: &Path) {
+        if let Some(line) = self.line(component) {
+            let _ = std::fs::write(&self.file, line);
+        }
+    }
+
+    fn line(&self, component: &Path) -> Option<String> {
+        Some(format!("{} {}\n", self.digest, digest_of(&std::fs::read(component).ok()?)))
+    }
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).ok()?.modified().ok()
+}
+
+/// Python has one package folder per version.
+fn installation_times(path: &Path) -> Vec<Option<SystemTime>> {
+    let versions = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut times: Vec<_> = versions.map(|version| modified(&version.path().join("site-packages"))).collect();
+    times.push(modified(path));
+    times.sort();
+    times
+}

@@ -1,0 +1,77 @@
+//! The files in this binary for new projects: the SDK and the contract of its checkout, and the templates.
+
+mod sdk;
+
+pub(crate) use sdk::{SDK_ABOUT, sdk_files};
+
+include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+
+/// A file to write into a project: its path there, and its text.
+pub(crate) type ProjectFile = (String, String);
+
+/// The folders in `wit/deps` of a project for the parts of the contract.
+const DEPENDENCIES: [(&str, &str); 5] = [
+    ("wit/model/", "agent-host-model/"),
+    ("sdk/wit/deps/config/", "wasi-config/"),
+    ("sdk/wit/deps/keyvalue/", "wasi-keyvalue/"),
+    ("sdk/wit/deps/logging/", "wasi-logging/"),
+    ("wit/", "agent-host-plugin/"),
+];
+
+/// The text of an embedded file, by its path in the checkout.
+pub(crate) fn file(path: &str) -> &'static str {
+    FILES.iter().find(|(name, _)| *name == path).map_or("", |(_, text)| text)
+}
+
+/// The embedded files below a folder, which ends with a slash. Their paths are relative to the folder.
+pub(crate) fn below(folder: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    FILES.iter().filter_map(move |(name, text)| Some((name.strip_prefix(folder)?, *text)))
+}
+
+/// The files in `wit/deps` of a project that is not in Rust: the released contract and the standard interfaces that
+/// it uses.
+pub(crate) fn wit_files() -> Vec<ProjectFile> {
+    let files = FILES.iter().filter(|(name, _)| name.ends_with(".wit")).filter_map(|(name, text)| {
+        let place = |(from, to): &(&str, &str)| name.strip_prefix(from).map(|rest| format!("{to}{rest}"));
+        Some((DEPENDENCIES.iter().find_map(place)?, (*text).to_owned()))
+    });
+    files.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// P12: new projects get exactly the released contract.
+    #[test]
+    fn embeds_released_contract_unchanged() {
+        let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let dependencies = wit_files();
+        let released = [("wit/released/0.1.0", "agent-host-plugin"), ("wit/released/model-0.1.0", "agent-host-model")];
+        for (folder, package) in released {
+            let mut count = 0;
+            for entry in std::fs::read_dir(top.join(folder)).expect("a released folder") {
+                let path = entry.expect("readable").path();
+                let name = format!("{package}/{}", path.file_name().expect("a file").to_string_lossy());
+                let embedded = dependencies.iter().find(|(other, _)| *other == name);
+                let released = std::fs::read_to_string(&path).expect("readable");
+                assert!(embedded.is_some_and(|(_, text)| *text == released), "{name}");
+                count += 1;
+            }
+            let embedded = dependencies.iter().filter(|(name, _)| name.starts_with(package));
+            assert_eq!(embedded.count(), count, "no other files in {package}");
+        }
+        for package in ["wasi-config/store.wit", "wasi-keyvalue/keyvalue.wit", "wasi-logging/logging.wit"] {
+            assert!(dependencies.iter().any(|(name, _)| name == package), "{package}");
+        }
+    }
+
+    #[test]
+    fn embeds_the_whole_sdk() {
+        for path in ["sdk/src/lib.rs", "sdk/bindings/src/lib.rs", "sdk/Cargo.toml", "sdk/README.md"] {
+            assert!(!file(path).is_empty(), "{path}");
+        }
+        assert!(below("sdk/src/").any(|(name, _)| name == "tool/outcome.rs"));
+        assert!(file("wit/released/0.1.0/tool.wit").is_empty());
+    }
+}

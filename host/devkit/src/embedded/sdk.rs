@@ -1,0 +1,70 @@
+//! The SDK as new Rust projects get it: with its contract, and with manifests that need no workspace.
+
+use super::{ProjectFile, below, file};
+use toml::{Table, Value};
+
+/// Name of the README of the SDK's folder, among the templates of Rust projects.
+pub(crate) const SDK_ABOUT: &str = "agent-host.md";
+
+/// A manifest in this binary that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub(crate) struct EmbedError {
+    reason: String,
+}
+
+/// The SDK and the contract, by their paths in one folder.
+pub(crate) fn sdk_files() -> Result<Vec<ProjectFile>, EmbedError> {
+    let about = file(&format!("host/devkit/templates/rust/all/{SDK_ABOUT}"));
+    let mut files = vec![("README.md".to_owned(), about.to_owned())];
+    for manifest in ["sdk/Cargo.toml", "sdk/bindings/Cargo.toml"] {
+        files.push((manifest.to_owned(), without_workspace(file(manifest))?));
+    }
+    files.push(("sdk/README.md".to_owned(), file("sdk/README.md").to_owned()));
+    for folder in ["sdk/src/", "sdk/bindings/src/", "sdk/wit/", "wit/"] {
+        let below = below(folder).filter(|(name, _)| !name.ends_with(".md"));
+        files.extend(below.map(|(name, text)| (format!("{folder}{name}"), text.to_owned())));
+    }
+    Ok(files)
+}
+
+/// A manifest of the SDK without the workspace of this checkout: values inherited from the workspace are written out.
+fn without_workspace(text: &str) -> Result<String, EmbedError> {
+    let parse = |text: &str| text.parse::<Table>().map_err(|error| EmbedError { reason: error.to_string() });
+    let (mut manifest, top) = (parse(text)?, parse(file("Cargo.toml"))?);
+    let none = Table::new();
+    let workspace = top.get("workspace").and_then(Value::as_table).unwrap_or(&none);
+    let shared = |key: &str| workspace.get(key).and_then(Value::as_table).unwrap_or(&none);
+    // The tests of the SDK are not embedded.
+    manifest.remove("dev-dependencies");
+    manifest.remove("lints");
+    if let Some(package) = manifest.get_mut("package").and_then(Value::as_table_mut) {
+        inherit(package, shared("package"));
+    }
+    let inherit_dependencies = |table: &mut Table| {
+        table
+            .get_mut("dependencies")
+            .and_then(Value::as_table_mut)
+            .into_iter()
+            .for_each(|table| inherit(table, shared("dependencies")));
+    };
+    inherit_dependencies(&mut manifest);
+    let targets = manifest.get_mut("target").and_then(Value::as_table_mut);
+    targets
+        .into_iter()
+        .flat_map(|targets| targets.iter_mut())
+        .filter_map(|(_, target)| target.as_table_mut())
+        .for_each(inherit_dependencies);
+    toml::to_string(&manifest).map_err(|error| EmbedError { reason: error.to_string() })
+}
+
+/// Replaces `workspace = true` with the value in the workspace.
+fn inherit(table: &mut Table, shared: &Table) {
+    for (key, value) in table.iter_mut() {
+        if value.get("workspace") == Some(&Value::Boolean(true))
+            && let Some(inherited) = shared.get(key)
+        {
+            *value = inherited.clone();
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The list of the files that agent-host wrote into a project, with their digests, in the format of `sha256sum -c`.
+
+use agent_plugins::digest_of;
+use std::collections::BTreeMap;
+
+/// Name of the list, in the folder of the files.
+pub(crate) const LIST: &str = "agent-host.sha256";
+/// The folder of a Rust project that contains the SDK.
+pub(crate) const SDK_FOLDER: &str = "agent-host";
+
+/// Texts of files by their path in the folder.
+pub(crate) type Files = BTreeMap<String, String>;
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileList {
+    /// Version of the agent-host that wrote the files; empty if the list does not say.
+    pub(crate) version: String,
+    /// Digests by path.
+    pub(crate) files: BTreeMap<String, String>,
+}
+
+/// The beginning of the first line, before the version.
+const BEGINNING: &str = "# Written by agent-host ";
+
+impl FileList {
+    /// The list of files that this agent-host writes.
+    pub(crate) fn of(files: &Files) -> Self {
+        let digest = |text: &String| digest_of(text.as_bytes()).hex().to_owned();
+        let files = files.iter().map(|(path, text)| (path.clone(), digest(text))).collect();
+        Self { version: env!("CARGO_PKG_VERSION").to_owned(), files }
+    }
+
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut list = Self::default();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix(BEGINNING) {
+                list.version = rest.split([';', ' ']).next().unwrap_or_default().to_owned();
+            } else if let Some((digest, path)) = line.split_once("  ").filter(|_| !line.starts_with('#')) {
+                list.files.insert(path.to_owned(), digest.to_owned());
+            }
+        }
+        list
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let lines = self.files.iter().map(|(path, digest)| format!("{digest}  {path}\n"));
+        let heading =
+            format!("{BEGINNING}{}; `agent-host plugin renew` replaces it with a newer one's.\n", self.version);
+        std::iter::once(heading).chain(lines).collect()
+    }
+}

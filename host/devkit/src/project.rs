@@ -1,0 +1,342 @@
+//! Plugin projects: folders with a `plugin.toml` and a source in one of the supported languages.
+
+use crate::language::Language;
+use agent_plugins::Manifest;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The Python module that is built if `plugin.toml` names none.
+pub(crate) const PYTHON_SOURCE: &str = "app.py";
+/// The JavaScript module that is built if `plugin.toml` names none.
+pub(crate) const JAVASCRIPT_SOURCE: &str = "app.js";
+
+/// A plugin project whose manifest has been read.
+#[derive(Clone, Debug)]
+pub struct Project {
+    directory: PathBuf,
+    manifest: Manifest,
+    build: BuildTable,
+    language: Language,
+}
+
+/// The `[build]` table of `plugin.toml`: overrides for what the build cannot tell from the project's files. It does not become
+/// part of the component.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BuildTable {
+    /// Language of the project. Default: detected from its files, that is `Cargo.toml`, `app.py`, `app.js` or `*.c`.
+    pub language: Option<Language>,
+    /// The module that implements the world; for C, the folder of the sources. Default: `app.py`, `app.js`, the project's folder.
+    pub source: Option<String>,
+    /// The folder of the project's WIT. Default: `wit` if it exists, otherwise the contract in this binary.
+    pub wit: Option<String>,
+    /// The world that the project implements. Default: the only world in its own WIT, or `tool-plugin` in the contract.
+    pub world: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct PluginToml {
+    #[serde(default)]
+    build: BuildTable,
+}
+
+/// The reason why a folder cannot be used as a plugin project.
+#[derive(Debug, thiserror::Error)]
+pub enum ProjectError {
+    /// A file or folder of the project could not be read or written.
+    #[error("{action} {}: {source}", path.display())]
+    File {
+        /// The failed action in words, such as `cannot read`.
+        action: &'static str,
+        /// Path of the file or folder.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
+    /// The folder does not exist.
+    #[error("there is no folder `{}`: {PROJECT}", path.display())]
+    NoFolder {
+        /// The path that was given.
+        path: PathBuf,
+    },
+    /// The path is a file.
+    #[error("`{}` is not a folder: {PROJECT}", path.display())]
+    NotAFolder {
+        /// The path that was given.
+        path: PathBuf,
+    },
+    /// The folder contains no project.
+    #[error("`{}` is not a plugin project and contains none: {PROJECT}", path.display())]
+    NoProject {
+        /// The folder that was searched.
+        path: PathBuf,
+    },
+    /// The folder has a source but no manifest.
+    #[error("`{}` has no `plugin.toml`: {PROJECT}", path.display())]
+    NoManifest {
+        /// The project's folder.
+        path: PathBuf,
+    },
+    /// The folder has a manifest but no source.
+    #[error("`{}` has a plugin.toml but no source to build: {PROJECT}", path.display())]
+    NothingToBuild {
+        /// The project's folder.
+        path: PathBuf,
+    },
+    /// The folder has sources in several languages.
+    #[error("`{}` has sources in {}: set the plugin's language in plugin.toml, for example\n  [build]\n  language = \"{}\"",
+        path.display(), joined(languages), languages.first().map_or("", |language| language.key()))]
+    SeveralLanguages {
+        /// The project's folder.
+        path: PathBuf,
+        /// The languages that were found.
+        languages: Vec<Language>,
+    },
+    /// The source file or folder does not exist.
+    #[error("`{}` does not exist; if the source is elsewhere, set it in plugin.toml: [build] source = \"…\"", path.display())]
+    NoSource {
+        /// The expected path.
+        path: PathBuf,
+    },
+    /// The manifest is invalid; the message names file, line and key.
+    #[error("{message}")]
+    Manifest {
+        /// The message for people.
+        message: String,
+    },
+    /// Two projects would write the same component file.
+    #[error("two plugin projects are named `{name}`: {} and {}; rename one in its plugin.toml",
+        first.display(), second.display())]
+    SameName {
+        /// The name in both manifests.
+        name: String,
+        /// Folder of one project.
+        first: PathBuf,
+        /// Folder of the other project.
+        second: PathBuf,
+    },
+}
+
+/// Explains what a plugin project is, at the end of error messages.
+const PROJECT: &str = "a plugin project is a folder with `plugin.toml` and a source, that is `Cargo.toml` (Rust), `app.py` \
+                       (Python), `app.js` (JavaScript) or `*.c` (C); `agent-host plugin new NAME` creates one";
+
+fn joined(languages: &[Language]) -> String {
+    languages.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+}
+
+impl Project {
+    /// Reads the project in `directory`.
+    pub fn read(directory: &Path) -> Result<Self, ProjectError> {
+        if !is_project(directory) {
+            return Err(no_project(directory));
+        }
+        let failed = |action, path: &Path, source| ProjectError::File { action, path: path.to_owned(), source };
+        // Cargo identifies packages by absolute paths without links, and the toolchain may run in another folder.
+        let directory = directory.canonicalize().map_err(|source| failed("cannot open", directory, source))?;
+        let path = directory.join("plugin.toml");
+        let text = std::fs::read_to_string(&path).map_err(|source| failed("cannot read", &path, source))?;
+        let manifest =
+            Manifest::from_toml(&text, &path).map_err(|error| ProjectError::Manifest { message: error.to_string() })?;
+        let PluginToml { build } = toml::from_str(&text).map_err(|error| {
+            let line =
+                error.span().map_or(1, |span| text[..text.floor_char_boundary(span.start)].matches('\n').count() + 1);
+            let reason = error.message().replace('\n', " ");
+            ProjectError::Manifest { message: format!("{}:{line}: {reason}", path.display()) }
+        })?;
+        let language = match (build.language, languages(&directory).as_slice()) {
+            (Some(language), _) | (None, &[language]) => language,
+            (None, several) => {
+                return Err(ProjectError::SeveralLanguages { path: directory, languages: several.to_vec() });
+            }
+        };
+        Ok(Self { directory, manifest, build, language })
+    }
+
+    /// The absolute path of the project's folder.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The manifest in `plugin.toml`.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The name of the plugin as written in its manifest.
+    pub fn name(&self) -> &str {
+        &self.manifest.name
+    }
+
+    /// The language that the project is written in.
+    pub fn language(&self) -> Language {
+        self.language
+    }
+
+    /// The `[build]` table of `plugin.toml`, with defaults where it is absent.
+    pub fn build(&self) -> &BuildTable {
+        &self.build
+    }
+
+    /// The paths of source and WIT that `plugin.toml` sets explicitly.
+    pub fn named_paths(&self) -> impl Iterator<Item = PathBuf> {
+        let named = [&self.build.source, &self.build.wit].into_iter().flatten();
+        named.map(|path| self.directory.join(path))
+    }
+
+    pub(crate) fn cargo_manifest(&self) -> PathBuf {
+        self.directory.join("Cargo.toml")
+    }
+
+    /// The path of the source, `default` unless `plugin.toml` sets it.
+    pub(crate) fn source(&self, default: &str) -> Result<PathBuf, ProjectError> {
+        let name = self.build.source.as_deref().unwrap_or(default);
+        let path = self.directory.join(name);
+        if path.exists() { Ok(path) } else { Err(ProjectError::NoSource { path }) }
+    }
+
+    /// Creates the folder for intermediate build files, which later builds reuse.
+    pub(crate) fn build_folder(&self) -> Result<PathBuf, ProjectError> {
+        let path = self.directory.join("build");
+        std::fs::create_dir_all(&path).map_err(|source| ProjectError::File {
+            action: "cannot create",
+            path: path.clone(),
+            source,
+        })?;
+        Ok(path)
+    }
+}
+
+/// Reads the project in `directory`, or all projects directly below it.
+pub fn projects_at(directory: &Path) -> Result<Vec<Project>, ProjectError> {
+    let projects = if is_project(directory) { vec![Project::read(directory)?] } else { projects_in(directory)? };
+    if projects.is_empty() { Err(no_project(directory)) } else { Ok(projects) }
+}
+
+/// Reads the projects directly below `directory`, sorted by folder name. Other files and folders are ignored.
+pub fn projects_in(directory: &Path) -> Result<Vec<Project>, ProjectError> {
+    let failed = |source: std::io::Error| {
+        let path = directory.to_owned();
+        match source.kind() {
+            std::io::ErrorKind::NotFound => ProjectError::NoFolder { path },
+            std::io::ErrorKind::NotADirectory => ProjectError::NotAFolder { path },
+            _ => ProjectError::File { action: "cannot read", path, source },
+        }
+    };
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if is_project(&path) {
+            folders.push(path);
+        }
+    }
+    folders.sort();
+    folders.iter().map(|folder| Project::read(folder)).collect()
+}
+
+/// Whether the folder contains a manifest and something that can be built.
+pub fn is_project(directory: &Path) -> bool {
+    let manifest = directory.join("plugin.toml");
+    manifest.is_file() && (!languages(directory).is_empty() || has_build_table(&manifest))
+}
+
+fn has_build_table(manifest: &Path) -> bool {
+    let text = std::fs::read_to_string(manifest).unwrap_or_default();
+    text.lines().any(|line| line.trim() == "[build]")
+}
+
+/// The languages of the files in the folder. A crate counts as Rust even if it also contains sources in other languages.
+fn languages(directory: &Path) -> Vec<Language> {
+    if directory.join("Cargo.toml").is_file() {
+        return vec![Language::Rust];
+    }
+    let has_c = || {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).any(|path| is_c_source(&path))
+    };
+    let found = [
+        (Language::Python, directory.join(PYTHON_SOURCE).is_file()),
+        (Language::JavaScript, directory.join(JAVASCRIPT_SOURCE).is_file()),
+        (Language::C, has_c()),
+    ];
+    found.into_iter().filter_map(|(language, is_present)| is_present.then_some(language)).collect()
+}
+
+/// Whether the path is a C file that is not a test.
+pub(crate) fn is_c_source(path: &Path) -> bool {
+    let is_test = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("test"));
+    path.extension().is_some_and(|extension| extension == "c") && !is_test && path.is_file()
+}
+
+/// The error for a folder that is not a project.
+fn no_project(directory: &Path) -> ProjectError {
+    let path = directory.to_owned();
+    match (directory.join("plugin.toml").is_file(), languages(directory).is_empty()) {
+        (true, true) => ProjectError::NothingToBuild { path },
+        (false, false) => ProjectError::NoManifest { path },
+        _ => ProjectError::NoProject { path },
+    }
+}
+
+/// Checks that no two projects have the same name, because names become file names.
+pub(crate) fn check_names(projects: &[Project]) -> Result<(), ProjectError> {
+    let mut seen: BTreeMap<&str, &Project> = BTreeMap::new();
+    for project in projects {
+        if let Some(first) = seen.insert(project.name(), project) {
+            return Err(ProjectError::SameName {
+                name: project.name().to_owned(),
+                first: first.directory.clone(),
+                second: project.directory.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_is_missing() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let problem = || Project::read(folder.path()).expect_err("not a project").to_string();
+        assert!(problem().contains("is not a plugin project and contains none"), "{}", problem());
+        let absent = projects_in(&folder.path().join("nope")).expect_err("no folder").to_string();
+        assert!(absent.contains("there is no folder") && absent.contains("plugin new NAME"), "{absent}");
+        std::fs::write(folder.path().join("app.py"), "").expect("written");
+        assert!(problem().contains("has no `plugin.toml`"), "{}", problem());
+        let file = projects_in(&folder.path().join("app.py")).expect_err("a file").to_string();
+        assert!(file.contains("is not a folder") && file.contains("`plugin.toml` and a source"), "{file}");
+        std::fs::rename(folder.path().join("app.py"), folder.path().join("plugin.toml")).expect("renamed");
+        assert!(problem().contains("no source to build"), "{}", problem());
+    }
+
+    /// S2: the language is detected from the files, unless plugin.toml sets it.
+    #[test]
+    fn language_is_detected() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let add = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
+        let language = || Project::read(folder.path()).map(|project| project.language());
+        add("plugin.toml", "name = \"x\"\n");
+        add("test_app.c", "");
+        assert!(matches!(language(), Err(ProjectError::NothingToBuild { .. })), "a test is not a source");
+        add("app.c", "");
+        assert_eq!(language().expect("C"), Language::C);
+        add("app.js", "");
+        let several = language().expect_err("two languages").to_string();
+        assert!(several.contains("JavaScript and C") && several.contains("[build]"), "{several}");
+        add("plugin.toml", "name = \"x\"\n[build]\nlanguage = \"js\"\n");
+        assert_eq!(language().expect("set in plugin.toml"), Language::JavaScript);
+        add("Cargo.toml", "");
+        add("plugin.toml", "name = \"x\"\n");
+        assert_eq!(language().expect("a crate"), Language::Rust);
+        add("plugin.toml", "name = \"x\"\n\n[build]\nlanguage = \"java\"\n");
+        let unknown = language().expect_err("unknown language").to_string();
+        assert!(unknown.contains("plugin.toml:4: ") && unknown.contains("python"), "{unknown}");
+        add("plugin.toml", "name = \"x\"\n[build]\nwrold = \"x\"\n");
+        let unknown = language().expect_err("unknown key").to_string();
+        assert!(unknown.contains("plugin.toml:3: ") && unknown.contains("`wrold`"), "{unknown}");
+    }
+}

@@ -1,0 +1,239 @@
+//! Updates the files in a project that agent-host wrote: the SDK, or the contract as WIT. A list with their digests
+//! is next to them, so that a newer agent-host can replace them without touching what the author created or changed.
+
+use crate::embedded::{sdk_files, wit_files};
+use crate::file_list::{FileList, Files, LIST, SDK_FOLDER};
+use crate::language::Language;
+use crate::project::Project;
+use agent_plugins::{digest_of, write_file_atomically};
+use semver::Version;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Maximum number of files that an error message names.
+const MAX_NAMED: usize = 5;
+
+/// The result of [`renew`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// The project contains no files of agent-host.
+    NothingToRenew,
+    /// The project already contains the files of this agent-host.
+    UpToDate,
+    /// The project contains the files of this agent-host now.
+    Renewed {
+        /// Version of the agent-host that wrote the previous files; empty if it is unknown.
+        from: String,
+        /// Number of files that were added, changed or removed.
+        changed: usize,
+    },
+}
+
+/// A project that contains the files of another agent-host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionMismatch {
+    /// Name of the plugin.
+    pub plugin: String,
+    /// Folder of the project.
+    pub project: PathBuf,
+    /// The files in words: `the SDK` or `the contract`.
+    pub description: &'static str,
+    /// Version of the agent-host that wrote them; empty if it is unknown.
+    pub version: String,
+    /// Whether that version is older or newer than this agent-host.
+    pub age: Age,
+}
+
+/// How the version of the files compares to this agent-host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// The files are older or of the same version, and can be renewed.
+    Older,
+    /// The files are newer, so this agent-host cannot renew them.
+    Newer,
+}
+
+/// The reason why a project was not renewed. In this case nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum RenewError {
+    /// The author changed the files.
+    #[error("in `{}`, these files were changed, added or removed since agent-host wrote them: {}; nothing was overwritten. \
+             Restore the original files (for example with git), keep your own changes elsewhere, and run the command again",
+        folder.display(), listed(files))]
+    Changed {
+        /// The folder of the files that agent-host wrote.
+        folder: PathBuf,
+        /// Paths in that folder.
+        files: Vec<String>,
+    },
+    /// The list of the files that agent-host wrote is missing.
+    #[error("`{}` has no {LIST}, so agent-host cannot tell whether its files were changed; nothing was overwritten. Move the \
+             folder away, and run the command again", folder.display())]
+    Unlisted {
+        /// The folder of the files that agent-host wrote.
+        folder: PathBuf,
+    },
+    /// A newer agent-host wrote the files.
+    #[error("`{}` was written by agent-host {version}, which is newer than this one ({}): update agent-host",
+        folder.display(), env!("CARGO_PKG_VERSION"))]
+    Newer {
+        /// The folder of the files that agent-host wrote.
+        folder: PathBuf,
+        /// Version of the agent-host that wrote them.
+        version: String,
+    },
+    /// The files in this binary cannot be used.
+    #[error("the SDK in this agent-host cannot be written: {reason}")]
+    Embedded {
+        /// Why the files cannot be used.
+        reason: String,
+    },
+    /// A file could not be read or written.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    File {
+        /// The failed action: `read`, `write` or `remove`.
+        action: &'static str,
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
+}
+
+fn listed(files: &[String]) -> String {
+    let named: Vec<_> = files.iter().take(MAX_NAMED).map(|file| format!("`{file}`")).collect();
+    let more = files.len().saturating_sub(MAX_NAMED);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("{}{more}", named.join(", "))
+}
+
+/// The folder of a project with files that agent-host wrote.
+struct VendoredFiles {
+    folder: PathBuf,
+    description: &'static str,
+    embedded: Files,
+}
+
+/// Replaces the files that agent-host wrote into the project with those of this agent-host.
+pub fn renew(project: &Project) -> Result<Renewal, RenewError> {
+    let Some(VendoredFiles { folder, embedded, .. }) = VendoredFiles::find(project)? else {
+        return Ok(Renewal::NothingToRenew);
+    };
+    let present = present(&folder, project.language())?;
+    let list = std::fs::read_to_string(folder.join(LIST)).ok().map(|text| FileList::parse(&text));
+    let wanted = FileList::of(&embedded);
+    let Some(list) = list.or_else(|| present.is_empty().then(FileList::default)) else {
+        return Err(RenewError::Unlisted { folder });
+    };
+    if age(&list.version) == Age::Newer {
+        return Err(RenewError::Newer { folder, version: list.version });
+    }
+    // An interrupted renewal may already have written some of the new files.
+    let is_ours = |path: &String, digest: Option<&String>| {
+        digest == list.files.get(path) || digest == wanted.files.get(path) || (digest.is_none() && present.is_empty())
+    };
+    let paths = list.files.keys().chain(present.keys());
+    let mut foreign: Vec<String> = paths.filter(|path| !is_ours(path, present.get(*path))).cloned().collect();
+    foreign.sort();
+    foreign.dedup();
+    if !foreign.is_empty() {
+        return Err(RenewError::Changed { folder, files: foreign });
+    }
+    let changed: Vec<_> = embedded.iter().filter(|(path, _)| present.get(*path) != wanted.files.get(*path)).collect();
+    let removed: Vec<_> = present.keys().filter(|path| !embedded.contains_key(*path)).collect();
+    let number = changed.len() + removed.len();
+    if number == 0 && list.text() == wanted.text() {
+        return Ok(Renewal::UpToDate);
+    }
+    for (path, text) in changed {
+        write(&folder.join(path), text)?;
+    }
+    for path in removed.into_iter().map(|path| folder.join(path)) {
+        std::fs::remove_file(&path).map_err(|source| RenewError::File { action: "remove", path, source })?;
+    }
+    write(&folder.join(LIST), &wanted.text())?;
+    Ok(Renewal::Renewed { from: list.version, changed: number })
+}
+
+/// Reports that another agent-host wrote the files in the project. Files that cannot be read are ignored, because
+/// they do not hinder a build.
+pub(crate) fn version_mismatch(project: &Project) -> Option<VersionMismatch> {
+    let VendoredFiles { folder, description, embedded } = VendoredFiles::find(project).ok()??;
+    let list = std::fs::read_to_string(folder.join(LIST)).ok()?;
+    if list == FileList::of(&embedded).text() {
+        return None;
+    }
+    let version = FileList::parse(&list).version;
+    let age = age(&version);
+    let (plugin, project) = (project.name().to_owned(), project.directory().to_owned());
+    Some(VersionMismatch { plugin, project, description, version, age })
+}
+
+fn age(version: &str) -> Age {
+    let number = |text: &str| Version::parse(text).unwrap_or(Version::new(0, 0, 0));
+    if number(version) > number(env!("CARGO_PKG_VERSION")) { Age::Newer } else { Age::Older }
+}
+
+impl VendoredFiles {
+    /// Returns None if the project uses an SDK elsewhere, or the contract that each build provides.
+    fn find(project: &Project) -> Result<Option<Self>, RenewError> {
+        if project.language() == Language::Rust {
+            if !uses_own_sdk(project) {
+                return Ok(None);
+            }
+            let embedded = sdk_files().map_err(|error| RenewError::Embedded { reason: error.to_string() })?;
+            let folder = project.directory().join(SDK_FOLDER);
+            return Ok(Some(Self { folder, description: "the SDK", embedded: embedded.into_iter().collect() }));
+        }
+        let folder = project.directory().join(project.build().wit.as_deref().unwrap_or("wit")).join("deps");
+        let embedded: Files = wit_files().into_iter().collect();
+        Ok(folder.is_dir().then_some(Self { folder, description: "the contract", embedded }))
+    }
+}
+
+/// Whether the project depends on the SDK in its own folder.
+fn uses_own_sdk(project: &Project) -> bool {
+    let text = std::fs::read_to_string(project.directory().join("Cargo.toml")).unwrap_or_default();
+    let manifest: toml::Table = text.parse().unwrap_or_default();
+    let sdk = manifest.get("dependencies").and_then(|dependencies| dependencies.get("agent-host-sdk"));
+    let path = sdk.and_then(|sdk| sdk.get("path")).and_then(toml::Value::as_str);
+    path.is_some_and(|path| Path::new(path) == Path::new(SDK_FOLDER).join("sdk"))
+}
+
+/// Digests of the files in the folder. In `wit/deps`, only agent-host's packages count; the others belong to the
+/// author.
+fn present(folder: &Path, language: Language) -> Result<BTreeMap<String, String>, RenewError> {
+    let package = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
+    let packages: BTreeSet<String> = wit_files().iter().map(|(path, _)| package(path)).collect();
+    let (mut present, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
+    while let Some(next) = folders.pop() {
+        let failed = |source| RenewError::File { action: "read", path: next.clone(), source };
+        let entries = match std::fs::read_dir(&next) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            entries => entries.map_err(failed)?,
+        };
+        for entry in entries {
+            let path = entry.map_err(failed)?.path();
+            let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy().replace('\\', "/");
+            if language != Language::Rust && !packages.contains(&package(&name)) {
+                continue;
+            }
+            if path.is_dir() {
+                // Build output that cargo or rust-analyzer may create there.
+                if !matches!(name.as_str(), "target" | "sdk/target") {
+                    folders.push(path);
+                }
+            } else if name != LIST && !name.ends_with("Cargo.lock") {
+                let bytes = std::fs::read(&path).map_err(|source| RenewError::File { action: "read", path, source })?;
+                present.insert(name, digest_of(&bytes).hex().to_owned());
+            }
+        }
+    }
+    Ok(present)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), RenewError> {
+    let created = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    let written = created.and_then(|()| write_file_atomically(path, text.as_bytes()));
+    written.map_err(|source| RenewError::File { action: "write", path: path.to_owned(), source })
+}

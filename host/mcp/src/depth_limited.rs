@@ -1,0 +1,199 @@
+//! An HTTP client that replaces messages nested too deeply by errors. The SDK silently drops such events, so a caller
+//! would wait until its time limit; here the request fails at once (row 21).
+
+use crate::bounded_lines::{MAX_DEPTH, is_too_deep};
+use crate::error_text::{too_deep_error, unreadable_event};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use reqwest::Client;
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::model::{ClientJsonRpcMessage, ErrorCode, RequestId};
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+};
+use serde_json::json;
+use serde_json::value::RawValue;
+use sse_stream::Sse;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+type HttpError = StreamableHttpError<reqwest::Error>;
+type Headers = HashMap<HeaderName, HeaderValue>;
+
+/// Wraps the HTTP client of the host.
+#[derive(Clone)]
+pub(crate) struct DepthLimitedClient(pub(crate) Client);
+
+impl StreamableHttpClient for DepthLimitedClient {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        authorization: Option<String>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let request = request_id(&message);
+        let response = self.0.post_message(uri, message, session, authorization, headers).await?;
+        Ok(limit_response(response, request))
+    }
+
+    async fn post_message_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        authorization: Option<String>,
+        headers: Headers,
+        max_bytes: usize,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let request = request_id(&message);
+        let response =
+            self.0.post_message_with_max_sse_event_size(uri, message, session, authorization, headers, max_bytes);
+        Ok(limit_response(response.await?, request))
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        authorization: Option<String>,
+        headers: Headers,
+    ) -> Result<(), HttpError> {
+        self.0.delete_session(uri, session, authorization, headers).await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        authorization: Option<String>,
+        headers: Headers,
+    ) -> Result<Events, HttpError> {
+        Ok(limit_events(self.0.get_stream(uri, session, last_event, authorization, headers).await?, None))
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        authorization: Option<String>,
+        headers: Headers,
+        max_bytes: usize,
+    ) -> Result<Events, HttpError> {
+        let response =
+            self.0.get_stream_with_max_sse_event_size(uri, session, last_event, authorization, headers, max_bytes);
+        Ok(limit_events(response.await?, None))
+    }
+}
+
+fn request_id(message: &ClientJsonRpcMessage) -> Option<RequestId> {
+    match message {
+        ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+        _ => None,
+    }
+}
+
+fn limit_response(response: StreamableHttpPostResponse, request: Option<RequestId>) -> StreamableHttpPostResponse {
+    match response {
+        StreamableHttpPostResponse::Sse(events, session) => {
+            StreamableHttpPostResponse::Sse(limit_events(events, request), session)
+        }
+        other => other,
+    }
+}
+
+fn limit_events(events: Events, request: Option<RequestId>) -> Events {
+    let check_event = move |event: Result<Sse, SseError>| match event {
+        Ok(event) => Ok(check_depth(event, request.as_ref())),
+        Err(error) => as_error_response(error, request.as_ref()),
+    };
+    events.map(check_event).boxed()
+}
+
+/// Turns an unreadable event into an error response to the request. If the stream only ended, the error is passed on
+/// and the SDK resumes the stream.
+fn as_error_response(error: SseError, request: Option<&RequestId>) -> Result<Sse, SseError> {
+    match (unreadable_event(&error), request) {
+        (Some(reason), Some(id)) => Ok(Sse { data: Some(error_response(id, &reason)), ..Sse::default() }),
+        _ => Err(error),
+    }
+}
+
+/// Passes the event on, or replaces its data by an error response if it is nested too deeply.
+fn check_depth(mut event: Sse, request: Option<&RequestId>) -> Sse {
+    let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
+    if let Some(data) = event.data.as_deref().filter(|data| is_message && is_too_deep(data.as_bytes())) {
+        event.data = too_deep_response(data, request);
+        if event.data.is_none() {
+            tracing::warn!("dropped a message of an MCP server that is nested more than {MAX_DEPTH} levels deep");
+        }
+    }
+    event
+}
+
+/// Builds the error response for a message that is nested too deeply. Returns `None` if the message is not a response.
+fn too_deep_response(data: &str, request: Option<&RequestId>) -> Option<String> {
+    // `RawValue` skips the values without parsing them, however deep they are.
+    let parts: BTreeMap<String, &RawValue> = serde_json::from_str(data).unwrap_or_default();
+    if parts.contains_key("method") {
+        return None;
+    }
+    let own = parts.get("id").and_then(|id| serde_json::from_str::<RequestId>(id.get()).ok());
+    let id = own.as_ref().or(request)?;
+    Some(error_response(id, &too_deep_error()))
+}
+
+fn error_response(id: &RequestId, reason: &str) -> String {
+    let error = json!({"code": ErrorCode::PARSE_ERROR, "message": reason});
+    json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(data: String) -> Sse {
+        Sse { data: Some(data), ..Sse::default() }
+    }
+
+    fn deep(begin: &str, levels: usize) -> String {
+        format!("{begin}{}{}}}", "[".repeat(levels), "]".repeat(levels))
+    }
+
+    /// I5, row 21: a request whose response is nested too deeply fails, even if the response is never closed or has
+    /// another id.
+    #[test]
+    fn row21_a_response_that_is_too_deep_becomes_an_error_response() {
+        let request = RequestId::Number(7);
+        let levels = 200_000;
+        for (data, id) in [
+            (deep(r#"{"jsonrpc":"2.0","id":3,"result":"#, levels), json!(3)),
+            (deep(r#"{"jsonrpc":"2.0","result":"#, levels), json!(7)),
+            (deep(r#"{"jsonrpc":"2.0","result":1,"id":"#, levels), json!(7)),
+            ("[".repeat(levels), json!(7)),
+            (format!(r#"{{"id":3,"result":{}"#, "[".repeat(levels)), json!(7)),
+        ] {
+            let response = check_depth(event(data), Some(&request)).data.expect("an answer");
+            let response: serde_json::Value = serde_json::from_str(&response).expect("it can be read");
+            assert!(response["error"]["message"].as_str().unwrap().contains("more than 127 levels"), "{response}");
+            assert_eq!(response["id"], id);
+        }
+    }
+
+    #[test]
+    fn row21_notifications_and_readable_messages_do_not_become_errors() {
+        let notice = deep(r#"{"jsonrpc":"2.0","method":"notifications/message","params":"#, 500);
+        assert_eq!(check_depth(event(notice), Some(&RequestId::Number(7))).data, None);
+        assert_eq!(check_depth(event(deep(r#"{"result":"#, 500)), None).data, None, "the request is unknown");
+        let whole = deep(r#"{"jsonrpc":"2.0","id":3,"result":"#, MAX_DEPTH - 1);
+        assert_eq!(check_depth(event(whole.clone()), None).data, Some(whole));
+        let control = Sse { event: Some("ping".to_owned()), ..event("[".repeat(500)) };
+        assert_eq!(check_depth(control, Some(&RequestId::Number(7))).data, Some("[".repeat(500)));
+    }
+}

@@ -1,0 +1,153 @@
+//! The JSON bytes of one request, limited in size and written message by message, so that only one media item is in
+//! memory twice.
+
+use serde_json::Value;
+
+/// Maximum size of a request in bytes.
+pub(super) const MAX_BYTES: usize = 64 * 1024 * 1024;
+
+/// Number of the largest parts that an error names.
+const NAMED_PARTS: usize = 3;
+
+/// A request body that is being written.
+pub(super) struct Body {
+    bytes: Vec<u8>,
+    /// Bytes reserved for the next message.
+    reserved: usize,
+    /// The largest parts with their sizes in bytes.
+    largest: Vec<(usize, String)>,
+    limit: usize,
+    is_first: bool,
+}
+
+/// The body would exceed the size limit.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct BodyTooLarge {
+    /// Maximum size in bytes.
+    pub(super) limit: usize,
+    /// Descriptions of the largest parts.
+    pub(super) largest: Vec<String>,
+}
+
+impl Body {
+    /// Starts a JSON object with these fields. `messages` comes last, so that requests of a growing conversation share
+    /// a prefix.
+    pub(super) fn new(fields: &serde_json::Map<String, Value>, limit: usize) -> Result<Self, BodyTooLarge> {
+        let mut bytes = to_json(fields);
+        let length = bytes.len();
+        // The object continues, so its closing brace is removed for now.
+        bytes.pop();
+        bytes.extend_from_slice(if fields.is_empty() { b"\"messages\":[" } else { b",\"messages\":[" });
+        let largest = vec![(length, "the tools and the output schema".to_owned())];
+        let body = Self { bytes, reserved: 0, largest, limit, is_first: true };
+        if body.remaining() == 0 { Err(body.too_large()) } else { Ok(body) }
+    }
+
+    /// Appends one message. `name` describes it in errors.
+    pub(super) fn push_message(&mut self, message: &Value, name: impl FnOnce() -> String) -> Result<(), BodyTooLarge> {
+        let bytes = to_json(message);
+        let reserved = std::mem::take(&mut self.reserved);
+        self.record_size(bytes.len().saturating_sub(reserved), name);
+        if bytes.len() > self.remaining() {
+            return Err(self.too_large());
+        }
+        if !std::mem::take(&mut self.is_first) {
+            self.bytes.push(b',');
+        }
+        self.bytes.extend_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// Checks, before anything is read, that the next message may contain `length` more bytes.
+    pub(super) fn check_room(&mut self, length: usize, name: impl FnOnce() -> String) -> Result<(), BodyTooLarge> {
+        if length <= self.remaining() {
+            return Ok(());
+        }
+        self.record_size(length, name);
+        Err(self.too_large())
+    }
+
+    /// Reserves `length` bytes for the next message.
+    pub(super) fn reserve(&mut self, length: usize, name: impl FnOnce() -> String) -> Result<(), BodyTooLarge> {
+        let fits = length <= self.remaining();
+        self.record_size(length, name);
+        self.reserved = self.reserved.saturating_add(length);
+        if fits { Ok(()) } else { Err(self.too_large()) }
+    }
+
+    /// Returns the complete request.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        self.bytes.extend_from_slice(b"]}");
+        self.bytes
+    }
+
+    /// Number of bytes left, without the end of the object and a comma.
+    fn remaining(&self) -> usize {
+        let taken = self.bytes.len().saturating_add(self.reserved).saturating_add(if self.is_first { 2 } else { 3 });
+        self.limit.saturating_sub(taken)
+    }
+
+    fn record_size(&mut self, length: usize, name: impl FnOnce() -> String) {
+        let smallest = self.largest.iter().map(|(length, _)| *length).min().unwrap_or_default();
+        if self.largest.len() < NAMED_PARTS || length > smallest {
+            self.largest.push((length, name()));
+            self.largest.sort_by_key(|(length, _)| std::cmp::Reverse(*length));
+            self.largest.truncate(NAMED_PARTS);
+        }
+    }
+
+    fn too_large(&self) -> BodyTooLarge {
+        let worth_naming = self.largest.iter().filter(|(length, _)| *length >= self.limit / 100);
+        let largest = worth_naming.map(|(length, name)| format!("{name} ({length} bytes)")).collect();
+        BodyTooLarge { limit: self.limit, largest }
+    }
+}
+
+fn to_json(value: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("a JSON value with string keys can always be serialised")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn fields() -> serde_json::Map<String, Value> {
+        [("model".to_owned(), json!("m"))].into_iter().collect()
+    }
+
+    #[test]
+    fn messages_are_last_and_in_order() {
+        let mut body = Body::new(&fields(), 1000).unwrap();
+        body.push_message(&json!({"role": "user"}), String::new).unwrap();
+        body.push_message(&json!({"role": "tool"}), String::new).unwrap();
+        let text = String::from_utf8(body.finish()).unwrap();
+        assert_eq!(text, r#"{"model":"m","messages":[{"role":"user"},{"role":"tool"}]}"#);
+    }
+
+    #[test]
+    fn size_limit_is_exact_and_the_largest_parts_are_named() {
+        let whole = r#"{"model":"m","messages":["aaaa","bb"]}"#.len();
+        let fill = |limit| {
+            let mut body = Body::new(&fields(), limit)?;
+            body.push_message(&json!("aaaa"), || "message 1".into())?;
+            body.push_message(&json!("bb"), || "message 2".into())?;
+            Ok::<_, BodyTooLarge>(body.finish().len())
+        };
+        assert_eq!(fill(whole), Ok(whole));
+        let largest = ["the tools and the output schema (13 bytes)", "message 1 (6 bytes)", "message 2 (4 bytes)"];
+        assert_eq!(
+            fill(whole - 1),
+            Err(BodyTooLarge { limit: whole - 1, largest: largest.map(str::to_owned).to_vec() })
+        );
+    }
+
+    #[test]
+    fn media_of_one_message_are_counted_together_before_reading() {
+        let mut body = Body::new(&fields(), 1000).unwrap();
+        body.check_room(600, || "a.png".into()).unwrap();
+        body.reserve(600, || "a.png".into()).unwrap();
+        let too_large = body.check_room(600, || "b.png".into()).unwrap_err();
+        assert_eq!(too_large.largest[..2], ["a.png (600 bytes)", "b.png (600 bytes)"]);
+    }
+}

@@ -1,0 +1,158 @@
+//! Sends a request and reads its response. Every wait is limited.
+
+use super::connection::{Connection, display_url};
+use super::error_response;
+use super::exchange::{Exchange, content_type};
+use super::redaction::RedactedDeltas;
+use super::transport_error;
+use crate::chat_stream::{ChatStream, DecodedReply, StreamError};
+use crate::error::{ErrorOrigin, ModelError, ProviderError, WaitingFor};
+use agent_core::model::Delta;
+use reqwest::Response;
+use reqwest::header::{CONTENT_ENCODING, LOCATION};
+use tokio::sync::mpsc::Sender;
+use url::Url;
+
+/// The bytes that may precede UTF-8 text.
+const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
+
+impl Exchange<'_> {
+    /// Sends the request and reads the complete reply.
+    pub(super) async fn reply(&self, body: Vec<u8>, deltas: &Sender<Delta>) -> Result<DecodedReply, ModelError> {
+        let limit = self.connection.config.timeouts.total;
+        let timed_out = |_| ModelError::TimedOut { endpoint: self.endpoint.clone(), limit };
+        tokio::time::timeout(limit, self.send_and_read(body, deltas)).await.map_err(timed_out)?
+    }
+
+    async fn send_and_read(&self, body: Vec<u8>, deltas: &Sender<Delta>) -> Result<DecodedReply, ModelError> {
+        let response = self.send("chat/completions", body).await?;
+        self.read(response, deltas).await
+    }
+
+    /// Sends a request and returns the complete body of the response, which may have at most `max_bytes` bytes.
+    pub(super) async fn whole_body(&self, path: &str, body: Vec<u8>, max_bytes: usize) -> Result<Vec<u8>, ModelError> {
+        let request = async {
+            let mut response = self.send(path, body).await?;
+            let mut whole = Vec::new();
+            while let Some(bytes) = self.next_chunk(&mut response).await? {
+                whole.extend_from_slice(&bytes);
+                if whole.len() > max_bytes {
+                    return Err(self.invalid(format!("it has more than {max_bytes} bytes")));
+                }
+            }
+            Ok(whole)
+        };
+        let limit = self.connection.config.timeouts.total;
+        let timed_out = |_| ModelError::TimedOut { endpoint: self.endpoint.clone(), limit };
+        tokio::time::timeout(limit, request).await.map_err(timed_out)?
+    }
+
+    /// Sends a request. Any response other than a success is an error.
+    async fn send(&self, path: &str, body: Vec<u8>) -> Result<Response, ModelError> {
+        let Connection { client, headers, .. } = self.connection;
+        let request = client.post(self.connection.url(path)).headers(headers.clone()).body(body);
+        let response = self.within_stall_timeout(WaitingFor::ResponseStart, request.send()).await?;
+        let response = response.map_err(|error| transport_error::request_error(&self.endpoint, &error))?;
+        let status = response.status();
+        if status.is_redirection() {
+            return Err(self.redirected(&response));
+        }
+        if !status.is_success() {
+            return Err(error_response::read(self, response).await);
+        }
+        self.check_encoding(&response)?;
+        Ok(response)
+    }
+
+    /// Decodes the body by its actual content, whatever was requested, and forwards the deltas as they arrive.
+    async fn read(&self, mut response: Response, deltas: &Sender<Delta>) -> Result<DecodedReply, ModelError> {
+        let declared = content_type(&response);
+        let first = loop {
+            let Some(bytes) = self.next_chunk(&mut response).await? else {
+                return Err(self.connection_lost("it ended before it started"));
+            };
+            // Some servers send blank lines while they wait, or start with a byte-order mark.
+            let start = bytes.iter().position(|byte| !byte.is_ascii_whitespace() && !BYTE_ORDER_MARK.contains(byte));
+            if let Some(start) = start {
+                break bytes.slice(start..);
+            }
+        };
+        if is_foreign(first[0], &declared) {
+            return Err(self.unexpected_response(response.status(), &declared, &first));
+        }
+        let mut decoder = ChatStream::new(self.connection.provider(), &self.endpoint.model);
+        let mut decoded = Vec::new();
+        let mut redacted = RedactedDeltas::new(&self.connection.redaction);
+        let stream_error = |error| self.stream_error(error);
+        decoder.push(&first, &mut decoded).map_err(stream_error)?;
+        loop {
+            send_deltas(redacted.redact(&mut decoded), deltas).await;
+            if decoder.is_done() {
+                break;
+            }
+            let Some(bytes) = self.next_chunk(&mut response).await? else { break };
+            decoder.push(&bytes, &mut decoded).map_err(stream_error)?;
+        }
+        let reply = decoder.finish(&mut decoded).map_err(stream_error)?;
+        send_deltas(redacted.redact(&mut decoded), deltas).await;
+        send_deltas(redacted.finish(), deltas).await;
+        Ok(reply)
+    }
+
+    fn check_encoding(&self, response: &Response) -> Result<(), ModelError> {
+        let encoding = response.headers().get(CONTENT_ENCODING).map(|value| String::from_utf8_lossy(value.as_bytes()));
+        match encoding {
+            Some(encoding) if !encoding.trim().is_empty() && !encoding.trim().eq_ignore_ascii_case("identity") => {
+                let encoding = self.excerpt(encoding.as_bytes());
+                Err(self.invalid(format!("it is encoded as `{encoding}`, which was not requested")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn redirected(&self, response: &Response) -> ModelError {
+        let location =
+            response.headers().get(LOCATION).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        let to = location.and_then(|location| response.url().join(&location).ok());
+        let to = to.as_ref().map_or_else(|| "nowhere".to_owned(), |to: &Url| display_url(to));
+        let to = self.excerpt(to.as_bytes());
+        ModelError::Redirected { endpoint: self.endpoint.clone(), status: response.status().as_u16(), to }
+    }
+
+    fn stream_error(&self, error: StreamError) -> ModelError {
+        match error {
+            StreamError::Provider { status, code, message } => {
+                let code = code.map(|code| self.excerpt(code.as_bytes()));
+                let message = error_response::quote(self, &message);
+                let error = ProviderError::new(self.endpoint.clone(), ErrorOrigin::InReply(status), code, message);
+                ModelError::Provider(Box::new(error_response::with_advice(self.connection, error)))
+            }
+            StreamError::Truncated => self.connection_lost(&error.to_string()),
+            StreamError::Invalid { problem, excerpt } => {
+                let problem = format!("{problem}: `{}`", self.excerpt(excerpt.as_bytes()));
+                ModelError::MalformedReply { endpoint: self.endpoint.clone(), problem }
+            }
+            StreamError::TooLarge { .. } | StreamError::TooMany { .. } => self.invalid(error.to_string()),
+        }
+    }
+}
+
+/// Returns whether the first character shows that this is not a model's reply. Declared types are often wrong; the decoder
+/// distinguishes event streams from documents.
+fn is_foreign(first: u8, declared: &str) -> bool {
+    match first {
+        b'{' | b'[' => false,
+        b'<' => true,
+        _ if declared == "text/html" => true,
+        // `data`, `event`, `id`, `retry`, `error`, and comments.
+        b'd' | b'e' | b'i' | b'r' | b':' => false,
+        _ => declared != "text/event-stream",
+    }
+}
+
+/// Sends deltas. It waits for a slow receiver and ignores one that was dropped.
+async fn send_deltas(pieces: Vec<Delta>, deltas: &Sender<Delta>) {
+    for delta in pieces {
+        let _ = deltas.send(delta).await;
+    }
+}

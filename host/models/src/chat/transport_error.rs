@@ -1,0 +1,61 @@
+//! Converts errors below HTTP to model errors.
+
+use crate::error::{Endpoint, ModelError, Unreachable};
+use std::error::Error;
+use std::io;
+
+/// Error of a request without a response.
+pub(super) fn request_error(endpoint: &Endpoint, error: &reqwest::Error) -> ModelError {
+    let endpoint = endpoint.clone();
+    match unreachable_cause(error) {
+        Some(cause) => ModelError::Unreachable { endpoint, cause, problem: root_cause(error) },
+        None => reply_error(endpoint, error),
+    }
+}
+
+/// Error of a response that ended early.
+pub(super) fn reply_error(endpoint: Endpoint, error: &reqwest::Error) -> ModelError {
+    ModelError::ConnectionLost { endpoint, message: root_cause(error) }
+}
+
+/// Returns the message of the innermost error, which says what happened and contains no URL.
+pub(super) fn root_cause(error: &dyn Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+fn unreachable_cause(error: &reqwest::Error) -> Option<Unreachable> {
+    // A reset during TLS is a network error, but a rejected certificate is not.
+    if find::<rustls::Error>(error).is_some() {
+        return Some(Unreachable::Tls);
+    }
+    if !error.is_connect() {
+        return None;
+    }
+    let connection_refused =
+        find::<io::Error>(error).is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    Some(match () {
+        () if connection_refused => Unreachable::NoServer,
+        () if error.is_dns() => Unreachable::UnknownHost,
+        () if error.is_timeout() => Unreachable::Timeout,
+        () => Unreachable::Other,
+    })
+}
+
+/// Finds the innermost error of the given type. I/O errors do not expose their inner error as the source.
+fn find<'e, Wanted: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e Wanted> {
+    let mut found = None;
+    let mut next = Some(error);
+    while let Some(error) = next {
+        found = error.downcast_ref::<Wanted>().or(found);
+        let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        next = match inside {
+            Some(inside) => Some(inside),
+            None => error.source(),
+        };
+    }
+    found
+}

@@ -1,0 +1,153 @@
+//! Recognises errors that a provider sends in place of a reply, in all the shapes that servers use.
+
+use super::{StreamError, excerpt};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// Maximum length of a provider's message in characters.
+const MAX_MESSAGE_CHARACTERS: usize = 2000;
+
+/// Maximum nesting depth of errors inside errors.
+const MAX_DEPTH: usize = 4;
+
+/// Returns an error if the `error` field of a chunk contains one.
+pub(super) fn from_field(error: Option<&RawValue>) -> Result<(), StreamError> {
+    let Some(error) = error else { return Ok(()) };
+    match serde_json::from_str(error.get()) {
+        Ok(Value::Null | Value::Bool(false)) => Ok(()),
+        Ok(Value::String(message)) if message.is_empty() => Ok(()),
+        Ok(Value::Object(fields)) if fields.is_empty() => Ok(()),
+        Ok(error) => Err(from_value(&error)),
+        Err(_) => Err(from_text(error.get())),
+    }
+}
+
+/// Returns the error of an event named `error`, or of a document without a reply.
+pub(super) fn from_text(text: &str) -> StreamError {
+    match serde_json::from_str(text) {
+        Ok(error) => from_value(&error),
+        Err(_) => StreamError::Provider { status: None, code: None, message: truncate(text.trim()) },
+    }
+}
+
+/// Returns the error that a document without a reply describes, if it describes one.
+pub(super) fn from_document(text: &str) -> Option<StreamError> {
+    let document: Value = serde_json::from_str(text).ok()?;
+    message(&document, 0).is_some().then(|| from_value(&document))
+}
+
+/// Returns the error for a finish reason that marks the reply as failed.
+pub(super) fn from_finish_reason(reason: &str) -> StreamError {
+    let message = format!("the provider ended the reply with finish_reason `{}`", excerpt(reason));
+    StreamError::Provider { status: None, code: Some(truncate(reason)), message }
+}
+
+fn from_value(error: &Value) -> StreamError {
+    let message = message(error, 0).unwrap_or_else(|| error.to_string());
+    StreamError::Provider { status: status(error, 0), code: code(error, 0), message: truncate(&message) }
+}
+
+fn message(error: &Value, depth: usize) -> Option<String> {
+    if depth > MAX_DEPTH {
+        return None;
+    }
+    match error {
+        Value::String(message) => Some(message.clone()).filter(|message| !message.trim().is_empty()),
+        Value::Array(errors) => message(errors.first()?, depth + 1),
+        Value::Object(fields) => {
+            let keys = ["error", "message", "detail", "msg", "error_msg", "errors"];
+            let text = keys.iter().find_map(|key| message(fields.get(*key)?, depth + 1))?;
+            // OpenRouter puts the message of the underlying provider into `metadata.raw`.
+            let raw = error.pointer("/metadata/raw").and_then(Value::as_str).filter(|raw| !text.contains(raw));
+            Some(raw.map_or_else(|| text.clone(), |raw| format!("{text}: {raw}")))
+        }
+        _ => None,
+    }
+}
+
+/// Finds an HTTP status, as a number or as a string.
+fn status(error: &Value, depth: usize) -> Option<u16> {
+    let number = |value: &Value| match value {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    };
+    let is_status = |status: &u16| (400..600).contains(status);
+    let own = ["code", "status", "status_code", "http_status"];
+    let own = own.iter().find_map(|key| u16::try_from(number(error.get(*key)?)?).ok().filter(is_status));
+    own.or_else(|| status(inner(error, depth)?, depth + 1))
+}
+
+/// Finds the provider's error code.
+fn code(error: &Value, depth: usize) -> Option<String> {
+    if let Some(inner) = inner(error, depth) {
+        return code(inner, depth + 1);
+    }
+    let is_name = |name: &&str| !name.is_empty() && *name != "error" && name.parse::<u16>().is_err();
+    let name = ["code", "status", "type"].iter().find_map(|key| error.get(*key)?.as_str().filter(is_name));
+    name.map(truncate)
+}
+
+fn inner(error: &Value, depth: usize) -> Option<&Value> {
+    let inner = match error {
+        Value::Array(errors) => errors.first(),
+        error => error.get("error").filter(|error| error.is_object()),
+    };
+    inner.filter(|_| depth < MAX_DEPTH)
+}
+
+fn truncate(text: &str) -> String {
+    text.chars().take(MAX_MESSAGE_CHARACTERS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// M5: message, code and status of the provider are found wherever they are.
+    #[test]
+    fn m5_errors_of_all_shapes_are_recognised() {
+        let cases = [
+            (json!({"message": "slow", "type": "rate", "code": "rate_limit"}), (None, Some("rate_limit"), "slow")),
+            (json!({"message": "slow", "type": "rate", "code": null}), (None, Some("rate"), "slow")),
+            (json!({"error": {"message": "bad", "code": 400}}), (Some(400), None, "bad")),
+            (json!({"error": "gone", "status": "503"}), (Some(503), None, "gone")),
+            (
+                json!([{"error": {"code": 429, "message": "quota", "status": "RESOURCE_EXHAUSTED"}}]),
+                (Some(429), Some("RESOURCE_EXHAUSTED"), "quota"),
+            ),
+            (
+                json!({"message": "Provider returned error", "code": 502, "metadata": {"raw": "no capacity"}}),
+                (Some(502), None, "Provider returned error: no capacity"),
+            ),
+            (
+                json!({"object": "error", "message": "too long", "type": "Bad", "code": 400}),
+                (Some(400), Some("Bad"), "too long"),
+            ),
+            (
+                json!({"type": "error", "error": {"type": "overloaded_error", "message": "o"}}),
+                (None, Some("overloaded_error"), "o"),
+            ),
+            (json!("just words"), (None, None, "just words")),
+            (json!({"code": 7}), (None, None, "{\"code\":7}")),
+            (json!({"detail": [{"msg": "field required"}]}), (None, None, "field required")),
+        ];
+        for (given, (status, code, message)) in cases {
+            let code = code.map(str::to_owned);
+            let expected = StreamError::Provider { status, code, message: message.to_owned() };
+            assert_eq!(from_value(&given), expected, "{given}");
+        }
+        let StreamError::Provider { message, .. } = from_text("Internal Server Error\n") else { panic!() };
+        assert_eq!(message, "Internal Server Error");
+    }
+
+    #[test]
+    fn m5_empty_error_fields_are_not_errors() {
+        for nothing in ["null", "false", "\"\"", "{}"] {
+            let field = serde_json::from_str::<&RawValue>(nothing).unwrap();
+            assert_eq!(from_field(Some(field)), Ok(()), "{nothing}");
+        }
+        assert!(from_document(r#"{"type": "ping"}"#).is_none());
+    }
+}

@@ -1,0 +1,188 @@
+//! Assembles tool calls from pieces, which dialects identify in different ways.
+
+use super::StreamError;
+use super::chunk::ToolCallDelta;
+use super::lenient_fields::Text;
+use agent_core::model::RequestedCall;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// Maximum number of calls in one reply.
+const MAX_CALLS: usize = 1024;
+/// Maximum size of a tool name in bytes: twice the longest name that any source of tools may have.
+const MAX_NAME_BYTES: usize = 256;
+
+/// The calls of one reply, in the order in which they started.
+#[derive(Debug, Default)]
+pub(super) struct ToolCallAssembler {
+    calls: Vec<PartialCall>,
+    /// Latest call of each index. Indexes are keys: they can have any size and start anywhere.
+    by_index: HashMap<u64, usize>,
+}
+
+#[derive(Debug, Default)]
+struct PartialCall {
+    id: String,
+    name: String,
+    arguments: String,
+    progress: JsonProgress,
+    extra_content: Option<Value>,
+}
+
+impl ToolCallAssembler {
+    /// Adds a piece from a stream and returns how many of its bytes are kept.
+    pub(super) fn add_piece(&mut self, piece: &ToolCallDelta<'_>) -> Result<usize, StreamError> {
+        let position = match self.continued_call(piece) {
+            Some(position) => position,
+            None => self.start_call(piece)?,
+        };
+        Ok(self.calls[position].extend(piece))
+    }
+
+    /// Adds an item of a complete reply, which is always a separate call, and returns how many of its bytes are kept.
+    pub(super) fn add_complete(&mut self, piece: &ToolCallDelta<'_>) -> Result<usize, StreamError> {
+        let position = self.start_call(piece)?;
+        Ok(self.calls[position].extend(piece))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Returns the calls, each with the `extra_content` that its provider requires to be sent back.
+    pub(super) fn finish(self) -> Vec<(RequestedCall, Option<Value>)> {
+        let has_content =
+            |call: &PartialCall| !(call.id.is_empty() && call.name.is_empty() && call.arguments.is_empty());
+        let calls = self.calls.into_iter().filter(has_content).map(|call| {
+            let PartialCall { id, name, arguments, extra_content, .. } = call;
+            let provider_id = (!id.is_empty()).then_some(id);
+            (RequestedCall { provider_id, name, arguments }, extra_content)
+        });
+        calls.collect()
+    }
+
+    fn start_call(&mut self, piece: &ToolCallDelta<'_>) -> Result<usize, StreamError> {
+        if self.calls.len() == MAX_CALLS {
+            return Err(StreamError::TooMany { what: "tool calls", limit: MAX_CALLS });
+        }
+        if let Some(index) = piece.index.0 {
+            self.by_index.insert(index, self.calls.len());
+        }
+        self.calls.push(PartialCall::default());
+        Ok(self.calls.len() - 1)
+    }
+
+    /// Returns the call that the piece continues, or `None` if it starts a new one.
+    fn continued_call(&self, piece: &ToolCallDelta<'_>) -> Option<usize> {
+        let position = match piece.index.0 {
+            Some(index) => *self.by_index.get(&index)?,
+            None => {
+                let known = |call: &PartialCall| !piece.id.is_empty() && call.id == *piece.id;
+                self.calls.iter().rposition(known).or(self.calls.len().checked_sub(1))?
+            }
+        };
+        (!self.calls[position].ends_before(piece)).then_some(position)
+    }
+}
+
+impl PartialCall {
+    /// Returns whether the piece starts another call although it has the same index or none. Some servers give all
+    /// calls index 0 or no index, and some give no ids or one id to all calls.
+    fn ends_before(&self, piece: &ToolCallDelta<'_>) -> bool {
+        let (name, is_complete) = (piece.name(), self.progress.is_complete());
+        let have_ids = !self.id.is_empty() && !piece.id.is_empty();
+        if have_ids && *piece.id != self.id {
+            // Some servers create a new id for each piece. A piece without a tool name, or in the middle of the
+            // arguments, continues the call.
+            return if name.is_empty() { is_complete } else { name != self.name || !self.progress.is_open() };
+        }
+        if name.is_empty() || self.name.is_empty() {
+            return false;
+        }
+        let arguments = piece.arguments();
+        let has_more = is_complete && !arguments.is_empty();
+        if have_ids { has_more && arguments != self.arguments } else { has_more || name != self.name }
+    }
+
+    /// Adds the piece and returns how many of its bytes are kept.
+    fn extend(&mut self, piece: &ToolCallDelta<'_>) -> usize {
+        let mut size = 0;
+        if self.id.is_empty() {
+            self.id.push_str(&piece.id);
+            size += piece.id.len();
+        }
+        if self.name.is_empty() {
+            // A longer name matches no tool and would be quoted in every message about it.
+            let name = piece.name();
+            self.name.push_str(&name[..name.floor_char_boundary(MAX_NAME_BYTES)]);
+            size += self.name.len();
+        }
+        let arguments = piece.arguments();
+        // Some servers repeat the complete call at the end.
+        if !(self.progress.is_complete() && arguments == self.arguments) {
+            self.progress.read(&arguments);
+            self.arguments.push_str(&arguments);
+            size += arguments.len();
+        }
+        if let Some(extra) = piece.extra_content {
+            self.extra_content = serde_json::from_str(extra.get()).ok().filter(|extra| *extra != Value::Null);
+            size += extra.get().len();
+        }
+        size
+    }
+}
+
+impl<'a> ToolCallDelta<'a> {
+    fn name(&self) -> &str {
+        self.function.as_ref().map(|function| &*function.name).unwrap_or_default()
+    }
+
+    fn arguments(&self) -> Cow<'a, str> {
+        let json = self.function.as_ref().and_then(|function| function.arguments);
+        match json.map(RawValue::get) {
+            Some(text) if text.starts_with('"') => {
+                serde_json::from_str(text).map(|Text(text)| text).unwrap_or_default()
+            }
+            Some(json) if json.starts_with(['{', '[']) => Cow::Borrowed(json),
+            _ => Cow::default(),
+        }
+    }
+}
+
+/// Tracks, piece by piece, whether the JSON object of the arguments has started and ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct JsonProgress {
+    depth: usize,
+    has_begun: bool,
+    in_string: bool,
+    after_backslash: bool,
+}
+
+impl JsonProgress {
+    fn read(&mut self, piece: &str) {
+        for byte in piece.bytes() {
+            match byte {
+                _ if std::mem::take(&mut self.after_backslash) => {}
+                b'\\' if self.in_string => self.after_backslash = true,
+                b'"' => self.in_string = !self.in_string,
+                _ if self.in_string => {}
+                b'{' | b'[' => {
+                    self.has_begun = true;
+                    self.depth += 1;
+                }
+                b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+    }
+
+    fn is_complete(self) -> bool {
+        self.has_begun && self.depth == 0
+    }
+
+    fn is_open(self) -> bool {
+        self.depth > 0
+    }
+}

@@ -1,0 +1,87 @@
+//! Streams a complete reply in small pieces, as a provider on the network would.
+
+use agent_core::model::Delta;
+use std::time::Duration;
+use tokio::sync::mpsc::Sender;
+
+/// Minimum size of a piece in bytes. It ends at the next white space.
+const PIECE_BYTES: usize = 24;
+
+/// Sends deltas at a configured pace.
+pub(crate) struct DeltaSender<'a> {
+    /// Receiver of the deltas.
+    pub(crate) deltas: &'a Sender<Delta>,
+    /// Delay before each piece.
+    pub(crate) delay: Duration,
+}
+
+impl DeltaSender<'_> {
+    /// Sends one delta. A closed receiver is not an error.
+    pub(crate) async fn send(&self, delta: Delta) {
+        if !self.delay.is_zero() {
+            tokio::time::sleep(self.delay).await;
+        }
+        let _ = self.deltas.send(delta).await;
+    }
+
+    /// Sends thinking with its start and end marks, or nothing if it is empty.
+    pub(crate) async fn thinking(&self, thinking: &str) {
+        if thinking.is_empty() {
+            return;
+        }
+        self.send(Delta::ThinkingStart).await;
+        self.send(Delta::Thinking(thinking.to_owned())).await;
+        self.send(Delta::ThinkingEnd).await;
+    }
+
+    /// Sends text in the given pieces, without empty ones.
+    pub(crate) async fn text(&self, pieces: &[String]) {
+        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+            self.send(Delta::Text(piece.clone())).await;
+        }
+    }
+}
+
+/// Splits text into pieces that end after white space.
+pub(crate) fn split_at_words(text: &str) -> Vec<String> {
+    let mut pieces = Vec::new();
+    let mut piece = String::new();
+    for word in text.split_inclusive(char::is_whitespace) {
+        piece.push_str(word);
+        if piece.len() >= PIECE_BYTES {
+            pieces.push(std::mem::take(&mut piece));
+        }
+    }
+    if !piece.is_empty() {
+        pieces.push(piece);
+    }
+    pieces
+}
+
+/// Splits text into at most `pieces` non-empty pieces of nearly equal length.
+pub(crate) fn split_evenly(text: &str, pieces: usize) -> Vec<String> {
+    let characters: Vec<char> = text.chars().collect();
+    let pieces = pieces.clamp(1, characters.len().max(1));
+    let bounds = |piece: usize| piece * characters.len() / pieces;
+    (0..pieces).map(|piece| characters[bounds(piece)..bounds(piece + 1)].iter().collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_concatenate_to_the_whole_text() {
+        for text in ["", "a", "one two", "Ein längerer Satz, der in mehrere Stücke zerfällt; 数える.", "x\n\n  y  "]
+        {
+            assert_eq!(split_at_words(text).concat(), text);
+            for number in [1, 2, 3, 1000] {
+                let pieces = split_evenly(text, number);
+                assert_eq!(pieces.concat(), text);
+                assert!(pieces.len() <= number && (text.is_empty() || pieces.iter().all(|piece| !piece.is_empty())));
+            }
+        }
+        assert_eq!(split_evenly("abcdef", 3), ["ab", "cd", "ef"]);
+        assert!(split_at_words(&"word ".repeat(20)).len() > 3);
+    }
+}

@@ -1,0 +1,208 @@
+//! Finds the lines `tool {json}` of a prompt, which the router executes.
+
+use super::duplicate_keys;
+use super::tool_schema::{self, Presence};
+use agent_core::model::OfferedTool;
+use serde::de::IgnoredAny;
+use serde_json::Deserializer;
+
+/// Maximum number of line numbers in a note.
+const MAX_LISTED_LINES: usize = 10;
+
+/// Maximum number of calls in one prompt.
+const MAX_CALLS: usize = 64;
+
+/// What the lines of a prompt request.
+#[derive(Debug, PartialEq)]
+pub(super) enum CallLines<'a> {
+    /// There is no such line.
+    None,
+    /// Calls in order, with the arguments as they were typed, and the numbers of the lines that are not calls.
+    Calls(Vec<(&'a OfferedTool, String)>, Vec<usize>),
+    /// A line starts like a call but is invalid. Nothing is run.
+    Invalid(String),
+    /// A line calls an unknown tool. Nothing is run.
+    Unknown(String),
+}
+
+/// Parses a prompt. A tool is identified by its author's name or the offered name. The JSON may span several lines. A
+/// tool without required arguments may be alone on its line.
+pub(super) fn parse<'a>(prompt: &str, tools: &'a [OfferedTool]) -> CallLines<'a> {
+    let mut calls = Vec::new();
+    let mut other_lines = Vec::new();
+    let mut offset = 0;
+    while offset < prompt.len() {
+        let line = prompt[offset..].lines().next().unwrap_or_default();
+        let next = offset + prompt[offset..].find('\n').map_or(prompt.len() - offset, |end| end + 1);
+        let number = prompt[..offset].matches('\n').count() + 1;
+        let (name, rest) = split_name(line);
+        let tool = tools.iter().find(|tool| !name.is_empty() && (tool.author_name == name || tool.name == name));
+        match (tool, rest.starts_with('{')) {
+            (Some(tool), true) => {
+                let indent = line.len() - rest.len();
+                let start = offset + indent;
+                let invalid_json = |error: &serde_json::Error| {
+                    invalid_call(name, number, &with_prompt_position(error, number, indent))
+                };
+                match object_length(&prompt[start..]) {
+                    Ok(length) => {
+                        let arguments = &prompt[start..start + length];
+                        if let Err(error) = duplicate_keys::check(arguments) {
+                            return invalid_json(&error);
+                        }
+                        calls.push((tool, arguments.to_owned()));
+                        offset = start + length;
+                        let after = prompt[offset..].lines().next().unwrap_or_default();
+                        if !after.trim().is_empty() {
+                            let problem = format!("unexpected text `{}` after the JSON object", after.trim());
+                            return invalid_call(name, number, &problem);
+                        }
+                        offset += prompt[offset..].find('\n').map_or(prompt.len() - offset, |end| end + 1);
+                        continue;
+                    }
+                    Err(error) => return invalid_json(&error),
+                }
+            }
+            (Some(tool), false) if rest.is_empty() && requires_nothing(tool) => calls.push((tool, "{}".to_owned())),
+            (None, true) if !name.is_empty() && object_length(rest).is_ok() => {
+                return CallLines::Unknown(name.to_owned());
+            }
+            _ if line.trim().is_empty() => {}
+            _ => other_lines.push(number),
+        }
+        offset = next;
+    }
+    match calls.len() {
+        0 => CallLines::None,
+        1..=MAX_CALLS => CallLines::Calls(calls, other_lines),
+        number => CallLines::Invalid(format!(
+            "The prompt has {number} calls, but at most {MAX_CALLS} can run at once. Nothing was run."
+        )),
+    }
+}
+
+/// Returns a note about the lines that are not calls, or `None` if all are calls.
+pub(super) fn ignored_lines_note(prompt: &str, tools: &[OfferedTool]) -> Option<String> {
+    let CallLines::Calls(_, other_lines) = parse(prompt, tools) else { return None };
+    let shown: Vec<String> = other_lines.iter().take(MAX_LISTED_LINES).map(usize::to_string).collect();
+    let more = if other_lines.len() > MAX_LISTED_LINES { " …" } else { "" };
+    match other_lines.len() {
+        0 => None,
+        1 => Some(format!("Line {} of the prompt is not a tool call and was ignored.", shown.join(", "))),
+        _ => Some(format!("Lines {}{more} of the prompt are not tool calls and were ignored.", shown.join(", "))),
+    }
+}
+
+/// Splits a line into the name at its beginning and the trimmed rest.
+fn split_name(line: &str) -> (&str, &str) {
+    let line = line.trim_start();
+    let in_name = |character: char| character.is_ascii_alphanumeric() || "_-.".contains(character);
+    let end = line.find(|character| !in_name(character)).unwrap_or(line.len());
+    (&line[..end], line[end..].trim_start())
+}
+
+/// Returns the length of the JSON object at the beginning of the text.
+fn object_length(text: &str) -> Result<usize, serde_json::Error> {
+    let mut values = Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    match values.next() {
+        Some(Err(error)) => Err(error),
+        _ => Ok(values.byte_offset()),
+    }
+}
+
+fn requires_nothing(tool: &OfferedTool) -> bool {
+    tool_schema::properties(&tool.input_schema).iter().all(|property| property.presence == Presence::Optional)
+}
+
+fn invalid_call<'a>(name: &str, line: usize, problem: &str) -> CallLines<'a> {
+    CallLines::Invalid(format!("The call of {name} in line {line} is invalid: {problem}. Nothing was run."))
+}
+
+/// Formats the error with line and column of the prompt instead of the JSON.
+fn with_prompt_position(error: &serde_json::Error, first_line: usize, indent: usize) -> String {
+    let message = error.to_string();
+    let end = format!(" at line {} column {}", error.line(), error.column());
+    let line = first_line + error.line().saturating_sub(1);
+    let column = if error.line() <= 1 { error.column() + indent } else { error.column() };
+    format!("{} at line {line}, column {column}", message.strip_suffix(&end).unwrap_or(&message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request_check::tests::tool;
+    use serde_json::json;
+
+    fn tools() -> Vec<OfferedTool> {
+        let path = json!({"properties": {"path": {"type": "string"}}, "required": ["path"]});
+        vec![tool("text.count", "", path), tool("files.list", "", json!({"properties": {"path": {}}}))]
+    }
+
+    fn shown(prompt: &str) -> String {
+        match parse(prompt, &tools()) {
+            CallLines::None => "none".into(),
+            CallLines::Calls(calls, _) => {
+                calls.iter().map(|(tool, text)| format!("{} {text}", tool.name)).collect::<Vec<_>>().join("; ")
+            }
+            CallLines::Invalid(text) => text,
+            CallLines::Unknown(name) => format!("unknown {name}"),
+        }
+    }
+
+    /// M4
+    #[test]
+    fn m4_call_lines_are_found() {
+        let cases = [
+            ("text.count {\"path\": \"a\"}", "text_count {\"path\": \"a\"}"),
+            ("  text_count{\"path\":\"a\"}  \r\n", "text_count {\"path\":\"a\"}"),
+            (
+                "Please:\ntext.count {\"path\": \"a\"}\nfiles.list {}\nthanks",
+                "text_count {\"path\": \"a\"}; files_list {}",
+            ),
+            ("text.count {\n  \"path\": \"a\"\n}\nfiles.list {}", "text_count {\n  \"path\": \"a\"\n}; files_list {}"),
+            ("files.list", "files_list {}"),
+            (
+                "text.count {\"big\": 123456789012345678901234567890}",
+                "text_count {\"big\": 123456789012345678901234567890}",
+            ),
+            ("text.count", "none"),
+            ("files.list the rest", "none"),
+            ("run text.count {\"path\": \"a\"}", "none"),
+            ("{\"path\": \"a\"}", "none"),
+            ("no.such {\"path\": \"a\"}", "unknown no.such"),
+            ("struct {a}", "none"),
+            ("", "none"),
+        ];
+        for (prompt, expected) in cases {
+            assert_eq!(shown(prompt), expected, "{prompt}");
+        }
+    }
+
+    /// M4: lines that are not executed are reported.
+    #[test]
+    fn m4_ignored_lines_are_reported() {
+        let note = |prompt: &str| ignored_lines_note(prompt, &tools()).unwrap_or_default();
+        assert_eq!(note("files.list {}\n\n  \nfiles.list\n"), "");
+        assert_eq!(note("just prose"), "");
+        assert_eq!(note("files.list {}\nand also please"), "Line 2 of the prompt is not a tool call and was ignored.");
+        assert_eq!(
+            note("Please:\nfiles.list {\n}\nand\nthanks"),
+            "Lines 1, 4, 5 of the prompt are not tool calls and were ignored."
+        );
+    }
+
+    #[test]
+    fn a_duplicate_key_is_rejected_with_its_position() {
+        insta::assert_snapshot!(shown("text.count {\"path\": \"a\", \"path\": \"b\"}"), @"The call of text.count in line 1 is invalid: the key `path` appears twice at line 1, column 31. Nothing was run.");
+        insta::assert_snapshot!(shown("files.list {\"path\": [{\n \"a\": 1,\n \"a\": 2}]}"), @"The call of files.list in line 1 is invalid: the key `a` appears twice at line 3, column 4. Nothing was run.");
+    }
+
+    #[test]
+    fn invalid_lines_are_reported_with_their_position() {
+        insta::assert_snapshot!(shown("text.count {\"path\": a}"), @"The call of text.count in line 1 is invalid: expected value at line 1, column 21. Nothing was run.");
+        insta::assert_snapshot!(shown("files.list {}\ntext.count {\n  \"path\" \"a\"}"), @"The call of text.count in line 2 is invalid: expected `:` at line 3, column 10. Nothing was run.");
+        insta::assert_snapshot!(shown("text.count {\"path\": \"a\""), @"The call of text.count in line 1 is invalid: EOF while parsing an object at line 1, column 23. Nothing was run.");
+        insta::assert_snapshot!(shown("text.count {\"path\": \"a\"} and more"), @"The call of text.count in line 1 is invalid: unexpected text `and more` after the JSON object. Nothing was run.");
+        insta::assert_snapshot!(shown(&"files.list {}\n".repeat(65)), @"The prompt has 65 calls, but at most 64 can run at once. Nothing was run.");
+    }
+}

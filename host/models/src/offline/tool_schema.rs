@@ -1,0 +1,277 @@
+//! Reads the properties of a tool's schema as far as the router can find values for them.
+
+use serde_json::{Value, json};
+
+/// Names of string properties that contain a path. A name that ends with `_` and one of these counts too.
+const PATH_NAMES: &[&str] =
+    &["path", "file", "filename", "directory", "dir", "folder", "from", "to", "source", "destination", "target"];
+
+/// Names of string properties that contain arithmetic.
+const EXPRESSION_NAMES: &[&str] = &["expression", "expr", "formula"];
+
+/// Maximum number of steps through `$ref` and alternatives.
+const MAX_DEPTH: usize = 8;
+
+/// Maximum number of shown required properties of an object in an argument.
+const MAX_OBJECT_PROPERTIES: usize = 16;
+
+/// One property of the arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Property {
+    /// Name of the property.
+    pub(super) name: String,
+    /// Kind of its value.
+    pub(super) kind: Kind,
+    /// Whether the property is required.
+    pub(super) presence: Presence,
+}
+
+/// Whether a property is required.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// The property is required.
+    Required,
+    /// The property is optional.
+    Optional,
+}
+
+/// Kind of a property's value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// A path.
+    Path,
+    /// A URL.
+    Url,
+    /// An arithmetic expression.
+    Expression,
+    /// Any other string.
+    Text,
+    /// A number.
+    Number,
+    /// A whole number.
+    Integer,
+    /// True or false.
+    Boolean,
+    /// One of the given values.
+    Choice(Vec<Value>),
+    /// A list.
+    List,
+    /// The required properties of an object, or of the first alternative if that is an object. Used only for lines to
+    /// type.
+    Object(Vec<Property>),
+    /// Anything else.
+    Other,
+}
+
+impl Kind {
+    /// Returns a value of this kind as a placeholder, using the given path for a path.
+    pub(super) fn placeholder(&self, path: Option<&str>) -> Value {
+        match (self, path) {
+            (Self::Path, Some(path)) => return json!(path),
+            (Self::Object(required), _) => {
+                let places = required.iter().map(|property| (property.name.clone(), property.kind.placeholder(path)));
+                return Value::Object(places.collect());
+            }
+            _ => {}
+        }
+        match self {
+            Self::Path | Self::Url | Self::Expression | Self::Text => json!("…"),
+            Self::Number | Self::Integer => json!(0),
+            Self::Boolean => json!(false),
+            Self::Choice(values) => values.first().cloned().unwrap_or(Value::Null),
+            Self::List => json!([]),
+            Self::Object(_) | Self::Other => json!({}),
+        }
+    }
+}
+
+/// Returns the properties in the order of the schema.
+pub(super) fn properties(schema: &Value) -> Vec<Property> {
+    let properties_found = property_names(schema).into_iter();
+    properties_found.map(|(name, presence)| property(name, presence, schema, schema, MAX_DEPTH)).collect()
+}
+
+/// Returns the names of an object's properties: first the declared ones, then those that are only required.
+fn property_names(object: &Value) -> Vec<(&str, Presence)> {
+    let required: Vec<&str> =
+        object.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let declared = object.get("properties").and_then(Value::as_object);
+    let is_declared = |name: &str| declared.is_some_and(|declared| declared.contains_key(name));
+    let presence = |name: &str| {
+        if required.contains(&name) { Presence::Required } else { Presence::Optional }
+    };
+    let undeclared = required.iter().filter(|name| !is_declared(name)).copied();
+    let declared = declared.into_iter().flat_map(|declared| declared.keys().map(String::as_str));
+    declared.chain(undeclared).map(|name| (name, presence(name))).collect()
+}
+
+fn property(name: &str, presence: Presence, object: &Value, schema: &Value, depth: usize) -> Property {
+    let declared = object.get("properties").and_then(|properties| properties.get(name));
+    Property {
+        name: name.to_owned(),
+        kind: declared.map_or(Kind::Other, |declared| value_kind(name, declared, schema, depth)),
+        presence,
+    }
+}
+
+/// Returns the required properties of an object, or `Other` if it has none. The depth is limited so that no schema
+/// takes long.
+fn object_kind(object: &Value, schema: &Value, depth: usize) -> Kind {
+    let required = property_names(object).into_iter().filter(|(_, presence)| *presence == Presence::Required);
+    let required: Vec<Property> = required
+        .take(MAX_OBJECT_PROPERTIES)
+        .map(|(name, presence)| property(name, presence, object, schema, depth.saturating_sub(2)))
+        .collect();
+    if required.is_empty() { Kind::Other } else { Kind::Object(required) }
+}
+
+fn value_kind(name: &str, property: &Value, schema: &Value, depth: usize) -> Kind {
+    if depth == 0 {
+        return Kind::Other;
+    }
+    if let Some(value) = property.get("const") {
+        return Kind::Choice(vec![value.clone()]);
+    }
+    if let Some(values) = property.get("enum").and_then(Value::as_array) {
+        return Kind::Choice(values.iter().filter(|value| !value.is_null()).cloned().collect());
+    }
+    if let Some(pointer) = property.get("$ref").and_then(Value::as_str).and_then(|target| target.strip_prefix('#')) {
+        return schema.pointer(pointer).map_or(Kind::Other, |target| value_kind(name, target, schema, depth - 1));
+    }
+    if let Some(alternatives) = ["anyOf", "oneOf", "allOf"].iter().find_map(|key| property.get(key)?.as_array()) {
+        return match alternatives_kind(name, alternatives, schema, depth - 1) {
+            Kind::Other if property.get("allOf").is_none() => first_object(alternatives, schema, depth - 1),
+            kind => kind,
+        };
+    }
+    match type_of(property) {
+        Some("string") => string_kind(name, property),
+        Some("integer") => Kind::Integer,
+        Some("number") => Kind::Number,
+        Some("boolean") => Kind::Boolean,
+        Some("array") => Kind::List,
+        _ => object_kind(property, schema, depth - 1),
+    }
+}
+
+/// Returns the first alternative if it is an object.
+fn first_object(alternatives: &[Value], schema: &Value, depth: usize) -> Kind {
+    let first = alternatives.iter().find(|alternative| type_of(alternative) != Some("null"));
+    match first.map(|first| value_kind("", first, schema, depth)) {
+        Some(kind @ Kind::Object(_)) => kind,
+        _ => Kind::Other,
+    }
+}
+
+/// Returns the kind of the only alternative other than null, or a choice of constants. Other alternatives are not
+/// supported.
+fn alternatives_kind(name: &str, alternatives: &[Value], schema: &Value, depth: usize) -> Kind {
+    let mut kinds: Vec<Kind> = alternatives
+        .iter()
+        .filter(|alternative| type_of(alternative) != Some("null"))
+        .map(|alternative| value_kind(name, alternative, schema, depth))
+        .collect();
+    if kinds.len() == 1 {
+        return kinds.remove(0);
+    }
+    let constants = kinds.into_iter().map(|kind| match kind {
+        Kind::Choice(values) => Some(values),
+        _ => None,
+    });
+    constants.collect::<Option<Vec<_>>>().map_or(Kind::Other, |values| Kind::Choice(values.concat()))
+}
+
+/// Returns the only type other than null.
+fn type_of(property: &Value) -> Option<&str> {
+    match property.get("type")? {
+        Value::String(name) => Some(name),
+        Value::Array(property_names) => {
+            let mut property_names = property_names.iter().filter_map(Value::as_str).filter(|name| *name != "null");
+            property_names.next().filter(|_| property_names.next().is_none())
+        }
+        _ => None,
+    }
+}
+
+fn string_kind(name: &str, property: &Value) -> Kind {
+    let name = name.to_lowercase();
+    let named = |property_names: &[&str]| {
+        property_names.iter().any(|known| name == *known || name.ends_with(&format!("_{known}")))
+    };
+    match property.get("format").and_then(Value::as_str) {
+        Some("uri" | "url") => Kind::Url,
+        Some("path") => Kind::Path,
+        _ if named(&["url", "uri"]) => Kind::Url,
+        _ if named(PATH_NAMES) => Kind::Path,
+        _ if named(EXPRESSION_NAMES) => Kind::Expression,
+        _ => Kind::Text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn property_kinds_are_recognised() {
+        let cases = [
+            ("path", json!({"type": "string"}), Kind::Path),
+            ("old_file", json!({"type": ["string", "null"]}), Kind::Path),
+            ("profile", json!({"type": "string"}), Kind::Text),
+            ("url", json!({"type": "string"}), Kind::Url),
+            ("link", json!({"type": "string", "format": "uri"}), Kind::Url),
+            ("expression", json!({"type": "string"}), Kind::Expression),
+            ("n", json!({"type": "integer"}), Kind::Integer),
+            ("n", json!({"anyOf": [{"type": "number"}, {"type": "null"}]}), Kind::Number),
+            ("n", json!({"type": ["number", "string"]}), Kind::Other),
+            ("list", json!({"type": "array"}), Kind::List),
+            ("unit", json!({"$ref": "#/$defs/Unit"}), Kind::Choice(vec![json!("words"), json!("lines")])),
+            ("unit", json!({"oneOf": [{"const": "a"}, {"const": "b"}]}), Kind::Choice(vec![json!("a"), json!("b")])),
+            ("loop", json!({"$ref": "#/$defs/Loop"}), Kind::Other),
+            ("far", json!({"$ref": "https://example.com/x"}), Kind::Other),
+        ];
+        for (name, property, expected) in cases {
+            let schema = json!({
+                "properties": {name: property.clone()}, "required": [name],
+                "$defs": {"Unit": {"enum": ["words", "lines"]}, "Loop": {"$ref": "#/$defs/Loop"}},
+            });
+            let expected = Property { name: name.into(), kind: expected, presence: Presence::Required };
+            assert_eq!(properties(&schema), [expected], "{name}: {property}");
+        }
+    }
+
+    /// M4: the suggested lines are valid calls.
+    #[test]
+    fn m4_placeholders_of_objects_contain_required_properties() {
+        let path = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+        let data = json!({"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]});
+        let cases = [
+            (json!({"oneOf": [path, data]}), json!({"path": "…"})),
+            (json!({"anyOf": [{"type": "null"}, data, path]}), json!({"data": "…"})),
+            (json!({"$ref": "#/$defs/Nested"}), json!({"inner": {"path": "…"}, "n": 0})),
+            (json!({"$ref": "#/$defs/Endless"}), json!({"next": {"next": {}}})),
+            (json!({"type": "object"}), json!({})),
+            (json!({"oneOf": [{"type": "string"}, path]}), json!({})),
+        ];
+        for (from, expected) in cases {
+            let schema = json!({
+                "properties": {"from": from}, "required": ["from"],
+                "$defs": {
+                    "Nested": {"properties": {"n": {"type": "integer"}, "inner": path}, "required": ["inner", "n"]},
+                    "Endless": {"properties": {"next": {"$ref": "#/$defs/Endless"}}, "required": ["next"]},
+                },
+            });
+            let properties_found = properties(&schema);
+            assert_eq!(properties_found[0].kind.placeholder(None), expected, "{schema}");
+        }
+        let nested = Kind::Object(properties(&path));
+        assert_eq!(nested.placeholder(Some("a.csv")), json!({"path": "a.csv"}));
+    }
+
+    #[test]
+    fn undeclared_required_properties_have_no_known_kind() {
+        let properties_found = properties(&json!({"required": ["x"]}));
+        assert_eq!(properties_found, [Property { name: "x".into(), kind: Kind::Other, presence: Presence::Required }]);
+        assert!(properties(&json!(true)).is_empty());
+    }
+}

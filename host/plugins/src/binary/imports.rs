@@ -1,0 +1,363 @@
+//! Checks the names and versions of a component's imports, and finds the exports that belong to the contract. The linker could do
+//! this, but its messages for missing imports are misleading.
+
+use crate::identity::Kind;
+use crate::text::clean;
+use std::str::FromStr;
+
+/// The contract's package.
+const OWN_PACKAGE: &str = "agent-host:plugin";
+/// The contract's version that this host implements.
+const OWN_VERSION: Version = Version { major: 0, minor: 1, patch: 0, pre: "" };
+/// The contract's interfaces. A component may also import those that it exports, for their types.
+const OWN_INTERFACES: [&str; 7] =
+    ["types", "media-store", "tool", "context-builder", "step-context", "output-validator", "media-policy"];
+
+/// Package of the interface to the agent's model.
+const MODEL_PACKAGE: &str = "agent-host:model";
+const MODEL_INTERFACES: [&str; 1] = ["host-model"];
+
+/// Implemented interfaces of WASI 0.2.
+const WASI: [(&str, &[&str]); 7] = [
+    ("wasi:io", &["error", "poll", "streams"]),
+    ("wasi:clocks", &["monotonic-clock", "wall-clock"]),
+    ("wasi:random", &["random", "insecure", "insecure-seed"]),
+    ("wasi:filesystem", &["types", "preopens"]),
+    ("wasi:http", &["types", "outgoing-handler"]),
+    (
+        "wasi:cli",
+        &[
+            "environment",
+            "exit",
+            "stdin",
+            "stdout",
+            "stderr",
+            "terminal-input",
+            "terminal-output",
+            "terminal-stdin",
+            "terminal-stdout",
+            "terminal-stderr",
+        ],
+    ),
+    (
+        "wasi:sockets",
+        &["network", "instance-network", "ip-name-lookup", "tcp", "tcp-create-socket", "udp", "udp-create-socket"],
+    ),
+];
+
+/// Implemented WASI drafts, with their exact names.
+const WASI_DRAFTS: [&str; 11] = [
+    "wasi:config/store@0.2.0-rc.1",
+    "wasi:config/store@0.2.0-draft",
+    "wasi:config/runtime@0.2.0-draft",
+    "wasi:logging/logging",
+    "wasi:logging/logging@0.1.0-draft",
+    "wasi:keyvalue/store@0.2.0-draft2",
+    "wasi:keyvalue/atomics@0.2.0-draft2",
+    "wasi:keyvalue/batch@0.2.0-draft2",
+    "wasi:keyvalue/store@0.2.0-draft",
+    "wasi:keyvalue/atomics@0.2.0-draft",
+    "wasi:keyvalue/batch@0.2.0-draft",
+];
+
+/// WASI interfaces that are known but not offered. They link to functions that always refuse.
+const DENIED: [(&str, &[&str]); 3] = [
+    ("wasi:http", &["incoming-handler"]),
+    ("wasi:blobstore", &["blobstore", "container", "types"]),
+    ("wasi:clocks", &["timezone"]),
+];
+
+/// An import or export that this host does not support (P12, row 14).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InterfaceProblem {
+    /// The component was built against an incompatible version of the contract.
+    #[error("it needs `{name}`, but this host implements version 0.1.x of that package; {advice}")]
+    Version {
+        /// Name of the interface with its version.
+        name: String,
+        /// What to do about it.
+        advice: &'static str,
+    },
+    /// The contract has no such interface in this version.
+    #[error(
+        "it imports `{name}`, which this host's version of that package does not have; use a newer agent-host, or rebuild \
+         it without this import"
+    )]
+    UnknownInterface {
+        /// Name of the import.
+        name: String,
+    },
+    /// The host implements the standard interface only in other versions.
+    #[error("it imports `{name}`, but this host implements {known}; {advice}")]
+    StandardVersion {
+        /// Name of the import.
+        name: String,
+        /// The versions that the host implements.
+        known: String,
+        /// What to do about it.
+        advice: &'static str,
+    },
+    /// The host does not know these imports.
+    #[error(
+        "it imports {}, which this host does not know: it was made for another host. A plugin may import {OWN_PACKAGE}@0.1.x \
+         and WASI 0.2; rebuild it without other imports, or compose it with a component that exports them (`wac plug`)",
+        listed(names)
+    )]
+    Unknown {
+        /// Names of the imports.
+        names: Vec<String>,
+    },
+}
+
+/// Maximum number of names in a message.
+const SHOWN: usize = 4;
+
+fn listed(names: &[String]) -> String {
+    let shown: Vec<_> = names.iter().take(SHOWN).map(|name| format!("`{}`", clean(name, 128))).collect();
+    let shown = shown.join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// Whether some imports link to functions that always refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Imports {
+    /// All imports are implemented.
+    Implemented,
+    /// Some imports are known but not offered.
+    SomeDenied,
+}
+
+/// Whether an import can have effects outside of the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effects {
+    /// None: for example clocks, random numbers, configuration and logging.
+    None,
+    /// It can have effects if it is granted.
+    Possible,
+}
+
+/// Whether an import can have effects. Its name must have been checked.
+pub(crate) fn effects(name: &str) -> Effects {
+    let path = name.split('@').next().unwrap_or(name);
+    let harmless = ["wasi:io/", "wasi:clocks/", "wasi:random/", "wasi:cli/", "wasi:config/", "wasi:logging/"];
+    let is_harmless = path == "agent-host:plugin/types" || harmless.iter().any(|package| path.starts_with(package));
+    if is_harmless { Effects::None } else { Effects::Possible }
+}
+
+/// Whether an export belongs to the contract.
+pub(crate) fn is_own(name: &str) -> bool {
+    InterfaceName::parse(name).is_some_and(|interface| interface.package == OWN_PACKAGE)
+}
+
+/// Checks every import by name.
+pub(crate) fn check<'a>(names: impl Iterator<Item = &'a str>) -> Result<Imports, InterfaceProblem> {
+    let mut imports = Imports::Implemented;
+    let mut unknown = Vec::new();
+    for name in names {
+        match check_one(name) {
+            Ok(Imports::Implemented) => {}
+            Ok(Imports::SomeDenied) => imports = Imports::SomeDenied,
+            Err(InterfaceProblem::Unknown { names }) => unknown.extend(names),
+            // A version problem is more helpful than a list of unknown names.
+            Err(problem) => return Err(problem),
+        }
+    }
+    if unknown.is_empty() { Ok(imports) } else { Err(InterfaceProblem::Unknown { names: unknown }) }
+}
+
+/// The plugin kinds among these exports. Fails if an export belongs to an incompatible version of the contract.
+pub(crate) fn kinds<'a>(exports: impl Iterator<Item = &'a str>) -> Result<Vec<Kind>, InterfaceProblem> {
+    let mut kinds = Vec::new();
+    for name in exports {
+        let Some(interface) = InterfaceName::parse(name).filter(|interface| interface.package == OWN_PACKAGE) else {
+            continue;
+        };
+        check_own(name, &interface, &OWN_INTERFACES)?;
+        kinds.extend(Kind::ALL.into_iter().find(|kind| kind.interface() == interface.interface));
+    }
+    kinds.sort_unstable();
+    kinds.dedup();
+    Ok(kinds)
+}
+
+/// Whether the interface is known but not offered. Its name must have been checked.
+pub(crate) fn is_denied(name: &str) -> bool {
+    InterfaceName::parse(name).is_some_and(|interface| interface.is_in(&DENIED))
+}
+
+fn check_one(name: &str) -> Result<Imports, InterfaceProblem> {
+    let unknown = || InterfaceProblem::Unknown { names: vec![name.to_owned()] };
+    if WASI_DRAFTS.contains(&name) {
+        return Ok(Imports::Implemented);
+    }
+    let interface = InterfaceName::parse(name).ok_or_else(unknown)?;
+    if interface.package == OWN_PACKAGE {
+        check_own(name, &interface, &OWN_INTERFACES)?;
+        return Ok(Imports::Implemented);
+    }
+    if interface.package == MODEL_PACKAGE {
+        check_own(name, &interface, &MODEL_INTERFACES)?;
+        return Ok(Imports::Implemented);
+    }
+    if interface.is_in(&DENIED) {
+        return Ok(Imports::SomeDenied);
+    }
+    let drafts = WASI_DRAFTS.iter().filter(|draft| draft.split('@').next() == name.split('@').next());
+    let drafts: Vec<_> = drafts.map(|draft| format!("`{draft}`")).collect();
+    if !drafts.is_empty() {
+        let (known, advice) = (drafts.join(" and "), "rebuild it against one of these");
+        return Err(InterfaceProblem::StandardVersion { name: name.to_owned(), known, advice });
+    }
+    if !interface.is_in(&WASI) {
+        return Err(unknown());
+    }
+    match interface.version {
+        Some(Version { major: 0, minor: 2, pre: "", .. }) => Ok(Imports::Implemented),
+        Some(Version { major: 0, minor: 2, .. }) => {
+            Err(wasi_version(name, "rebuild it with a newer toolchain, against a released WASI 0.2"))
+        }
+        _ => Err(wasi_version(name, "rebuild it for WASI 0.2 (in Rust the target wasm32-wasip2)")),
+    }
+}
+
+fn wasi_version(name: &str, advice: &'static str) -> InterfaceProblem {
+    InterfaceProblem::StandardVersion { name: name.to_owned(), known: "WASI 0.2".to_owned(), advice }
+}
+
+fn check_own(name: &str, interface: &InterfaceName<'_>, known: &[&str]) -> Result<(), InterfaceProblem> {
+    let version = interface.version.unwrap_or(Version { major: 0, minor: 0, patch: 0, pre: "" });
+    if version.track() != OWN_VERSION.track() {
+        let advice = if (version.major, version.minor) > (OWN_VERSION.major, OWN_VERSION.minor) {
+            "use a newer agent-host, or rebuild the plugin against 0.1.x"
+        } else {
+            "rebuild the plugin against 0.1.x"
+        };
+        return Err(InterfaceProblem::Version { name: name.to_owned(), advice });
+    }
+    if known.contains(&interface.interface) {
+        Ok(())
+    } else {
+        Err(InterfaceProblem::UnknownInterface { name: name.to_owned() })
+    }
+}
+
+/// The parts of `namespace:package/interface@version`.
+struct InterfaceName<'a> {
+    package: &'a str,
+    interface: &'a str,
+    version: Option<Version<'a>>,
+}
+
+impl<'a> InterfaceName<'a> {
+    fn parse(name: &'a str) -> Option<Self> {
+        let (path, version) = match name.split_once('@') {
+            Some((path, version)) => (path, Some(Version::parse(version)?)),
+            None => (name, None),
+        };
+        let (package, interface) = path.split_once('/')?;
+        package.contains(':').then_some(Self { package, interface, version })
+    }
+
+    fn is_in(&self, table: &[(&str, &[&str])]) -> bool {
+        table.iter().any(|(package, names)| *package == self.package && names.contains(&self.interface))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Version<'a> {
+    major: u64,
+    minor: u64,
+    patch: u64,
+    pre: &'a str,
+}
+
+impl<'a> Version<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let text = text.split('+').next()?;
+        let (numbers, pre) = text.split_once('-').unwrap_or((text, ""));
+        let mut numbers = numbers.split('.').map(u64::from_str);
+        let mut next = || numbers.next()?.ok();
+        Some(Self { major: next()?, minor: next()?, patch: next()?, pre })
+    }
+
+    /// The compatibility track of a version: `1.x`, `0.1.x` or `0.0.1`. A prerelease is compatible only with itself.
+    fn track(self) -> (u64, u64, u64, &'a str) {
+        match (self.pre, self.major, self.minor) {
+            ("", 0, 0) => (0, 0, self.patch, ""),
+            ("", 0, minor) => (0, minor, 0, ""),
+            ("", major, _) => (major, 0, 0, ""),
+            (pre, major, minor) => (major, minor, self.patch, pre),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(name: &str) -> String {
+        check([name].into_iter()).expect_err("this import is refused").to_string()
+    }
+
+    // P5, row 14: known imports are accepted in any patch version; those that are not offered are marked as denied.
+    #[test]
+    fn p5_row_14_known_imports_are_accepted() {
+        for name in [
+            "agent-host:plugin/types@0.1.0",
+            "agent-host:plugin/media-store@0.1.7",
+            "agent-host:model/host-model@0.1.0",
+            "wasi:io/streams@0.2.0",
+            "wasi:sockets/tcp@0.2.6",
+            "wasi:config/store@0.2.0-rc.1",
+            "wasi:logging/logging",
+            "wasi:http/outgoing-handler@0.2.3",
+            "wasi:keyvalue/store@0.2.0-draft",
+            "wasi:keyvalue/atomics@0.2.0-draft2",
+            "wasi:config/store@0.2.0-draft",
+            "wasi:config/runtime@0.2.0-draft",
+        ] {
+            assert_eq!(check([name].into_iter()), Ok(Imports::Implemented), "{name}");
+        }
+        for name in ["wasi:http/incoming-handler@0.2.3", "wasi:clocks/timezone@0.2.4"] {
+            assert_eq!(check([name].into_iter()), Ok(Imports::SomeDenied), "{name}");
+        }
+    }
+
+    // P12: an incompatible version is reported at load, with advice.
+    #[test]
+    fn p12_incompatible_versions_are_refused_with_advice() {
+        assert!(message("agent-host:plugin/media-store@0.2.0").contains("use a newer agent-host, or rebuild"));
+        assert!(message("agent-host:plugin/media-store@0.1.0-rc.1").contains("rebuild the plugin against 0.1.x"));
+        assert!(message("agent-host:model/host-model@0.2.0").contains("use a newer agent-host"));
+        assert!(message("agent-host:model/other@0.1.0").contains("does not have"));
+        assert!(message("agent-host:plugin/types@9.9.9").contains("use a newer agent-host, or rebuild"));
+        assert!(message("wasi:io/streams@0.3.0").contains("implements WASI 0.2; rebuild it for WASI 0.2 (in Rust"));
+        assert!(message("wasi:io/streams@0.2.0-rc-2023-11-10").contains("with a newer toolchain"));
+        assert!(message("wasi:config/store@0.3.0").contains("implements `wasi:config/store@0.2.0-rc.1` and `wasi"));
+        let problem = kinds(["agent-host:plugin/tool@0.2.0"].into_iter()).expect_err("another track");
+        assert!(problem.to_string().contains("`agent-host:plugin/tool@0.2.0`"), "{problem}");
+    }
+
+    // P5: unknown imports are refused by name.
+    #[test]
+    fn p5_unknown_imports_are_refused_by_name() {
+        for name in ["acme:thing/api@1.0.0", "fetch", "wasi:nn/tensor@0.2.0", "wasi:io/nonsense@0.2.0"] {
+            assert!(message(name).contains(&format!("`{name}`")), "{name}");
+        }
+        let many = ["a:a/a", "b:b/b", "wasi:io/streams@0.2.0", "c:c/c", "d:d/d", "e:e/e", "f:f/f"];
+        let message = check(many.into_iter()).expect_err("five are unknown").to_string();
+        assert!(message.contains("`a:a/a`, `b:b/b`, `c:c/c`, `d:d/d` and 2 more"), "{message}");
+        let newer = check(["a:a/a", "wasi:io/streams@0.3.0"].into_iter()).expect_err("another WASI").to_string();
+        assert!(newer.contains("WASI 0.2"), "{newer}");
+    }
+
+    // P1: one component may export several kinds.
+    #[test]
+    fn p1_kinds_are_found_in_any_patch_version() {
+        let exports = ["agent-host:plugin/media-policy@0.1.0", "agent-host:plugin/tool@0.1.3", "acme:x/y@1.0.0"];
+        assert_eq!(kinds(exports.into_iter()), Ok(vec![Kind::Tool, Kind::MediaPolicy]));
+    }
+}

@@ -1,0 +1,243 @@
+//! Reads a component's imports and exports from its bytes before it is compiled. This runs in the child process that examines
+//! components, after `structure` has checked the limits. The host process itself only reads headers.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt;
+use wasmparser::component_types::{ComponentAnyTypeId, ComponentEntityType};
+use wasmparser::types::Types;
+use wasmparser::{
+    CanonicalFunction, CanonicalOption, ComponentExternalKind, Parser, Payload, ValidPayload, Validator, WasmFeatures,
+};
+
+/// Magic bytes of a file with compiled code in this host's cache.
+pub(crate) const COMPILED_MAGIC: &[u8] = b"agent-host compiled 2\n";
+
+/// The imports and exports of a component.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    /// Names of its imports, in order.
+    pub(crate) imports: Vec<String>,
+    /// Names of its exports, in order.
+    pub(crate) exports: Vec<String>,
+    /// Whether functions are lifted with the async ABI.
+    pub(crate) has_async_lift: bool,
+}
+
+/// Names of what a component imports and exports, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interfaces {
+    /// Names of the imports, for example `wasi:io/streams@0.2.0`.
+    pub imports: Vec<String>,
+    /// Names of the exports, for example `agent-host:plugin/tool@0.1.0`.
+    pub exports: Vec<String>,
+}
+
+/// The reason why a file is not a plugin (row 11).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum NotAComponent {
+    /// The file has no known format.
+    #[error("it is not a WebAssembly component (it begins with {start}); build one with `agent-host plugin build`")]
+    Unknown {
+        /// The first bytes in hexadecimal.
+        start: String,
+    },
+    /// The file is a core module.
+    #[error("it is a core WebAssembly module{0}, not a component; {advice}", advice = .0.advice())]
+    CoreModule(MadeFor),
+    /// The file is WebAssembly text.
+    #[error("it is WebAssembly text; compile it to a component first (`wasm-tools parse`)")]
+    Text,
+    /// The file contains compiled code, which the host loads only from its own cache.
+    #[error("it is precompiled code, which is never loaded as a plugin; give the component itself (`.wasm`)")]
+    Precompiled,
+    /// The file contains only interface definitions.
+    #[error("it is a WIT package: interface definitions without code; build a component that implements them")]
+    WitPackage,
+    /// The file violates the binary format.
+    #[error("it is damaged: {reason}")]
+    Damaged {
+        /// What is wrong, with the position in bytes.
+        reason: String,
+    },
+    /// The component exports functions with the async ABI, which the host does not support.
+    #[error(
+        "it exports functions with the async ABI, which this host does not call; build it with synchronous exports"
+    )]
+    AsyncExport,
+}
+
+/// The target for which a core module was built, which determines how to turn it into a component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MadeFor {
+    /// A program for WASI preview 1.
+    Preview1Command,
+    /// A library for WASI preview 1.
+    Preview1Reactor,
+    /// A component: the module already contains its interface types.
+    Component,
+    /// A web page or a JavaScript engine.
+    JavaScript,
+    /// The target is not known.
+    Unknown,
+}
+
+impl MadeFor {
+    /// Determines the target from the module's imports and sections.
+    fn of(module: &[u8]) -> Self {
+        let (mut preview1, mut script, mut described, mut program) = (false, false, false, false);
+        for payload in Parser::new(0).parse_all(module) {
+            match payload {
+                Ok(Payload::ImportSection(section)) => {
+                    for import in section.into_imports().flatten() {
+                        preview1 |= matches!(import.module, "wasi_snapshot_preview1" | "wasi_unstable");
+                        script |= import.module.contains("wbg") || import.module.ends_with(".js");
+                    }
+                }
+                Ok(Payload::ExportSection(section)) => {
+                    program |= section.into_iter().flatten().any(|export| export.name == "_start");
+                }
+                Ok(Payload::CustomSection(section)) => described |= section.name().starts_with("component-type"),
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        match (preview1, program) {
+            (true, true) => MadeFor::Preview1Command,
+            (true, false) => MadeFor::Preview1Reactor,
+            _ if described => MadeFor::Component,
+            _ if script => MadeFor::JavaScript,
+            _ => MadeFor::Unknown,
+        }
+    }
+
+    fn advice(self) -> &'static str {
+        match self {
+            MadeFor::Preview1Command => {
+                "build it for the target wasm32-wasip2, or turn it into a component: `jco new FILE --wasi-command -o NEW.wasm`"
+            }
+            MadeFor::Preview1Reactor => {
+                "build it for the target wasm32-wasip2, or turn it into a component: `jco new FILE --wasi-reactor -o NEW.wasm`"
+            }
+            MadeFor::Component => "turn it into a component: `wasm-tools component new FILE -o NEW.wasm`",
+            MadeFor::JavaScript => "its imports are JavaScript; build it for the target wasm32-wasip2",
+            MadeFor::Unknown => "build it for the target wasm32-wasip2, or wrap it with `wasm-tools component new`",
+        }
+    }
+}
+
+impl fmt::Display for MadeFor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            MadeFor::Preview1Command | MadeFor::Preview1Reactor => " for WASI preview 1",
+            MadeFor::Component => " that was built to become a component",
+            MadeFor::JavaScript => " for JavaScript",
+            MadeFor::Unknown => "",
+        })
+    }
+}
+
+/// Scans the outermost level of a component. Compiling the component validates the rest.
+pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
+    if Parser::is_core_wasm(bytes) {
+        return Err(NotAComponent::CoreModule(MadeFor::of(bytes)));
+    }
+    check_header(bytes)?;
+    let mut scan = Scan::default();
+    let mut depth = 0_u32;
+    let mut has_code = false;
+    let mut only_types = true;
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload.map_err(damaged)? {
+            Payload::ModuleSection { .. } => {
+                has_code = true;
+                depth += 1;
+            }
+            Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::ComponentCanonicalSection(section) => {
+                for function in section {
+                    scan.has_async_lift |= is_async_lift(&function.map_err(damaged)?);
+                }
+            }
+            Payload::ComponentImportSection(section) if depth == 0 => {
+                for import in section {
+                    scan.imports.push(import.map_err(damaged)?.name.name.to_owned());
+                }
+            }
+            Payload::ComponentExportSection(section) if depth == 0 => {
+                for export in section {
+                    let export = export.map_err(damaged)?;
+                    only_types &= export.kind == ComponentExternalKind::Type;
+                    scan.exports.push(export.name.name.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    if !has_code && only_types && !scan.exports.is_empty() {
+        return Err(NotAComponent::WitPackage);
+    }
+    Ok(scan)
+}
+
+/// Names of the imports that contain only types, so that the host need not implement them. A component has such an import if an
+/// exported interface uses types of another one. Code is not read. For a damaged component, the set is empty.
+pub(crate) fn imports_of_types(bytes: &[u8], imports: &[String]) -> BTreeSet<String> {
+    let mut validator = Validator::new_with_features(WasmFeatures::all());
+    let mut outermost = None;
+    for payload in Parser::new(0).parse_all(bytes) {
+        let Some(valid) = payload.ok().and_then(|payload| validator.payload(&payload).ok()) else {
+            return BTreeSet::new();
+        };
+        if let ValidPayload::End(types) = valid {
+            // The outermost component ends last.
+            outermost = Some(types);
+        }
+    }
+    let Some(types) = outermost else { return BTreeSet::new() };
+    let has_only_types =
+        |name: &&String| types.component_item_for_import(name).is_some_and(|item| is_of_types(&item.ty, &types));
+    imports.iter().filter(has_only_types).cloned().collect()
+}
+
+fn is_of_types(item: &ComponentEntityType, types: &Types) -> bool {
+    match item {
+        ComponentEntityType::Type { referenced, .. } => matches!(referenced, ComponentAnyTypeId::Defined(_)),
+        ComponentEntityType::Instance(instance) => {
+            types[*instance].exports.values().all(|item| is_of_types(&item.ty, types))
+        }
+        _ => false,
+    }
+}
+
+/// Checks by the first bytes that a file is a component.
+pub(crate) fn check_header(bytes: &[u8]) -> Result<(), NotAComponent> {
+    if Parser::is_component(bytes) {
+        return Ok(());
+    }
+    if Parser::is_core_wasm(bytes) {
+        return Err(NotAComponent::CoreModule(MadeFor::Unknown));
+    }
+    // wasmtime's compiled code is an ELF file, and the cache adds its own header.
+    if bytes.starts_with(b"\x7fELF") || bytes.starts_with(COMPILED_MAGIC) {
+        return Err(NotAComponent::Precompiled);
+    }
+    if bytes.trim_ascii_start().starts_with(b"(component") || bytes.trim_ascii_start().starts_with(b"(module") {
+        return Err(NotAComponent::Text);
+    }
+    let start = if bytes.is_empty() {
+        "nothing: it is empty".to_owned()
+    } else {
+        bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+    };
+    Err(NotAComponent::Unknown { start })
+}
+
+fn is_async_lift(function: &CanonicalFunction) -> bool {
+    matches!(function, CanonicalFunction::Lift { options, .. } if options.contains(&CanonicalOption::Async))
+}
+
+fn damaged(error: wasmparser::BinaryReaderError) -> NotAComponent {
+    NotAComponent::Damaged { reason: format!("{} at byte {}", error.message(), error.offset()) }
+}

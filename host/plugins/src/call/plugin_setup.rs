@@ -1,0 +1,81 @@
+//! A plugin with the grants and limits that one agent gives it.
+
+use crate::component::plugin::LoadedPlugin;
+use crate::execution::trial::Trial;
+use crate::grants::secret::KnownSecrets;
+use crate::grants::{self, Grants, Unmet};
+use crate::limits::CallLimits;
+use std::sync::Arc;
+
+/// A plugin with the grants and limits that one agent gives it.
+#[derive(Clone, Debug)]
+pub struct PluginSetup {
+    pub(crate) plugin: Arc<LoadedPlugin>,
+    pub(crate) grants: Arc<Grants>,
+    pub(crate) unmet: Arc<[Unmet]>,
+    /// Needs that are not granted, including guesses from the imports. Used for advice when the plugin reports a denial.
+    pub(crate) guessed: Arc<[Unmet]>,
+    pub(crate) limits: CallLimits,
+    pub(crate) trial: Option<Arc<Trial>>,
+    /// Secrets that are redacted from everything that the plugin receives.
+    pub(crate) secrets: Arc<KnownSecrets>,
+}
+
+impl PluginSetup {
+    /// Creates a setup. The effective grants are the intersection of these grants and the requests of the manifest, and the limits are
+    /// capped at the largest limits of the host.
+    pub fn new(plugin: Arc<LoadedPlugin>, grants: Grants, limits: CallLimits) -> Self {
+        let unmet: Arc<[Unmet]> = plugin.unmet(&grants).into();
+        let guessed = match plugin.manifest() {
+            Some(_) => Arc::clone(&unmet),
+            None => grants::guessed(plugin.name(), plugin.imports(), &grants).into(),
+        };
+        let grants = Arc::new(grants::effective(plugin.manifest(), grants));
+        let secrets = Arc::new(KnownSecrets::new(&grants.secrets));
+        Self { plugin, grants, unmet, guessed, limits: limits.bounded(), trial: None, secrets }
+    }
+
+    /// Adds the other secrets of the agent, so that they are redacted from everything that servers send to the plugin.
+    #[must_use]
+    pub fn with_secrets(self, secrets: &Arc<KnownSecrets>) -> Self {
+        let secrets = match self.grants.secrets.is_empty() {
+            true => Arc::clone(secrets),
+            false => Arc::new(secrets.and(&self.secrets)),
+        };
+        Self { secrets, ..self }
+    }
+
+    /// Makes the calls count for a trial.
+    #[must_use]
+    pub fn on_trial(self, trial: Option<Arc<Trial>>) -> Self {
+        Self { trial, ..self }
+    }
+
+    /// Returns the same setup with other grants.
+    #[must_use]
+    pub fn with_grants(&self, grants: Grants) -> Self {
+        Self::new(self.plugin.clone(), grants, self.limits).on_trial(self.trial.clone()).with_secrets(&self.secrets)
+    }
+
+    /// Returns the same setup with its grants limited to these. A grant that was revoked takes effect at once (P10).
+    #[must_use]
+    pub fn within(&self, current: &Grants) -> Self {
+        let narrowed = Self::new(self.plugin.clone(), self.grants.within(current), self.limits);
+        narrowed.on_trial(self.trial.clone()).with_secrets(&self.secrets)
+    }
+
+    /// The loaded plugin.
+    pub fn plugin(&self) -> &Arc<LoadedPlugin> {
+        &self.plugin
+    }
+
+    /// The effective grants.
+    pub fn grants(&self) -> &Grants {
+        &self.grants
+    }
+
+    /// The requests of the manifest that are not granted.
+    pub fn unmet(&self) -> &[Unmet] {
+        &self.unmet
+    }
+}

@@ -1,0 +1,79 @@
+//! The capabilities that plugins can use during a call. Each capability has its own state, linker setup (`linker.rs`) and host
+//! functions, and does not depend on the others. The store's data contains the states of all capabilities and implements
+//! [`HasCapability`] for each of them.
+
+pub(crate) mod config;
+pub(crate) mod files;
+pub(crate) mod http;
+pub(crate) mod key_value;
+pub(crate) mod log;
+pub(crate) mod media;
+pub(crate) mod model;
+pub(crate) mod process;
+pub(crate) mod sockets;
+
+use crate::grants::Grants;
+use crate::grants::live_grants::LiveGrants;
+use crate::identity::Authority;
+use crate::limits::Limit;
+use crate::recording::CallRecord;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use wasmtime::component::{HasData, Resource, ResourceTable, ResourceTableError};
+
+/// The call that a capability serves.
+pub(crate) struct CallContext {
+    /// Where the capability reports costs, denials and answers.
+    pub(crate) record: Arc<CallRecord>,
+    /// The grants at the start of the call, narrowed by every later revocation.
+    pub(crate) live_grants: Arc<LiveGrants>,
+    pub(crate) authority: Authority,
+    /// Name of the agent that makes the call.
+    pub(crate) agent: String,
+    /// Id of the session in which the call happens.
+    pub(crate) session: String,
+}
+
+impl CallContext {
+    /// The grants in force now.
+    pub(crate) fn grants(&self) -> Arc<Grants> {
+        self.live_grants.now()
+    }
+}
+
+/// A capability during one host call: its state, the call and the guest's handles.
+pub(crate) struct CapabilityView<'a, S> {
+    pub(crate) call: &'a CallContext,
+    pub(crate) state: &'a mut S,
+    pub(crate) table: &'a mut ResourceTable,
+}
+
+impl<S> CapabilityView<'_, S> {
+    /// Gives the guest a new handle. Records the limit if the guest has too many handles.
+    pub(crate) fn push<T: Send + 'static>(&mut self, entry: T) -> wasmtime::Result<Resource<T>> {
+        self.table.push(entry).map_err(|error| {
+            if matches!(error, ResourceTableError::Full) {
+                let record = &self.call.record;
+                record.record_limit(Limit::Handles(record.limits.handles));
+            }
+            error.into()
+        })
+    }
+}
+
+/// Store data that belongs to a call.
+pub(crate) trait HasCall: Send + 'static {
+    fn call(&mut self) -> &mut CallContext;
+}
+
+/// Store data that contains the state `S` of a capability.
+pub(crate) trait HasCapability<S>: HasCall {
+    fn capability(&mut self) -> CapabilityView<'_, S>;
+}
+
+/// Makes generated linker functions pass a [`CapabilityView`] of `S` to the host functions.
+pub(crate) struct Capability<S>(PhantomData<S>);
+
+impl<S: 'static> HasData for Capability<S> {
+    type Data<'a> = CapabilityView<'a, S>;
+}

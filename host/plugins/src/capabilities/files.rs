@@ -1,0 +1,169 @@
+//! `wasi:filesystem` (P6, P13): the file trees that are granted to the call. The host implements the functions that open, change,
+//! read or write; for the others, it checks and records the call and then uses wasmtime-wasi.
+
+mod directory_listing;
+mod file_io;
+mod linker;
+mod mutation_guard;
+mod open_guard;
+mod path_escape;
+mod preopens;
+
+pub(crate) use linker::add_to_linker;
+
+use super::{CallContext, CapabilityView, HasCapability};
+use crate::file_trees::{
+    CallTree, CallTreeContext, OpenDirectory, SHOWN_PATH_BYTES, TreeHandles, TreeHost, TreeProblem, TreeRefusal,
+    TurnKey,
+};
+use crate::grants::manifest::Access;
+use crate::grants::{Grants, file_change_advice, left_tree, protected, quoted};
+use crate::identity::Authority;
+use crate::recording::files::{Last, ReplayTrees};
+use crate::text::clean;
+use rustix::io::Errno;
+use std::fs::File;
+use std::sync::Arc;
+use wasmtime::Result;
+use wasmtime::component::Resource;
+use wasmtime_wasi::FsPerms;
+use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView};
+use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, PathFlags};
+
+/// Name and version of the instance in wasmtime-wasi.
+const FILESYSTEM: &str = "wasi:filesystem/types@0.2.12";
+
+/// The result of a host function for the guest.
+type Answer<T> = std::result::Result<T, ErrorCode>;
+type Handle = Resource<Descriptor>;
+type OpenFile = std::result::Result<(Arc<CallTree>, Arc<File>), TreeRefusal>;
+
+/// The file trees of one call.
+#[derive(Default)]
+pub(crate) struct FilesState {
+    /// The trees, in the order of the grants.
+    trees: Vec<Arc<CallTree>>,
+    /// The tree of each handle of the guest.
+    handles: TreeHandles,
+}
+
+type FilesView<'a> = CapabilityView<'a, FilesState>;
+
+/// Store data with file trees, over the filesystem of wasmtime-wasi.
+pub(crate) trait HasFiles: HasCapability<FilesState> + WasiFilesystemView {}
+
+impl<T: HasCapability<FilesState> + WasiFilesystemView> HasFiles for T {}
+
+impl FilesState {
+    /// Opens the granted trees, so that a missing tree is reported before the guest runs. In a replay, `recorded` are the trees as
+    /// the original call found them.
+    pub(crate) fn open(
+        host: &TreeHost,
+        call: &CallContext,
+        granted: &Arc<Grants>,
+        (turn, recorded): (u32, Option<Arc<ReplayTrees>>),
+    ) -> std::result::Result<Self, TreeProblem> {
+        if call.authority != Authority::Granted || granted.trees.is_empty() {
+            return Ok(Self::default());
+        }
+        let turn = TurnKey { agent: call.agent.clone(), session: call.session.clone(), turn };
+        let context = CallTreeContext {
+            live_grants: &call.live_grants,
+            protected: &host.protected,
+            quotas: &host.quotas,
+            turn: &turn,
+            limits: &call.record.limits,
+        };
+        let opened = granted.trees.iter().zip(host.roots.open(&granted.trees)).map(|(tree, opened)| match opened {
+            Ok(root) => Ok(Arc::new(CallTree::new(tree.clone(), root, &context))),
+            Err(error) => Err(TreeProblem::new(tree, &error)),
+        });
+        let trees = opened.collect::<std::result::Result<_, _>>()?;
+        call.record.watch_files(granted, recorded);
+        Ok(Self { trees, handles: TreeHandles::default() })
+    }
+}
+
+impl FilesView<'_> {
+    /// A directory of a tree that the guest has open.
+    fn base(&self, handle: &Handle) -> Result<std::result::Result<OpenDirectory, TreeRefusal>> {
+        Ok(self.state.handles.base(handle.rep(), self.table.get(handle)?))
+    }
+
+    /// A file or directory that the guest has open and may change.
+    fn open_object(&self, handle: &Handle) -> Result<OpenFile> {
+        let (object, permissions) = match self.table.get(handle)? {
+            Descriptor::File(file) => (&file.file, file.perms),
+            Descriptor::Dir(directory) => (&directory.dir, directory.perms),
+        };
+        Ok(match self.state.handles.tree(handle.rep()) {
+            Some(tree) if permissions == FsPerms::ReadWrite => Ok((tree, Arc::clone(object))),
+            _ => Err(TreeRefusal::NotPermitted),
+        })
+    }
+
+    /// A file that the guest has open and may change. Directories are refused.
+    fn open_file(&self, handle: &Handle) -> Result<OpenFile> {
+        match self.table.get(handle)? {
+            Descriptor::File(_) => self.open_object(handle),
+            Descriptor::Dir(_) => Ok(Err(Errno::BADF.into())),
+        }
+    }
+
+    /// Whether the object of this handle may still be read.
+    fn check_readable(&self, handle: &Handle) -> Answer<()> {
+        let tree = self.state.handles.tree(handle.rep()).ok_or(ErrorCode::NotPermitted)?;
+        tree.check(Access::Read).map_err(|_| ErrorCode::NotPermitted)
+    }
+
+    /// The result of a change for the guest. A change that is not permitted is recorded as a denial of the `action`.
+    fn answer_change<T>(&self, done: std::result::Result<T, TreeRefusal>, action: String) -> Answer<T> {
+        match done {
+            Ok(done) => Ok(done),
+            Err(refusal) => {
+                let code = self.error_code(refusal, &action);
+                if matches!(code, ErrorCode::NotPermitted | ErrorCode::ReadOnly) {
+                    let advice = file_change_advice(&self.call.record.plugin.name);
+                    self.call.record.deny(action, advice);
+                }
+                Err(code)
+            }
+        }
+    }
+
+    /// The guest's error code for a refusal. Records the reason, unless the operating system refused.
+    fn error_code(&self, refusal: TreeRefusal, action: &str) -> ErrorCode {
+        match refusal {
+            TreeRefusal::System(error) => ErrorCode::from(&error),
+            TreeRefusal::NotPermitted => ErrorCode::NotPermitted,
+            TreeRefusal::Unsupported => ErrorCode::Unsupported,
+            TreeRefusal::Protected(why) => {
+                let (thing, advice) = protected(action, &why);
+                self.call.record.deny(thing, advice);
+                ErrorCode::Access
+            }
+            TreeRefusal::Quota(limit) => {
+                self.call.record.record_tree_limit(limit);
+                ErrorCode::InsufficientSpace
+            }
+        }
+    }
+}
+
+impl CallContext {
+    /// Records that a path leads out of its tree. Granting the same tree again would not help.
+    fn deny_path_escape(&self, path: &str) {
+        let (thing, advice) = left_tree(&self.record.plugin.name, &clean(path, SHOWN_PATH_BYTES));
+        self.record.deny(thing, advice);
+    }
+}
+
+/// Description of an action on a path, for denials.
+fn action_on(action: &str, path: &str) -> String {
+    format!("{action} {}", quoted(&clean(path, SHOWN_PATH_BYTES)))
+}
+
+/// Whether a link at the end of a path is followed.
+fn last(flags: PathFlags) -> Last {
+    if flags.contains(PathFlags::SYMLINK_FOLLOW) { Last::Follow } else { Last::Keep }
+}

@@ -1,0 +1,33 @@
+//! The preopened file trees of a guest. WASI has no "denied" error here, so the record notes that a guest without trees asked for them.
+
+use super::HasFiles;
+use std::sync::Arc;
+use wasmtime::component::Linker;
+use wasmtime::{Result, StoreContextMut};
+use wasmtime_wasi::filesystem::Descriptor;
+
+pub(super) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
+    // wasmtime-wasi uses this version in its names.
+    linker.instance("wasi:filesystem/preopens@0.2.12")?.func_wrap(
+        "get-directories",
+        |mut store: StoreContextMut<'_, T>, ()| {
+            let mut view = store.data_mut().capability();
+            if view.state.trees.is_empty() {
+                view.call.record.missed_lookups.note_no_trees();
+            }
+            let (mut preopens, mut given) = (Vec::new(), Vec::new());
+            for tree in view.state.trees.clone() {
+                let descriptor = tree.descriptor()?;
+                let Descriptor::Dir(directory) = &descriptor else { continue };
+                let directory = Arc::clone(&directory.dir);
+                let handle = view.push(descriptor)?;
+                given.push((handle.rep(), directory));
+                let guest = tree.guest().to_owned();
+                view.state.handles.insert(handle.rep(), tree);
+                preopens.push((handle, guest));
+            }
+            view.call.record.gave_trees(&given)?;
+            Ok((preopens,))
+        },
+    )
+}

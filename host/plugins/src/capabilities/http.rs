@@ -1,0 +1,57 @@
+//! `wasi:http` (P6, P7): sends the granted requests of a plugin with their secrets. Each request is authorised by its URL and is
+//! sent to an IP address that was checked, so the name is not resolved a second time.
+
+mod body;
+mod connect;
+mod exchange;
+mod linker;
+mod method_field;
+mod outgoing;
+mod pool;
+mod port;
+mod rate;
+
+pub(crate) use connect::Network;
+pub use connect::{NameResolver, SystemResolver};
+pub(crate) use linker::add_to_linker;
+
+use super::CallContext;
+use crate::ports::http::HttpPort;
+use agent_core::plugin::TraceContext;
+use outgoing::Outgoing;
+use std::sync::Arc;
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView};
+
+/// The HTTP capability of one call.
+pub(crate) struct HttpState {
+    network: Arc<Network>,
+    /// Answers requests instead of the network.
+    port: Option<Arc<dyn HttpPort>>,
+    /// Created when the guest first uses `wasi:http`.
+    context: Option<Box<(WasiHttpCtx, Outgoing)>>,
+}
+
+impl HttpState {
+    pub(crate) fn new(network: Arc<Network>, port: Option<Arc<dyn HttpPort>>) -> Self {
+        Self { network, port, context: None }
+    }
+
+    /// The view that wasmtime-wasi-http works on.
+    pub(crate) fn view<'a>(
+        &'a mut self,
+        call: &CallContext,
+        trace: Option<&TraceContext>,
+        table: &'a mut ResourceTable,
+    ) -> WasiHttpCtxView<'a> {
+        let Self { network, port, context } = self;
+        let (ctx, hooks) = &mut **context.get_or_insert_with(|| {
+            let mut ctx = WasiHttpCtx::new();
+            ctx.set_field_size_limit(call.record.limits.headers);
+            let (record, grants) = (Arc::clone(&call.record), Arc::clone(&call.live_grants));
+            let (sender, to) = ((call.agent.clone(), trace.cloned()), (Arc::clone(network), port.clone()));
+            Box::new((ctx, Outgoing::new(record, grants, sender, to)))
+        });
+        WasiHttpCtxView { hooks, table, ctx }
+    }
+}

@@ -1,0 +1,278 @@
+//! Request and response bodies with their limits on size and time.
+
+use super::method_field::MethodFieldSearch;
+use super::pool::Lease;
+use crate::grants::GrantAdvice;
+use crate::grants::request_rules::BodySize;
+use crate::limits::Limit;
+use crate::recording::CallRecord;
+use crate::recording::host_calls::RequestNumber;
+use crate::sync::lock;
+use agent_core::redaction::{Edges, RedactionStream, Replacement};
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep};
+use wasmtime_wasi_http::{Error, WasiBody};
+
+/// The body of a guest's request, limited in size.
+pub(crate) struct RequestBody {
+    shared: Arc<Mutex<SharedRequestBody>>,
+    policy: BodyPolicy,
+    left: usize,
+    number: RequestNumber,
+    record: Arc<CallRecord>,
+}
+
+/// Whether a request may have a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyPolicy {
+    Allowed,
+    Forbidden,
+}
+
+/// What is known about the size of a guest's body before it is read.
+pub(crate) fn size_of(body: &WasiBody) -> BodySize {
+    if body.size_hint().lower() > 0 { BodySize::NonEmpty } else { BodySize::Unknown }
+}
+
+/// The guest's body, which the copies of a repeatable request share, and its progress.
+struct SharedRequestBody {
+    body: WasiBody,
+    yielded: bool,
+    ended: bool,
+    /// Present if no field of the body may name a different method.
+    method_guard: Option<MethodGuard>,
+}
+
+/// Ends a body if one of its fields names a method.
+pub(crate) struct MethodGuard {
+    search: MethodFieldSearch,
+    /// The denial to record in that case.
+    denial: (String, GrantAdvice),
+}
+
+impl MethodGuard {
+    pub(crate) fn new(denial: (String, GrantAdvice)) -> Self {
+        Self { search: MethodFieldSearch::default(), denial }
+    }
+}
+
+impl RequestBody {
+    pub(crate) fn new(
+        body: WasiBody,
+        (policy, method_guard): (BodyPolicy, Option<MethodGuard>),
+        (number, record): (RequestNumber, Arc<CallRecord>),
+    ) -> Self {
+        let shared = SharedRequestBody { body, yielded: false, ended: false, method_guard };
+        Self { shared: Arc::new(Mutex::new(shared)), policy, left: record.limits.request_body, number, record }
+    }
+
+    /// A copy for a second attempt, which is usable as long as no part of the body was read.
+    pub(crate) fn retry(&self) -> Self {
+        let (shared, record) = (Arc::clone(&self.shared), Arc::clone(&self.record));
+        Self { shared, policy: self.policy, left: record.limits.request_body, number: self.number, record }
+    }
+
+    /// Whether no part of the body was read.
+    pub(crate) fn is_untouched(&self) -> bool {
+        !lock(&self.shared).yielded
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if self.policy == BodyPolicy::Forbidden {
+            return Poll::Ready(None);
+        }
+        let mut shared = lock(&self.shared);
+        if shared.ended {
+            return Poll::Ready(None);
+        }
+        let frame = ready!(Pin::new(&mut shared.body).poll_frame(context));
+        (shared.yielded, shared.ended) = (shared.yielded || frame.is_some(), frame.is_none());
+        if let (Some(Ok(frame)), Some(guard)) = (&frame, &mut shared.method_guard)
+            && frame.data_ref().is_some_and(|data| guard.search.finds(data))
+        {
+            let (thing, advice) = guard.denial.clone();
+            (shared.ended, shared.method_guard) = (true, None);
+            self.record.deny(thing, advice);
+            return Poll::Ready(Some(Err(Error::HttpRequestDenied)));
+        }
+        drop(shared);
+        if let Some(Ok(frame)) = &frame {
+            let data = frame.data_ref();
+            data.iter().for_each(|data| self.record.answers.request_body_sent(self.number, data));
+            let size = data.map_or(0, Bytes::len);
+            self.record.count_bytes_from_guest(size);
+            match self.left.checked_sub(size) {
+                Some(left) => self.left = left,
+                None => {
+                    let limit = self.record.limits.request_body;
+                    self.record.record_request_limit(Limit::RequestBody(limit));
+                    return Poll::Ready(Some(Err(Error::HttpRequestBodySize(Some(limit as u64)))));
+                }
+            }
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let shared = lock(&self.shared);
+        self.policy == BodyPolicy::Forbidden || shared.ended || shared.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.policy {
+            BodyPolicy::Forbidden => SizeHint::with_exact(0),
+            BodyPolicy::Allowed => lock(&self.shared).body.size_hint(),
+        }
+    }
+}
+
+/// The time at which a request must end.
+#[derive(Clone, Copy)]
+pub(crate) struct Deadline {
+    at: Instant,
+    /// The limit that sets the deadline. None: the call ends first.
+    limit: Option<Limit>,
+}
+
+impl Deadline {
+    /// The deadline of a request that starts now.
+    pub(crate) fn of(record: &CallRecord) -> Self {
+        let (own, left) = (record.limits.request_time, record.time_left());
+        Self { at: Instant::now() + own.min(left), limit: (own < left).then_some(Limit::RequestTime(own)) }
+    }
+
+    pub(crate) fn left(self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+
+    /// Records the limit if it ended the request.
+    pub(crate) fn note(self, record: &CallRecord) {
+        if let Some(limit) = self.limit.filter(|_| self.left().is_zero()) {
+            record.record_request_limit(limit);
+        }
+    }
+}
+
+/// The time limits of a response body.
+pub(crate) struct ResponseTimes {
+    /// Deadline for the whole body.
+    pub(crate) end: Deadline,
+    /// Maximum time until the next piece.
+    pub(crate) between: Duration,
+}
+
+/// The body of a response, limited in size and time and without the agent's secrets.
+pub(crate) struct ResponseBody {
+    body: Incoming,
+    left: usize,
+    /// None if the agent has no secrets.
+    secrets: Option<RedactionStream>,
+    times: ResponseTimes,
+    alarm: Pin<Box<Sleep>>,
+    ended: bool,
+    number: RequestNumber,
+    record: Arc<CallRecord>,
+    /// The connection that delivers the body, until the body ends.
+    lease: Option<Lease>,
+}
+
+impl ResponseBody {
+    pub(crate) fn new(
+        body: Incoming,
+        times: ResponseTimes,
+        (number, record): (RequestNumber, Arc<CallRecord>),
+    ) -> Self {
+        let alarm = Box::pin(tokio::time::sleep_until(times.next()));
+        let left = record.limits.response_body;
+        let redaction = record.secrets.redaction();
+        let secrets = (!redaction.is_empty()).then(|| redaction.stream(Replacement::Stars, Edges::Cut));
+        Self { body, left, secrets, times, alarm, ended: false, number, record, lease: None }
+    }
+
+    /// Sets the connection that delivers the body. It returns to the pool when the whole response has been read.
+    pub(crate) fn over(mut self, lease: Lease) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    fn end(&mut self, error: Error) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        self.ended = true;
+        self.lease = None;
+        Poll::Ready(Some(Err(error)))
+    }
+}
+
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        // A guest that knows the length does not poll the body to its end.
+        if self.body.is_end_stream() {
+            self.record.answers.response_ended(self.number);
+            self.lease.take().into_iter().for_each(Lease::give_back);
+        }
+    }
+}
+
+impl ResponseTimes {
+    fn next(&self) -> Instant {
+        self.end.at.min(Instant::now() + self.between)
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        loop {
+            if self.ended {
+                return Poll::Ready(None);
+            }
+            if self.alarm.as_mut().poll(context).is_ready() {
+                self.times.end.note(&self.record);
+                return self.end(Error::HttpResponseTimeout);
+            }
+            let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => return self.end(error.into()),
+                None => {
+                    self.ended = true;
+                    self.lease.take().into_iter().for_each(Lease::give_back);
+                    let rest = self.secrets.as_mut().map(RedactionStream::finish).unwrap_or_default();
+                    self.record.answers.response_body(self.number, &rest);
+                    self.record.answers.response_ended(self.number);
+                    return Poll::Ready((!rest.is_empty()).then(|| Ok(Frame::data(rest.into()))));
+                }
+            };
+            let next = self.times.next();
+            self.alarm.as_mut().reset(next);
+            // Trailers are rare and could contain secrets, so they are dropped.
+            let Ok(data) = frame.into_data() else { continue };
+            self.record.count_bytes_to_guest(data.len());
+            match self.left.checked_sub(data.len()) {
+                Some(left) => self.left = left,
+                None => {
+                    let limit = self.record.limits.response_body;
+                    self.record.record_request_limit(Limit::ResponseBody(limit));
+                    return self.end(Error::HttpResponseBodySize(Some(limit as u64)));
+                }
+            }
+            let data = match &mut self.secrets {
+                Some(secrets) => secrets.push(&data).into(),
+                None => data,
+            };
+            if !data.is_empty() {
+                self.record.answers.response_body(self.number, &data);
+                return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Adds `wasi:http` to a linker.
+
+use wasmtime::Result;
+use wasmtime::component::Linker;
+use wasmtime_wasi_http::WasiHttpView;
+
+/// Pure functions also get these functions. Without a grant, every request is denied.
+pub(crate) fn add_to_linker<T: WasiHttpView + 'static>(linker: &mut Linker<T>) -> Result<()> {
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(linker)
+}

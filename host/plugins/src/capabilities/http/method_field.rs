@@ -1,0 +1,219 @@
+//! Finds a method that is named in a request's body (row 43). Some frameworks read the field `_method` of a POST request and then
+//! handle it as a DELETE, for example. A grant that is limited to methods does not cover such a request.
+
+use crate::grants::request_rules::names_method;
+
+/// Maximum bytes of a name or a line that are stored. Longer names never name the method.
+const MAX_NAME_BYTES: usize = 1024;
+
+/// Finds the field in a body that arrives in pieces, as a form, JSON or multipart data.
+#[derive(Debug, Default)]
+pub(super) struct MethodFieldSearch {
+    form: FormNames,
+    json: JsonNames,
+    multipart: PartNames,
+}
+
+impl MethodFieldSearch {
+    /// Whether the next piece of the body completes such a field.
+    pub(super) fn finds(&mut self, piece: &[u8]) -> bool {
+        piece.iter().any(|byte| self.form.take(*byte) || self.json.take(*byte) || self.multipart.take(*byte))
+    }
+}
+
+/// A buffer that notes when it gets more bytes than it stores.
+#[derive(Debug, Default)]
+struct BoundedBuffer {
+    bytes: Vec<u8>,
+    is_too_long: bool,
+}
+
+impl BoundedBuffer {
+    fn push(&mut self, byte: u8) {
+        if self.bytes.len() < MAX_NAME_BYTES {
+            self.bytes.push(byte);
+        } else {
+            self.is_too_long = true;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.is_too_long = false;
+    }
+
+    /// The stored text; empty if there were too many bytes.
+    fn text(&self) -> String {
+        if self.is_too_long { String::new() } else { String::from_utf8_lossy(&self.bytes).into_owned() }
+    }
+}
+
+/// Names of a form, `name=value&name=value`, percent-encoded.
+#[derive(Debug, Default)]
+struct FormNames {
+    name: BoundedBuffer,
+    in_value: bool,
+}
+
+impl FormNames {
+    fn take(&mut self, byte: u8) -> bool {
+        match byte {
+            b'&' | b';' => {
+                self.name.clear();
+                self.in_value = false;
+            }
+            _ if self.in_value => {}
+            b'=' => {
+                self.in_value = true;
+                let name = self.name.text() + "=";
+                return url::form_urlencoded::parse(name.as_bytes()).any(|(name, _)| names_method(&name));
+            }
+            _ => self.name.push(byte),
+        }
+        false
+    }
+}
+
+/// Names of JSON objects, `"name":`, at any depth.
+#[derive(Debug, Default)]
+struct JsonNames {
+    text: BoundedBuffer,
+    place: JsonPlace,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum JsonPlace {
+    #[default]
+    Between,
+    InText,
+    Escaped,
+    /// After a string, which is a name if a colon follows.
+    AfterText,
+}
+
+impl JsonNames {
+    fn take(&mut self, byte: u8) -> bool {
+        self.place = match (self.place, byte) {
+            (JsonPlace::Between | JsonPlace::AfterText, b'"') => {
+                self.text.clear();
+                JsonPlace::InText
+            }
+            (JsonPlace::InText, b'"') => JsonPlace::AfterText,
+            (JsonPlace::InText | JsonPlace::Escaped, _) => {
+                self.text.push(byte);
+                if self.place == JsonPlace::InText && byte == b'\\' { JsonPlace::Escaped } else { JsonPlace::InText }
+            }
+            (JsonPlace::AfterText, b':') => {
+                self.place = JsonPlace::Between;
+                let raw = self.text.text();
+                let name = serde_json::from_str(&format!("\"{raw}\"")).unwrap_or(raw);
+                return names_method(&name);
+            }
+            (JsonPlace::AfterText, _) if byte.is_ascii_whitespace() => JsonPlace::AfterText,
+            (JsonPlace::Between | JsonPlace::AfterText, _) => JsonPlace::Between,
+        };
+        false
+    }
+}
+
+/// Names of multipart data: `Content-Disposition: form-data; name="…"`, even on several lines, and `Content-ID: …`, which Rack
+/// uses as a name.
+#[derive(Debug, Default)]
+struct PartNames {
+    line: BoundedBuffer,
+}
+
+impl PartNames {
+    fn take(&mut self, byte: u8) -> bool {
+        if byte != b'\n' {
+            self.line.push(byte);
+            return false;
+        }
+        let line: String = self.line.text().to_ascii_lowercase();
+        self.line.clear();
+        // Frameworks interpret quotes, escapes and spaces differently, so they are removed.
+        let plain: String =
+            line.chars().filter(|character| !matches!(character, '"' | '\'' | '\\' | '\r' | '\t' | ' ')).collect();
+        let value = |before: &str| {
+            let mut found = plain.match_indices(before).map(|(place, _)| &plain[place + before.len()..]);
+            found.any(|value| names_method(value.split(';').next().unwrap_or_default()))
+        };
+        value("name=")
+            || value("name*=")
+            || value("name*=utf-8")
+            || plain.starts_with("content-id:") && value("content-id:")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_found(body: &str, piece: usize) -> bool {
+        let mut search = MethodFieldSearch::default();
+        body.as_bytes().chunks(piece).any(|piece| search.finds(piece))
+    }
+
+    /// Row 43: the field is found in each format, with escapes and name variants, in pieces of any size.
+    #[test]
+    fn row_43_method_in_body_is_found() {
+        let late = format!("{}_method=DELETE", "a=b&".repeat(100));
+        let part = |name: &str| format!("--x\r\nContent-Disposition: form-data; {name}\r\n\r\nDELETE\r\n--x--");
+        let bodies = [
+            "_method=DELETE",
+            "a=b&_method=PUT&c=d",
+            "a=b;_method=PUT",
+            "%5Fmethod=PUT",
+            "a=b&%5f%6d%65%74%68%6F%64=PUT",
+            "a=b&+++++++++_method=PUT",
+            "_method%00x=PUT",
+            "[_method]=PUT",
+            "_method]=PUT",
+            ".method=PUT",
+            "a=b&[method=PUT",
+            "X-HTTP-Method-Override=PUT",
+            "_HttpMethod=PATCH",
+            &late,
+            &part("name=\"_method\""),
+            &part("name=_method"),
+            &part("filename=a; NAME='_method'; b=c"),
+            &part("name=         \"_method\""),
+            &part("name=\"_\\method\""),
+            &part("name*=utf-8''_method"),
+            &part("\r\n name=\"_method\""),
+            "--x\r\nContent-ID: _method\r\n\r\nDELETE\r\n--x--",
+            r#"{"_method": "DELETE"}"#,
+            r#"{"a":1,"_method":"DELETE"}"#,
+            "{\"a\":1,\"_method\"\n\t          : \"DELETE\"}",
+            r#"{"a":"\"","\u005fmeth\u006fd" : "DELETE"}"#,
+        ];
+        for body in bodies {
+            for piece in [1, 2, 3, 7, 64, 10_000] {
+                assert!(is_found(body, piece), "{body} in pieces of {piece}");
+            }
+        }
+    }
+
+    /// Row 43: other fields and text that mentions the field are not found.
+    #[test]
+    fn row_43_other_bodies_are_not_refused() {
+        let long = format!("{}=x", "_method".repeat(1_000));
+        let bodies = [
+            "",
+            &long,
+            "method=DELETE",
+            "payment_method=card&shipping_method=air",
+            "text=the+field+_method+is+special",
+            "a=_method",
+            r#"{"method":"tools/call","params":{"payment_method":"card"}}"#,
+            r#"{"text":"write \"_method\": \"DELETE\" into the form"}"#,
+            r#"{"code":"def _method(self): return self._method"}"#,
+            "--x\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n_method\r\n--x--",
+        ];
+        for body in bodies {
+            for piece in [1, 3, 10_000] {
+                assert!(!is_found(body, piece), "{body} in pieces of {piece}");
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The pool of idle connections (P8). Each belongs to one plugin of one agent, one origin, and the address that was checked when
+//! it was opened.
+
+use super::body::RequestBody;
+use crate::grants::Grants;
+use crate::grants::http_pattern::HttpPattern;
+use crate::sync::lock;
+use hyper::client::conn::http1::SendRequest;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+use url::Url;
+use wasmtime_wasi::runtime::{AbortOnDropJoinHandle, spawn};
+
+/// How long a connection stays idle before the host closes it. Servers usually wait longer.
+const IDLE: Duration = Duration::from_secs(15);
+/// Interval at which the pool checks whether the grants of a connection still exist.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+/// Maximum number of idle connections of one agent's plugin, and in total.
+const MAX_IDLE_PER_PLUGIN: usize = 8;
+const MAX_IDLE: usize = 64;
+/// A connection that was idle for less than this time is unlikely to be closed by the server. Older ones are used only for
+/// requests that may be sent twice.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// Agent, plugin and origin of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) agent: String,
+    pub(crate) plugin: String,
+    /// Scheme, host and port of the server.
+    pub(crate) origin: String,
+}
+
+/// An open connection in use. Dropping it closes it.
+pub(crate) struct Lease {
+    pub(crate) sender: SendRequest<RequestBody>,
+    owner: Owner,
+    address: IpAddr,
+    grants: Weak<Grants>,
+    pool: Weak<Pool>,
+    _connection: AbortOnDropJoinHandle<()>,
+}
+
+/// Whether a request may be sent a second time if the first attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeatable {
+    Yes,
+    No,
+}
+
+/// Idle connections, oldest first.
+#[derive(Default)]
+pub(crate) struct Pool(Mutex<Vec<Idle>>);
+
+struct Idle {
+    lease: Lease,
+    since: Instant,
+    /// Task that closes the connection when it expires.
+    _keeper: AbortOnDropJoinHandle<()>,
+}
+
+impl Owner {
+    pub(crate) fn new(agent: &str, plugin: &str, url: &Url) -> Self {
+        Self { agent: agent.to_owned(), plugin: plugin.to_owned(), origin: url.origin().ascii_serialization() }
+    }
+}
+
+impl Lease {
+    pub(crate) fn new(
+        (sender, connection): (SendRequest<RequestBody>, AbortOnDropJoinHandle<()>),
+        (owner, address): (Owner, IpAddr),
+        grants: &Arc<Grants>,
+        pool: &Arc<Pool>,
+    ) -> Self {
+        let (grants, pool) = (Arc::downgrade(grants), Arc::downgrade(pool));
+        Self { sender, owner, address, grants, pool, _connection: connection }
+    }
+
+    /// Returns the connection to the pool after the whole response was read.
+    pub(crate) fn give_back(self) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.put(self);
+        }
+    }
+
+    fn is_dead(&self) -> bool {
+        self.sender.is_closed() || self.grants.strong_count() == 0
+    }
+}
+
+impl Pool {
+    /// Takes an idle connection of this owner whose address one of these patterns still admits.
+    pub(crate) async fn take(&self, owner: &Owner, patterns: &[HttpPattern], repeatable: Repeatable) -> Option<Lease> {
+        loop {
+            let mut lease = self.next(owner, patterns, repeatable)?;
+            // A connection needs a moment after a response, and fails here if the server has closed it.
+            if let Ok(Ok(())) = tokio::time::timeout(SWEEP_INTERVAL, lease.sender.ready()).await {
+                return Some(lease);
+            }
+        }
+    }
+
+    fn next(&self, owner: &Owner, patterns: &[HttpPattern], repeatable: Repeatable) -> Option<Lease> {
+        let mut idle = lock(&self.0);
+        // The server is least likely to close the most recent connection.
+        let place = idle.iter().rposition(|idle| {
+            let is_usable = repeatable == Repeatable::Yes || idle.since.elapsed() < FRESH;
+            let is_admitted = patterns.iter().any(|pattern| pattern.admits(idle.lease.address).is_ok());
+            idle.lease.owner == *owner && is_usable && is_admitted
+        })?;
+        Some(idle.remove(place).lease)
+    }
+
+    fn put(self: &Arc<Self>, lease: Lease) {
+        if lease.is_dead() {
+            return;
+        }
+        let since = Instant::now();
+        let pool = Arc::downgrade(self);
+        let keeper = spawn(async move {
+            loop {
+                tokio::time::sleep(SWEEP_INTERVAL).await;
+                let Some(pool) = pool.upgrade() else { return };
+                pool.sweep();
+            }
+        });
+        let mut idle = lock(&self.0);
+        let is_of_owner = |idle: &Idle| {
+            let owner = &idle.lease.owner;
+            owner.agent == lease.owner.agent && owner.plugin == lease.owner.plugin
+        };
+        let surplus = if idle.iter().filter(|idle| is_of_owner(idle)).count() >= MAX_IDLE_PER_PLUGIN {
+            idle.iter().position(is_of_owner)
+        } else {
+            (idle.len() >= MAX_IDLE).then_some(0)
+        };
+        let closed = surplus.map(|oldest| idle.remove(oldest));
+        idle.push(Idle { lease, since, _keeper: keeper });
+        drop(idle);
+        drop(closed);
+    }
+
+    /// Closes connections that were idle for too long, that the server has closed, or whose grants no longer exist.
+    fn sweep(&self) {
+        let mut idle = lock(&self.0);
+        let (dead, alive) = idle.drain(..).partition(|idle| idle.lease.is_dead() || idle.since.elapsed() >= IDLE);
+        *idle = alive;
+        drop(idle);
+        drop::<Vec<Idle>>(dead);
+    }
+}

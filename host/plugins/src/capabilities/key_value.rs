@@ -1,0 +1,87 @@
+//! `wasi:keyvalue`: values that plugins store between calls, through the port that the runtime implements (P5). If granted, a
+//! call can access the buckets of its own agent and plugin.
+
+mod bindings;
+mod draft;
+mod draft2;
+mod linker;
+mod values;
+
+pub(crate) use linker::add_to_linker;
+
+use super::CapabilityView;
+use crate::grants::key_value_denied;
+use crate::limits::KEY_BYTES;
+use crate::ports::PortError;
+use crate::ports::key_value::{KeySpace, KeyValuePort};
+use std::sync::Arc;
+use values::Values;
+use wasmtime::component::Resource;
+
+/// The key-value capability of one call.
+pub(crate) struct KeyValueState {
+    /// None: the call has no key-value store.
+    port: Option<Arc<dyn KeyValuePort>>,
+    /// Number of values that the guest holds for compare-and-swap operations.
+    cas_values: usize,
+}
+
+type KeyValueView<'a> = CapabilityView<'a, KeyValueState>;
+
+impl KeyValueState {
+    pub(crate) fn new(port: Option<Arc<dyn KeyValuePort>>) -> Self {
+        Self { port, cas_values: 0 }
+    }
+}
+
+/// A bucket that a guest holds open.
+#[allow(unreachable_pub, reason = "the generated bindings re-export it")]
+pub struct OpenBucket {
+    values: Arc<Values>,
+    /// Last keys of the pages that the guest has read. The numeric cursors of the first draft are positions in this list.
+    pages: Vec<String>,
+}
+
+/// A value as a guest read it, for a compare-and-swap.
+#[allow(unreachable_pub, reason = "the generated bindings re-export it")]
+pub struct CasValue {
+    values: Arc<Values>,
+    key: String,
+    value: Option<Vec<u8>>,
+}
+
+/// The reason why an operation failed. Each draft converts it to its own error type.
+pub(crate) enum Problem {
+    Denied,
+    Other(String),
+}
+
+impl From<PortError> for Problem {
+    fn from(error: PortError) -> Self {
+        Problem::Other(error.to_string())
+    }
+}
+
+type Outcome<T> = wasmtime::Result<Result<T, Problem>>;
+
+impl KeyValueView<'_> {
+    fn open_bucket(&mut self, name: String) -> Outcome<Resource<OpenBucket>> {
+        let (Some(quota), Some(port)) = (self.call.grants().key_value, self.state.port.clone()) else {
+            let (thing, advice) = key_value_denied(&self.call.record.plugin.name);
+            self.call.record.deny(thing, advice);
+            self.call.record.answers.no_values();
+            return Ok(Err(Problem::Denied));
+        };
+        if name.len() > KEY_BYTES {
+            return Ok(Err(Problem::Other(format!("a bucket's name can have at most {KEY_BYTES} bytes"))));
+        }
+        let (agent, plugin) = (self.call.agent.clone(), self.call.record.plugin.name.clone());
+        let (space, record) = (KeySpace { agent, plugin, bucket: name, quota }, Arc::clone(&self.call.record));
+        let values = Arc::new(Values { port, space, record, live_grants: Arc::clone(&self.call.live_grants) });
+        Ok(Ok(self.push(OpenBucket { values, pages: Vec::new() })?))
+    }
+
+    fn values(&self, bucket: &Resource<OpenBucket>) -> wasmtime::Result<Arc<Values>> {
+        Ok(Arc::clone(&self.table.get(bucket)?.values))
+    }
+}

@@ -1,0 +1,70 @@
+//! `media-store` of the contract: the media of the call's session, through the port that the runtime implements.
+
+mod bindings;
+mod host;
+mod inert;
+mod linker;
+
+pub(crate) use linker::{add_inert_to_linker, add_to_linker};
+
+use super::CapabilityView;
+use crate::ports::media::{MediaPort, short};
+use agent_core::message::Media;
+use std::sync::Arc;
+
+/// The media capability of one call.
+pub(crate) struct MediaState {
+    /// None: the call has no media.
+    port: Option<Arc<dyn MediaPort>>,
+    /// Bytes of the new media that the call has written so far.
+    new_media_bytes: usize,
+}
+
+type MediaView<'a> = CapabilityView<'a, MediaState>;
+
+impl MediaState {
+    pub(crate) fn new(port: Option<Arc<dyn MediaPort>>) -> Self {
+        Self { port, new_media_bytes: 0 }
+    }
+}
+
+/// An open medium of the session.
+#[allow(unreachable_pub, reason = "the generated bindings re-export it")]
+pub struct OpenMedium {
+    media: Media,
+}
+
+/// A new medium that the guest is writing.
+#[allow(unreachable_pub, reason = "the generated bindings re-export it")]
+pub struct GrowingMedium {
+    mime_type: String,
+    name: Option<String>,
+    state: Growth,
+}
+
+enum Growth {
+    Open(Vec<u8>),
+    Finished,
+}
+
+impl GrowingMedium {
+    /// Cuts the guest's texts immediately, because a call may write many new media at once.
+    fn new(mime_type: &str, name: Option<&str>) -> Self {
+        Self { mime_type: short(mime_type), name: name.map(short), state: Growth::Open(Vec::new()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::media::MEDIUM_NAME_BYTES;
+
+    // P8: the guest's texts of a new medium are limited in length and in memory.
+    #[test]
+    fn p8_texts_of_a_new_medium_are_cut() {
+        let medium = GrowingMedium::new(&"x".repeat(4096), Some(&"ä".repeat(4096)));
+        let name = medium.name.expect("a name");
+        assert_eq!((medium.mime_type.len(), name.len()), (MEDIUM_NAME_BYTES, MEDIUM_NAME_BYTES - 1));
+        assert!(medium.mime_type.capacity() <= MEDIUM_NAME_BYTES && name.capacity() <= MEDIUM_NAME_BYTES);
+    }
+}

@@ -1,0 +1,56 @@
+//! `media-store` for pure functions: there are no media and none can be created.
+
+use super::bindings::agent_host::plugin::media_store;
+use super::{GrowingMedium, OpenMedium};
+use crate::contract::v0_1::bindings::agent_host::plugin::types;
+use wasmtime::Result;
+use wasmtime::component::{HasData, Resource};
+
+/// Answers as if there were no media.
+pub(super) struct Inert;
+
+impl HasData for Inert {
+    type Data<'a> = Inert;
+}
+
+impl media_store::Host for Inert {
+    async fn open(&mut self, _: String) -> Result<Result<Resource<OpenMedium>, media_store::Error>> {
+        Ok(Err(media_store::Error::NotFound))
+    }
+}
+
+impl media_store::HostMedium for Inert {
+    async fn describe(&mut self, _: Resource<OpenMedium>) -> Result<types::Media> {
+        Err(no_media())
+    }
+
+    async fn read(&mut self, _: Resource<OpenMedium>, _: u64, _: u32) -> Result<Result<Vec<u8>, media_store::Error>> {
+        Err(no_media())
+    }
+
+    async fn drop(&mut self, _: Resource<OpenMedium>) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl media_store::HostNewMedium for Inert {
+    async fn new(&mut self, _: String, _: Option<String>) -> Result<Resource<GrowingMedium>> {
+        Err(no_media())
+    }
+
+    async fn write(&mut self, _: Resource<GrowingMedium>, _: Vec<u8>) -> Result<Result<(), media_store::Error>> {
+        Err(no_media())
+    }
+
+    async fn finish(&mut self, _: Resource<GrowingMedium>) -> Result<Result<types::Media, media_store::Error>> {
+        Err(no_media())
+    }
+
+    async fn drop(&mut self, _: Resource<GrowingMedium>) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn no_media() -> wasmtime::Error {
+    wasmtime::Error::msg("validators and media policies have no media store")
+}

@@ -1,0 +1,17 @@
+//! Adds `media-store` to a linker.
+
+use super::MediaState;
+use super::bindings::agent_host::plugin::media_store;
+use super::inert::Inert;
+use crate::capabilities::{Capability, HasCapability};
+use wasmtime::Result;
+use wasmtime::component::Linker;
+
+pub(crate) fn add_to_linker<T: HasCapability<MediaState>>(linker: &mut Linker<T>) -> Result<()> {
+    media_store::add_to_linker::<T, Capability<MediaState>>(linker, T::capability)
+}
+
+/// Adds the functions for pure-function calls, which have no media.
+pub(crate) fn add_inert_to_linker<T: Send + 'static>(linker: &mut Linker<T>) -> Result<()> {
+    media_store::add_to_linker::<T, Inert>(linker, |_| Inert)
+}

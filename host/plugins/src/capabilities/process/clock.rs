@@ -1,0 +1,55 @@
+//! The wall clock of a call, which a replay starts at the recorded time, and the stopped clock of pure functions.
+
+use crate::recording::CallRecord;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use wasmtime_wasi::{HostMonotonicClock, HostWallClock};
+
+/// The wall clock of a call.
+pub(super) struct CallClock {
+    pub(super) record: Arc<CallRecord>,
+    /// In a replay, the first time that the original call read.
+    pub(super) recorded_start: Option<Duration>,
+    /// When this call first read the clock.
+    pub(super) first_read: OnceLock<Instant>,
+}
+
+impl HostWallClock for CallClock {
+    fn resolution(&self) -> Duration {
+        Duration::from_nanos(1)
+    }
+
+    fn now(&self) -> Duration {
+        let now = match self.recorded_start {
+            Some(time) => time + self.first_read.get().map(Instant::elapsed).unwrap_or_default(),
+            // A clock before 1970 is set incorrectly, but the call must not fail for that reason.
+            None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+        };
+        self.first_read.get_or_init(Instant::now);
+        self.record.answers.time(now);
+        now
+    }
+}
+
+/// The clock of pure functions, which always shows the epoch.
+pub(super) struct StoppedClock;
+
+impl HostWallClock for StoppedClock {
+    fn resolution(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+impl HostMonotonicClock for StoppedClock {
+    fn resolution(&self) -> u64 {
+        1
+    }
+
+    fn now(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,19 @@
+//! Environment variables. The record notes when a guest reads them, because a variable that is not granted counts as denied then.
+
+use crate::capabilities::HasCall;
+use wasmtime::component::Linker;
+use wasmtime::{Result, StoreContextMut};
+use wasmtime_wasi::cli::WasiCliView;
+use wasmtime_wasi::p2::bindings::cli::environment::Host as _;
+
+pub(super) fn add_to_linker<T: HasCall + WasiCliView>(linker: &mut Linker<T>) -> Result<()> {
+    // wasmtime-wasi uses this version in its names.
+    linker.instance("wasi:cli/environment@0.2.12")?.func_wrap(
+        "get-environment",
+        |mut store: StoreContextMut<'_, T>, ()| {
+            let state = store.data_mut();
+            state.call().record.missed_lookups.note_environment();
+            Ok((state.cli().get_environment()?,))
+        },
+    )
+}

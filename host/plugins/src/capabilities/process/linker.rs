@@ -1,0 +1,15 @@
+//! Replaces functions of wasmtime-wasi in a linker with those of this capability.
+
+use super::{ProcessState, environment};
+use crate::capabilities::{Capability, HasCapability};
+use wasmtime::Result;
+use wasmtime::component::Linker;
+use wasmtime_wasi::cli::WasiCliView;
+use wasmtime_wasi::p2::bindings::random::{insecure, random};
+
+/// The linker must allow shadowing.
+pub(crate) fn add_to_linker<T: HasCapability<ProcessState> + WasiCliView>(linker: &mut Linker<T>) -> Result<()> {
+    random::add_to_linker::<T, Capability<ProcessState>>(linker, T::capability)?;
+    insecure::add_to_linker::<T, Capability<ProcessState>>(linker, T::capability)?;
+    environment::add_to_linker(linker)
+}

@@ -1,0 +1,48 @@
+//! Sockets and name lookup: no grant allows them, so every attempt is recorded as a denial (P6, O3).
+
+use super::HasCall;
+use crate::grants::GrantAdvice;
+use crate::text::clean;
+use wasmtime::component::{Linker, Resource};
+use wasmtime::{Result, StoreContextMut};
+use wasmtime_wasi::p2::bindings::sockets::ip_name_lookup::ResolveAddressStream;
+use wasmtime_wasi::p2::bindings::sockets::network::{ErrorCode, IpAddressFamily, Network};
+use wasmtime_wasi::p2::bindings::sockets::tcp::TcpSocket;
+use wasmtime_wasi::p2::bindings::sockets::udp::UdpSocket;
+
+/// Maximum bytes of a name that a denial shows.
+const SHOWN: usize = 128;
+
+/// The result of a host function for the guest.
+type Answer<T> = std::result::Result<Resource<T>, ErrorCode>;
+
+/// Replaces WASI's functions with functions that always refuse.
+pub(crate) fn add_to_linker<T: HasCall>(linker: &mut Linker<T>) -> Result<()> {
+    // wasmtime-wasi uses this version in its names.
+    linker.instance("wasi:sockets/tcp-create-socket@0.2.12")?.func_wrap(
+        "create-tcp-socket",
+        |mut store: StoreContextMut<'_, T>, (_,): (IpAddressFamily,)| {
+            deny_network(store.data_mut(), "opening a TCP connection");
+            Ok((Answer::<TcpSocket>::Err(ErrorCode::AccessDenied),))
+        },
+    )?;
+    linker.instance("wasi:sockets/udp-create-socket@0.2.12")?.func_wrap(
+        "create-udp-socket",
+        |mut store: StoreContextMut<'_, T>, (_,): (IpAddressFamily,)| {
+            deny_network(store.data_mut(), "opening a UDP socket");
+            Ok((Answer::<UdpSocket>::Err(ErrorCode::AccessDenied),))
+        },
+    )?;
+    linker.instance("wasi:sockets/ip-name-lookup@0.2.12")?.func_wrap(
+        "resolve-addresses",
+        |mut store: StoreContextMut<'_, T>, (_, name): (Resource<Network>, String)| {
+            deny_network(store.data_mut(), &format!("looking up the address of {:?}", clean(&name, SHOWN)));
+            Ok((Answer::<ResolveAddressStream>::Err(ErrorCode::PermanentResolverFailure),))
+        },
+    )
+}
+
+fn deny_network<T: HasCall>(state: &mut T, what: &str) {
+    let record = &state.call().record;
+    record.deny(format!("{what}: plugins can use the network only through `wasi:http`"), GrantAdvice::none());
+}

@@ -1,0 +1,17 @@
+//! Turns bytes into a plugin that can be called: reads a component, verifies it, compiles it in a child process, links it, asks it
+//! once for its tools, and stores its code and its bytes on disk.
+
+pub(crate) mod atomic_write;
+pub(crate) mod claims;
+pub(crate) mod code_cache;
+pub(crate) mod compiler;
+pub(crate) mod engine_context;
+pub(crate) mod generic;
+pub(crate) mod load;
+pub(crate) mod load_error;
+pub(crate) mod plugin;
+pub(crate) mod plugin_store;
+pub(crate) mod quarantine;
+pub(crate) mod regular_file;
+pub(crate) mod sandbox;
+pub(crate) mod verifier;

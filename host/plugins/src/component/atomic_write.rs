@@ -1,0 +1,56 @@
+//! Replaces files atomically: a reader sees the old content or the new content, never a part of it.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Replaces the file at `path` with these bytes in one step. The bytes are first written to a hidden temporary file in the same
+/// folder. Its name contains the process id, so that two processes do not write to the same file, and it has a different extension.
+pub fn write_file_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let unfinished = path.with_file_name(format!(".{name}.{}.unfinished", std::process::id()));
+    let written = File::create(&unfinished).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    written.and_then(|()| std::fs::rename(&unfinished, path)).inspect_err(|_| {
+        let _ = std::fs::remove_file(&unfinished);
+    })
+}
+
+/// Writes the parts to a temporary file in `directory`, which is created if necessary, and renames it to `path`.
+pub(crate) fn write_atomically(
+    directory: &Path,
+    (path, mutability): (&Path, Mutability),
+    parts: &[&[u8]],
+) -> io::Result<()> {
+    make_private_directory(directory)?;
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    for part in parts {
+        file.write_all(part)?;
+    }
+    if mutability == Mutability::ReadOnly {
+        let mut permissions = file.as_file().metadata()?.permissions();
+        permissions.set_readonly(true);
+        file.as_file().set_permissions(permissions)?;
+    }
+    file.as_file().sync_all()?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// Whether the file's permissions allow writing to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutability {
+    /// The owner may write to the file.
+    Writable,
+    /// The file is read-only; it can only be replaced.
+    ReadOnly,
+}
+
+/// Creates a directory that only this user can read and write.
+pub(crate) fn make_private_directory(directory: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(directory)
+}

@@ -1,0 +1,62 @@
+//! The claims that a component makes about itself in its manifest. They are read before the component is verified: only the headers
+//! of the outermost sections and the manifest are parsed, and nothing is compiled or run.
+
+use super::load_error::LoadError;
+use super::plugin_store::digest_of;
+use crate::binary::scan::{MadeFor, NotAComponent};
+use crate::binary::sections::{find_manifest, is_core_module};
+use crate::grants::manifest::{Manifest, name_of_stem};
+use crate::identity::PluginIdentity;
+use agent_core::message::Digest;
+
+/// The name, the digest and the manifest of a component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComponentClaims {
+    /// Name and digest that the plugin will have when it is loaded.
+    pub identity: PluginIdentity,
+    /// The manifest. Components that were not built with the SDK may have none.
+    pub manifest: Option<Manifest>,
+}
+
+/// Reads the claims from the bytes of a component. `stem` is the name of the plugin if the component has no manifest.
+pub fn read_claims(stem: &str, component: &[u8]) -> Result<ComponentClaims, LoadError> {
+    let claimed = UnverifiedClaims::read(stem, component, digest_of(component));
+    if is_core_module(component) {
+        return Err(NotAComponent::CoreModule(MadeFor::Unknown).into());
+    }
+    match claimed.problem {
+        Some(problem) => Err(problem),
+        None => Ok(ComponentClaims { identity: claimed.identity, manifest: claimed.manifest }),
+    }
+}
+
+/// The claims in some bytes that may be invalid. There is always a name, because the lock file is checked under this name before
+/// `problem` is reported.
+pub(crate) struct UnverifiedClaims {
+    pub(crate) identity: PluginIdentity,
+    pub(crate) manifest: Option<Manifest>,
+    pub(crate) problem: Option<LoadError>,
+}
+
+impl UnverifiedClaims {
+    pub(crate) fn read(stem: &str, bytes: &[u8], digest: Digest) -> Self {
+        let without_manifest = |digest, problem| Self {
+            identity: PluginIdentity { name: name_of_stem(stem), digest },
+            manifest: None,
+            problem,
+        };
+        let found = match find_manifest(bytes) {
+            Ok(found) => found,
+            // The compiler process finds out what a core module was built for and reports it.
+            Err(_) if is_core_module(bytes) => return without_manifest(digest, None),
+            Err(problem) => return without_manifest(digest, Some(problem.into())),
+        };
+        let manifest = match found.json.map(Manifest::from_section).transpose() {
+            Ok(manifest) => manifest,
+            Err(problem) => return without_manifest(digest, Some(problem.into())),
+        };
+        let name = manifest.as_ref().map_or_else(|| name_of_stem(stem), |manifest| manifest.name.clone());
+        let problem = found.damage.map(LoadError::from);
+        Self { identity: PluginIdentity { name, digest }, manifest, problem }
+    }
+}

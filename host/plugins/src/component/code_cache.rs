@@ -1,0 +1,517 @@
+//! The cache of compiled code on disk (P9). Loading compiled code means running it, so a file is used only if its keyed hash proves
+//! that this host wrote it for exactly this component and engine. Any other file is ignored and the component is compiled again.
+//!
+//! The total size of the files is limited. The least recently used file is deleted first. A process holds a shared lock on each file
+//! that it uses, and locked files are not deleted.
+//!
+//! A file consists of the code, the record of the facts about the component, and a trailer. The code comes first so that it can be
+//! mapped into memory page by page. Mapping takes a tenth of the time of copying, and processes share the memory.
+
+use super::atomic_write::{Mutability, make_private_directory, write_atomically};
+use crate::binary::scan::COMPILED_MAGIC;
+use agent_core::message::Digest;
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+/// Largest record of the facts about a component, in bytes.
+const MAX_RECORD_BYTES: u64 = 32 * 1024 * 1024;
+/// File name extension of cache entries.
+const EXTENSION: &str = "cwasm";
+const KEY_BYTES: usize = blake3::KEY_LEN;
+const MAC_BYTES: usize = blake3::OUT_LEN;
+const LENGTH_BYTES: usize = size_of::<u32>();
+
+/// Size of each read. A chunk stays in the processor's first-level cache while it is hashed.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The compiled components for one engine.
+pub(crate) struct CompiledCache {
+    directory: PathBuf,
+    engine: blake3::Hash,
+    key: [u8; KEY_BYTES],
+    /// Largest total size of all files, in bytes.
+    max_bytes: u64,
+    /// The folder that contains a folder for each engine.
+    root: PathBuf,
+    /// Set when code cannot be mapped from its file, so that it must be copied into memory.
+    must_copy: AtomicBool,
+}
+
+/// A verified cache file: the facts about the component, and its compiled code.
+pub(crate) struct CacheEntry {
+    /// The facts as JSON.
+    pub(crate) record: Vec<u8>,
+    /// The compiled code, as returned by `Component::serialize`.
+    pub(crate) code: CompiledCode,
+    /// The open file. While it is open, the entry is not deleted to make room.
+    pub(crate) file: File,
+}
+
+/// Verified compiled code.
+#[derive(Debug)]
+pub(crate) enum CompiledCode {
+    /// The code is at the beginning of the entry's file, which does not change while it exists.
+    InFile,
+    /// The code was copied into memory.
+    Bytes(Vec<u8>),
+}
+
+/// The trailer contains the keyed hash, the length of the record and the magic bytes.
+const TRAILER_BYTES: usize = MAC_BYTES + LENGTH_BYTES + COMPILED_MAGIC.len();
+
+impl CompiledCache {
+    /// Opens the cache in `directory` for this engine. Creates the key if necessary; two processes that create it at the same time get
+    /// the same key. Returns None if the folder belongs to another user.
+    pub(crate) fn open(directory: &Path, engine: blake3::Hash, max_bytes: u64) -> io::Result<Option<Self>> {
+        make_private_directory(directory)?;
+        // A new file belongs to the user that this process runs as.
+        let user = owner(&tempfile::tempfile_in(directory)?.metadata()?);
+        let metadata = directory.metadata()?;
+        if owner(&metadata) != user {
+            let cache = directory.display();
+            tracing::warn!(%cache, "the folder for compiled code belongs to another user, so compiled code is not stored");
+            return Ok(None);
+        }
+        let access = if mode(&metadata) & 0o022 == 0 { FolderAccess::Private } else { FolderAccess::Open };
+        if access == FolderAccess::Open {
+            make_private(directory)?;
+        }
+        let key = open_key(directory, user, access)?;
+        let root = directory.to_owned();
+        let directory = directory.join(engine.to_hex().as_str());
+        Ok(Some(Self { directory, engine, key, max_bytes, root, must_copy: AtomicBool::new(false) }))
+    }
+
+    /// Returns the verified entry for this component, or None if there is no valid one.
+    pub(crate) fn get(&self, component: &Digest) -> Option<CacheEntry> {
+        let path = self.path(component);
+        let metadata = std::fs::metadata(&path).ok()?;
+        if !metadata.is_file() || metadata.len() > self.max_bytes {
+            return None;
+        }
+        let file = File::open(&path).ok()?;
+        // If the file system has no locks, an entry in use may be deleted, but mapped code stays usable.
+        let _ = file.try_lock_shared();
+        let _ = file.set_modified(SystemTime::now());
+        let entry = self.read(component, file);
+        if entry.is_none() {
+            tracing::warn!(file = %path.display(), "compiled code in the cache is not valid; the component is compiled again");
+        }
+        entry
+    }
+
+    /// Makes the cache copy code into memory from now on instead of mapping it from its file.
+    pub(crate) fn disable_mapping(&self) {
+        self.must_copy.store(true, Ordering::Relaxed);
+    }
+
+    /// Stores compiled code. While the returned file is open, the entry is not deleted to make room. Returns None if there is no room
+    /// for the code. If storing fails, the only cost is the time to compile again at the next start.
+    pub(crate) fn put(&self, component: &Digest, record: &[u8], code: &[u8]) -> io::Result<Option<File>> {
+        let size = (code.len() + record.len() + TRAILER_BYTES) as u64;
+        if record.len() as u64 > MAX_RECORD_BYTES || !self.make_room(component, size)? {
+            tracing::warn!(
+                %component,
+                size,
+                "compiled code is not stored, because the cache has no room for it; raise `cache_mib` under [host.limits]"
+            );
+            return Ok(None);
+        }
+        let length = u32::try_from(record.len()).map_err(io::Error::other)?.to_le_bytes();
+        let mac = self.mac(component, &[&length, record, code]);
+        let parts = [code, record, mac.as_bytes(), &length, COMPILED_MAGIC];
+        let path = self.path(component);
+        write_atomically(&self.directory, (&path, Mutability::ReadOnly), &parts)?;
+        let file = File::open(path)?;
+        let _ = file.try_lock_shared();
+        Ok(Some(file))
+    }
+
+    /// Deletes the least recently used files of all engines until `size` more bytes fit. Files in use are not deleted. Returns whether
+    /// there is enough room now.
+    fn make_room(&self, component: &Digest, size: u64) -> io::Result<bool> {
+        let replaced = self.path(component);
+        let mut files = self.files()?;
+        files.retain(|file| file.path != replaced);
+        let mut total: u64 = files.iter().map(|file| file.size).sum();
+        let largest_total = self.max_bytes.saturating_sub(size);
+        files.sort_by_key(|file| file.used);
+        for file in files {
+            if size > self.max_bytes || total <= largest_total {
+                break;
+            }
+            if delete_unused(&file.path) {
+                total -= file.size;
+            }
+        }
+        Ok(size <= self.max_bytes && total <= largest_total)
+    }
+
+    /// Lists every file of compiled code, including those of other engines and the leftovers of interrupted writers.
+    fn files(&self) -> io::Result<Vec<CachedFile>> {
+        let mut found = Vec::new();
+        for folder in std::fs::read_dir(&self.root)?.flatten() {
+            let is_engine_folder = folder.file_name().to_str().is_some_and(|name| blake3::Hash::from_hex(name).is_ok());
+            if !is_engine_folder || !folder.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            for entry in std::fs::read_dir(folder.path()).into_iter().flatten().flatten() {
+                if let Ok(metadata) = entry.metadata()
+                    && metadata.is_file()
+                {
+                    let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                    found.push(CachedFile { path: entry.path(), size: metadata.len(), used });
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads and verifies a file. The trailer is read first, then the record, then the code, and a wrong length ends the check early.
+    fn read(&self, component: &Digest, mut file: File) -> Option<CacheEntry> {
+        let length = file.metadata().ok()?.len().min(self.max_bytes);
+        let record_end = length.checked_sub(TRAILER_BYTES as u64)?;
+        file.seek(SeekFrom::Start(record_end)).ok()?;
+        let mut trailer = [0; TRAILER_BYTES];
+        file.read_exact(&mut trailer).ok()?;
+        let (mac, length) = trailer.strip_suffix(COMPILED_MAGIC)?.split_at_checked(MAC_BYTES)?;
+        let stored = blake3::Hash::from_bytes(mac.try_into().ok()?);
+        let mut hasher = self.hasher(component);
+        hasher.update(length);
+        let length = u32::from_le_bytes(length.try_into().ok()?);
+        let code_end = record_end.checked_sub(length.into())?;
+        if u64::from(length) > MAX_RECORD_BYTES {
+            return None;
+        }
+        file.seek(SeekFrom::Start(code_end)).ok()?;
+        let mut record = vec![0; usize::try_from(length).ok()?];
+        file.read_exact(&mut record).ok()?;
+        hasher.update(&record);
+        file.rewind().ok()?;
+        let can_map = !self.must_copy.load(Ordering::Relaxed) && is_immutable(&file);
+        let mut code = Vec::with_capacity(if can_map { 0 } else { usize::try_from(code_end).ok()? });
+        let mut rest = (&file).take(code_end);
+        let mut chunk = [0; CHUNK_BYTES];
+        loop {
+            match rest.read(&mut chunk) {
+                Ok(0) => break,
+                Ok(read) => {
+                    hasher.update(&chunk[..read]);
+                    if !can_map {
+                        code.extend_from_slice(&chunk[..read]);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+        }
+        // The comparison takes constant time. Truncated code has a different hash.
+        let code = if can_map { CompiledCode::InFile } else { CompiledCode::Bytes(code) };
+        (hasher.finalize() == stored).then_some(CacheEntry { record, code, file })
+    }
+
+    fn mac(&self, component: &Digest, payload: &[&[u8]]) -> blake3::Hash {
+        let mut hasher = self.hasher(component);
+        for part in payload {
+            hasher.update(part);
+        }
+        hasher.finalize()
+    }
+
+    /// A keyed hasher that has hashed the engine and the component. Both have a fixed length, so the parts cannot be confused.
+    fn hasher(&self, component: &Digest) -> blake3::Hasher {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher.update(self.engine.as_bytes()).update(component.as_str().as_bytes());
+        hasher
+    }
+
+    /// Path of the file that is locked while a component is compiled for this cache.
+    pub(crate) fn lock_path(&self, component: &Digest) -> PathBuf {
+        self.directory.join(format!("{}.lock", component.hex()))
+    }
+
+    fn path(&self, component: &Digest) -> PathBuf {
+        self.directory.join(format!("{}.{EXTENSION}", component.hex()))
+    }
+}
+
+/// A file in the cache with the time of its last use.
+struct CachedFile {
+    path: PathBuf,
+    size: u64,
+    used: SystemTime,
+}
+
+/// Deletes a file unless a process uses it. Returns whether the file was deleted.
+fn delete_unused(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    // A process that uses the file holds a shared lock, which the system releases when the process ends.
+    matches!(file.try_lock(), Ok(())) && std::fs::remove_file(path).is_ok()
+}
+
+/// Which users could write to the folder before it was opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FolderAccess {
+    /// Only the owner.
+    Private,
+    /// Other users as well.
+    Open,
+}
+
+/// Returns true if the file does not change while its code runs. It must be read-only, so that no program writes to it by mistake,
+/// and it must be on a local file system, so that no other machine changes it. This host replaces its files and never writes to
+/// them. The folder belongs to the user, and programs that run as this user could do harm without this file.
+#[cfg(target_os = "linux")]
+fn is_immutable(file: &File) -> bool {
+    /// Magic numbers of statfs(2): ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs.
+    const LOCAL: [u32; 8] =
+        [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e];
+    let is_read_only = file.metadata().is_ok_and(|metadata| mode(&metadata) & 0o222 == 0);
+    is_read_only && rustix::fs::fstatfs(file).is_ok_and(|system| LOCAL.contains(&(system.f_type as u32)))
+}
+
+/// On other systems the code is always copied.
+#[cfg(not(target_os = "linux"))]
+fn is_immutable(_: &File) -> bool {
+    false
+}
+
+fn open_key(directory: &Path, user: u32, access: FolderAccess) -> io::Result<[u8; KEY_BYTES]> {
+    let path = directory.join("key");
+    // This is checked first: if the key appears later, another process has just created it.
+    let existed = path.symlink_metadata().is_ok();
+    if access == FolderAccess::Private
+        && let Some(key) = read_key(&path, user)
+    {
+        return Ok(key);
+    }
+    // A key that another user created or can read, or that has the wrong length, is not secret. It is replaced, so that the
+    // entries made with it are no longer trusted.
+    let mut key = [0; KEY_BYTES];
+    getrandom::fill(&mut key).map_err(io::Error::other)?;
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    io::Write::write_all(&mut file, &key)?;
+    file.as_file().sync_all()?;
+    if existed {
+        file.persist(&path).map_err(|error| error.error)?;
+        return Ok(key);
+    }
+    match file.persist_noclobber(&path) {
+        Ok(_) => Ok(key),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+            read_key(&path, user).ok_or_else(|| io::Error::other(format!("{} is not a key", path.display())))
+        }
+        Err(error) => Err(error.error),
+    }
+}
+
+fn read_key(path: &Path, user: u32) -> Option<[u8; KEY_BYTES]> {
+    let metadata = path.symlink_metadata().ok()?;
+    if owner(&metadata) != user || mode(&metadata) & 0o077 != 0 {
+        return None;
+    }
+    if !metadata.is_file() || metadata.len() != KEY_BYTES as u64 {
+        return None;
+    }
+    std::fs::read(path).ok()?.try_into().ok()
+}
+
+#[cfg(unix)]
+fn owner(metadata: &Metadata) -> u32 {
+    std::os::unix::fs::MetadataExt::uid(metadata)
+}
+
+#[cfg(unix)]
+fn mode(metadata: &Metadata) -> u32 {
+    std::os::unix::fs::MetadataExt::mode(metadata)
+}
+
+#[cfg(unix)]
+fn make_private(directory: &Path) -> io::Result<()> {
+    std::fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+}
+
+/// On other systems the user's own folders are not accessible to other users.
+#[cfg(not(unix))]
+fn owner(_: &Metadata) -> u32 {
+    0
+}
+
+#[cfg(not(unix))]
+fn mode(_: &Metadata) -> u32 {
+    0
+}
+
+#[cfg(not(unix))]
+fn make_private(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::plugin_store::digest_of;
+    use std::io::Write;
+
+    fn engine(name: &str) -> blake3::Hash {
+        blake3::hash(name.as_bytes())
+    }
+
+    fn open(directory: &tempfile::TempDir, name: &str) -> CompiledCache {
+        bounded(directory, name, 1 << 30)
+    }
+
+    fn bounded(directory: &tempfile::TempDir, name: &str, max_bytes: u64) -> CompiledCache {
+        CompiledCache::open(directory.path(), engine(name), max_bytes).expect("opened").expect("a cache")
+    }
+
+    fn file_with(bytes: &[u8]) -> File {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(bytes).expect("written");
+        file
+    }
+
+    fn code_of(entry: CacheEntry) -> Vec<u8> {
+        let CacheEntry { code, mut file, .. } = entry;
+        match code {
+            CompiledCode::Bytes(bytes) => bytes,
+            CompiledCode::InFile => {
+                let mut bytes = Vec::new();
+                file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("read");
+                let record = b"record".len();
+                bytes.truncate(bytes.len() - TRAILER_BYTES - record);
+                bytes
+            }
+        }
+    }
+
+    // P9: compiled code is valid only for its component, its engine and this host's key.
+    #[test]
+    fn p9_entry_of_another_component_engine_or_key_is_refused() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cache = open(&directory, "a");
+        let component = digest_of(b"one");
+        cache.put(&component, b"record", b"code").expect("stored");
+        let entry = cache.get(&component).expect("verified");
+        assert_eq!((entry.record.clone(), code_of(entry)), (b"record".to_vec(), b"code".to_vec()));
+
+        let file = std::fs::read(cache.path(&component)).expect("the file");
+        for index in 0..file.len() {
+            let mut flipped = file.clone();
+            flipped[index] ^= 1;
+            assert!(cache.read(&component, file_with(&flipped)).is_none(), "byte {index}");
+            assert!(cache.read(&component, file_with(&file[..index])).is_none(), "cut at {index}");
+            assert!(cache.read(&component, file_with(&file[index + 1..])).is_none(), "cut before {index}");
+        }
+        assert!(cache.read(&component, file_with(&file)).is_some(), "unchanged");
+        assert!(cache.read(&digest_of(b"two"), file_with(&file)).is_none(), "another component's code");
+        let other_engine = open(&directory, "b");
+        assert!(other_engine.read(&component, file_with(&file)).is_none(), "another engine's code");
+        let other = tempfile::tempdir().expect("a directory");
+        let foreign = open(&other, "a");
+        assert!(foreign.read(&component, file_with(&file)).is_none(), "another host's code");
+    }
+
+    // P9: code of more than one chunk is read completely.
+    #[test]
+    fn p9_code_of_several_chunks_is_read_completely() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cache = open(&directory, "a");
+        let code: Vec<u8> = (0..3 * CHUNK_BYTES + 7).map(|index| (index % 251) as u8).collect();
+        cache.put(&digest_of(b"long"), b"record", &code).expect("stored");
+        let entry = cache.get(&digest_of(b"long")).expect("verified");
+        assert!(matches!(entry.code, CompiledCode::InFile) == cfg!(target_os = "linux"), "it is mapped");
+        assert!(code_of(entry)[..code.len()] == code);
+    }
+
+    // Row 37: the total size is limited; the least recently used entry is deleted first, and entries in use are not deleted.
+    #[test]
+    fn row_37_cache_is_bounded_and_keeps_entries_in_use() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let size = (100 + b"record".len() + TRAILER_BYTES) as u64;
+        let cache = bounded(&directory, "a", 3 * size);
+        let older = bounded(&directory, "b", 3 * size);
+        let digests: Vec<_> = (0..6_u8).map(|number| digest_of(&[number])).collect();
+        let put =
+            |cache: &CompiledCache, number: usize| cache.put(&digests[number], b"record", &[0; 100]).expect("stored");
+        let wait = || std::thread::sleep(std::time::Duration::from_millis(20));
+        drop(put(&older, 0));
+        wait();
+        let in_use = put(&cache, 1);
+        assert!(in_use.is_some());
+        wait();
+        drop(put(&cache, 2));
+        wait();
+        drop(put(&cache, 3));
+        assert!(older.get(&digests[0]).is_none(), "the oldest entry is deleted, whichever engine it is for");
+        wait();
+        assert!(cache.get(&digests[2]).is_some(), "reading the second entry counts as a use");
+        drop(put(&cache, 4));
+        assert!(cache.get(&digests[3]).is_none(), "the third entry is deleted instead");
+        assert!(
+            cache.get(&digests[1]).is_some() && cache.get(&digests[2]).is_some() && cache.get(&digests[4]).is_some()
+        );
+        let all: Vec<_> = [1, 2, 4].map(|number| cache.get(&digests[number]).expect("there")).into();
+        assert!(put(&cache, 5).is_none(), "all entries are in use");
+        assert!(cache.get(&digests[5]).is_none());
+        drop((all, in_use));
+        assert!(put(&cache, 5).is_some());
+        assert!(cache.put(&digest_of(b"large"), b"record", &[0; 1000]).expect("not stored").is_none());
+        assert!(cache.get(&digests[5]).is_some(), "nothing is deleted for an entry that is larger than the cache");
+    }
+
+    // P9: code in a writable file is copied before it runs, and the copy is what was verified.
+    #[cfg(unix)]
+    #[test]
+    fn p9_code_in_a_writable_file_is_copied() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cache = open(&directory, "a");
+        cache.put(&digest_of(b"one"), b"record", b"code").expect("stored");
+        let path = cache.path(&digest_of(b"one"));
+        assert_eq!(mode(&path.metadata().expect("the file")) & 0o777, 0o400);
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("changed");
+        let entry = cache.get(&digest_of(b"one")).expect("verified");
+        let CompiledCode::Bytes(code) = entry.code else { panic!("a copy") };
+        assert_eq!(code, b"code");
+    }
+
+    // P9: the key is created once, even by several threads at the same time, and a key that other users can read is replaced.
+    #[test]
+    fn p9_key_is_created_once_and_replaced_if_readable_by_others() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let open = || open(&directory, "a").key;
+        let keys: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        assert!(keys.iter().all(|key| *key == keys[0]));
+        assert_eq!(open(), keys[0]);
+        #[cfg(unix)]
+        {
+            let path = directory.path().join("key");
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("changed");
+            assert_ne!(open(), keys[0]);
+        }
+    }
+
+    // P9: a key is used only if this user created it in a folder that other users cannot write to.
+    #[cfg(unix)]
+    #[test]
+    fn p9_key_that_another_user_could_have_created_is_replaced() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().expect("a directory");
+        let key = open(&directory, "a").key;
+        let path = directory.path().join("key");
+        let user = owner(&path.metadata().expect("the key"));
+        assert_eq!(read_key(&path, user), Some(key));
+        assert_eq!(read_key(&path, user + 1), None);
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o770)).expect("changed");
+        let replaced = open(&directory, "a").key;
+        assert_ne!(replaced, key);
+        assert_eq!(mode(&directory.path().metadata().expect("the folder")) & 0o777, 0o700);
+        assert_eq!(open(&directory, "a").key, replaced);
+    }
+}

@@ -1,0 +1,383 @@
+//! Examines and compiles a component in a child process of the same program, the compiler process (P9, P15; rows 11 and 36). If the
+//! bytes make a parser or the compiler misbehave, only a process with its own limits is affected, and the host reads a bounded answer.
+
+mod child;
+mod confinement;
+mod report;
+
+#[cfg(fuzzing)]
+pub(crate) use child::examine_bytes;
+pub use child::serve_compiler;
+pub(crate) use report::BytesFacts;
+
+use super::engine_context::EngineContext;
+use crate::binary::scan::NotAComponent;
+use crate::binary::structure::StructureProblem;
+use crate::execution::engine::{self, AddressSpace, CodeOptions, Metering};
+use crate::limits::{HostLimits, MIB};
+use crate::text::clean;
+use confinement::Confinement;
+use report::{HEADER_BYTES, Header, MAX_REPORT, Report, Request, Verdict};
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdout, Command};
+
+/// Largest part of the child's error output that is kept, in bytes.
+const MAX_ERROR_OUTPUT: u64 = 4 * 1024;
+/// How many times the limit on processor time may pass on the clock. On a busy machine the child gets only a part of each second.
+const CLOCK_FACTOR: u32 = 10;
+/// The time limit grows with the size of a component: a component of this many bytes has twice the time of the smallest one.
+const BYTES_PER_TIME_LIMIT: u64 = 10 * MIB as u64;
+/// Memory limit of a child: this much, plus `MEMORY_PER_BYTE` for each byte of the component. Cranelift needs about 20 times the size
+/// of a component.
+const MIN_MEMORY: usize = 512 * MIB;
+const MEMORY_PER_BYTE: usize = 48;
+/// Largest memory limit of one child, and of all children together.
+pub(crate) const MAX_MEMORY: usize = 2048 * MIB;
+/// Limit on compiled code for the smallest components, in bytes.
+const MIN_CODE: u64 = 16 * MIB as u64;
+
+/// The message if the child's output shows that the program file was replaced by another version.
+const OTHER_VERSION: &str = "it was made by another version of this program; restart this program";
+
+/// How to start the compiler process: this program, with arguments that make it call [`serve_compiler`].
+#[derive(Clone, Debug)]
+pub struct CompilerCommand {
+    /// Path of the program.
+    pub program: PathBuf,
+    /// Arguments of the program.
+    pub arguments: Vec<OsString>,
+}
+
+/// The reason why there is no compiled code.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CompilerError {
+    /// The child could not do its work. Contains its error message.
+    #[error("{0}")]
+    Refused(String),
+    /// Cranelift or wasmtime refused the component.
+    #[error("{0}")]
+    NotCompiled(String),
+    #[error(transparent)]
+    NotAComponent(#[from] NotAComponent),
+    #[error(transparent)]
+    Structure(#[from] StructureProblem),
+    #[error(transparent)]
+    CodeTooLarge(#[from] CodeTooLarge),
+    /// The child exceeded its time limit.
+    #[error(transparent)]
+    Time(#[from] CompileTimeout),
+    /// The child was ended by a signal, for example because of its memory limit.
+    #[error("the process that compiles it was stopped ({status}); its memory limit is {} MiB", memory / MIB)]
+    Stopped { status: ExitStatus, memory: usize },
+    /// The child's output is damaged, or the program file was replaced by another version.
+    #[error("the output of the process that compiles it cannot be used: {0}")]
+    Output(&'static str),
+    /// The child cannot be started, or its pipes failed.
+    #[error("the process that compiles it cannot be used: {0}")]
+    Process(#[from] io::Error),
+}
+
+impl CompilerError {
+    /// Returns true if the component itself ended the child, so that the same would happen at every start. Signals that people and the
+    /// system send to whole process groups say nothing about the component.
+    pub(crate) fn is_caused_by_component(&self) -> bool {
+        match self {
+            Self::Time(CompileTimeout::Processor(_)) => true,
+            Self::Stopped { status, .. } => !was_ended_from_outside(*status),
+            _ => false,
+        }
+    }
+}
+
+/// The compiled code of a component is larger than allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "its compiled code has {size} bytes; the limit for a component of its size is {most} bytes (`compiled_ratio` and \
+        `compiled_mib` under [host.limits])"
+)]
+pub struct CodeTooLarge {
+    /// Size of the compiled code in bytes.
+    pub size: u64,
+    /// Largest allowed size in bytes.
+    pub most: u64,
+}
+
+/// The time limit that compiling exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompileTimeout {
+    /// The limit on processor time of all threads together.
+    #[error(
+        "compiling it takes more than {0:?} of processor time; make it smaller, or raise `compile_ms` under [host.limits]"
+    )]
+    Processor(Duration),
+    /// The limit on elapsed time.
+    #[error("it was not compiled within {0:?}, because the machine is busy; try again later")]
+    Clock(Duration),
+}
+
+/// Limits for examining and compiling one component.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CompileLimits {
+    time: Duration,
+    memory: usize,
+    code: u64,
+    structure: crate::binary::structure::StructureLimits,
+}
+
+impl CompileLimits {
+    /// Computes the limits for a component of `bytes` bytes.
+    pub(crate) fn new(limits: &HostLimits, bytes: usize) -> Self {
+        let memory = MIN_MEMORY.saturating_add(bytes.saturating_mul(MEMORY_PER_BYTE)).min(MAX_MEMORY);
+        Self {
+            time: time_for(limits.compile_time, bytes),
+            memory,
+            code: code_for(limits, bytes as u64),
+            structure: limits.structure(),
+        }
+    }
+
+    /// The memory limit in MiB.
+    pub(crate) fn memory_mib(&self) -> u32 {
+        (self.memory / MIB) as u32
+    }
+
+    pub(crate) fn time(&self) -> Duration {
+        self.time
+    }
+
+    /// Returns an error if code of this size is too large.
+    pub(crate) fn check_code(&self, size: u64) -> Result<(), CodeTooLarge> {
+        if size > self.code { Err(CodeTooLarge { size, most: self.code }) } else { Ok(()) }
+    }
+
+    fn request(&self, options: CodeOptions) -> Request {
+        Request {
+            seconds: self.time.as_millis().div_ceil(1_000) as u64,
+            memory: self.memory as u64,
+            counts_fuel: options.metering == Metering::Fuel,
+            reserves: options.space == AddressSpace::Reserved,
+            code: self.code,
+            structure: self.structure,
+        }
+    }
+}
+
+/// The time limit for a component of `bytes` bytes, if `time` is the limit for a small component.
+fn time_for(time: Duration, bytes: usize) -> Duration {
+    let extra = time.as_millis() * bytes as u128 / u128::from(BYTES_PER_TIME_LIMIT);
+    time + Duration::from_millis(u64::try_from(extra).unwrap_or(u64::MAX))
+}
+
+/// The limit on compiled code for a component of `bytes` bytes (row 37).
+fn code_for(limits: &HostLimits, bytes: u64) -> u64 {
+    bytes.saturating_mul(limits.compiled_ratio).max(MIN_CODE).min(limits.compiled)
+}
+
+/// The result of a child: the facts about the component and its compiled code.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) facts: BytesFacts,
+    answer: Vec<u8>,
+    code_at: usize,
+}
+
+impl Compiled {
+    /// The compiled code. It is empty if the component was not compiled because of its imports or exports.
+    pub(crate) fn code(&self) -> &[u8] {
+        &self.answer[self.code_at..]
+    }
+}
+
+/// Examines a component in this process. For tests, and for hosts that compile only components that they trust.
+pub(crate) fn examine_here(bytes: &[u8], limits: &CompileLimits) -> Result<BytesFacts, CompilerError> {
+    BytesFacts::read(bytes, limits.structure).map_err(|verdict| refusal(verdict, limits))
+}
+
+/// Compiles a component in a child and returns its verified result. Dropping the future ends the child.
+///
+/// The limit applies to the processor time of all threads of the child. The child runs with low priority, so elapsed time says little
+/// about its work, and the clock ends it only after a multiple of the limit.
+pub(crate) async fn compile(
+    command: &CompilerCommand,
+    context: &EngineContext,
+    component: &[u8],
+    limits: &CompileLimits,
+) -> Result<Compiled, CompilerError> {
+    let longest = limits.time * CLOCK_FACTOR;
+    let compiling = compile_in_child(command, context, component, limits);
+    tokio::time::timeout(longest, compiling).await.unwrap_or(Err(CompileTimeout::Clock(longest).into()))
+}
+
+async fn compile_in_child(
+    command: &CompilerCommand,
+    context: &EngineContext,
+    component: &[u8],
+    limits: &CompileLimits,
+) -> Result<Compiled, CompilerError> {
+    let mut child = Command::new(&command.program)
+        .args(&command.arguments)
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let request = serde_json::to_vec(&limits.request(context.code_options())).map_err(io::Error::other)?;
+    let output = exchange(&mut child, [&(request.len() as u32).to_le_bytes(), &request, component], limits).await?;
+    let error_output = clean(String::from_utf8_lossy(&output.errors).trim(), MAX_ERROR_OUTPUT as usize);
+    // If the host refuses to read the answer, the closed pipe ends the child, which is not the component's fault.
+    let was_cut_off = Header::parse(&output.header).is_some_and(|header| !header.fits(limits));
+    match output.status.code() {
+        _ if was_cut_off => Err(CompilerError::Output(OTHER_VERSION)),
+        Some(0) => parse_output(output, &engine::compatibility_hash(&context.engine), limits),
+        Some(1) if !error_output.is_empty() => Err(CompilerError::Refused(error_output)),
+        _ if is_out_of_time(output.status) => Err(CompileTimeout::Processor(limits.time).into()),
+        _ => Err(CompilerError::Stopped { status: output.status, memory: limits.memory }),
+    }
+}
+
+impl Header {
+    /// Returns true if the answer is small enough for the host to read.
+    fn fits(&self, limits: &CompileLimits) -> bool {
+        self.report <= MAX_REPORT as u64 && self.code <= limits.code
+    }
+}
+
+/// The exit status and the output of a child.
+struct ChildOutput {
+    status: ExitStatus,
+    header: Vec<u8>,
+    answer: Vec<u8>,
+    /// The beginning of the error output.
+    errors: Vec<u8>,
+}
+
+#[cfg(unix)]
+fn is_out_of_time(status: ExitStatus) -> bool {
+    signal_of(status) == Some(rustix::process::Signal::XCPU.as_raw())
+}
+
+#[cfg(unix)]
+fn was_ended_from_outside(status: ExitStatus) -> bool {
+    use rustix::process::Signal;
+    let outside = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::PIPE].map(Signal::as_raw);
+    signal_of(status).is_some_and(|signal| outside.contains(&signal))
+}
+
+#[cfg(unix)]
+fn signal_of(status: ExitStatus) -> Option<i32> {
+    use std::os::unix::process::ExitStatusExt;
+    // If a shell ran the child, the shell's exit code contains the signal.
+    status.signal().or_else(|| status.code().filter(|code| *code > 128).map(|code| code - 128))
+}
+
+#[cfg(not(unix))]
+fn is_out_of_time(_: ExitStatus) -> bool {
+    false
+}
+
+#[cfg(not(unix))]
+fn was_ended_from_outside(_: ExitStatus) -> bool {
+    false
+}
+
+/// Writes the request to the child and reads everything that it writes.
+async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) -> io::Result<ChildOutput> {
+    let no_pipe = || io::Error::other("its pipes are missing");
+    let mut input = child.stdin.take().ok_or_else(no_pipe)?;
+    let output = child.stdout.take().ok_or_else(no_pipe)?;
+    let mut errors = child.stderr.take().ok_or_else(no_pipe)?;
+    let write_input = async move {
+        // A child that ends before it has read everything writes the reason, which is more useful than the broken pipe.
+        for part in parts {
+            if input.write_all(part).await.is_err() {
+                break;
+            }
+        }
+    };
+    let read_errors = async {
+        let mut error_output = Vec::new();
+        (&mut errors).take(MAX_ERROR_OUTPUT).read_to_end(&mut error_output).await?;
+        // The rest is read and discarded, so that the child does not block.
+        tokio::io::copy(&mut errors, &mut tokio::io::sink()).await?;
+        Ok::<_, io::Error>(error_output)
+    };
+    let ((), answer, errors) = tokio::join!(write_input, read_answer(output, limits), read_errors);
+    let (header, answer) = answer?;
+    Ok(ChildOutput { status: child.wait().await?, header, answer, errors: errors? })
+}
+
+/// Reads the header and then as many bytes as the header announces, unless that is too much. The pipe is closed after that, even if
+/// the child writes more.
+async fn read_answer(mut output: ChildStdout, limits: &CompileLimits) -> io::Result<(Vec<u8>, Vec<u8>)> {
+    let mut header = Vec::with_capacity(HEADER_BYTES);
+    (&mut output).take(HEADER_BYTES as u64).read_to_end(&mut header).await?;
+    let mut answer = Vec::new();
+    if let Some(Header { report, code, .. }) = Header::parse(&header).filter(|header| header.fits(limits)) {
+        let length = report + code;
+        answer.reserve_exact(length as usize);
+        output.take(length).read_to_end(&mut answer).await?;
+    }
+    Ok((header, answer))
+}
+
+/// Checks the answer against its header and the expected engine, and reads the report.
+fn parse_output(
+    output: ChildOutput,
+    expected: &blake3::Hash,
+    limits: &CompileLimits,
+) -> Result<Compiled, CompilerError> {
+    let header = Header::parse(&output.header).ok_or(CompilerError::Output("it is incomplete"))?;
+    if header.engine != *expected.as_bytes() {
+        return Err(CompilerError::Output(OTHER_VERSION));
+    }
+    let code_at = usize::try_from(header.report).unwrap_or(usize::MAX);
+    let Some((report, code)) = output.answer.split_at_checked(code_at) else {
+        return Err(CompilerError::Output("it is damaged"));
+    };
+    if header.code != code.len() as u64 || header.digest != report::digest(report, code) {
+        return Err(CompilerError::Output("it is damaged"));
+    }
+    let Report { verdict, confinement } =
+        serde_json::from_slice(report).map_err(|_| CompilerError::Output("its report cannot be read"))?;
+    report_missing_confinement(confinement);
+    match verdict {
+        Verdict::Compiled(facts) | Verdict::UnsupportedInterface(facts) => {
+            Ok(Compiled { facts: *facts, answer: output.answer, code_at })
+        }
+        verdict => Err(refusal(verdict, limits)),
+    }
+}
+
+fn refusal(verdict: Verdict, limits: &CompileLimits) -> CompilerError {
+    match verdict {
+        Verdict::NotAComponent(reason) => reason.into(),
+        Verdict::Structure(problem) => problem.into(),
+        Verdict::NotCompiled(reason) => CompilerError::NotCompiled(clean(&reason, MAX_ERROR_OUTPUT as usize)),
+        Verdict::CodeTooLarge { size } => CodeTooLarge { size, most: limits.code }.into(),
+        Verdict::Compiled(_) | Verdict::UnsupportedInterface(_) => {
+            CompilerError::Output("its report contradicts itself")
+        }
+    }
+}
+
+/// Logs once per process which confinement features the kernel lacks.
+fn report_missing_confinement(confinement: Confinement) {
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    if let Some(missing) = confinement.missing()
+        && !REPORTED.swap(true, Ordering::Relaxed)
+    {
+        tracing::info!(
+            "this system has no {missing}: the process that compiles components has limits on memory and time, but weaker confinement"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

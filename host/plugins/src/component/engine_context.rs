@@ -1,0 +1,122 @@
+//! An engine with everything that depends on it: the linkers, the cache of compiled code and the thread that advances epochs. A
+//! sandbox has one context. It creates a second one, whose engine counts fuel, when a plugin needs it, because counting slows down
+//! every loop.
+
+use super::code_cache::CompiledCache;
+use super::quarantine::ExaminerId;
+use crate::execution::engine::{self, AddressSpace, CodeOptions, Metering, Ticker};
+use crate::execution::linkers::Linkers;
+use crate::execution::scheduler::Scheduler;
+use crate::limits::HostLimits;
+use crate::sync::lock;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use wasmtime::Engine;
+
+/// The reason why a sandbox cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The engine refused its settings, or the system did not give it enough address space.
+    #[error("the WebAssembly engine cannot start: {reason}")]
+    Engine {
+        /// The engine's error message.
+        reason: String,
+    },
+    /// The cache directory cannot be used.
+    #[error("the directory for compiled code, {}, cannot be used: {source}", path.display())]
+    Cache {
+        /// Path of the directory.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The thread that interrupts guests cannot start.
+    #[error("the thread that interrupts plugins cannot start: {0}")]
+    Ticker(std::io::Error),
+}
+
+/// An engine and everything that was created for it.
+pub(crate) struct EngineContext {
+    pub(crate) engine: Engine,
+    pub(crate) metering: Metering,
+    pub(crate) space: AddressSpace,
+    pub(crate) linkers: Linkers,
+    pub(crate) cache: Option<CompiledCache>,
+    /// Identifies in the quarantine what components are examined with.
+    pub(crate) examiner: ExaminerId,
+    _ticker: Ticker,
+}
+
+/// The engine contexts of a sandbox: one without metering, and one with metering that is created when it is first needed.
+pub(crate) struct EngineContexts {
+    unmetered: Arc<EngineContext>,
+    metered: Mutex<Option<Arc<EngineContext>>>,
+    limits: HostLimits,
+    cache_directory: Option<PathBuf>,
+    scheduler: Arc<Scheduler>,
+}
+
+impl EngineContext {
+    /// The options that code for this engine is compiled with.
+    pub(crate) fn code_options(&self) -> CodeOptions {
+        CodeOptions { metering: self.metering, space: self.space }
+    }
+
+    fn new(
+        limits: HostLimits,
+        cache_directory: Option<&PathBuf>,
+        (metering, scheduler): (Metering, &Arc<Scheduler>),
+    ) -> Result<Arc<Self>, SandboxError> {
+        let engine_error = |error: wasmtime::Error| SandboxError::Engine { reason: format!("{error:#}") };
+        let options = CodeOptions { metering, space: AddressSpace::Reserved };
+        let (engine, space) = match engine::engine(limits, options) {
+            Ok(engine) => (engine, AddressSpace::Reserved),
+            Err(error) => {
+                let small = engine::engine(limits, CodeOptions { space: AddressSpace::Small, ..options })
+                    .map_err(engine_error)?;
+                tracing::warn!(
+                    "plugins run more slowly, because this process cannot reserve the address space that the engine needs (see \
+                                        `ulimit -v` and the limits of the system): {error:#}"
+                );
+                (small, AddressSpace::Small)
+            }
+        };
+        let linkers = Linkers::new(&engine).map_err(engine_error)?;
+        let compatibility = engine::compatibility_hash(&engine);
+        let cache = cache_directory.map(|path| {
+            CompiledCache::open(path, compatibility, limits.cache)
+                .map_err(|source| SandboxError::Cache { path: path.clone(), source })
+        });
+        let cache = cache.transpose()?.flatten();
+        let scheduler = Arc::clone(scheduler);
+        let ticker = Ticker::start(engine.clone(), limits.epoch_tick, move || scheduler.expire_offers());
+        let ticker = ticker.map_err(SandboxError::Ticker)?;
+        let examiner = ExaminerId::new(&compatibility, &limits);
+        Ok(Arc::new(Self { engine, metering, space, linkers, cache, examiner, _ticker: ticker }))
+    }
+}
+
+impl EngineContexts {
+    pub(crate) fn new(
+        limits: HostLimits,
+        cache_directory: Option<PathBuf>,
+        scheduler: Arc<Scheduler>,
+    ) -> Result<Self, SandboxError> {
+        let unmetered = EngineContext::new(limits, cache_directory.as_ref(), (Metering::Off, &scheduler))?;
+        Ok(Self { unmetered, metered: Mutex::default(), limits, cache_directory, scheduler })
+    }
+
+    /// Returns the context for plugins with or without fuel counting.
+    pub(crate) fn get(&self, metering: Metering) -> Result<Arc<EngineContext>, SandboxError> {
+        if metering == Metering::Off {
+            return Ok(Arc::clone(&self.unmetered));
+        }
+        let mut metered = lock(&self.metered);
+        if let Some(context) = &*metered {
+            return Ok(Arc::clone(context));
+        }
+        let context =
+            EngineContext::new(self.limits, self.cache_directory.as_ref(), (Metering::Fuel, &self.scheduler))?;
+        Ok(Arc::clone(metered.insert(context)))
+    }
+}

@@ -1,0 +1,160 @@
+//! Components of any WIT world (P3): each exported function that takes and returns data becomes a tool that is described by its WIT
+//! types. A method becomes a tool if one call can construct the resource and use it. A command-line program becomes one tool.
+
+pub(crate) mod arguments;
+mod command;
+mod constructors;
+mod descriptions;
+mod discovery;
+mod names;
+pub(crate) mod results;
+#[cfg(test)]
+mod round_trip;
+mod schema;
+pub(crate) mod shape;
+
+use crate::execution::state::CallState;
+use agent_core::tool::ToolDefinition;
+use serde::{Deserialize, Serialize};
+use shape::{HandlePosition, Signature};
+use std::fmt;
+use wasmtime::component::types::{ComponentFunc, ComponentItem};
+use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
+
+pub(crate) use discovery::{KnownFacts, discover};
+
+/// The argument of a method that contains the constructor's arguments. No parameter of a WIT method can have this name.
+pub(crate) const SELF_ARGUMENT: &str = "self";
+/// The error if an export that was found when the component was first loaded is missing now.
+pub(crate) const EXPORT_CHANGED: &str = "an export has changed since the component was first loaded";
+
+/// The facts about the exports that are not part of the contract. They depend only on the component's bytes and on this host.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct GenericFacts {
+    pub(crate) functions: Vec<GenericFunction>,
+    #[serde(rename = "left_out")]
+    pub(crate) skipped: Vec<SkippedExport>,
+}
+
+/// An exported function that is a tool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct GenericFunction {
+    /// Name of the tool.
+    pub(crate) tool: String,
+    /// Name of the exported interface, or None if the world itself exports the function.
+    interface: Option<String>,
+    /// Name of the function as it is exported. Example: `[method]counter.increment`.
+    function: String,
+    pub(crate) form: Form,
+}
+
+/// How a function is called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Form {
+    Function,
+    /// A method. One of these functions constructs the resource for the call.
+    Method {
+        #[serde(rename = "makers")]
+        constructors: Vec<String>,
+    },
+    /// `wasi:cli/run`.
+    Command,
+}
+
+/// An exported function that is not offered as a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkippedExport {
+    /// The interface and the name of the function. Example: `docs:words/store@0.1.0 open`.
+    pub function: String,
+    /// The reason. It completes the sentence "it is not offered: ".
+    pub reason: String,
+}
+
+impl fmt::Display for SkippedExport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "`{}` is not offered: {}", self.function, self.reason)
+    }
+}
+
+impl GenericFacts {
+    /// If the component is a command-line program, names its tool after the plugin. The plugin's name may come from the file, so it is
+    /// not part of the stored facts.
+    pub(crate) fn name_command(&mut self, plugin: &str, tools: &mut [ToolDefinition]) {
+        let Some(function) = self.functions.iter_mut().find(|function| function.form == Form::Command) else { return };
+        let Some(index) = tools.iter().position(|tool| tool.name == function.tool) else { return };
+        let others = tools.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, tool)| tool.name.as_str());
+        let name = names::for_command(plugin, others);
+        function.tool.clone_from(&name);
+        tools[index].name = name;
+    }
+}
+
+/// The component, linked with the authority of tools, and its plain functions.
+pub(crate) struct GenericLinks {
+    instance: InstancePre<CallState>,
+    pub(crate) exports: Vec<GenericExport>,
+}
+
+/// The functions to call for a tool.
+pub(crate) enum GenericExport {
+    Function(Callable),
+    Method { constructors: Vec<(String, Callable)>, method: Callable },
+    Command(ComponentExportIndex),
+}
+
+/// An exported function with its signature.
+pub(crate) struct Callable {
+    pub(crate) index: ComponentExportIndex,
+    pub(crate) signature: Signature,
+}
+
+/// Finds the functions from the facts in the compiled component.
+pub(crate) fn link(facts: &GenericFacts, instance: InstancePre<CallState>) -> Result<GenericLinks, String> {
+    let component = instance.component();
+    let changed = || EXPORT_CHANGED.to_owned();
+    let callable = |interface: Option<&str>, function: &str, handles| {
+        let (function, index) = find(component, interface, function).ok_or_else(changed)?;
+        let signature = Signature::of(&function, handles)?;
+        Ok::<_, String>(Callable { index, signature })
+    };
+    let export = |function: &GenericFunction| {
+        let (interface, name) = (function.interface.as_deref(), function.function.as_str());
+        Ok(match &function.form {
+            Form::Function => GenericExport::Function(callable(interface, name, HandlePosition::None)?),
+            Form::Method { constructors } => {
+                let constructor = |name: &String| {
+                    Ok((constructors::key(name).to_owned(), callable(interface, name, HandlePosition::Result)?))
+                };
+                let constructors = constructors.iter().map(constructor).collect::<Result<_, String>>()?;
+                GenericExport::Method { constructors, method: callable(interface, name, HandlePosition::First)? }
+            }
+            Form::Command => GenericExport::Command(find(component, interface, name).ok_or_else(changed)?.1),
+        })
+    };
+    let exports = facts.functions.iter().map(export).collect::<Result<_, String>>()?;
+    Ok(GenericLinks { instance, exports })
+}
+
+impl GenericLinks {
+    /// The linked component, to be instantiated for each call.
+    pub(crate) fn instance(&self) -> &InstancePre<CallState> {
+        &self.instance
+    }
+}
+
+fn find(
+    component: &Component,
+    interface: Option<&str>,
+    function: &str,
+) -> Option<(ComponentFunc, ComponentExportIndex)> {
+    let interface = match interface {
+        Some(name) => Some(component.get_export_index(None, name)?),
+        None => None,
+    };
+    match component.get_export(interface.as_ref(), function)? {
+        (ComponentItem::ComponentFunc(function), index) => Some((function, index)),
+        _ => None,
+    }
+}

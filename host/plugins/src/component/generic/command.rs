@@ -1,0 +1,29 @@
+//! The tool that a command-line program (`wasi:cli/command`) becomes.
+
+use agent_core::tool::{ToolDefinition, Traits};
+use serde_json::json;
+
+/// The tool definition. `description` is the plugin's description in the manifest.
+pub(super) fn definition(name: String, description: Option<&str>, traits: Traits) -> ToolDefinition {
+    let about = description.map(|text| format!("{}\n", text.trim_end())).unwrap_or_default();
+    let usage = "Runs this command-line program once and returns what it prints to standard output.";
+    ToolDefinition {
+        name,
+        title: None,
+        description: format!("{about}{usage}"),
+        input_schema: json!({
+            "type": "object",
+            "properties": {
+                "args": {
+                    "type": "array", "items": {"type": "string"},
+                    "description": "The program's arguments, without its own name. No shell reads them.",
+                },
+                "stdin": {"type": "string", "description": "What the program reads on standard input."},
+            },
+            "additionalProperties": false,
+        }),
+        output_schema: None,
+        traits,
+        priority: 0,
+    }
+}

@@ -1,0 +1,124 @@
+//! Finds the functions that can construct a resource for one call: its constructor or, if it has none, the functions of the same
+//! interface that take data and return the resource.
+
+use super::discovery::ExportName;
+use super::shape::{HandlePosition, Signature};
+use std::collections::BTreeMap;
+use wasmtime::component::ResourceType;
+use wasmtime::component::types::{ComponentFunc, Type};
+
+/// Largest number of constructors that a model may choose from.
+const MAX_CONSTRUCTORS: usize = 8;
+
+/// A function that constructs a resource.
+#[derive(Clone, Debug)]
+pub(super) struct Constructor {
+    /// Name of the function as it is exported. Example: `[static]codec.from-config`.
+    pub(super) function: String,
+    pub(super) signature: Signature,
+}
+
+impl Constructor {
+    /// The name by which the model chooses it if there are several. Example: `from-config`.
+    pub(super) fn key(&self) -> &str {
+        key(&self.function)
+    }
+}
+
+/// The name by which the model chooses the constructor with this export name if there are several.
+pub(super) fn key(function: &str) -> &str {
+    match ExportName::parse(function) {
+        ExportName::Static(_, name) | ExportName::Function(name) | ExportName::Method(_, name) => name,
+        ExportName::Constructor(_) | ExportName::Asynchronous => "constructor",
+    }
+}
+
+/// The constructors of an interface's resources.
+#[derive(Default)]
+pub(super) struct Constructors {
+    /// By the name of the resource. An error is the reason why its constructor cannot be called.
+    by_resource: BTreeMap<String, Result<Vec<Constructor>, String>>,
+    /// The name of the resource that each function constructs.
+    made_by: BTreeMap<String, String>,
+}
+
+impl Constructors {
+    /// Finds the constructors among the functions of one interface.
+    pub(super) fn find(functions: &[(String, ComponentFunc)]) -> Self {
+        let mut constructors = Self::default();
+        let mut resources: Vec<(&str, ResourceType)> = Vec::new();
+        for (name, function) in functions {
+            match ExportName::parse(name) {
+                ExportName::Constructor(resource) => constructors.insert_constructor(resource, name, function),
+                ExportName::Method(resource, _) if !resources.iter().any(|(known, _)| *known == resource) => {
+                    if let Some((_, Type::Borrow(kind))) = function.params().next() {
+                        resources.push((resource, kind));
+                    }
+                }
+                _ => {}
+            }
+        }
+        resources.retain(|(resource, _)| !constructors.by_resource.contains_key(*resource));
+        for (name, function) in functions {
+            let resource = constructed_type(name, function).and_then(|constructed| {
+                resources.iter().find(|(_, kind)| *kind == constructed).map(|(resource, _)| *resource)
+            });
+            if let Some(resource) = resource {
+                constructors.insert_function(resource, name, function);
+            }
+        }
+        constructors
+    }
+
+    fn insert_constructor(&mut self, resource: &str, name: &str, function: &ComponentFunc) {
+        let signature = Signature::of(function, HandlePosition::Result);
+        let constructor = signature.map(|signature| vec![Constructor { function: name.to_owned(), signature }]);
+        if constructor.is_ok() {
+            self.made_by.insert(name.to_owned(), resource.to_owned());
+        }
+        self.by_resource.insert(resource.to_owned(), constructor);
+    }
+
+    fn insert_function(&mut self, resource: &str, name: &str, function: &ComponentFunc) {
+        let Ok(signature) = Signature::of(function, HandlePosition::Result) else { return };
+        let known = self.by_resource.entry(resource.to_owned()).or_insert_with(|| Ok(Vec::new()));
+        if let Ok(known) = known
+            && known.len() < MAX_CONSTRUCTORS
+            && !known.iter().any(|other| other.key() == key(name))
+        {
+            known.push(Constructor { function: name.to_owned(), signature });
+            self.made_by.insert(name.to_owned(), resource.to_owned());
+        }
+    }
+
+    /// The constructors of a resource, or the reason why there is none.
+    pub(super) fn of(&self, resource: &str) -> Result<&[Constructor], String> {
+        match self.by_resource.get(resource) {
+            Some(Ok(constructors)) => Ok(constructors),
+            Some(Err(reason)) => Err(format!("the constructor of `{resource}`: {reason}")),
+            None => Err(format!(
+                "`{resource}` has no constructor, and no function makes one from data; a handle is valid only during its call"
+            )),
+        }
+    }
+
+    /// The resource that this function constructs, if any.
+    pub(super) fn made_by(&self, function: &str) -> Option<&str> {
+        self.made_by.get(function).map(String::as_str)
+    }
+}
+
+/// The type of the resource that a function returns, if it could be a constructor.
+fn constructed_type(name: &str, function: &ComponentFunc) -> Option<ResourceType> {
+    if !matches!(ExportName::parse(name), ExportName::Static(..) | ExportName::Function(_)) {
+        return None;
+    }
+    match function.results().next()? {
+        Type::Own(resource) => Some(resource),
+        Type::Result(result) => match result.ok()? {
+            Type::Own(resource) => Some(resource),
+            _ => None,
+        },
+        _ => None,
+    }
+}

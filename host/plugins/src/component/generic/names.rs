@@ -1,0 +1,117 @@
+//! Names of the tools for exported functions: the shortest names that are unique in the component. They are the same at every load.
+
+use crate::contract::v0_1::tools::NAME_LENGTH;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Chooses a name for each function from the interface that exports it.
+///
+/// The name is `interface.function`. If two functions would have the same name, both become `package.interface.function`, then the
+/// namespace, the version and a number are added. A name is None if it would be too long.
+pub(super) fn assign(exports: &[(Option<&str>, String)], taken: &BTreeSet<String>) -> Vec<Option<String>> {
+    let candidates: Vec<_> = exports.iter().map(|(interface, function)| candidates(*interface, function)).collect();
+    let mut level = vec![0_usize; candidates.len()];
+    loop {
+        let mut uses: BTreeMap<&str, usize> = BTreeMap::new();
+        let name = |index: usize, level: &[usize]| candidates[index][level[index]].as_str();
+        (0..candidates.len()).for_each(|index| *uses.entry(name(index, &level)).or_default() += 1);
+        let shared = |index: &usize| uses[name(*index, &level)] > 1 || taken.contains(name(*index, &level));
+        let longer: Vec<usize> =
+            (0..candidates.len()).filter(shared).filter(|index| level[*index] + 1 < candidates[*index].len()).collect();
+        if longer.is_empty() {
+            break;
+        }
+        longer.into_iter().for_each(|index| level[index] += 1);
+    }
+    let mut used = taken.clone();
+    let names = candidates.iter().zip(level).map(|(names, level)| with_number(&names[level], &mut used));
+    names.collect()
+}
+
+/// The name for the tool of a command-line program: the name of its plugin, with a number if that name is already used.
+pub(super) fn for_command<'t>(plugin: &str, others: impl Iterator<Item = &'t str> + Clone) -> String {
+    let mut used = others.map(str::to_owned).collect();
+    let name = if plugin.is_empty() { "run" } else { plugin };
+    with_number(name, &mut used).unwrap_or_else(|| "run".to_owned())
+}
+
+fn candidates(interface: Option<&str>, function: &str) -> Vec<String> {
+    let Some(interface) = interface else { return vec![function.to_owned()] };
+    let (path, version) = interface.split_once('@').unwrap_or((interface, ""));
+    let (package, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let (namespace, package) = package.rsplit_once(':').unwrap_or(("", package));
+    let joined = |parts: &[&str]| {
+        let parts: Vec<_> = parts.iter().filter(|part| !part.is_empty()).map(|part| sanitize(part)).collect();
+        parts.join(".")
+    };
+    let mut names = vec![
+        joined(&[name, function]),
+        joined(&[package, name, function]),
+        joined(&[namespace, package, name, function]),
+        joined(&[namespace, package, name, version, function]),
+    ];
+    names.dedup();
+    names
+}
+
+/// Replaces the characters that are not allowed in tool names.
+fn sanitize(part: &str) -> String {
+    let sanitize = |character: char| {
+        if character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '.') { character } else { '-' }
+    };
+    part.chars().map(sanitize).collect()
+}
+
+fn with_number(name: &str, used: &mut BTreeSet<String>) -> Option<String> {
+    let numbers = (2_usize..).map(|number| format!("{name}-{number}"));
+    let name = std::iter::once(name.to_owned()).chain(numbers).find(|name| !used.contains(name))?;
+    (name.len() <= NAME_LENGTH).then(|| {
+        used.insert(name.clone());
+        name
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(exports: &[(Option<&str>, &str)], taken: &[&str]) -> Vec<String> {
+        let exports: Vec<_> = exports.iter().map(|(interface, name)| (*interface, (*name).to_owned())).collect();
+        let taken = taken.iter().map(|name| (*name).to_owned()).collect();
+        assign(&exports, &taken).into_iter().map(|name| name.expect("a name")).collect()
+    }
+
+    // P3: each function gets the shortest unique name; if two would have the same name, both get longer.
+    #[test]
+    fn p3_names_are_short_and_unique() {
+        let exports = [
+            (Some("docs:calc/ops@0.1.0"), "add"),
+            (Some("docs:words/ops@0.1.0"), "add"),
+            (Some("docs:words/ops@0.1.0"), "split"),
+            (Some("a:b/ops"), "sub"),
+            (Some("c:b/ops"), "sub"),
+            (Some("a:v/ops@1.0.0"), "neg"),
+            (Some("a:v/ops@2.0.0-rc+1"), "neg"),
+            (None, "greet"),
+            (Some("inline"), "greet"),
+            (Some("a:b/ops"), "counter.inc"),
+        ];
+        let expected = [
+            "calc.ops.add",
+            "words.ops.add",
+            "ops.split",
+            "a.b.ops.sub",
+            "c.b.ops.sub",
+            "a.v.ops.1.0.0.neg",
+            "a.v.ops.2.0.0-rc-1.neg",
+            "greet",
+            "inline.greet",
+            "ops.counter.inc",
+        ];
+        assert_eq!(names(&exports, &[]), expected);
+        assert_eq!(names(&exports[2..3], &["ops.split"]), ["words.ops.split"], "the contract's own tools keep theirs");
+        assert_eq!(names(&[(None, "greet")], &["greet", "greet-2"]), ["greet-3"]);
+        let long = [(None, "x".repeat(129))];
+        assert_eq!(assign(&long, &BTreeSet::new()), [None]);
+        assert_eq!(for_command("upper", ["upper", "b"].into_iter()), "upper-2");
+    }
+}

@@ -1,0 +1,192 @@
+//! Compiled code: made by the compiler process, stored in the cache, and loaded from there at the next start.
+
+use super::{blocking, reason};
+use crate::component::code_cache::CompiledCode;
+use crate::component::compiler::{self, BytesFacts, CompileLimits, CompileTimeout, CompilerCommand, CompilerError};
+use crate::component::engine_context::EngineContext;
+use crate::component::load_error::LoadError;
+use crate::component::plugin::Facts;
+use crate::component::sandbox::Sandbox;
+use crate::identity::{Kind, PluginIdentity};
+use agent_core::message::Digest;
+use std::fs::File;
+use std::sync::Arc;
+use wasmtime::component::Component;
+
+/// A component that was examined and compiled.
+pub(super) struct Examined {
+    pub(super) component: Component,
+    pub(super) facts: BytesFacts,
+    pub(super) kinds: Vec<Kind>,
+}
+
+impl Sandbox {
+    /// Examines and compiles a component. A component in quarantine, which crashed the compiler process before, is refused.
+    pub(super) async fn examine(
+        &self,
+        plugin: &PluginIdentity,
+        bytes: Arc<Vec<u8>>,
+        context: &Arc<EngineContext>,
+    ) -> Result<Examined, LoadError> {
+        if let Some(quarantine) = &self.shared.quarantine
+            && let Some(entry) = quarantine.find(&plugin.digest, &context.examiner)
+        {
+            return Err(LoadError::Quarantined { digest: entry.digest, reason: entry.reason });
+        }
+        let limits = CompileLimits::new(&self.shared.limits, bytes.len());
+        // Each compilation uses all processors, so only a few run at once, and their total memory is bounded.
+        let permit = Arc::clone(&self.shared.compiling).acquire_owned().await;
+        let memory = Arc::clone(&self.shared.compile_memory).acquire_many_owned(limits.memory_mib()).await;
+        let examined = match &self.shared.compiler {
+            Some(command) => examine_in_child(command, context, &bytes, &limits).await,
+            None => examine_in_process(context, bytes, limits).await,
+        };
+        drop((permit, memory));
+        examined.map_err(|error| match error {
+            ExamineError::Load(error) => error,
+            ExamineError::Compiler(error) => self.compiler_failure(plugin, context, error),
+        })
+    }
+
+    /// Converts the error. If the component crashed the compiler process, it is put in quarantine.
+    fn compiler_failure(&self, plugin: &PluginIdentity, context: &EngineContext, error: CompilerError) -> LoadError {
+        let mut advice = "";
+        if let Some(quarantine) = &self.shared.quarantine
+            && error.is_caused_by_component()
+        {
+            match quarantine.put(&plugin.digest, &plugin.name, &error.to_string(), &context.examiner) {
+                Ok(()) => advice = "; it is now in quarantine (see `agent-host plugin quarantine`)",
+                Err(error) => tracing::warn!(%plugin, %error, "the component cannot be put in quarantine"),
+            }
+        }
+        match error {
+            CompilerError::NotAComponent(reason) => reason.into(),
+            CompilerError::Structure(problem) => problem.into(),
+            CompilerError::CodeTooLarge(problem) => problem.into(),
+            CompilerError::Time(time) => time.into(),
+            error => LoadError::Compile { reason: format!("{error}{advice}") },
+        }
+    }
+}
+
+/// The reason why examining or compiling a component failed.
+enum ExamineError {
+    Compiler(CompilerError),
+    Load(LoadError),
+}
+
+impl From<CompilerError> for ExamineError {
+    fn from(error: CompilerError) -> Self {
+        Self::Compiler(error)
+    }
+}
+
+impl From<LoadError> for ExamineError {
+    fn from(error: LoadError) -> Self {
+        Self::Load(error)
+    }
+}
+
+async fn examine_in_child(
+    command: &CompilerCommand,
+    context: &Arc<EngineContext>,
+    bytes: &[u8],
+    limits: &CompileLimits,
+) -> Result<Examined, ExamineError> {
+    let compiled = compiler::compile(command, context, bytes, limits).await?;
+    let kinds = compiled.facts.check().map_err(LoadError::from)?;
+    let context = Arc::clone(context);
+    let loaded = blocking(move || {
+        let component = deserialize(&context, compiled.code());
+        component.map(|component| Examined { component, facts: compiled.facts, kinds })
+    });
+    Ok(loaded.await?.map_err(|error| LoadError::Compile { reason: reason(&error) })?)
+}
+
+/// Does the same work in this process, for hosts that are set up without a compiler process.
+async fn examine_in_process(
+    context: &Arc<EngineContext>,
+    bytes: Arc<Vec<u8>>,
+    limits: CompileLimits,
+) -> Result<Examined, ExamineError> {
+    let (context, time) = (Arc::clone(context), limits.time());
+    let work = blocking(move || {
+        let facts = compiler::examine_here(&bytes, &limits)?;
+        let kinds = facts.check().map_err(LoadError::from)?;
+        let failed = |error: wasmtime::Error| CompilerError::NotCompiled(reason(&error));
+        let code = context.engine.precompile_component(&bytes).map_err(failed)?;
+        limits.check_code(code.len() as u64).map_err(CompilerError::from)?;
+        Ok::<_, ExamineError>(Examined { component: deserialize(&context, &code).map_err(failed)?, facts, kinds })
+    });
+    tokio::time::timeout(time, work).await.map_err(|_| CompilerError::from(CompileTimeout::Clock(time)))??
+}
+
+/// Loads the code of a component and its facts from the cache. While the returned file is open, the cache does not delete the entry.
+pub(super) fn load_from_cache(context: &EngineContext, digest: &Digest) -> Option<(Component, Facts, File)> {
+    let cache = context.cache.as_ref()?;
+    loop {
+        let entry = cache.get(digest)?;
+        let facts = serde_json::from_slice(&entry.record).ok()?;
+        let opened = match &entry.code {
+            CompiledCode::InFile => deserialize_file(context, &entry.file),
+            CompiledCode::Bytes(code) => deserialize(context, code),
+        };
+        match (opened, entry.code) {
+            (Ok(component), _) => return Some((component, facts, entry.file)),
+            // There is no /proc, or the file system is mounted `noexec`.
+            (Err(error), CompiledCode::InFile) => {
+                tracing::debug!(%digest, %error, "compiled code cannot be mapped from its file; it is copied into memory");
+                cache.disable_mapping();
+            }
+            (Err(error), CompiledCode::Bytes(_)) => {
+                tracing::warn!(%digest, %error, "compiled code in the cache cannot be loaded; the component is compiled again");
+                return None;
+            }
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "compiled code can only be loaded unsafely; the cache's keyed hash proves its origin")]
+fn deserialize_file(context: &EngineContext, file: &File) -> wasmtime::Result<Component> {
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
+    // SAFETY: the keyed hash of this open file was verified with a key that only this user can read, so the code was made by
+    // wasmtime's compiler in this program for this engine. The content does not change: the file is read-only, only this user
+    // can write to its folder, and this host replaces such files and never writes to them.
+    unsafe { Component::deserialize_file(&context.engine, path) }
+}
+
+/// On other systems the cache never maps a file.
+#[cfg(not(target_os = "linux"))]
+fn deserialize_file(_: &EngineContext, _: &File) -> wasmtime::Result<Component> {
+    Err(wasmtime::Error::msg("compiled code is not mapped from files on this system"))
+}
+
+#[allow(
+    unsafe_code,
+    reason = "compiled code can only be loaded unsafely; it comes from a verified cache entry or from our own child process"
+)]
+fn deserialize(context: &EngineContext, code: &[u8]) -> wasmtime::Result<Component> {
+    // SAFETY: these bytes were made by wasmtime's compiler in this program for this engine. A cache entry is returned only
+    // after its keyed hash was verified over exactly these bytes, with a key that only this user can read. The code from a
+    // child process came complete through a pipe that only the child and the host have.
+    unsafe { Component::deserialize(&context.engine, code) }
+}
+
+/// Stores compiled code and facts in the cache for the next start. While the returned file is open, the cache does not delete the
+/// entry. Returns None if nothing was stored; the plugin works without a cache entry.
+pub(super) fn store_in_cache(
+    context: &EngineContext,
+    digest: &Digest,
+    facts: &Facts,
+    component: &Component,
+) -> Option<File> {
+    let cache = context.cache.as_ref()?;
+    let record = serde_json::to_vec(facts).map_err(std::io::Error::other);
+    let code = component.serialize().map_err(std::io::Error::other);
+    let stored = record.and_then(|record| cache.put(digest, &record, &code?));
+    stored.unwrap_or_else(|error| {
+        tracing::warn!(%digest, %error, "compiled code cannot be stored; the next start compiles the component again");
+        None
+    })
+}

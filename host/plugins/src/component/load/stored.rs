@@ -1,0 +1,92 @@
+//! Loads components from the plugin store by digest.
+
+use crate::component::load_error::LoadError;
+use crate::component::plugin::LoadedPlugin;
+use crate::component::plugin_store::{PluginStore, PluginStoreError};
+use crate::component::sandbox::Sandbox;
+use crate::execution::engine::Metering;
+use agent_core::message::Digest;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The reason why a whole generation cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum GenerationError {
+    /// The plugin directory cannot be read.
+    #[error("the plugin directory {} cannot be read: {source}", path.display())]
+    Directory {
+        /// Path of the directory.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The plugin store no longer has a pinned component, or the copy is damaged.
+    #[error("plugin `{name}` is no longer available: {reason}")]
+    Gone {
+        /// Name of the plugin when it was pinned.
+        name: String,
+        /// The plugin store's error.
+        #[source]
+        reason: PluginStoreError,
+    },
+    /// The plugin store has a pinned component, but this host cannot load it.
+    #[error("plugin `{name}` cannot be loaded again: {reason}")]
+    Load {
+        /// Name of the plugin when it was pinned.
+        name: String,
+        /// The reason why it cannot be loaded.
+        #[source]
+        reason: LoadError,
+    },
+    /// The sandbox was set up without a plugin store.
+    #[error("plugins cannot be loaded by their digests, because this sandbox has no plugin store")]
+    NoStore,
+}
+
+impl GenerationError {
+    /// Returns true if the pinned generation can never be loaded again, and false if a later attempt may succeed.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            GenerationError::Gone { reason, .. } => {
+                matches!(reason, PluginStoreError::Missing { .. } | PluginStoreError::Damaged { .. })
+            }
+            GenerationError::Load { reason, .. } => reason.is_lasting(),
+            GenerationError::NoStore => true,
+            GenerationError::Directory { .. } => false,
+        }
+    }
+}
+
+impl Sandbox {
+    /// Loads a plugin from the plugin store. The verifier must still accept the statements that were stored with it.
+    pub async fn load_stored(&self, name: &str, digest: &Digest) -> Result<Arc<LoadedPlugin>, GenerationError> {
+        let store = self.store().ok_or(GenerationError::NoStore)?.clone();
+        let load = |reason| GenerationError::Load { name: name.to_owned(), reason };
+        if let Some(plugin) = self.shared.loaded(digest, name, Metering::Off) {
+            self.verify_stored(&plugin).await.map_err(load)?;
+            return Ok(plugin);
+        }
+        let bytes = self.read_stored(name, digest, store).await?;
+        self.load_stored_bytes(name, bytes).await.map_err(load)
+    }
+
+    /// Returns the same plugin with code that counts fuel. It is built once, from the component in the plugin store.
+    pub(crate) async fn metered(&self, plugin: &LoadedPlugin) -> Result<Arc<LoadedPlugin>, GenerationError> {
+        let (name, digest) = (plugin.name(), plugin.digest());
+        let metered = plugin.metered.get_or_try_init(|| async {
+            let store = self.store().ok_or(GenerationError::NoStore)?.clone();
+            let bytes = self.read_stored(name, digest, store).await?;
+            let load = |reason| GenerationError::Load { name: name.to_owned(), reason };
+            self.load_metered(name, Arc::new(bytes)).await.map_err(load)
+        });
+        metered.await.cloned()
+    }
+
+    async fn read_stored(&self, name: &str, digest: &Digest, store: PluginStore) -> Result<Vec<u8>, GenerationError> {
+        let digest = digest.clone();
+        let read = tokio::task::spawn_blocking(move || store.get(&digest)).await;
+        let load = |reason| GenerationError::Load { name: name.to_owned(), reason };
+        read.map_err(|error| load(LoadError::Stopped(error.to_string())))?
+            .map_err(|reason| GenerationError::Gone { name: name.to_owned(), reason })
+    }
+}

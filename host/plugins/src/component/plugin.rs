@@ -1,0 +1,146 @@
+//! A loaded plugin: checked, compiled, linked and immutable.
+
+use super::engine_context::EngineContext;
+use super::generic::{Form, GenericFacts, GenericLinks, SkippedExport};
+use crate::binary::scan::Interfaces;
+use crate::contract::v0_1::bindings::exports::agent_host::plugin as exports;
+use crate::execution::state::CallState;
+use crate::grants::manifest::Manifest;
+use crate::grants::{self, Grants, PartialGrant, Unmet};
+use crate::identity::{Kind, PluginIdentity};
+use agent_core::message::Digest;
+use agent_core::tool::ToolDefinition;
+use std::fs::File;
+use std::sync::Arc;
+use tokio::sync::OnceCell;
+use wasmtime::component::InstancePre;
+
+/// A plugin that is ready to be called.
+pub struct LoadedPlugin {
+    pub(crate) identity: Arc<PluginIdentity>,
+    pub(crate) facts: Facts,
+    pub(crate) size: u64,
+    pub(crate) links: Links,
+    pub(crate) engine_context: Arc<EngineContext>,
+    /// The same plugin with code that counts fuel. It is loaded when it is first needed.
+    pub(crate) metered: OnceCell<Arc<LoadedPlugin>>,
+    /// Prevents the cache from deleting the compiled code while it is in use.
+    pub(crate) _pin: Option<File>,
+}
+
+/// The facts about a component that the host finds out when it first loads it. They depend only on its bytes and on this host.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Facts {
+    pub(crate) manifest: Option<Manifest>,
+    pub(crate) kinds: Vec<Kind>,
+    /// Imports that need an implementation.
+    pub(crate) imports: Vec<String>,
+    /// Names of all imports and exports.
+    pub(crate) interfaces: Interfaces,
+    /// The tools that the component defines itself, followed by its plain functions.
+    pub(crate) tools: Vec<ToolDefinition>,
+    #[serde(default, rename = "plain")]
+    pub(crate) generic: GenericFacts,
+}
+
+/// The handles for calling the functions of each exported kind.
+#[derive(Default)]
+pub(crate) struct Links {
+    pub(crate) tool: Option<ExportHandle<exports::tool::GuestIndices>>,
+    pub(crate) context_builder: Option<ExportHandle<exports::context_builder::GuestIndices>>,
+    pub(crate) step_context: Option<ExportHandle<exports::step_context::GuestIndices>>,
+    pub(crate) output_validator: Option<ExportHandle<exports::output_validator::GuestIndices>>,
+    pub(crate) media_policy: Option<ExportHandle<exports::media_policy::GuestIndices>>,
+    pub(crate) generic: Option<GenericLinks>,
+}
+
+/// A component that is linked with the authority of one kind, and the indices of that kind's functions.
+pub(crate) struct ExportHandle<Indices> {
+    pub(crate) instance: InstancePre<CallState>,
+    pub(crate) indices: Indices,
+}
+
+impl LoadedPlugin {
+    /// Name and digest of the plugin.
+    pub fn identity(&self) -> &PluginIdentity {
+        &self.identity
+    }
+
+    /// Name from the manifest, or the name of the file without its extension if there is no manifest.
+    pub fn name(&self) -> &str {
+        &self.identity.name
+    }
+
+    /// SHA-256 digest of the component.
+    pub fn digest(&self) -> &Digest {
+        &self.identity.digest
+    }
+
+    /// The manifest in the component. Components that were not built with the SDK may have none.
+    pub fn manifest(&self) -> Option<&Manifest> {
+        self.facts.manifest.as_ref()
+    }
+
+    /// The plugin kinds that the component exports.
+    pub fn kinds(&self) -> &[Kind] {
+        &self.facts.kinds
+    }
+
+    /// Returns true if the component exports this kind.
+    pub fn has(&self, kind: Kind) -> bool {
+        self.facts.kinds.contains(&kind)
+    }
+
+    /// Labels for everything that the plugin offers: the names of its kinds, `functions` if it has plain functions that are tools (P3),
+    /// and `command` if it is a command-line program.
+    pub fn kind_labels(&self) -> Vec<&'static str> {
+        let has_generic = |is_command: bool| {
+            let functions = &self.facts.generic.functions;
+            functions.iter().any(|function| (function.form == Form::Command) == is_command)
+        };
+        let generic = [(has_generic(false), "functions"), (has_generic(true), "command")];
+        let kinds = self.facts.kinds.iter().map(|kind| kind.interface());
+        kinds.chain(generic.into_iter().filter_map(|(is_present, label)| is_present.then_some(label))).collect()
+    }
+
+    /// Exported functions that are not tools, each with the reason. At most 64 are listed; a last entry counts the rest.
+    pub fn skipped_exports(&self) -> &[SkippedExport] {
+        &self.facts.generic.skipped
+    }
+
+    /// Names of the imports that need an implementation. An import is not a request for a grant; only the manifest requests grants.
+    pub fn imports(&self) -> &[String] {
+        &self.facts.imports
+    }
+
+    /// Names of all imports and exports, including imports that contain only types.
+    pub fn interfaces(&self) -> &Interfaces {
+        &self.facts.interfaces
+    }
+
+    /// Size of the component in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The tools, in the order in which the component defines them.
+    pub fn tools(&self) -> &[ToolDefinition] {
+        &self.facts.tools
+    }
+
+    /// The requests of the manifest that these grants do not cover (P6).
+    pub fn unmet(&self, grants: &Grants) -> Vec<Unmet> {
+        grants::unmet(self.manifest(), grants)
+    }
+
+    /// The requests of the manifest that these grants cover only in part (P6).
+    pub fn partially_met(&self, grants: &Grants) -> Vec<PartialGrant> {
+        grants::partial_grants(self.manifest(), grants)
+    }
+}
+
+impl std::fmt::Debug for LoadedPlugin {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("LoadedPlugin").field("identity", &self.identity).field("facts", &self.facts).finish()
+    }
+}

@@ -1,0 +1,217 @@
+//! The plugin store: components by digest, so that a suspended turn can continue with the generation that it started with (P10).
+
+use super::atomic_write::{Mutability, write_atomically};
+use agent_core::message::Digest;
+use sha2::{Digest as _, Sha256};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+/// Buffer size for comparing two files.
+const COMPARED_BYTES: usize = 64 * 1024;
+
+/// Largest total size of the vouching statements for a component, in bytes.
+const VOUCHED_BYTES: usize = 64 * 1024;
+
+/// A directory of components, each under the digest of its bytes.
+#[derive(Clone, Debug)]
+pub struct PluginStore {
+    directory: PathBuf,
+}
+
+/// The reason why the store cannot read or store a component.
+#[derive(Debug, thiserror::Error)]
+pub enum PluginStoreError {
+    /// The component was never stored, or it was deleted.
+    #[error("{digest} is not in the plugin store {}", directory.display())]
+    Missing {
+        /// Digest of the component.
+        digest: Digest,
+        /// Directory of the store.
+        directory: PathBuf,
+    },
+    /// The bytes of the component have changed on disk.
+    #[error("{} is damaged: its bytes no longer match the digest in its name; delete the file and load the plugin again",
+       path.display())]
+    Damaged {
+        /// Path of the damaged file.
+        path: PathBuf,
+    },
+    /// Reading or writing failed.
+    #[error("the plugin store cannot use {}: {source}", path.display())]
+    Io {
+        /// Path of the file or directory.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// A component in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredComponent {
+    /// Digest of the component.
+    pub digest: Digest,
+    /// Size of the component in bytes.
+    pub bytes: u64,
+    /// Time when it was stored.
+    pub modified: SystemTime,
+}
+
+impl PluginStore {
+    /// The store in this directory, which is created when the first component is stored.
+    pub fn new(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// Stores these bytes. Storing them again changes nothing, but a damaged copy is replaced.
+    pub fn put(&self, digest: &Digest, bytes: &[u8]) -> Result<(), PluginStoreError> {
+        let path = self.path(digest);
+        if File::open(&path).is_ok_and(|stored| are_equal(stored, bytes)) {
+            return Ok(());
+        }
+        write_atomically(&self.directory, (&path, Mutability::Writable), &[bytes])
+            .map_err(|source| PluginStoreError::Io { path, source })
+    }
+
+    /// Returns true if the store has this file's bytes under this digest.
+    pub(crate) fn holds(&self, digest: &Digest, file: File) -> bool {
+        File::open(self.path(digest)).is_ok_and(|stored| are_equal(stored, file))
+    }
+
+    /// Stores a statement that vouches for a component, in addition to the statements that are already stored.
+    pub fn vouch(&self, digest: &Digest, statement: &str) -> Result<(), PluginStoreError> {
+        let stored = self.vouched(digest)?.unwrap_or_default();
+        if stored.contains(statement) {
+            return Ok(());
+        }
+        let path = self.vouched_path(digest);
+        let stored = if stored.len() + statement.len() > VOUCHED_BYTES { "" } else { stored.as_str() };
+        let parts = [stored.as_bytes(), statement.as_bytes()];
+        write_atomically(&self.directory, (&path, Mutability::Writable), &parts)
+            .map_err(|source| PluginStoreError::Io { path, source })
+    }
+
+    /// The stored vouching statements for a component. None if there are none, as for the user's own plugins.
+    pub fn vouched(&self, digest: &Digest) -> Result<Option<String>, PluginStoreError> {
+        let path = self.vouched_path(digest);
+        match std::fs::read_to_string(&path) {
+            Ok(statements) => Ok(Some(statements)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(PluginStoreError::Io { path, source }),
+        }
+    }
+
+    /// Reads the bytes with this digest and verifies them.
+    pub fn get(&self, digest: &Digest) -> Result<Vec<u8>, PluginStoreError> {
+        let path = self.path(digest);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let directory = self.directory.clone();
+                return Err(PluginStoreError::Missing { digest: digest.clone(), directory });
+            }
+            Err(source) => return Err(PluginStoreError::Io { path, source }),
+        };
+        if digest_of(&bytes) == *digest { Ok(bytes) } else { Err(PluginStoreError::Damaged { path }) }
+    }
+
+    /// Lists all stored components in no particular order. Other files in the directory are ignored.
+    pub fn list(&self) -> Result<Vec<StoredComponent>, PluginStoreError> {
+        let failed = |source| PluginStoreError::Io { path: self.directory.clone(), source };
+        let entries = match std::fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut stored = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            let hex = name.to_str().and_then(|name| name.strip_suffix(".wasm"));
+            let digest = hex.and_then(|hex| Digest::parse(&format!("sha256:{hex}")).ok());
+            // A file that was deleted in the meantime is skipped.
+            if let (Some(digest), Ok(metadata)) = (digest, entry.metadata()) {
+                let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                stored.push(StoredComponent { digest, bytes: metadata.len(), modified });
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Deletes a component. Returns whether it was stored.
+    pub fn remove(&self, digest: &Digest) -> Result<bool, PluginStoreError> {
+        let path = self.path(digest);
+        // The statements are deleted last, because a component without them counts as the user's own.
+        match std::fs::remove_file(&path) {
+            Ok(()) => {
+                let _ = std::fs::remove_file(self.vouched_path(digest));
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(PluginStoreError::Io { path, source }),
+        }
+    }
+
+    fn vouched_path(&self, digest: &Digest) -> PathBuf {
+        self.directory.join(format!("{}.vouched", digest.hex()))
+    }
+
+    fn path(&self, digest: &Digest) -> PathBuf {
+        self.directory.join(format!("{}.wasm", digest.hex()))
+    }
+}
+
+/// Returns true if two files have the same content. They are compared in chunks, because each start does this for every plugin.
+fn are_equal(one: impl Read, other: impl Read) -> bool {
+    let mut one = BufReader::with_capacity(COMPARED_BYTES, one);
+    let mut other = BufReader::with_capacity(COMPARED_BYTES, other);
+    loop {
+        let (Ok(left), Ok(right)) = (one.fill_buf(), other.fill_buf()) else { return false };
+        let length = left.len().min(right.len());
+        if left[..length] != right[..length] {
+            return false;
+        }
+        if length == 0 {
+            return left.is_empty() && right.is_empty();
+        }
+        one.consume(length);
+        other.consume(length);
+    }
+}
+
+/// Computes the SHA-256 digest of these bytes.
+pub fn digest_of(bytes: &[u8]) -> Digest {
+    Digest::from_sha256(Sha256::digest(bytes).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // P10: the store returns components by digest and reports when one is missing or damaged.
+    #[test]
+    fn p10_missing_and_damaged_components_are_reported() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = PluginStore::new(directory.path().join("plugins"));
+        let digest = digest_of(b"component");
+        assert!(matches!(store.get(&digest), Err(PluginStoreError::Missing { .. })));
+        store.put(&digest, b"component").expect("stored");
+        assert_eq!(store.get(&digest).expect("there"), b"component");
+        std::fs::write(store.path(&digest), b"componenz").expect("damaged");
+        assert!(matches!(store.get(&digest), Err(PluginStoreError::Damaged { .. })));
+        store.put(&digest, b"component").expect("stored again");
+        assert_eq!(store.get(&digest).expect("healed"), b"component");
+        std::fs::write(directory.path().join("plugins/notes.txt"), b"nothing of ours").expect("written");
+        let listed = store.list().expect("listed");
+        assert_eq!(listed.iter().map(|stored| (&stored.digest, stored.bytes)).collect::<Vec<_>>(), [(&digest, 9)]);
+        for statement in ["by one\n", "by another\n", "by one\n"] {
+            store.vouch(&digest, statement).expect("stored");
+        }
+        assert_eq!(store.vouched(&digest).expect("read").as_deref(), Some("by one\nby another\n"));
+        assert_eq!(store.list().expect("listed").len(), 1);
+        assert!(store.remove(&digest).expect("removed") && !store.remove(&digest).expect("gone"));
+        assert_eq!(store.list().expect("listed"), []);
+        assert_eq!(store.vouched(&digest).expect("read"), None);
+    }
+}

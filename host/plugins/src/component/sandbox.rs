@@ -1,0 +1,171 @@
+//! The sandbox: the engine with its limits, cache and plugin store, shared by all plugins of the process.
+
+use super::compiler::{self, CompilerCommand};
+use super::engine_context::{EngineContexts, SandboxError};
+use super::plugin::LoadedPlugin;
+use super::plugin_store::PluginStore;
+use super::quarantine::Quarantine;
+use super::verifier::{ComponentVerifier, VerifierPair};
+use crate::capabilities::http::{NameResolver, Network, SystemResolver};
+use crate::execution::admission::Admission;
+use crate::execution::engine::Metering;
+use crate::execution::runner::CallRunner;
+use crate::execution::scheduler::Scheduler;
+use crate::file_trees::{HostTree, ProtectedPath, TreeHost, TreeProblem};
+use crate::grants::TreeGrant;
+use crate::limits::{HostLimits, MIB};
+use crate::recording::files::{ReplayTreeError, ReplayTrees};
+use crate::recording::host_calls::HostCallLog;
+use crate::sync::lock;
+use agent_core::message::Digest;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, Weak};
+use tokio::sync::Semaphore;
+
+/// Number of components that are compiled at the same time. Each compilation already uses all processors.
+const CONCURRENT_COMPILATIONS: usize = 2;
+
+/// The configuration of a sandbox.
+#[derive(Clone, Debug, Default)]
+pub struct SandboxOptions {
+    /// Directory for compiled code. Without one, every start compiles all components again.
+    pub cache_directory: Option<PathBuf>,
+    /// Directory of the plugin store. Without one, a suspended turn cannot continue with a plugin that has changed since.
+    pub store_directory: Option<PathBuf>,
+    /// Command that starts the compiler process. Without one, components are compiled in this process, where a malicious component can
+    /// attack the parser and the compiler. Leave it out only if all components are trusted.
+    pub compiler: Option<CompilerCommand>,
+    /// Limits that apply to all calls together.
+    pub limits: HostLimits,
+    /// Resolver of host names for `wasi:http`. The default is the system's resolver.
+    pub resolver: Option<Arc<dyn NameResolver>>,
+    /// Decides which files of a plugin folder may be used. Without one, all of them may.
+    pub verifier: Option<Arc<dyn ComponentVerifier>>,
+}
+
+/// Loads plugins and calls them. A sandbox is cheap to clone; the engine stops when the last clone is dropped.
+#[derive(Clone)]
+pub struct Sandbox {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) verifier: Option<Arc<dyn ComponentVerifier>>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) engines: EngineContexts,
+    pub(crate) runner: CallRunner,
+    pub(crate) compiling: Arc<Semaphore>,
+    /// Memory for all concurrent compilations, in MiB.
+    pub(crate) compile_memory: Arc<Semaphore>,
+    pub(crate) limits: HostLimits,
+    pub(crate) quarantine: Option<Quarantine>,
+    /// Size of the largest component that is read, in bytes.
+    pub(crate) largest_component: u64,
+    pub(crate) compiler: Option<CompilerCommand>,
+    pub(crate) store: Option<PluginStore>,
+    loaded: Mutex<HashMap<LoadedKey, Weak<LoadedPlugin>>>,
+}
+
+/// The digest, the file name and the metering of a loaded plugin. A component without a manifest takes its name from the file, so the
+/// same bytes may be two plugins.
+type LoadedKey = (Digest, String, Metering);
+
+impl Sandbox {
+    /// Starts the engine. One sandbox per process is enough.
+    pub fn new(options: SandboxOptions) -> Result<Self, SandboxError> {
+        let scheduler = Scheduler::new(options.limits.epoch_tick);
+        let quarantine = options.cache_directory.as_deref().map(Quarantine::new);
+        let engines = EngineContexts::new(options.limits, options.cache_directory, Arc::clone(&scheduler))?;
+        let runner = CallRunner {
+            admission: Admission::new(options.limits),
+            scheduler,
+            network: Arc::new(Network::new(options.resolver.unwrap_or_else(|| Arc::new(SystemResolver)))),
+            trees: TreeHost::default(),
+            epoch_tick: options.limits.epoch_tick,
+            wasm_stack: options.limits.wasm_stack,
+        };
+        let shared = Shared {
+            engines,
+            runner,
+            compiling: Arc::new(Semaphore::new(CONCURRENT_COMPILATIONS)),
+            compile_memory: Arc::new(Semaphore::new(compiler::MAX_MEMORY / MIB)),
+            limits: options.limits,
+            quarantine,
+            largest_component: options.limits.component,
+            compiler: options.compiler,
+            store: options.store_directory.map(PluginStore::new),
+            loaded: Mutex::default(),
+        };
+        Ok(Self { shared: Arc::new(shared), verifier: options.verifier })
+    }
+
+    /// Returns a sandbox with the same engine whose components must also be allowed by a second verifier. This sandbox's own verifier is
+    /// asked first.
+    #[must_use]
+    pub fn verified_by(&self, verifier: Arc<dyn ComponentVerifier>) -> Self {
+        let verifier = match self.verifier.clone() {
+            Some(first) => Arc::new(VerifierPair { first, second: verifier }),
+            None => verifier,
+        };
+        Self { shared: Arc::clone(&self.shared), verifier: Some(verifier) }
+    }
+
+    /// Protects these paths from now on. No grant covers a protected path (P13).
+    pub fn protect(&self, paths: impl IntoIterator<Item = ProtectedPath>) {
+        self.shared.runner.trees.protected.add(paths);
+    }
+
+    /// The paths that are protected from all grants.
+    pub fn protected(&self) -> Vec<ProtectedPath> {
+        self.shared.runner.trees.protected.all().to_vec()
+    }
+
+    /// Opens granted trees before any guest runs, so that no guest can change what the paths refer to. Returns the trees that cannot be
+    /// opened. This call blocks.
+    pub fn open_trees(&self, trees: &[TreeGrant]) -> Vec<TreeProblem> {
+        self.shared.runner.trees.open_all(trees)
+    }
+
+    /// Opens a granted tree for the host's own tools. This call blocks.
+    pub fn host_tree(&self, tree: &TreeGrant) -> Result<HostTree, TreeProblem> {
+        self.shared.runner.trees.tree(tree)
+    }
+
+    /// The plugin store, or None if the sandbox was set up without one.
+    pub fn store(&self) -> Option<&PluginStore> {
+        self.shared.store.as_ref()
+    }
+}
+
+impl ReplayTrees {
+    /// Creates the recorded trees in a temporary folder. Files that were not recorded are read from the granted trees of the same
+    /// names. Returns None if no trees were recorded.
+    pub fn create(
+        recorded: &HostCallLog,
+        granted: &[TreeGrant],
+        sandbox: &Sandbox,
+    ) -> Result<Option<Self>, ReplayTreeError> {
+        Self::create_in(recorded, granted, &sandbox.shared.runner.trees)
+    }
+}
+
+impl Shared {
+    /// Returns the plugin if it is already loaded.
+    pub(crate) fn loaded(&self, digest: &Digest, file_name: &str, metering: Metering) -> Option<Arc<LoadedPlugin>> {
+        lock(&self.loaded).get(&(digest.clone(), file_name.to_owned(), metering))?.upgrade()
+    }
+
+    /// Remembers a plugin until its last reference is dropped.
+    pub(crate) fn remember(&self, file_name: &str, plugin: &Arc<LoadedPlugin>) {
+        let mut loaded = lock(&self.loaded);
+        loaded.retain(|_, plugin| plugin.strong_count() > 0);
+        let key = (plugin.digest().clone(), file_name.to_owned(), plugin.engine_context.metering);
+        loaded.insert(key, Arc::downgrade(plugin));
+    }
+}
+
+impl std::fmt::Debug for Sandbox {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Sandbox").field("store", &self.shared.store).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,6 @@
+//! Version 0.1 of the contract.
+
+pub(crate) mod bindings;
+pub(crate) mod conversion;
+pub(crate) mod requests;
+pub(crate) mod tools;

@@ -1,0 +1,234 @@
+//! Converts between the host's types and the generated bindings, and checks what guests return: JSON must parse, media must
+//! belong to the session, and nothing may exceed its limit.
+
+use super::bindings::agent_host::plugin::types as wit;
+use crate::contract::RejectedAnswer;
+use crate::limits::{JSON_DEPTH, Limit, SEEN_COUNT};
+use crate::ports::PortError;
+use crate::ports::media::{MediaPort, MediumToStore};
+use crate::text::clean;
+use agent_core::message::{CallId, Content, Digest, Dimensions, Media, Message, Part, Role, ToolCall, ToolResult};
+use agent_core::model::Model;
+use agent_core::plugin::{PluginFailure, Scope};
+use serde_json::Value;
+
+pub(crate) fn scope_out(scope: &Scope) -> wit::Scope {
+    wit::Scope {
+        agent: scope.agent.clone(),
+        session: scope.session.clone(),
+        delegated_by: scope.delegated_by.clone(),
+        user: scope.user.clone(),
+        turn: scope.turn,
+        trace: wit::TraceContext {
+            traceparent: scope.trace.traceparent.clone(),
+            tracestate: scope.trace.tracestate.clone(),
+        },
+    }
+}
+
+pub(crate) fn model_out(model: &Model) -> wit::Model {
+    wit::Model { provider: model.provider.clone(), name: model.name.clone(), window: model.window }
+}
+
+pub(crate) fn media_out(media: &Media) -> wit::Media {
+    wit::Media {
+        digest: media.digest.as_str().to_owned(),
+        mime_type: media.mime_type.clone(),
+        size: media.size,
+        dimensions: media.dimensions.map(|Dimensions { width, height }| wit::Dimensions { width, height }),
+        name: media.name.clone(),
+    }
+}
+
+pub(crate) fn messages_out(messages: &[Message]) -> Vec<wit::Message> {
+    messages.iter().map(|message| message_out(message.role, &message.parts, message.seen_count)).collect()
+}
+
+pub(crate) fn message_out(role: Role, parts: &[Part], seen_count: u32) -> wit::Message {
+    wit::Message { role: role_out(role), parts: parts.iter().filter_map(part_out).collect(), seen_count }
+}
+
+pub(crate) fn role_out(role: Role) -> wit::Role {
+    match role {
+        Role::System => wit::Role::System,
+        Role::User => wit::Role::User,
+        Role::Assistant => wit::Role::Assistant,
+        Role::Tool => wit::Role::Tool,
+    }
+}
+
+/// Converts a part. None: plugins do not see parts of this kind.
+fn part_out(part: &Part) -> Option<wit::Part> {
+    Some(match part {
+        Part::Text(text) => wit::Part::Text(text.clone()),
+        Part::Json(json) => wit::Part::Json(json.to_string()),
+        Part::Media(media) => wit::Part::Media(media_out(media)),
+        Part::ToolCall(call) => wit::Part::ToolCall(wit::ToolCall {
+            id: call.id.0.clone(),
+            name: call.name.clone(),
+            arguments: call.arguments.to_string(),
+        }),
+        Part::ToolResult(result) => wit::Part::ToolResult(wit::ToolResult {
+            call_id: result.call_id.0.clone(),
+            name: result.name.clone(),
+            content: result.content.iter().map(content_out).collect(),
+            is_error: result.is_error,
+        }),
+        Part::Preface(_) | Part::Replay(_) => return None,
+    })
+}
+
+fn content_out(content: &Content) -> wit::Content {
+    match content {
+        Content::Text(text) => wit::Content::Text(text.clone()),
+        Content::Json(json) => wit::Content::Json(json.to_string()),
+        Content::Media(media) => wit::Content::Media(media_out(media)),
+    }
+}
+
+/// Converts a guest's typed failure. Its text is cut to `bytes` and cleaned.
+pub(crate) fn failure_in(failure: wit::Failure, bytes: usize) -> PluginFailure {
+    match failure {
+        wit::Failure::InvalidInput(text) => PluginFailure::InvalidInput(clean(&text, bytes)),
+        wit::Failure::Unavailable(text) => PluginFailure::Unavailable(clean(&text, bytes)),
+        wit::Failure::Failed(text) => PluginFailure::Failed(clean(&text, bytes)),
+    }
+}
+
+/// Parses a guest's JSON text. `place` describes it in the error message.
+pub(crate) fn json_in(text: &str, place: &str) -> Result<Value, RejectedAnswer> {
+    json_or_reason(text, place).map_err(RejectedAnswer::Invalid)
+}
+
+/// Parses a guest's JSON text and returns the reason of an error. Deep nesting is refused, because other readers may not support it.
+pub(crate) fn json_or_reason(text: &str, place: &str) -> Result<Value, String> {
+    let value = serde_json::from_str(text).map_err(|error| format!("{place} is not JSON: {error}"))?;
+    if is_deeper(&value, JSON_DEPTH) {
+        return Err(format!("{place} is JSON with more than {JSON_DEPTH} levels of nesting"));
+    }
+    Ok(value)
+}
+
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) => levels == 0 || items.iter().any(|value| is_deeper(value, levels - 1)),
+        Value::Object(fields) => levels == 0 || fields.values().any(|value| is_deeper(value, levels - 1)),
+        _ => false,
+    }
+}
+
+/// The number of bytes of text and JSON that a result may still contain.
+pub(crate) struct TextBudget {
+    left: usize,
+    limit: usize,
+}
+
+impl TextBudget {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { left: limit, limit }
+    }
+
+    /// Subtracts the length of this text.
+    pub(crate) fn take(&mut self, text: &str) -> Result<(), RejectedAnswer> {
+        self.left = self.left.checked_sub(text.len()).ok_or(RejectedAnswer::Limit(Limit::ResultText(self.limit)))?;
+        Ok(())
+    }
+}
+
+/// Resolves the media in a guest's answer against the call's session.
+#[derive(Clone, Copy)]
+pub(crate) struct SessionMedia<'a> {
+    pub(crate) port: Option<&'a dyn MediaPort>,
+    pub(crate) session: &'a str,
+}
+
+impl SessionMedia<'_> {
+    /// The host's description of a medium that the guest refers to.
+    pub(crate) async fn resolve(self, digest: &str) -> Result<Media, RejectedAnswer> {
+        let absent =
+            || RejectedAnswer::Invalid(format!("it refers to the medium {digest:?}, which this session does not have"));
+        let parsed = Digest::parse(digest).map_err(|error| RejectedAnswer::Invalid(error.to_string()))?;
+        let port = self.port.ok_or_else(absent)?;
+        port.describe(self.session, &parsed).await.map_err(port_failure)?.ok_or_else(absent)
+    }
+
+    /// Stores a medium that the guest created.
+    pub(crate) async fn store(self, medium: MediumToStore) -> Result<Media, RejectedAnswer> {
+        let Some(port) = self.port else {
+            return Err(RejectedAnswer::Host("this call has no media store".to_owned()));
+        };
+        port.put(self.session, medium).await.map_err(port_failure)
+    }
+
+    pub(crate) async fn messages(self, messages: Vec<wit::Message>) -> Result<Vec<Message>, RejectedAnswer> {
+        let mut converted = Vec::with_capacity(messages.len());
+        for message in messages {
+            let mut parts = Vec::with_capacity(message.parts.len());
+            for part in message.parts {
+                parts.push(self.part(part).await?);
+            }
+            let seen_count = message.seen_count.min(SEEN_COUNT);
+            converted.push(Message { role: role_in(message.role), parts, seen_count });
+        }
+        Ok(converted)
+    }
+
+    async fn part(self, part: wit::Part) -> Result<Part, RejectedAnswer> {
+        Ok(match part {
+            wit::Part::Text(text) => Part::Text(text),
+            wit::Part::Json(json) => Part::Json(json_in(&json, "a message's JSON")?),
+            wit::Part::Media(media) => Part::Media(self.resolve(&media.digest).await?),
+            wit::Part::ToolCall(call) => Part::ToolCall(ToolCall {
+                id: CallId(call.id),
+                name: call.name,
+                arguments: json_in(&call.arguments, "a message's call")?,
+            }),
+            wit::Part::ToolResult(result) => {
+                let mut content = Vec::with_capacity(result.content.len());
+                for item in result.content {
+                    content.push(match item {
+                        wit::Content::Text(text) => Content::Text(text),
+                        wit::Content::Json(json) => Content::Json(json_in(&json, "a message's result")?),
+                        wit::Content::Media(media) => Content::Media(self.resolve(&media.digest).await?),
+                    });
+                }
+                let (call_id, name) = (CallId(result.call_id), result.name);
+                Part::ToolResult(ToolResult { call_id, name, content, is_error: result.is_error })
+            }
+        })
+    }
+}
+
+fn role_in(role: wit::Role) -> Role {
+    match role {
+        wit::Role::System => Role::System,
+        wit::Role::User => Role::User,
+        wit::Role::Assistant => Role::Assistant,
+        wit::Role::Tool => Role::Tool,
+    }
+}
+
+fn port_failure(error: PortError) -> RejectedAnswer {
+    match error {
+        PortError::Refused(text) => RejectedAnswer::Invalid(text),
+        PortError::Failed(text) => RejectedAnswer::Host(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // P8: a guest's JSON must not be nested more deeply than the limit.
+    #[test]
+    fn p8_deeply_nested_json_is_refused() {
+        let lists = |levels| "[".repeat(levels) + &"]".repeat(levels);
+        let fields = |levels| r#"{"a":"#.repeat(levels) + "1" + &"}".repeat(levels);
+        for text in [lists(JSON_DEPTH), fields(JSON_DEPTH)] {
+            assert!(json_in(&text, "this").is_ok(), "{text}");
+        }
+        for text in [lists(JSON_DEPTH + 1), fields(JSON_DEPTH + 1), lists(100_000)] {
+            assert!(matches!(json_in(&text, "this"), Err(RejectedAnswer::Invalid(_))), "{text}");
+        }
+    }
+}

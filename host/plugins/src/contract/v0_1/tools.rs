@@ -1,0 +1,280 @@
+//! Checks and converts the tool definitions of a component, once at load, and the outcomes of tool calls.
+
+use super::bindings::exports::agent_host::plugin::tool as wit;
+use super::conversion::{SessionMedia, TextBudget, json_in, json_or_reason};
+use crate::contract::RejectedAnswer;
+use crate::grants::{Denial, FOLLOWING, GrantAdvice, Unmet};
+use crate::limits::{DESCRIPTION_BYTES, Limit, RESULT_MEDIUM_BYTES, TOOLS};
+use crate::ports::media::MediumToStore;
+use crate::text::{clean, cut};
+use agent_core::message::Content;
+use agent_core::schema::Schema;
+use agent_core::tool::{ToolDefinition, ToolDone, ToolError, Traits, Violation};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// Maximum length of a tool's name.
+pub(crate) const NAME_LENGTH: usize = 128;
+/// Maximum number of violations in one error that are passed on.
+const VIOLATIONS: usize = 64;
+
+/// Checks and converts a component's tools (P2). The error message is for the plugin's author.
+pub(crate) fn definitions_in(definitions: Vec<wit::Definition>) -> Result<Vec<ToolDefinition>, String> {
+    if definitions.len() > TOOLS {
+        return Err(format!("it has {} tools, at most {TOOLS} are allowed", definitions.len()));
+    }
+    let mut names = BTreeSet::new();
+    let mut tools = Vec::with_capacity(definitions.len());
+    for definition in definitions {
+        let tool = definition_in(definition)?;
+        if !names.insert(tool.name.clone()) {
+            return Err(format!("it has two tools named `{}`", tool.name));
+        }
+        tools.push(tool);
+    }
+    Ok(tools)
+}
+
+fn definition_in(definition: wit::Definition) -> Result<ToolDefinition, String> {
+    let name = definition.name;
+    let is_name = (1..=NAME_LENGTH).contains(&name.len())
+        && name.chars().all(|character| character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '.'));
+    if !is_name {
+        let name = clean(&name, NAME_LENGTH);
+        return Err(format!("the tool name {name:?} must have 1 to 128 letters, digits, `_`, `-` or `.`"));
+    }
+    let input_schema = schema(&definition.input_schema, &name, "input")?;
+    if input_schema["type"] != "object" {
+        return Err(format!("the input schema of `{name}` must have \"type\": \"object\""));
+    }
+    let output_schema = definition.output_schema.map(|text| schema(&text, &name, "output")).transpose()?;
+    Ok(ToolDefinition {
+        title: definition.title.map(|title| clean(&title, DESCRIPTION_BYTES)),
+        description: cut(&definition.description, DESCRIPTION_BYTES).to_owned(),
+        input_schema,
+        output_schema,
+        traits: traits_in(definition.traits),
+        priority: definition.priority,
+        name,
+    })
+}
+
+fn schema(text: &str, tool: &str, which: &str) -> Result<Value, String> {
+    let schema = json_or_reason(text, &format!("the {which} schema of `{tool}`"))?;
+    if !schema.is_object() {
+        return Err(format!("the {which} schema of `{tool}` is not a JSON object"));
+    }
+    // The provider would reject an invalid schema together with the tools of all other plugins.
+    Schema::compile(&schema).map_err(|error| format!("the {which} schema of `{tool}`: {error}"))?;
+    Ok(schema)
+}
+
+fn traits_in(traits: wit::Traits) -> Traits {
+    Traits {
+        read_only: traits.contains(wit::Traits::READ_ONLY),
+        destructive: traits.contains(wit::Traits::DESTRUCTIVE),
+        idempotent: traits.contains(wit::Traits::IDEMPOTENT),
+        sequential: traits.contains(wit::Traits::SEQUENTIAL),
+        open_world: traits.contains(wit::Traits::OPEN_WORLD),
+        needs_approval: traits.contains(wit::Traits::NEEDS_APPROVAL),
+    }
+}
+
+/// Total bytes of the new media in an outcome.
+pub(crate) fn new_media_bytes(outcome: &wit::Outcome) -> usize {
+    let wit::Outcome::Done(done) = outcome else { return 0 };
+    let sizes = done.content.iter().map(|content| match content {
+        wit::Content::NewMedia(medium) => medium.data.len(),
+        _ => 0,
+    });
+    sizes.sum()
+}
+
+/// Checks and converts a call's result, which has at most `bytes` bytes of text. Stores its new media.
+pub(crate) async fn done_in(
+    done: wit::Done,
+    (media, bytes): (SessionMedia<'_>, usize),
+) -> Result<ToolDone, RejectedAnswer> {
+    let mut budget = TextBudget::new(bytes);
+    let mut content = Vec::with_capacity(done.content.len());
+    for item in done.content {
+        content.push(match item {
+            wit::Content::Text(text) => {
+                budget.take(&text)?;
+                Content::Text(text)
+            }
+            wit::Content::Json(text) => {
+                budget.take(&text)?;
+                Content::Json(json_in(&text, "the result's content")?)
+            }
+            wit::Content::NewMedia(medium) if medium.data.len() > RESULT_MEDIUM_BYTES => {
+                return Err(RejectedAnswer::Limit(Limit::ResultMedium(RESULT_MEDIUM_BYTES)));
+            }
+            wit::Content::NewMedia(medium) => {
+                let medium = MediumToStore::new(medium.data, &medium.mime_type, medium.name.as_deref());
+                Content::Media(media.store(medium).await?)
+            }
+            wit::Content::StoredMedia(digest) => Content::Media(media.resolve(&digest).await?),
+        });
+    }
+    let structured = done.structured.map(|text| {
+        budget.take(&text)?;
+        json_in(&text, "the structured result")
+    });
+    Ok(ToolDone { content, structured: structured.transpose()? })
+}
+
+/// Capabilities that a call did not have.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Missing<'a> {
+    /// Needs of the manifest that are not granted.
+    pub(crate) unmet: &'a [Unmet],
+    /// Needs of the manifest that are not granted, or a guess if there is no manifest.
+    pub(crate) guessed: &'a [Unmet],
+    /// Denials during the call.
+    pub(crate) denials: &'a [Denial],
+}
+
+/// Converts a tool's error for the model. Its text is cut to `bytes`. If a missing grant may be the reason, the text ends with
+/// the line to add.
+pub(crate) fn error_in(error: wit::Error, missing: Missing<'_>, bytes: usize) -> ToolError {
+    let about_files = |text: &str| text.contains("pre-opened") || text.contains("preopened");
+    let text = |text: String, unmet: &[Unmet]| clean(&text, bytes) + &advice(unmet, missing.denials);
+    match error {
+        wit::Error::InvalidArguments(violations) => {
+            ToolError::InvalidArguments { violations: violations_in(violations, bytes) }
+        }
+        wit::Error::NotFound(message) => ToolError::NotFound { message: text(message, missing.unmet) },
+        wit::Error::Denied(message) => ToolError::Denied { message: text(message, missing.guessed) },
+        wit::Error::Unavailable(unavailable) => {
+            ToolError::Unavailable { message: text(unavailable.message, &[]), retry_after: unavailable.retry_after }
+        }
+        wit::Error::Failed(message) => {
+            let guessed = if about_files(&message) { missing.guessed } else { &[] };
+            ToolError::Failed { message: text(message, guessed) }
+        }
+    }
+}
+
+fn violations_in(violations: Vec<wit::Violation>, bytes: usize) -> Vec<Violation> {
+    if violations.is_empty() {
+        let message = "the tool rejected its arguments without saying why".to_owned();
+        return vec![Violation { pointer: String::new(), rule: None, message }];
+    }
+    let mut left = bytes;
+    let violations = violations.into_iter().take(VIOLATIONS).map_while(|violation| {
+        let pointer = clean(&violation.pointer, 256);
+        let message = clean(&violation.message, left);
+        left = left.saturating_sub(pointer.len() + message.len());
+        (left > 0).then_some(Violation { pointer, rule: None, message })
+    });
+    violations.collect()
+}
+
+fn advice(unmet: &[Unmet], denials: &[Denial]) -> String {
+    let mut text = String::new();
+    // If a request was refused, its denial is the reason, and other ungranted patterns and secrets are not.
+    let is_about_requests = |thing: &str| thing.starts_with("the request ");
+    let refused_request = denials.iter().any(|denial| is_about_requests(&denial.thing));
+    // If a link leads out of a granted tree, ungranted trees are not the reason.
+    let left_tree = denials.iter().any(|denial| denial.thing.starts_with(FOLLOWING));
+    let is_about_files = |thing: &str| matches!(thing, "reading files" | "reading and writing files");
+    let is_unrelated = |thing: &str| {
+        refused_request && (is_about_requests(thing) || thing.starts_with("the secret "))
+            || left_tree && is_about_files(thing)
+    };
+    // A denial is more specific than a need of the manifest, so it is shown if the same line grants both.
+    let is_in_denials = |advice: &GrantAdvice| denials.iter().any(|denial| denial.advice == *advice);
+    let things = unmet.iter().filter(|unmet| !is_unrelated(&unmet.thing) && !is_in_denials(&unmet.advice));
+    let things = things.map(|unmet| (&unmet.thing, &unmet.advice));
+    let denied = denials.iter().map(|denial| (&denial.thing, &denial.advice));
+    let mut named = BTreeSet::new();
+    for (thing, advice) in things.chain(denied) {
+        if named.insert(thing) {
+            let _ = write!(text, "\n{}", agent_core::change::Denial::in_error(thing, &advice.to_string()));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grants;
+    use crate::grants::manifest::{Access, Asks, Manifest};
+
+    fn definition(name: &str, input_schema: &str) -> wit::Definition {
+        wit::Definition {
+            name: name.to_owned(),
+            title: None,
+            description: "ä".repeat(DESCRIPTION_BYTES),
+            input_schema: input_schema.to_owned(),
+            output_schema: None,
+            traits: wit::Traits::READ_ONLY,
+            priority: 3,
+        }
+    }
+
+    const OBJECT: &str = r#"{"type":"object"}"#;
+
+    // P2: tool definitions are checked at load. Row 18: a long description is cut.
+    #[test]
+    fn p2_row_18_definitions_are_checked() {
+        let tools = definitions_in(vec![definition("table.filter", OBJECT)]).expect("a tool");
+        assert_eq!(tools[0].description.len(), DESCRIPTION_BYTES);
+        assert!(tools[0].traits.read_only && !tools[0].traits.destructive && tools[0].priority == 3);
+        let reason = |definitions: Vec<wit::Definition>| definitions_in(definitions).expect_err("refused");
+        assert!(reason(vec![definition("a", OBJECT), definition("a", OBJECT)]).contains("two tools named `a`"));
+        for name in ["", "a b", "täg", &"x".repeat(129)] {
+            assert!(reason(vec![definition(name, OBJECT)]).contains("1 to 128"), "{name}");
+        }
+        let deep = format!(r#"{{"type":"object","default":{}{}}}"#, "[".repeat(64), "]".repeat(64));
+        for schema in ["", "[]", "{}", r#"{"type":"array"}"#, &deep] {
+            assert!(reason(vec![definition("a", schema)]).contains("schema of `a`"), "{schema}");
+        }
+        assert!(reason(vec![definition("a", OBJECT); TOOLS + 1]).contains("1025 tools"));
+    }
+
+    // P12, S3: loading reports a schema that cannot be compiled.
+    #[test]
+    fn p12_s3_schemas_are_compiled_at_load() {
+        let reason = |schema: &str| definitions_in(vec![definition("a", schema)]).expect_err(schema);
+        for schema in [
+            r#"{"type":"object","properties":{"n":{"pattern":"("}}}"#,
+            r#"{"type":"object","properties":{"n":{"type":"text"}}}"#,
+            r#"{"type":"object","properties":{"n":{"$ref":"http://example.org/a.json"}}}"#,
+        ] {
+            assert!(reason(schema).contains("the input schema of `a`"), "{schema}");
+        }
+        let output =
+            wit::Definition { output_schema: Some(r#"{"pattern":"("}"#.to_owned()), ..definition("a", OBJECT) };
+        assert!(definitions_in(vec![output]).expect_err("refused").contains("the output schema of `a`"));
+    }
+
+    // P6: a tool's error names the missing grant and the line to add.
+    #[test]
+    fn p6_denied_tool_error_names_the_grant() {
+        let asks = Asks { files: Some(Access::Read), ..Asks::default() };
+        let manifest = Manifest { name: "files".to_owned(), asks, ..Manifest::default() };
+        let unmet = grants::unmet(Some(&manifest), &grants::Grants::default());
+        let missing = Missing { unmet: &unmet, guessed: &unmet, denials: &[] };
+        let shown = |error| error_in(error, missing, 4096).for_model();
+        assert!(shown(wit::Error::Denied("no".to_owned())).contains("--grant files:read=DIR"));
+        assert!(shown(wit::Error::NotFound("a.csv".to_owned())).contains("[plugins.files.grants]"));
+        assert!(!shown(wit::Error::Failed("disk full".to_owned())).contains("grant"));
+    }
+
+    // P2: invalid JSON in a result is a failure of the plugin, and a large result reaches its limit.
+    #[tokio::test]
+    async fn p2_results_are_checked() {
+        let media = SessionMedia { port: None, session: "s" };
+        let done = |content| wit::Done { content: vec![content], structured: None };
+        let result = |content| done_in(done(content), (media, 1000));
+        assert!(matches!(result(wit::Content::Json("{".to_owned())).await, Err(RejectedAnswer::Invalid(_))));
+        let large = wit::Content::Text("x".repeat(1001));
+        assert!(matches!(result(large).await, Err(RejectedAnswer::Limit(Limit::ResultText(_)))));
+        let digest = crate::component::plugin_store::digest_of(b"").as_str().to_owned();
+        assert!(matches!(result(wit::Content::StoredMedia(digest)).await, Err(RejectedAnswer::Invalid(_))));
+    }
+}

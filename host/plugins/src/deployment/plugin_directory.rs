@@ -1,0 +1,202 @@
+//! A watched plugin directory: reports its plugins when every file is complete and no longer changes (P10).
+//!
+//! The directory is polled. Polling works on every file system, and whether a file still changes can only be seen by looking twice.
+
+use super::generation::load_and_store;
+use crate::component::load::stored::GenerationError;
+use crate::component::load_error::LoadError;
+use crate::component::plugin::LoadedPlugin;
+use crate::component::sandbox::Sandbox;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long a file must stay unchanged before it is read.
+const QUIET_PERIOD: Duration = Duration::from_millis(250);
+/// How long a file that cannot be loaded must stay unchanged before it is reported. It may still be being written.
+const FAILURE_DELAY: Duration = Duration::from_secs(2);
+
+/// A watched plugin directory.
+pub struct PluginDirectory {
+    sandbox: Sandbox,
+    path: PathBuf,
+    files: BTreeMap<PathBuf, WatchedFile>,
+    /// Stamp of the lock file, which decides which plugins may be used.
+    lock: Option<Stamp>,
+}
+
+/// The result of one scan of the directory.
+#[derive(Debug)]
+pub enum DirectoryScan {
+    /// A file is changing; scan again soon.
+    Changing,
+    /// Every file is either loaded or has failed to load, and no file is changing.
+    Settled(DirectoryContents),
+}
+
+/// The files of a directory in which no file is changing.
+#[derive(Debug, Default)]
+pub struct DirectoryContents {
+    /// All component files, including those that cannot be loaded.
+    pub files: BTreeSet<PathBuf>,
+    /// The loaded plugins with their files.
+    pub plugins: Vec<(PathBuf, Arc<LoadedPlugin>)>,
+    /// Files that cannot be loaded. Each is reported once until it changes.
+    pub problems: Vec<(PathBuf, LoadError)>,
+}
+
+/// One component file.
+struct WatchedFile {
+    stamp: Stamp,
+    /// Time of its last change.
+    since: Instant,
+    status: FileStatus,
+}
+
+enum FileStatus {
+    Unread,
+    Loaded(Arc<LoadedPlugin>),
+    /// The file cannot be loaded, but it may be incomplete.
+    Unconfirmed(LoadError),
+    /// The file cannot be loaded, and this was reported.
+    Failed,
+    Deleted,
+}
+
+/// Metadata that shows whether a file has changed, without reading it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    length: u64,
+    modified: Option<SystemTime>,
+    /// Inode, and time of the last status change in seconds and nanoseconds. All zero on systems that do not have them.
+    node: (u64, i64, i64),
+}
+
+impl PluginDirectory {
+    /// Watches the directory at `path`. The files are first read by [`PluginDirectory::scan`].
+    pub fn new(sandbox: Sandbox, path: PathBuf) -> Self {
+        Self { sandbox, path, files: BTreeMap::new(), lock: None }
+    }
+
+    /// Path of the directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Scans the directory once and loads the files that no longer change. An unchanged file keeps its loaded plugin.
+    pub async fn scan(&mut self) -> Result<DirectoryScan, GenerationError> {
+        self.refresh_stamps().await?;
+        let now = Instant::now();
+        for (path, file) in &mut self.files {
+            if matches!(file.status, FileStatus::Unread) && now.duration_since(file.since) >= QUIET_PERIOD {
+                let loaded = load_and_store(&self.sandbox, path, &|_| {}).await;
+                // A file that was replaced while it was read is read again.
+                match tokio::fs::metadata(path).await.ok().as_ref().map(Stamp::of) {
+                    Some(stamp) if stamp == file.stamp => match loaded {
+                        Ok(plugin) => file.status = FileStatus::Loaded(plugin),
+                        Err(error) => file.status = FileStatus::Unconfirmed(error),
+                    },
+                    Some(stamp) => (file.stamp, file.since) = (stamp, Instant::now()),
+                    None => (file.status, file.since) = (FileStatus::Deleted, Instant::now()),
+                }
+            }
+        }
+        Ok(self.settle())
+    }
+
+    async fn refresh_stamps(&mut self) -> Result<(), GenerationError> {
+        let path = self.path.clone();
+        let found = tokio::task::spawn_blocking(move || stamps_in(&path)).await;
+        let found = found.map_err(std::io::Error::other).flatten();
+        let found = found.map_err(|source| GenerationError::Directory { path: self.path.clone(), source })?;
+        let now = Instant::now();
+        self.retry_after_lock_change(now).await;
+        for (path, file) in &mut self.files {
+            if !found.contains_key(path) && !matches!(file.status, FileStatus::Deleted) {
+                (file.status, file.since) = (FileStatus::Deleted, now);
+            }
+        }
+        for (path, stamp) in found {
+            let new = WatchedFile { stamp, since: now, status: FileStatus::Unread };
+            let file = self.files.entry(path).or_insert(new);
+            if file.stamp != stamp || matches!(file.status, FileStatus::Deleted) {
+                (file.stamp, file.since, file.status) = (stamp, now, FileStatus::Unread);
+            }
+        }
+        Ok(())
+    }
+
+    /// If the lock file has changed, loads all failed files again, because the new lock file may allow them.
+    async fn retry_after_lock_change(&mut self, now: Instant) {
+        let Some(verifier) = &self.sandbox.verifier else { return };
+        let path = self.path.join(verifier.lock_file());
+        let lock = tokio::fs::metadata(path).await.ok().as_ref().map(Stamp::of);
+        if std::mem::replace(&mut self.lock, lock) == lock {
+            return;
+        }
+        for file in self.files.values_mut() {
+            if matches!(file.status, FileStatus::Failed | FileStatus::Unconfirmed(_)) {
+                (file.since, file.status) = (now, FileStatus::Unread);
+            }
+        }
+    }
+
+    fn settle(&mut self) -> DirectoryScan {
+        let is_changing = |file: &WatchedFile| match file.status {
+            FileStatus::Unread => true,
+            FileStatus::Deleted => file.since.elapsed() < QUIET_PERIOD,
+            FileStatus::Unconfirmed(_) => file.since.elapsed() < FAILURE_DELAY,
+            FileStatus::Loaded(_) | FileStatus::Failed => false,
+        };
+        if self.files.values().any(is_changing) {
+            return DirectoryScan::Changing;
+        }
+        self.files.retain(|_, file| !matches!(file.status, FileStatus::Deleted));
+        let mut contents = DirectoryContents::default();
+        for (path, file) in &mut self.files {
+            contents.files.insert(path.clone());
+            match &file.status {
+                FileStatus::Loaded(plugin) => contents.plugins.push((path.clone(), plugin.clone())),
+                FileStatus::Unconfirmed(_) => {
+                    if let FileStatus::Unconfirmed(error) = std::mem::replace(&mut file.status, FileStatus::Failed) {
+                        contents.problems.push((path.clone(), error));
+                    }
+                }
+                FileStatus::Unread | FileStatus::Failed | FileStatus::Deleted => {}
+            }
+        }
+        DirectoryScan::Settled(contents)
+    }
+}
+
+/// The stamps of the component files in a directory. [`crate::Generation::load`] uses the same files.
+fn stamps_in(directory: &Path) -> std::io::Result<BTreeMap<PathBuf, Stamp>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "wasm")
+            && let Ok(metadata) = std::fs::metadata(&path)
+        {
+            found.insert(path, Stamp::of(&metadata));
+        }
+    }
+    Ok(found)
+}
+
+impl Stamp {
+    fn of(metadata: &std::fs::Metadata) -> Self {
+        Self { length: metadata.len(), modified: metadata.modified().ok(), node: node(metadata) }
+    }
+}
+
+#[cfg(unix)]
+fn node(metadata: &std::fs::Metadata) -> (u64, i64, i64) {
+    use std::os::unix::fs::MetadataExt;
+    (metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
+}
+
+#[cfg(not(unix))]
+fn node(_: &std::fs::Metadata) -> (u64, i64, i64) {
+    (0, 0, 0)
+}

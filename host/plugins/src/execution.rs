@@ -1,0 +1,14 @@
+//! Runs one call: waits for admission, creates a new store with the capabilities of the call, polls the guest within its limits and
+//! reports the result.
+
+pub(crate) mod admission;
+pub(crate) mod call_spec;
+pub(crate) mod engine;
+pub(crate) mod failure;
+pub(crate) mod linkers;
+mod memory_limiter;
+pub(crate) mod report;
+pub(crate) mod runner;
+pub(crate) mod scheduler;
+pub(crate) mod state;
+pub(crate) mod trial;

@@ -1,0 +1,241 @@
+//! Admission of calls (P8). A call runs only when it gets a place in its lane together with its guest memory; other calls wait in a
+//! bounded queue. Because every instance needs a place first, the pool of instances is never exhausted. Agents share the places, the
+//! memory and the queue; see [`queue`].
+
+mod queue;
+
+use crate::limits::{HostLimits, LOADING, MIB, PURE_CALLS};
+use crate::sync::lock;
+use queue::{Admitted, Bounds, Entry, Queue, QueuePolicy, Sharing};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use tokio::sync::oneshot::{self, Receiver, Sender};
+
+/// The lane that a call runs in. Output validators and media policies have their own lane, so that they do not wait for tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LaneName {
+    Calls,
+    /// The same lane as `Calls`, but a call may join the queue even if it is full, because a turn cannot continue without its context.
+    /// There is at most one such call for each turn.
+    Builders,
+    Pure,
+    Loading,
+}
+
+/// The reason why a call cannot wait in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueFull {
+    /// The queue is full. Contains its capacity in calls.
+    All(usize),
+    /// The agent has used its share of the queue. Contains the number of its waiting calls.
+    OfAgent(usize),
+}
+
+impl fmt::Display for QueueFull {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QueueFull::All(calls) => write!(formatter, "the queue of {calls} calls is full"),
+            QueueFull::OfAgent(calls) => {
+                write!(formatter, "the agent already has {calls} waiting calls, which is its share of the queue")
+            }
+        }
+    }
+}
+
+pub(crate) struct Admission {
+    calls: Arc<Lane>,
+    pure: Arc<Lane>,
+    loading: Arc<Lane>,
+}
+
+struct Lane(Mutex<Queue<Sender<Place>>>);
+
+/// A place in a lane, with its memory. Dropping it frees both.
+pub(crate) struct Place {
+    lane: Arc<Lane>,
+    agent: Arc<str>,
+    memory: u32,
+}
+
+/// A call in the queue. Dropping it removes the call from the queue.
+struct QueuedCall<'a> {
+    lane: &'a Arc<Lane>,
+    agent: &'a Arc<str>,
+    number: u64,
+}
+
+impl Admission {
+    pub(crate) fn new(limits: HostLimits) -> Self {
+        let reserved = limits.guest_memory / 8;
+        let lane = |places, memory, queue, sharing| {
+            let bounds = Bounds { places, memory: mebibytes(memory), queue, sharing };
+            Arc::new(Lane(Mutex::new(Queue::new(bounds))))
+        };
+        let (calls, memory) = (limits.concurrent_calls.max(1), limits.guest_memory - 2 * reserved);
+        Self {
+            calls: lane(calls, memory, limits.queue, Sharing::ByAgent),
+            pure: lane(PURE_CALLS, reserved, limits.queue, Sharing::ByAgent),
+            // The loader already bounds the number of these calls, and they belong to no agent.
+            loading: lane(LOADING, reserved, usize::MAX, Sharing::Whole),
+        }
+    }
+
+    /// Waits for a place together with `memory` bytes. Dropping the future removes the call from the queue.
+    pub(crate) async fn enter(&self, lane: LaneName, memory: usize, agent: &Arc<str>) -> Result<Place, QueueFull> {
+        let (lane, policy) = match lane {
+            LaneName::Calls => (&self.calls, QueuePolicy::IfNotFull),
+            LaneName::Builders => (&self.calls, QueuePolicy::Always),
+            LaneName::Pure => (&self.pure, QueuePolicy::IfNotFull),
+            LaneName::Loading => (&self.loading, QueuePolicy::IfNotFull),
+        };
+        let memory = mebibytes(memory);
+        loop {
+            let (queued, receiver) = match lane.request(agent, memory, policy)? {
+                Ok(place) => return Ok(place),
+                Err(queued) => queued,
+            };
+            let place = receiver.await;
+            drop(queued);
+            // Receiving cannot fail here: the sender is in the queue until it sends a place.
+            if let Ok(place) = place {
+                return Ok(place);
+            }
+        }
+    }
+}
+
+/// The place, or the queued call with the receiver for its place.
+type EnterResult<'a> = Result<Place, (QueuedCall<'a>, Receiver<Place>)>;
+
+impl Lane {
+    fn request<'a>(
+        self: &'a Arc<Self>,
+        agent: &'a Arc<str>,
+        memory: u32,
+        policy: QueuePolicy,
+    ) -> Result<EnterResult<'a>, QueueFull> {
+        let mut receiver = None;
+        let notifier = || {
+            let (sender, admitted) = oneshot::channel();
+            receiver = Some(admitted);
+            sender
+        };
+        let entry = lock(&self.0).request(agent, (memory, policy), notifier)?;
+        Ok(match (entry, receiver) {
+            (Entry::Queued(number), Some(receiver)) => Err((QueuedCall { lane: self, agent, number }, receiver)),
+            (Entry::Queued(_), None) => unreachable!("a queued call has a notifier"),
+            (Entry::Admitted { memory }, _) => Ok(self.place(agent, memory)),
+        })
+    }
+
+    fn place(self: &Arc<Self>, agent: &Arc<str>, memory: u32) -> Place {
+        Place { lane: Arc::clone(self), agent: Arc::clone(agent), memory }
+    }
+
+    /// Sends places to admitted calls. This must not run under the lock, because a place whose receiver is gone is dropped, which
+    /// takes the lock.
+    fn admit(self: &Arc<Self>, admitted: Vec<Admitted<Sender<Place>>>) {
+        for Admitted { agent, memory, notifier } in admitted {
+            drop(notifier.send(self.place(&agent, memory)));
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let admitted = lock(&self.lane.0).release(&self.agent, self.memory);
+        self.lane.admit(admitted);
+    }
+}
+
+impl Drop for QueuedCall<'_> {
+    fn drop(&mut self) {
+        let admitted = lock(&self.lane.0).cancel(self.agent, self.number);
+        self.lane.admit(admitted);
+    }
+}
+
+fn mebibytes(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(MIB)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admission(concurrent_calls: usize, guest_memory: usize, queue: usize) -> Admission {
+        Admission::new(HostLimits { guest_memory, concurrent_calls, queue, ..HostLimits::default() })
+    }
+
+    // P8: the total guest memory and the queue are bounded.
+    #[tokio::test]
+    async fn p8_total_memory_and_queue_are_bounded() {
+        let agent: Arc<str> = "a".into();
+        let admission = admission(64, 256 * MIB, 1);
+        let first = admission.enter(LaneName::Calls, 128 * MIB, &agent).await.expect("room");
+        let mut second = Box::pin(admission.enter(LaneName::Calls, 128 * MIB, &agent));
+        assert!(futures::poll!(&mut second).is_pending(), "192 MiB hold one call of 128 MiB");
+        let full = admission.enter(LaneName::Calls, 128 * MIB, &"b".into()).await;
+        assert_eq!(full.err(), Some(QueueFull::All(1)));
+        drop(first);
+        second.await.expect("the place is free again");
+    }
+
+    // P8: an agent fills no more than its share of the queue, and a cancelled call frees its room at once.
+    #[tokio::test]
+    async fn p8_queue_is_shared_by_agents() {
+        let (many, one): (Arc<str>, Arc<str>) = ("many".into(), "one".into());
+        let admission = admission(1, 256 * MIB, 4);
+        let running = admission.enter(LaneName::Calls, MIB, &many).await.expect("room");
+        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(admission.enter(LaneName::Calls, MIB, &many))).collect();
+        for waiting in &mut waiting {
+            assert!(futures::poll!(waiting).is_pending());
+        }
+        let full = admission.enter(LaneName::Calls, MIB, &many).await;
+        assert_eq!(full.err(), Some(QueueFull::OfAgent(3)));
+        waiting.pop();
+        let mut next = Box::pin(admission.enter(LaneName::Calls, MIB, &many));
+        assert!(futures::poll!(&mut next).is_pending(), "the cancelled call has freed its room");
+        let mut other = Box::pin(admission.enter(LaneName::Calls, MIB, &one));
+        assert!(futures::poll!(&mut other).is_pending(), "there is room for others");
+        drop(running);
+        other.await.expect("it is the other agent's turn");
+    }
+
+    // P8: a full queue does not fail a turn, because its context builder may always wait.
+    #[tokio::test]
+    async fn p8_context_builder_may_join_a_full_queue() {
+        let agent: Arc<str> = "a".into();
+        let admission = admission(1, 256 * MIB, 0);
+        let running = admission.enter(LaneName::Calls, MIB, &agent).await.expect("room");
+        assert!(admission.enter(LaneName::Calls, MIB, &agent).await.is_err());
+        let mut builder = Box::pin(admission.enter(LaneName::Builders, MIB, &agent));
+        assert!(futures::poll!(&mut builder).is_pending(), "there is one place");
+        drop(running);
+        builder.await.expect("the place is free again");
+    }
+
+    // Row 35: the validators' lane has room while the tools' lane is full.
+    #[tokio::test]
+    async fn row_35_validators_run_while_the_tool_lane_is_full() {
+        let agent: Arc<str> = "a".into();
+        let admission = admission(1, 256 * MIB, 0);
+        let _tool = admission.enter(LaneName::Calls, MIB, &agent).await.expect("room");
+        assert!(admission.enter(LaneName::Calls, MIB, &agent).await.is_err());
+        admission.enter(LaneName::Pure, MIB, &agent).await.expect("the other lane is empty");
+    }
+
+    // Row 10: if a place is given to a call that is being cancelled, the next call gets it.
+    #[tokio::test]
+    async fn row_10_place_of_a_cancelled_call_goes_to_the_next_call() {
+        let agent: Arc<str> = "a".into();
+        let admission = admission(1, 256 * MIB, 8);
+        let running = admission.enter(LaneName::Calls, MIB, &agent).await.expect("room");
+        let mut first = Box::pin(admission.enter(LaneName::Calls, MIB, &agent));
+        let mut second = Box::pin(admission.enter(LaneName::Calls, MIB, &agent));
+        assert!(futures::poll!(&mut first).is_pending() && futures::poll!(&mut second).is_pending());
+        drop(running);
+        drop(first);
+        second.await.expect("the place of the cancelled call");
+    }
+}

@@ -1,0 +1,251 @@
+//! The queue of a lane. The agent with the fewest places comes first; among equals, the agent that was served longest ago. No agent
+//! may hold so much that nothing is left for the next agent.
+
+use super::QueueFull;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// An agent may hold at most this many times what remains free, of places, of memory and of the queue. One agent alone gets three
+/// quarters, two agents get three sevenths each, and there is always room for an agent that holds nothing yet.
+const SHARE: usize = 3;
+/// How many smaller calls may overtake a call that waits for memory. After that, they wait for it.
+const MAX_PASSES: u32 = 32;
+
+/// The capacity of a lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) places: usize,
+    /// MiB.
+    pub(super) memory: u32,
+    /// Calls that may wait.
+    pub(super) queue: usize,
+    pub(super) sharing: Sharing,
+}
+
+/// Whether the share of each agent is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    ByAgent,
+    Whole,
+}
+
+/// Whether a call may wait if the queue is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum QueuePolicy {
+    IfNotFull,
+    Always,
+}
+
+/// The free capacity of a lane, and the agents that hold places or wait. A `Notifier` tells a waiting call that it is admitted.
+pub(super) struct Queue<Notifier> {
+    bounds: Bounds,
+    /// Free places.
+    places: usize,
+    /// Free memory in MiB.
+    memory: u32,
+    /// Number of waiting calls of all agents.
+    waiting: usize,
+    /// The agents that hold a place or have a waiting call.
+    agents: Vec<Agent<Notifier>>,
+    /// The last number that was given to a waiting call or an admission.
+    numbers: u64,
+}
+
+struct Agent<Notifier> {
+    name: Arc<str>,
+    places: usize,
+    memory: u32,
+    /// Number of its last admission.
+    served: u64,
+    waiting: VecDeque<Call<Notifier>>,
+}
+
+struct Call<Notifier> {
+    number: u64,
+    memory: u32,
+    /// How many smaller calls have overtaken it.
+    passed: u32,
+    notifier: Notifier,
+}
+
+/// The result of a request for a place.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// The call may run with this much memory in MiB, which is at most the memory of the whole lane.
+    Admitted { memory: u32 },
+    /// The call waits under this number.
+    Queued(u64),
+}
+
+/// A call that was waiting and is now admitted.
+pub(super) struct Admitted<Notifier> {
+    pub(super) agent: Arc<str>,
+    pub(super) memory: u32,
+    pub(super) notifier: Notifier,
+}
+
+/// Whether a call can run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fit {
+    Now,
+    /// Only the lane's free memory is missing.
+    NeedsMemory,
+    /// There is no free place, or its agent holds too much.
+    Later,
+}
+
+impl<Notifier> Queue<Notifier> {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        let bounds = Bounds { places: bounds.places.max(1), memory: bounds.memory.max(1), ..bounds };
+        let (places, memory) = (bounds.places, bounds.memory);
+        Self { bounds, places, memory, waiting: 0, agents: Vec::new(), numbers: 0 }
+    }
+
+    /// Requests a place with `memory` MiB. A call that needs more memory than the whole lane has gets all of it and runs alone.
+    pub(super) fn request(
+        &mut self,
+        name: &Arc<str>,
+        (memory, policy): (u32, QueuePolicy),
+        notifier: impl FnOnce() -> Notifier,
+    ) -> Result<Entry, QueueFull> {
+        let memory = memory.clamp(1, self.bounds.memory);
+        let index = self.agent_index(name);
+        let is_first = self.agents[index].waiting.is_empty();
+        if is_first && self.fit(index, memory) == Fit::Now && self.try_overtake(index) {
+            self.occupy(index, memory);
+            return Ok(Entry::Admitted { memory });
+        }
+        if policy == QueuePolicy::IfNotFull
+            && let Err(full) = self.check_room(index)
+        {
+            self.remove_idle_agents();
+            return Err(full);
+        }
+        self.numbers += 1;
+        let number = self.numbers;
+        self.agents[index].waiting.push_back(Call { number, memory, passed: 0, notifier: notifier() });
+        self.waiting += 1;
+        Ok(Entry::Queued(number))
+    }
+
+    /// Removes a waiting call. Returns the calls that are admitted because of that.
+    pub(super) fn cancel(&mut self, name: &Arc<str>, number: u64) -> Vec<Admitted<Notifier>> {
+        let Some(agent) = self.agents.iter_mut().find(|agent| agent.name == *name) else { return Vec::new() };
+        let before = agent.waiting.len();
+        agent.waiting.retain(|call| call.number != number);
+        self.waiting -= before - agent.waiting.len();
+        self.admit()
+    }
+
+    /// Frees a place and its memory. Returns the calls that are admitted because of that.
+    pub(super) fn release(&mut self, name: &Arc<str>, memory: u32) -> Vec<Admitted<Notifier>> {
+        let index = self.agent_index(name);
+        let agent = &mut self.agents[index];
+        agent.places -= 1;
+        agent.memory -= memory;
+        self.places += 1;
+        self.memory += memory;
+        self.admit()
+    }
+
+    fn admit(&mut self) -> Vec<Admitted<Notifier>> {
+        let mut admitted = Vec::new();
+        while let Some(index) = self.next_agent() {
+            let Some(call) = self.agents[index].waiting.pop_front() else { break };
+            self.waiting -= 1;
+            self.occupy(index, call.memory);
+            let agent = Arc::clone(&self.agents[index].name);
+            admitted.push(Admitted { agent, memory: call.memory, notifier: call.notifier });
+        }
+        self.remove_idle_agents();
+        admitted
+    }
+
+    /// The index of the agent whose first waiting call is admitted next.
+    fn next_agent(&mut self) -> Option<usize> {
+        let mut order: Vec<_> =
+            (0..self.agents.len()).filter(|index| !self.agents[*index].waiting.is_empty()).collect();
+        order.sort_unstable_by_key(|index| (self.agents[*index].places, self.agents[*index].served));
+        let first = order.into_iter().find(|index| {
+            let first = self.agents[*index].waiting.front();
+            first.is_some_and(|call| self.fit(*index, call.memory) == Fit::Now)
+        })?;
+        self.try_overtake(first).then_some(first)
+    }
+
+    /// Returns whether a call of this agent may overtake the calls of other agents that wait for memory. If so, counts it for each of
+    /// them.
+    fn try_overtake(&mut self, overtaking: usize) -> bool {
+        let fits: Vec<_> = (0..self.agents.len())
+            .map(|index| {
+                let first = self.agents[index].waiting.front();
+                first.map_or(Fit::Later, |call| self.fit(index, call.memory))
+            })
+            .collect();
+        let mut passed: Vec<_> = self
+            .agents
+            .iter_mut()
+            .enumerate()
+            .filter(|(index, _)| *index != overtaking && fits[*index] == Fit::NeedsMemory)
+            .filter_map(|(_, agent)| agent.waiting.front_mut())
+            .collect();
+        if passed.iter().any(|call| call.passed >= MAX_PASSES) {
+            return false;
+        }
+        passed.iter_mut().for_each(|call| call.passed += 1);
+        true
+    }
+
+    fn fit(&self, index: usize, memory: u32) -> Fit {
+        let agent = &self.agents[index];
+        let within_share = |held: usize, wanted: usize, free: usize| {
+            self.bounds.sharing == Sharing::Whole || held == 0 || held + wanted <= SHARE * (free - wanted)
+        };
+        if self.places == 0 || !within_share(agent.places, 1, self.places) {
+            Fit::Later
+        } else if memory > self.memory {
+            Fit::NeedsMemory
+        } else if within_share(agent.memory as usize, memory as usize, self.memory as usize) {
+            Fit::Now
+        } else {
+            Fit::Later
+        }
+    }
+
+    /// Checks that one more call of this agent may wait.
+    fn check_room(&self, index: usize) -> Result<(), QueueFull> {
+        let free = self.bounds.queue.saturating_sub(self.waiting);
+        let held = self.agents[index].waiting.len();
+        if free == 0 {
+            return Err(QueueFull::All(self.bounds.queue));
+        }
+        let share = SHARE.saturating_mul(free - 1);
+        let within = self.bounds.sharing == Sharing::Whole || held == 0 || held < share;
+        if within { Ok(()) } else { Err(QueueFull::OfAgent(held)) }
+    }
+
+    fn occupy(&mut self, index: usize, memory: u32) {
+        self.numbers += 1;
+        self.places -= 1;
+        self.memory -= memory;
+        let agent = &mut self.agents[index];
+        agent.places += 1;
+        agent.memory += memory;
+        agent.served = self.numbers;
+    }
+
+    fn agent_index(&mut self, name: &Arc<str>) -> usize {
+        self.agents.iter().position(|agent| agent.name == *name).unwrap_or_else(|| {
+            let name = Arc::clone(name);
+            self.agents.push(Agent { name, places: 0, memory: 0, served: 0, waiting: VecDeque::new() });
+            self.agents.len() - 1
+        })
+    }
+
+    fn remove_idle_agents(&mut self) {
+        self.agents.retain(|agent| agent.places > 0 || !agent.waiting.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Property tests of the queue (P8): every call is admitted, agents are served in turn, and there is room for one more agent.
+
+use super::*;
+use proptest::prelude::*;
+
+/// A queue with the state of each call.
+struct Model {
+    queue: Queue<usize>,
+    bounds: Bounds,
+    calls: Vec<(Arc<str>, CallStatus)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum CallStatus {
+    Waiting(u64),
+    Running(u32),
+    Finished,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Request(u8, u32),
+    Cancel(usize),
+    Release(usize),
+}
+
+impl Model {
+    fn new(bounds: Bounds) -> Self {
+        Self { queue: Queue::new(bounds), bounds, calls: Vec::new() }
+    }
+
+    fn request(&mut self, agent: &str, memory: u32) -> Result<usize, QueueFull> {
+        let (name, number): (Arc<str>, _) = (agent.into(), self.calls.len());
+        let status = match self.queue.request(&name, (memory, QueuePolicy::IfNotFull), || number)? {
+            Entry::Admitted { memory } => CallStatus::Running(memory),
+            Entry::Queued(number) => CallStatus::Waiting(number),
+        };
+        self.calls.push((name, status));
+        Ok(number)
+    }
+
+    fn apply(&mut self, operation: Operation) {
+        let total = self.calls.len().max(1);
+        let admitted = match operation {
+            Operation::Request(agent, memory) => {
+                let _ = self.request(&agent.to_string(), memory);
+                Vec::new()
+            }
+            Operation::Cancel(number) | Operation::Release(number) => {
+                self.finish(number % total, matches!(operation, Operation::Cancel(_)))
+            }
+        };
+        self.admit(admitted);
+        self.check();
+    }
+
+    fn finish(&mut self, number: usize, is_waiting: bool) -> Vec<Admitted<usize>> {
+        let Some((agent, status)) = self.calls.get_mut(number) else { return Vec::new() };
+        match *status {
+            CallStatus::Waiting(number) if is_waiting => {
+                *status = CallStatus::Finished;
+                self.queue.cancel(&agent.clone(), number)
+            }
+            CallStatus::Running(memory) if !is_waiting => {
+                *status = CallStatus::Finished;
+                self.queue.release(&agent.clone(), memory)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn admit(&mut self, admitted: Vec<Admitted<usize>>) {
+        for Admitted { agent, memory, notifier } in admitted {
+            let call = &mut self.calls[notifier];
+            assert!(matches!(call.1, CallStatus::Waiting(_)) && call.0 == agent, "{call:?} did not wait");
+            call.1 = CallStatus::Running(memory);
+        }
+    }
+
+    fn release(&mut self, number: usize) {
+        let admitted = self.finish(number, false);
+        self.admit(admitted);
+    }
+
+    fn running(&self) -> Vec<usize> {
+        (0..self.calls.len()).filter(|number| matches!(self.calls[*number].1, CallStatus::Running(_))).collect()
+    }
+
+    fn waiting(&self) -> usize {
+        self.calls.iter().filter(|(_, status)| matches!(status, CallStatus::Waiting(_))).count()
+    }
+
+    fn check(&self) {
+        let held =
+            |(_, status): &(Arc<str>, CallStatus)| if let CallStatus::Running(memory) = status { *memory } else { 0 };
+        let (places, memory) = (self.running().len(), self.calls.iter().map(held).sum::<u32>());
+        assert!(places <= self.bounds.places && memory <= self.bounds.memory, "{places} places, {memory} MiB");
+        assert_eq!((self.queue.places, self.queue.memory), (self.bounds.places - places, self.bounds.memory - memory));
+        assert_eq!(self.queue.waiting, self.waiting());
+        assert!(self.waiting() <= self.bounds.queue);
+        assert!(places > 0 || self.waiting() == 0, "calls wait, and nothing runs");
+    }
+}
+
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    let operation = prop_oneof![
+        4 => (0..4_u8, 0..300_u32).prop_map(|(agent, memory)| Operation::Request(agent, memory)),
+        1 => any::<usize>().prop_map(Operation::Cancel),
+        2 => any::<usize>().prop_map(Operation::Release),
+    ];
+    proptest::collection::vec(operation, 0..200)
+}
+
+fn bounds(places: usize, memory: u32, queue: usize) -> Bounds {
+    Bounds { places, memory, queue, sharing: Sharing::ByAgent }
+}
+
+proptest! {
+    // P8, row 10: places and memory are never given twice or lost, in whatever order calls start, end and are cancelled. A call
+    // always runs while another one waits, and every waiting call is admitted in the end.
+    #[test]
+    fn p8_row_10_every_call_is_admitted_in_the_end(
+        places in 1_usize..8, memory in 1_u32..400, queue in 0_usize..12, operations in operations(),
+    ) {
+        let mut model = Model::new(bounds(places, memory, queue));
+        for operation in operations {
+            model.apply(operation);
+        }
+        while let Some(running) = model.running().first().copied() {
+            model.release(running);
+            model.check();
+        }
+        prop_assert_eq!(model.waiting(), 0);
+        prop_assert!(model.queue.agents.is_empty());
+    }
+
+    // P8: even if the other agents hold as much as they may, an agent that holds nothing is admitted at once, as long as there are
+    // fewer agents than places.
+    #[test]
+    fn p8_agent_that_holds_nothing_is_admitted_at_once(agents in 1_usize..12, memory in 1_u32..8) {
+        let mut model = Model::new(bounds(64, 1_536, 256));
+        for _ in 0..64 {
+            for agent in 0..agents {
+                let _ = model.request(&format!("greedy {agent}"), memory);
+            }
+        }
+        let new = model.request("new", memory).expect("the queue has room");
+        prop_assert!(matches!(model.calls[new].1, CallStatus::Running(_)));
+    }
+}
+
+// P8: an agent with many calls and an agent with few calls are served in turn.
+#[test]
+fn p8_agents_are_served_in_turn() {
+    let mut model = Model::new(bounds(1, 100, 20));
+    let mut running = model.request("many", 10).expect("room");
+    for agent in ["many", "many", "many", "one", "one"] {
+        model.request(agent, 10).expect("it waits");
+    }
+    let mut served = Vec::new();
+    while model.waiting() > 0 {
+        model.release(running);
+        running = model.running()[0];
+        served.push(model.calls[running].0.to_string());
+    }
+    assert_eq!(served, ["one", "many", "one", "many", "many"]);
+}
+
+// P8: small calls that always fit do not starve a large call.
+#[test]
+fn p8_large_call_is_overtaken_a_limited_number_of_times() {
+    let mut model = Model::new(bounds(64, 100, 256));
+    for _ in 0..4 {
+        model.request("small", 10).expect("room");
+    }
+    let large = model.request("large", 90).expect("it waits");
+    let mut passed = 0;
+    while !matches!(model.calls[large].1, CallStatus::Running(_)) {
+        let small = model.request("small", 10).expect("room in the queue");
+        passed += u32::from(matches!(model.calls[small].1, CallStatus::Running(_)));
+        assert!(passed <= MAX_PASSES, "it is overtaken too often");
+        let oldest = model.running()[0];
+        model.release(oldest);
+        model.check();
+    }
+    assert_eq!(passed, MAX_PASSES, "smaller calls overtake it as often as allowed");
+}

@@ -1,0 +1,116 @@
+//! The description of a call before it runs: its plugin, its limits and its capabilities.
+
+use super::admission::LaneName;
+use super::engine::Metering;
+use super::trial::Trial;
+use crate::capabilities::process::Trace;
+use crate::capabilities::process::program::Program;
+use crate::grants::live_grants::CurrentGrants;
+use crate::grants::secret::KnownSecrets;
+use crate::grants::{Grants, Unmet};
+use crate::identity::{Authority, PluginIdentity};
+use crate::limits::CallLimits;
+use crate::ports::http::HttpPort;
+use crate::ports::key_value::KeyValuePort;
+use crate::ports::media::MediaPort;
+use crate::ports::model::ModelPort;
+use crate::recording::replay_inputs::ReplayInputs;
+use crate::recording::stopped_calls::StoppedCalls;
+use std::sync::Arc;
+use std::time::Duration;
+use wasmtime::Engine;
+
+/// The services that the runtime provides to plugins during a call. If a port is None, its use is denied.
+#[derive(Clone, Default)]
+pub struct Ports {
+    /// Access to the session's media.
+    pub media: Option<Arc<dyn MediaPort>>,
+    /// The plugin's key-value data, which lives longer than a call.
+    pub key_value: Option<Arc<dyn KeyValuePort>>,
+    /// Access to the agent's model.
+    pub model: Option<Arc<dyn ModelPort>>,
+    /// Answers HTTP requests instead of the network. If None, requests go to the network.
+    pub http: Option<Arc<dyn HttpPort>>,
+    /// In a replay, the recorded time, random numbers and files of the original call.
+    pub replay: Option<Arc<ReplayInputs>>,
+    /// The agent's grants at each moment. If None, the grants do not change during the call.
+    pub grants: Option<Arc<dyn CurrentGrants>>,
+    /// Collects the denials of calls that are stopped before they can report them. If None, they are lost.
+    pub stopped: Option<Arc<StoppedCalls>>,
+}
+
+/// Everything about a call except the function that is called.
+pub(crate) struct CallSpec {
+    pub(crate) plugin: Arc<PluginIdentity>,
+    /// The engine that the plugin is compiled for.
+    pub(crate) engine: Engine,
+    pub(crate) metering: Metering,
+    /// The call's id, for the log.
+    pub(crate) call: String,
+    /// The agent that makes the call.
+    pub(crate) agent: Arc<str>,
+    /// Size of the request as JSON, in bytes.
+    pub(crate) request_bytes: usize,
+    pub(crate) lane: LaneName,
+    pub(crate) wall: Duration,
+    /// Limits of the call. The fuel limit applies only if `metering` counts fuel.
+    pub(crate) limits: CallLimits,
+    /// Limit on the values that the guest may pass to the host at once, in bytes.
+    pub(crate) lifted_bytes: usize,
+    pub(crate) capabilities: CallCapabilities,
+    /// Needs of the plugin that are not granted, including guesses from its imports.
+    pub(crate) unmet: Arc<[Unmet]>,
+    /// Requests of the manifest that are not granted.
+    pub(crate) declared: Arc<[Unmet]>,
+    /// The trial of a new version that the call counts for.
+    pub(crate) trial: Option<Arc<Trial>>,
+}
+
+/// What a call can access.
+#[derive(Clone)]
+pub(crate) struct CallCapabilities {
+    pub(crate) authority: Authority,
+    /// The grants at the start of the call.
+    pub(crate) grants: Arc<Grants>,
+    pub(crate) agent: String,
+    pub(crate) session: String,
+    pub(crate) media: Option<Arc<dyn MediaPort>>,
+    /// The command-line program that the call runs.
+    pub(crate) program: Option<Arc<Program>>,
+    pub(crate) key_value: Option<Arc<dyn KeyValuePort>>,
+    pub(crate) model: Option<Arc<dyn ModelPort>>,
+    pub(crate) http: Option<Arc<dyn HttpPort>>,
+    pub(crate) replay: Option<Arc<ReplayInputs>>,
+    /// The agent's grants at each moment, so that a revocation takes effect during the call.
+    pub(crate) current_grants: Option<Arc<dyn CurrentGrants>>,
+    /// Collects the call's denials if it is stopped.
+    pub(crate) stopped_calls: Option<Arc<StoppedCalls>>,
+    /// Number of the turn in its session.
+    pub(crate) turn: u32,
+    pub(crate) trace: Trace,
+    /// Secrets that are redacted from everything that the guest receives.
+    pub(crate) secrets: Arc<KnownSecrets>,
+}
+
+impl CallCapabilities {
+    /// A call that can access nothing.
+    pub(crate) fn nothing(authority: Authority) -> Self {
+        Self {
+            authority,
+            grants: Arc::default(),
+            agent: String::new(),
+            session: String::new(),
+            media: None,
+            key_value: None,
+            model: None,
+            http: None,
+            replay: None,
+            current_grants: None,
+            stopped_calls: None,
+            turn: 0,
+            program: None,
+            trace: Trace::None,
+            secrets: Arc::default(),
+        }
+    }
+}

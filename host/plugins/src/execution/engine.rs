@@ -1,0 +1,180 @@
+//! The configuration of the wasmtime engine, and the ticker that interrupts running guests.
+
+use crate::limits::{self, HostLimits};
+use std::hash::{Hash, Hasher};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use wasmtime::{
+    Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Strategy, WasmBacktraceDetails,
+};
+
+/// Bytes of each memory that stay resident between calls. Used only if the kernel can report which pages were touched; otherwise
+/// keeping memory resident costs more than it saves.
+const KEEP_RESIDENT: usize = limits::MIB;
+/// Bytes of each table that stay resident between calls. This is enough for the default number of elements.
+const KEEP_TABLE_RESIDENT: usize = 10_000 * size_of::<usize>();
+
+/// A memory up to this size is compiled into one image, however few bytes its data segments contain. A larger memory gets an image
+/// only if the segments fill at least half of it, so that a few bytes cannot produce gigabytes of code (row 37).
+const SPARSE_IMAGE: u64 = limits::MIB as u64;
+
+/// Version of the cache. Increase it when this crate changes how it uses compiled code or which facts it stores about a component.
+const CACHE_LAYOUT: u32 = 5;
+
+/// The text of the contract. The facts that are stored with compiled code were checked against exactly this text.
+const CONTRACT: [&str; 8] = [
+    include_str!("../../../../wit/types.wit"),
+    include_str!("../../../../wit/tool.wit"),
+    include_str!("../../../../wit/context-builder.wit"),
+    include_str!("../../../../wit/output-validator.wit"),
+    include_str!("../../../../wit/media-policy.wit"),
+    include_str!("../../../../wit/media-store.wit"),
+    include_str!("../../../../wit/worlds.wit"),
+    include_str!("../../../../wit/model/host-model.wit"),
+];
+
+/// Whether compiled code counts the instructions that it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Metering {
+    /// The code counts nothing.
+    Off,
+    /// The code counts instructions as fuel.
+    Fuel,
+}
+
+/// Whether the engine reserves address space for all instances that may exist at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum AddressSpace {
+    /// The engine reserves several TiB. Calls start quickly, and the code needs no bounds checks.
+    Reserved,
+    /// The engine reserves nothing, because the process may not have that much address space. Memories are allocated for each call, and
+    /// the code checks bounds.
+    Small,
+}
+
+/// The options that compiled code depends on, in addition to the limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CodeOptions {
+    pub(crate) metering: Metering,
+    pub(crate) space: AddressSpace,
+}
+
+/// Creates an engine with a slot for each instance that may exist at the same time, which is one for each place in a lane.
+pub(crate) fn engine(limits: HostLimits, options: CodeOptions) -> wasmtime::Result<Engine> {
+    engine_with_slots(limits.concurrent_calls.max(1) + limits::PURE_CALLS + limits::LOADING, limits, options)
+}
+
+/// Creates an engine with this number of slots for instances. Compiled code does not depend on the number.
+pub(crate) fn engine_with_slots(slots: usize, limits: HostLimits, options: CodeOptions) -> wasmtime::Result<Engine> {
+    let mut config = Config::new();
+    match options.space {
+        AddressSpace::Reserved => {
+            config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(slots)));
+        }
+        AddressSpace::Small => {
+            config
+                .allocation_strategy(InstanceAllocationStrategy::OnDemand)
+                .memory_reservation(0)
+                .memory_guard_size(0)
+                .memory_reservation_for_growth(limits::MIB as u64)
+                .gc_heap_reservation(0)
+                .gc_heap_guard_size(0);
+        }
+    }
+    config
+        .strategy(Strategy::Cranelift)
+        .epoch_interruption(true)
+        .consume_fuel(options.metering == Metering::Fuel)
+        .wasm_component_model(true)
+        .wasm_component_model_async(true)
+        .shared_memory(false)
+        .max_wasm_stack(limits.wasm_stack)
+        .async_stack_size(limits.async_stack)
+        .memory_guaranteed_dense_image_size(SPARSE_IMAGE)
+        // Unwind information is only for debuggers, and it is a sixth of the code that each load must read.
+        .native_unwind_info(cfg!(windows))
+        .generate_address_map(false)
+        .wasm_backtrace_details(WasmBacktraceDetails::Disable);
+    Engine::new(&config)
+}
+
+fn pool(slots: usize) -> PoolingAllocationConfig {
+    let slots = slots as u32;
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(slots)
+        .total_core_instances(slots * limits::MOST_CORE_INSTANCES as u32)
+        .total_memories(slots * limits::MOST_MEMORIES as u32)
+        .total_tables(slots * limits::MOST_TABLES as u32)
+        .total_stacks(slots * 2)
+        .total_gc_heaps(slots)
+        .max_core_instances_per_component(limits::MOST_CORE_INSTANCES as u32)
+        .max_memories_per_component(limits::MOST_MEMORIES as u32)
+        .max_tables_per_component(limits::MOST_TABLES as u32)
+        .max_memories_per_module(limits::MOST_MEMORIES as u32)
+        .max_tables_per_module(limits::MOST_TABLES as u32)
+        .max_component_instance_size(4 * limits::MIB)
+        .max_core_instance_size(limits::MIB)
+        .table_elements(limits::MOST_TABLE_ELEMENTS)
+        .max_memory_size(limits::MOST_MEMORY)
+        .max_unused_warm_slots(slots.min(16));
+    if PoolingAllocationConfig::is_pagemap_scan_available() {
+        pool.pagemap_scan(Enabled::Yes)
+            .linear_memory_keep_resident(KEEP_RESIDENT)
+            .table_keep_resident(KEEP_TABLE_RESIDENT);
+    }
+    pool
+}
+
+/// A hash of everything that compiled code depends on: the version and settings of wasmtime, the processor, the contract, and the
+/// version of this crate's cache.
+pub(crate) fn compatibility_hash(engine: &Engine) -> blake3::Hash {
+    let mut hasher = Blake3Hasher(blake3::Hasher::new());
+    CACHE_LAYOUT.hash(&mut hasher);
+    CONTRACT.hash(&mut hasher);
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    hasher.0.finalize()
+}
+
+/// Feeds the engine's own hash into a hash that is stable and long enough for a directory name.
+struct Blake3Hasher(blake3::Hasher);
+
+impl Hasher for Blake3Hasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        let hash = self.0.finalize();
+        u64::from_le_bytes(std::array::from_fn(|index| hash.as_bytes()[index]))
+    }
+}
+
+/// The thread that advances the engine's epoch. Dropping the ticker stops it.
+pub(crate) struct Ticker {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ticker {
+    /// Starts the thread. It calls `on_tick` after each tick.
+    pub(crate) fn start(engine: Engine, tick: Duration, on_tick: impl Fn() + Send + 'static) -> std::io::Result<Self> {
+        let (stop, stopped) = channel::<()>();
+        let thread = std::thread::Builder::new().name("plugin-epochs".into()).spawn(move || {
+            while stopped.recv_timeout(tick) == Err(RecvTimeoutError::Timeout) {
+                engine.increment_epoch();
+                on_tick();
+            }
+        })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The ways in which a call can end without an answer: a trap, a limit, a broken contract, a full queue, or a failure of the host.
+//! A typed error of the guest is not a failure; it is an answer.
+
+use super::admission::QueueFull;
+use crate::contract::RejectedAnswer;
+use crate::file_trees::TreeProblem;
+use crate::identity::{Kind, PluginIdentity};
+use crate::limits::{Limit, REASON_BYTES};
+use crate::recording::CallRecord;
+use crate::text::clean;
+use agent_core::tool::ToolError;
+use std::sync::Arc;
+use wasmtime::Trap;
+use wasmtime::component::ResourceTableError;
+
+/// The reason why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum CallFailure {
+    /// The guest trapped or exited.
+    #[error("{plugin} crashed: {message}")]
+    Trap {
+        /// The plugin that was called.
+        plugin: Arc<PluginIdentity>,
+        /// The trap, and the end of the guest's output on standard error.
+        message: String,
+    },
+    /// A limit stopped the guest.
+    #[error("{plugin} was stopped at its limit: {limit}")]
+    Limit {
+        /// The plugin that was called.
+        plugin: Arc<PluginIdentity>,
+        /// The limit with its value.
+        limit: Limit,
+    },
+    /// The guest's answer violates the contract.
+    #[error("{plugin} broke the contract: {reason}")]
+    InvalidResult {
+        /// The plugin that was called.
+        plugin: Arc<PluginIdentity>,
+        /// How the answer violates the contract.
+        reason: String,
+    },
+    /// Too many calls are already waiting.
+    #[error("{plugin} was not called: {full}; try again later")]
+    Busy {
+        /// The plugin that was called.
+        plugin: Arc<PluginIdentity>,
+        /// The limit of the queue that was reached.
+        full: QueueFull,
+    },
+    /// A granted directory cannot be opened.
+    #[error("{plugin} was not called: {problem}; correct `{}` under [plugins.{}.grants], or create the directory",
+        problem.line, plugin.name)]
+    Grant {
+        /// The plugin that was called.
+        plugin: Arc<PluginIdentity>,
+        /// The directory, and why it cannot be opened.
+        problem: TreeProblem,
+    },
+    /// The component does not export this kind.
+    #[error("{plugin} exports no {kind}")]
+    NotExported {
+        /// The plugin that was called.
+        plugin: Arc<PluginIdentity>,
+        /// The kind that was called.
+        kind: Kind,
+    },
+    /// The component has no such tool.
+    #[error("{plugin} has no tool {name:?}; it has {available}")]
+    NoSuchTool {
+        /// The plugin that was called.
+        plugin: Arc<PluginIdentity>,
+        /// The name that was called.
+        name: String,
+        /// The names of the component's tools, for the message.
+        available: String,
+    },
+    /// The host itself failed.
+    #[error("{plugin} could not be called because of an error in the host: {reason}")]
+    Host {
+        /// The plugin that was called.
+        plugin: Arc<PluginIdentity>,
+        /// The error of the host.
+        reason: String,
+    },
+}
+
+impl CallFailure {
+    /// Converts the failure to the error that the model receives as the result of its tool call.
+    pub fn for_model(&self) -> ToolError {
+        let message = self.to_string();
+        match self {
+            CallFailure::Busy { .. } => ToolError::Unavailable { message, retry_after: None },
+            _ => ToolError::Failed { message },
+        }
+    }
+}
+
+/// The reason why a guest was stopped, or why its answer was refused.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Guest(wasmtime::Error),
+    Refused(RejectedAnswer),
+}
+
+impl From<wasmtime::Error> for Stop {
+    fn from(error: wasmtime::Error) -> Self {
+        Stop::Guest(error)
+    }
+}
+
+impl From<RejectedAnswer> for Stop {
+    fn from(refusal: RejectedAnswer) -> Self {
+        Stop::Refused(refusal)
+    }
+}
+
+impl From<Limit> for Stop {
+    fn from(limit: Limit) -> Self {
+        Stop::Refused(RejectedAnswer::Limit(limit))
+    }
+}
+
+impl Stop {
+    /// Converts the reason to a failure. If a limit was reached before a trap, the limit is reported, because it explains the trap.
+    pub(crate) fn into_failure(self, record: &CallRecord, (lifted, wasm_stack): (usize, usize)) -> CallFailure {
+        let plugin = Arc::clone(&record.plugin);
+        match self {
+            Stop::Refused(RejectedAnswer::Invalid(reason)) => {
+                CallFailure::InvalidResult { plugin, reason: clean(&reason, REASON_BYTES) }
+            }
+            Stop::Refused(RejectedAnswer::Limit(limit)) => CallFailure::Limit { plugin, limit },
+            Stop::Refused(RejectedAnswer::Host(reason)) => CallFailure::Host { plugin, reason },
+            Stop::Guest(error) => {
+                let engine_limit = || limit_of(&error, record, (lifted, wasm_stack));
+                match record.limit().or_else(engine_limit).or_else(|| record.reported_limit()) {
+                    Some(limit) => CallFailure::Limit { plugin, limit },
+                    None => CallFailure::Trap { plugin, message: trap_message(&error, record) },
+                }
+            }
+        }
+    }
+}
+
+/// Recognises limits that wasmtime enforces itself. Some of its errors have no public type, so they are recognised by their text.
+fn limit_of(error: &wasmtime::Error, record: &CallRecord, (lifted, wasm_stack): (usize, usize)) -> Option<Limit> {
+    let limits = &record.limits;
+    if error.downcast_ref::<Trap>() == Some(&Trap::StackOverflow) {
+        return Some(Limit::Stack(wasm_stack));
+    }
+    if error.downcast_ref::<Trap>() == Some(&Trap::OutOfFuel) {
+        return limits.fuel.map(Limit::Fuel);
+    }
+    if matches!(error.downcast_ref::<ResourceTableError>(), Some(ResourceTableError::Full)) {
+        return Some(Limit::Handles(limits.handles));
+    }
+    let text = error.root_cause().to_string();
+    let known = [
+        ("fuel allocated for hostcalls", Limit::LiftedBytes(lifted)),
+        ("store handle limit exceeded", Limit::Handles(limits.handles)),
+        ("resource table has no free keys", Limit::Handles(limits.handles)),
+        ("total size of fields exceeds limit", Limit::Headers(limits.headers)),
+        ("resource limit exceeded: instance", Limit::Instances(limits.core_instances)),
+        ("resource limit exceeded: table", Limit::Tables(limits.tables)),
+        ("resource limit exceeded: memory", Limit::Memories(limits.memories)),
+    ];
+    known.into_iter().find(|(fragment, _)| text.contains(fragment)).map(|(_, limit)| limit)
+}
+
+fn trap_message(error: &wasmtime::Error, record: &CallRecord) -> String {
+    let cause = match error.downcast_ref::<wasmtime_wasi::I32Exit>() {
+        Some(exit) => format!("it exited with code {}", exit.0),
+        None => clean(&error.root_cause().to_string(), record.limits.error),
+    };
+    match record.last_stderr_lines() {
+        output if output.is_empty() => cause,
+        output => format!("{cause}; its last output on standard error: {output}"),
+    }
+}

@@ -1,0 +1,84 @@
+//! The report of a finished call.
+
+use super::failure::CallFailure;
+use crate::grants::Denial;
+use crate::recording::guest_log::LostLog;
+use crate::recording::host_calls::HostCallLog;
+use agent_core::tool::CallCost;
+use serde::Serialize;
+use std::io;
+
+/// The result of a call with its cost and its side effects. The cost is known even if the call failed (P8).
+#[derive(Debug)]
+pub struct CallReport<T> {
+    /// The answer, or the reason why there is none.
+    pub result: Result<T, CallFailure>,
+    /// The time, memory and other resources that the call used.
+    pub cost: CallCost,
+    /// The accesses that the guest was denied.
+    pub denials: Vec<Denial>,
+    /// How much of the guest's log was cut.
+    pub lost_log: LostLog,
+    /// The recorded answers to the guest's host calls. None if the guest made no host call that is recorded.
+    pub answers: Option<Box<HostCallLog>>,
+    /// In a replay, the differences between the files that the call left now and those that it left originally.
+    pub effects: Vec<String>,
+}
+
+impl<T> CallReport<T> {
+    /// The report of a call that was answered before the guest ran.
+    pub(crate) fn answered(answer: T) -> Self {
+        Self {
+            result: Ok(answer),
+            cost: CallCost::default(),
+            denials: Vec::new(),
+            lost_log: LostLog::default(),
+            answers: None,
+            effects: Vec::new(),
+        }
+    }
+
+    /// The report of a call that was refused before the guest ran.
+    pub(crate) fn refused(failure: CallFailure) -> Self {
+        Self {
+            result: Err(failure),
+            cost: CallCost::default(),
+            denials: Vec::new(),
+            lost_log: LostLog::default(),
+            answers: None,
+            effects: Vec::new(),
+        }
+    }
+}
+
+impl<A: Serialize, E: Serialize> CallReport<Result<A, E>> {
+    /// Adds the size of the answer as JSON to the cost.
+    pub(crate) fn with_answer_bytes(mut self) -> Self {
+        let bytes = match &self.result {
+            Ok(Ok(answer)) => json_bytes(answer),
+            Ok(Err(error)) => json_bytes(error),
+            Err(_) => 0,
+        };
+        self.cost.bytes_out += bytes as u64;
+        self
+    }
+}
+
+/// The size of a value as JSON, in bytes.
+pub(crate) fn json_bytes(value: &impl Serialize) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Every domain type can be written as JSON, so this does not fail.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}

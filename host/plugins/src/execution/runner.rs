@@ -1,0 +1,170 @@
+//! Runs one call of any kind: waits for a place, creates a new store, runs the guest within its limits, and writes the report.
+
+use super::admission::Admission;
+use super::call_spec::CallSpec;
+use super::engine::Metering;
+use super::failure::{CallFailure, Stop};
+use super::report::CallReport;
+use super::scheduler::{NextTurn, Scheduler, Waiter};
+use super::state::CallState;
+use crate::capabilities::http::Network;
+use crate::file_trees::TreeHost;
+use crate::limits::Limit;
+use crate::recording::CallRecord;
+use crate::recording::files::FilesOutcome;
+use crate::recording::stopped_calls::DenialsOnDrop;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use wasmtime::{AsContext, AsContextMut, Engine, Store, StoreContext, StoreContextMut};
+
+/// Runs calls. Contains everything that all calls of a sandbox share.
+pub(crate) struct CallRunner {
+    pub(crate) admission: Admission,
+    pub(crate) scheduler: Arc<Scheduler>,
+    pub(crate) network: Arc<Network>,
+    pub(crate) trees: TreeHost,
+    /// Time between two interruptions of a running guest.
+    pub(crate) epoch_tick: Duration,
+    /// Size of a guest's stack in bytes, for the message when it overflows.
+    pub(crate) wasm_stack: usize,
+}
+
+impl CallRunner {
+    /// Runs a guest. Dropping the future at any time stops the guest and frees its instance and its place.
+    pub(crate) async fn run<T, Run>(
+        &self,
+        spec: CallSpec,
+        guest: impl FnOnce(GuestStore, Arc<CallRecord>) -> Run,
+    ) -> CallReport<T>
+    where
+        Run: Future<Output = Result<T, Stop>>,
+    {
+        let queued_at = Instant::now();
+        let _place = match self.admission.enter(spec.lane, spec.limits.memory, &spec.agent).await {
+            Ok(place) => place,
+            Err(full) => return CallReport::refused(CallFailure::Busy { plugin: spec.plugin, full }),
+        };
+        let queued = queued_at.elapsed();
+        let (wall, lifted, limits) = (spec.wall, spec.lifted_bytes, spec.limits);
+        let record = CallRecord::new(spec.plugin, spec.call, (wall, self.epoch_tick), limits);
+        let record = Arc::new(record.with_unmet(spec.unmet).with_secrets(&spec.capabilities.secrets));
+        record.count_bytes_to_guest(spec.request_bytes);
+        let denials_on_drop = DenialsOnDrop::new(&record, spec.capabilities.stopped_calls.clone());
+        let result = match CallState::new(Arc::clone(&record), spec.capabilities, (&self.trees, &self.network)) {
+            Ok(state) => {
+                let store = new_store(state, (&spec.engine, spec.metering), lifted);
+                let waiter = self.scheduler.of(spec.lane).waiter(&spec.agent);
+                match run_in_turns(guest(store, Arc::clone(&record)), &record, waiter).await {
+                    Ok(result) => result.map_err(|stop| stop.into_failure(&record, (lifted, self.wasm_stack))),
+                    Err(limit) => Err(CallFailure::Limit { plugin: record.plugin.clone(), limit }),
+                }
+            }
+            Err(problem) => Err(CallFailure::Grant { plugin: record.plugin.clone(), problem }),
+        };
+        if let Some(trial) = &spec.trial {
+            trial.note(&result);
+        }
+        match &result {
+            Ok(_) => record.note_lookups(&spec.declared),
+            Err(_) => record.note_denials(),
+        }
+        let FilesOutcome { answers, effects } = record.finish_files().await;
+        record.finish_warnings();
+        let lost_log = record.finish_log();
+        let mut cost = record.cost(queued);
+        // Code that is stopped for another reason has not stored its latest fuel count.
+        if !matches!(result, Ok(_) | Err(CallFailure::Limit { limit: Limit::Fuel(_), .. })) {
+            cost.fuel = None;
+        }
+        let answers = record.answers.finish(answers);
+        denials_on_drop.reported();
+        CallReport { result, cost, denials: record.denials(), lost_log, answers, effects }
+    }
+}
+
+/// Runs a guest until it ends or its wall time is over. Each poll needs a turn of the scheduler and gives it back afterwards. The
+/// guest has no turn while it waits for the host, and its time does not run while it waits for a turn.
+async fn run_in_turns<F: Future>(guest: F, record: &CallRecord, mut waiter: Waiter<'_>) -> Result<F::Output, Limit> {
+    let (mut guest, mut alarm) = (pin!(guest), pin!(tokio::time::sleep(record.time_left())));
+    let mut waiting: Option<Instant> = None;
+    poll_fn(|context| {
+        let mut waited = None;
+        let poll = waiter.take(context, |context| {
+            waited = waiting.take().map(|since| since.elapsed());
+            record.add_waiting_time(waited.unwrap_or_default());
+            let poll = record.poll(guest.as_mut(), context);
+            let next = if record.take_interruption() { NextTurn::Wanted } else { NextTurn::NotWanted };
+            (poll, next)
+        });
+        match poll {
+            Poll::Ready(Poll::Ready(output)) => return Poll::Ready(Ok(output)),
+            Poll::Ready(Poll::Pending) => {}
+            Poll::Pending => {
+                waiting.get_or_insert_with(Instant::now);
+                return Poll::Pending;
+            }
+        }
+        if waited.is_some() {
+            alarm.as_mut().reset(tokio::time::Instant::now() + record.time_left());
+        }
+        alarm.as_mut().poll(context).map(|()| Err(Limit::WallTime(record.wall_limit)))
+    })
+    .await
+}
+
+fn new_store(state: CallState, (engine, metering): (&Engine, Metering), lifted: usize) -> GuestStore {
+    let record = Arc::clone(state.record());
+    let (handles, fuel) = (record.limits.handles, record.limits.fuel);
+    let mut store = Store::new(engine, state);
+    store.limiter(|state| state);
+    store.set_hostcall_fuel(lifted);
+    store.set_max_component_handles(handles);
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(move |_| record.tick());
+    let mut store = GuestStore { store, fuel: None };
+    if metering == Metering::Fuel {
+        store.set_fuel(fuel.unwrap_or(u64::MAX));
+    }
+    store
+}
+
+/// A guest's store. When it is dropped, however the call ends, the used fuel is recorded.
+pub(crate) struct GuestStore {
+    store: Store<CallState>,
+    /// The fuel at the start of the call, if fuel is counted.
+    fuel: Option<u64>,
+}
+
+impl GuestStore {
+    fn set_fuel(&mut self, fuel: u64) {
+        // This fails only if the engine does not count fuel.
+        if self.store.set_fuel(fuel).is_ok() {
+            self.fuel = Some(fuel);
+        }
+    }
+}
+
+impl Drop for GuestStore {
+    fn drop(&mut self) {
+        if let (Some(fuel), Ok(left)) = (self.fuel, self.store.get_fuel()) {
+            self.store.data().record().record_fuel(fuel.saturating_sub(left));
+        }
+    }
+}
+
+impl AsContext for GuestStore {
+    type Data = CallState;
+
+    fn as_context(&self) -> StoreContext<'_, CallState> {
+        self.store.as_context()
+    }
+}
+
+impl AsContextMut for GuestStore {
+    fn as_context_mut(&mut self) -> StoreContextMut<'_, CallState> {
+        self.store.as_context_mut()
+    }
+}

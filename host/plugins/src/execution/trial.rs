@@ -1,0 +1,163 @@
+//! The trial of a new version of a plugin: counts how many of its first calls fail (P10).
+
+use super::failure::CallFailure;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::Notify;
+
+/// Number of calls in a trial.
+pub const TRIAL_CALLS: u32 = 10;
+/// Number of calls that must crash, reach a limit or break the contract for the trial to fail.
+pub const TRIAL_TRAPS: u32 = 3;
+
+/// Call counts of a trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrialCounts {
+    /// All counted calls.
+    pub calls: u32,
+    /// The calls that crashed, reached a limit or broke the contract.
+    pub traps: u32,
+}
+
+impl TrialCounts {
+    /// Returns true if so many calls have failed that the trial has failed.
+    pub fn is_failed(self) -> bool {
+        self.traps >= TRIAL_TRAPS
+    }
+
+    /// Returns true if the trial has failed or all its calls have been made.
+    pub fn is_over(self) -> bool {
+        self.is_failed() || self.calls >= TRIAL_CALLS
+    }
+}
+
+/// The trial of one version, counted over all its callers. Counting takes no lock.
+#[derive(Debug)]
+pub struct Trial {
+    /// All calls in the upper half, and the failed calls in the lower half.
+    counts: AtomicU64,
+    /// The part of the counts that is already stored.
+    written: AtomicU64,
+    trapped: Arc<Notify>,
+}
+
+impl Trial {
+    /// Creates a trial that continues from stored counts. `trapped` is notified of each failed call.
+    pub fn new(stored: TrialCounts, trapped: Arc<Notify>) -> Self {
+        let stored = join(stored);
+        Self { counts: AtomicU64::new(stored), written: AtomicU64::new(stored), trapped }
+    }
+
+    /// The counts so far.
+    pub fn counts(&self) -> TrialCounts {
+        split(self.counts.load(Ordering::Acquire))
+    }
+
+    /// The part of the counts that is not stored yet.
+    pub fn unwritten(&self) -> TrialCounts {
+        let (all, written) = (self.counts(), split(self.written.load(Ordering::Acquire)));
+        TrialCounts { calls: all.calls.saturating_sub(written.calls), traps: all.traps.saturating_sub(written.traps) }
+    }
+
+    /// Takes the part of the counts that is not stored yet, so that no other task stores it too. The caller must store it, or give it
+    /// back with [`Trial::give_back`].
+    pub fn take_unwritten(&self) -> TrialCounts {
+        let now = self.counts.load(Ordering::Acquire);
+        let (all, written) = (split(now), split(self.written.swap(now, Ordering::AcqRel)));
+        TrialCounts { calls: all.calls.saturating_sub(written.calls), traps: all.traps.saturating_sub(written.traps) }
+    }
+
+    /// Gives back counts from [`Trial::take_unwritten`] that could not be stored.
+    pub fn give_back(&self, counts: TrialCounts) {
+        self.written.fetch_sub(join(counts), Ordering::AcqRel);
+    }
+
+    /// Counts a call that ran. A typed error is an answer and not a failure. A full queue or a missing directory is not the guest's
+    /// fault, so such a call is not counted.
+    pub(crate) fn note<T>(&self, result: &Result<T, CallFailure>) {
+        let traps = match result {
+            Ok(_) => 0,
+            // The guest reported a limit on its requests. What servers outside do is not its fault.
+            Err(CallFailure::Limit { limit, .. }) if limit.is_of_requests() => 0,
+            Err(CallFailure::Trap { .. } | CallFailure::Limit { .. } | CallFailure::InvalidResult { .. }) => 1,
+            Err(_) => return,
+        };
+        let count = |counts: u64| {
+            let counts = split(counts);
+            let next = TrialCounts { calls: counts.calls + 1, traps: counts.traps + traps };
+            (counts.calls < TRIAL_CALLS).then(|| join(next))
+        };
+        let counted = self.counts.fetch_update(Ordering::AcqRel, Ordering::Acquire, count);
+        if counted.is_ok() && traps == 1 {
+            self.trapped.notify_one();
+        }
+    }
+}
+
+fn split(counts: u64) -> TrialCounts {
+    TrialCounts { calls: (counts >> 32) as u32, traps: counts as u32 }
+}
+
+fn join(counts: TrialCounts) -> u64 {
+    u64::from(counts.calls) << 32 | u64::from(counts.traps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execution::admission::QueueFull;
+    use crate::identity::PluginIdentity;
+    use agent_core::message::Digest;
+
+    fn trial_fails(calls: &[bool]) -> bool {
+        trial_from(TrialCounts::default(), calls).counts().is_failed()
+    }
+
+    fn trial_from(stored: TrialCounts, calls: &[bool]) -> Trial {
+        let trial = Trial::new(stored, Arc::default());
+        let plugin = Arc::new(PluginIdentity { name: "p".to_owned(), digest: Digest::from_sha256([1; 32]) });
+        for works in calls {
+            let trapped = || CallFailure::Trap { plugin: plugin.clone(), message: "unreachable".to_owned() };
+            trial.note(&if *works { Ok(()) } else { Err(trapped()) });
+        }
+        trial
+    }
+
+    /// P10: three of the first ten calls fail the trial; later calls do not count.
+    #[test]
+    fn p10_trial_fails_after_three_traps_in_ten_calls() {
+        let (works, traps) = (true, false);
+        assert!(trial_fails(&[traps, traps, traps]));
+        assert!(!trial_fails(&[traps, traps, works]));
+        let late = [[works; 7].as_slice(), &[traps; 3]].concat();
+        assert!(trial_fails(&late), "the tenth counts");
+        let too_late = [[works; 8].as_slice(), &[traps; 9]].concat();
+        assert!(!trial_fails(&too_late), "the eleventh does not");
+    }
+
+    /// P10: all processes share one trial; each process stores the calls that it has added.
+    #[test]
+    fn p10_trial_continues_from_the_counts_of_another_process() {
+        let (works, traps) = (true, false);
+        let left = TrialCounts { calls: 4, traps: 2 };
+        let trial = trial_from(left, &[works, traps]);
+        assert!(trial.counts().is_failed() && trial.counts().is_over());
+        assert_eq!(trial.unwritten(), TrialCounts { calls: 2, traps: 1 });
+        let taken = trial.take_unwritten();
+        assert_eq!((taken, trial.unwritten()), (TrialCounts { calls: 2, traps: 1 }, TrialCounts::default()));
+        trial.give_back(taken);
+        assert_eq!(trial.take_unwritten(), taken);
+        let trial = trial_from(left, &[works; 6]);
+        assert!(trial.counts().is_over() && !trial.counts().is_failed());
+    }
+
+    #[test]
+    fn p10_full_queue_is_not_counted() {
+        let trial = Trial::new(TrialCounts::default(), Arc::default());
+        let plugin = Arc::new(PluginIdentity { name: "p".to_owned(), digest: Digest::from_sha256([1; 32]) });
+        for _ in 0..5 {
+            trial.note::<()>(&Err(CallFailure::Busy { plugin: plugin.clone(), full: QueueFull::All(1) }));
+        }
+        assert_eq!(trial.counts(), TrialCounts::default());
+    }
+}

@@ -1,0 +1,75 @@
+//! Granted file trees (P6, P13): opens the directory of a grant and the files below it, protects the files that no grant covers, and
+//! limits how much one turn may add.
+
+mod call_tree;
+mod host_tree;
+mod open;
+mod operations;
+mod problem;
+mod protected;
+mod quota;
+mod resolve;
+mod roots;
+mod streams;
+
+pub use host_tree::{HostObject, HostTree};
+pub use problem::TreeProblem;
+pub use protected::{ProtectedKind, ProtectedPath, WITHOUT_ENDING, is_foreign_toml};
+pub use roots::TreeError;
+
+pub(crate) use call_tree::{CallTree, CallTreeContext, TreeHandles};
+pub(crate) use host_tree::TreeHost;
+pub(crate) use open::OpenRequest;
+pub(crate) use operations::{OpenDirectory, Times, TreeChange};
+pub(crate) use protected::ProtectedPaths;
+pub(crate) use quota::{Quotas, TurnKey};
+pub(crate) use resolve::Last;
+pub(crate) use roots::OpenTree;
+pub(crate) use streams::{GuardedReader, GuardedWriter, OnRefusal, WritePosition};
+
+use crate::limits::Limit;
+use rustix::fs::Stat;
+use std::io;
+
+/// Maximum bytes of a path that a denial shows.
+pub(crate) const SHOWN_PATH_BYTES: usize = 256;
+
+/// Identifies a file or directory as long as it exists, by device and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl From<&Stat> for FileId {
+    #[allow(clippy::unnecessary_cast, reason = "the fields have other widths on other systems")]
+    fn from(stat: &Stat) -> Self {
+        Self { device: stat.st_dev as u64, inode: stat.st_ino as u64 }
+    }
+}
+
+/// The reason why an operation on a granted tree was refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TreeRefusal {
+    /// The operating system refused it.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// The path leads out of its tree, or the tree is not granted for this access.
+    #[error("not permitted")]
+    NotPermitted,
+    /// This host does not support the flags.
+    #[error("not supported")]
+    Unsupported,
+    /// No grant covers this file, because agent-host itself relies on it.
+    #[error("{0}")]
+    Protected(String),
+    /// The turn has reached its quota for the tree.
+    #[error("{0}")]
+    Quota(Limit),
+}
+
+impl From<rustix::io::Errno> for TreeRefusal {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Self::System(errno.into())
+    }
+}

@@ -1,0 +1,287 @@
+//! Changes of granted trees. Each change applies to an open parent directory and one name in it, after a check that nothing
+//! protected depends on that name, so that no guest can redirect the name between the check and the change.
+
+use super::protected::Protection;
+use super::quota::Counted;
+use super::resolve::{self, Entry, Last};
+use super::{CallTree, FileId, TreeRefusal};
+use crate::grants::manifest::Access;
+use rustix::fd::AsFd;
+use rustix::fs::{
+    AtFlags, FileType, Mode, Stat, Timespec, Timestamps, fstat, futimens, linkat, mkdirat, renameat, statat, symlinkat,
+    unlinkat, utimensat,
+};
+use rustix::io::Errno;
+use std::ffi::OsString;
+use std::fs::File;
+use std::sync::Arc;
+use wasmtime_wasi::FsPerms;
+
+/// A directory that a guest has open.
+#[derive(Clone)]
+pub(crate) struct OpenDirectory {
+    pub(crate) directory: Arc<File>,
+    pub(crate) permissions: FsPerms,
+    pub(crate) tree: Arc<CallTree>,
+}
+
+/// A change of a tree.
+pub(crate) enum TreeChange {
+    MakeDirectory { base: OpenDirectory, path: String },
+    RemoveDirectory { base: OpenDirectory, path: String },
+    Unlink { base: OpenDirectory, path: String },
+    Symlink { base: OpenDirectory, target: String, path: String },
+    Link { from: (OpenDirectory, String), to: (OpenDirectory, String) },
+    Rename { from: (OpenDirectory, String), to: (OpenDirectory, String) },
+    SetTimesAt { base: OpenDirectory, path: String, last: Last, times: Times },
+    SetTimes { tree: Arc<CallTree>, file: Arc<File>, times: Times },
+    SetSize { tree: Arc<CallTree>, file: Arc<File>, bytes: u64 },
+}
+
+/// New times of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) accessed: Timespec,
+    pub(crate) modified: Timespec,
+}
+
+impl Times {
+    fn timestamps(self) -> Timestamps {
+        Timestamps { last_access: self.accessed, last_modification: self.modified }
+    }
+}
+
+impl TreeChange {
+    /// Performs the change. Blocks.
+    pub(crate) fn make(self) -> Result<(), TreeRefusal> {
+        match self {
+            TreeChange::MakeDirectory { base, path } => {
+                let target = Target::find(&base, &path, Errno::EXIST)?;
+                base.add_entry(|| Ok(mkdirat(&target.entry.parent, &target.name, Mode::from(0o777))?))
+            }
+            TreeChange::RemoveDirectory { base, path } => {
+                let target = Target::find(&base, &path, Errno::INVAL)?;
+                let mut counted = base.tree.usage.lock();
+                unlinkat(&target.entry.parent, &target.name, AtFlags::REMOVEDIR)?;
+                counted.remove_entry();
+                Ok(())
+            }
+            TreeChange::Unlink { base, path } => {
+                let target = Target::find(&base, &path, Errno::ISDIR)?.not_a_directory()?;
+                let mut counted = base.tree.usage.lock();
+                let before = target.stat();
+                unlinkat(&target.entry.parent, &target.name, AtFlags::empty())?;
+                count_removal(&mut counted, before);
+                Ok(())
+            }
+            TreeChange::Symlink { base, target: to, path } => {
+                // A link with `..` could lead out of the tree, if not here, then after it was moved.
+                if to.starts_with('/') || to.split('/').any(|component| component == "..") {
+                    return Err(TreeRefusal::NotPermitted);
+                }
+                let target = Target::find(&base, &path, Errno::EXIST)?.not_a_directory()?;
+                base.add_entry(|| Ok(symlinkat(&*to, &target.entry.parent, &target.name)?))
+            }
+            TreeChange::Link { from: (from, from_path), to: (to, to_path) } => {
+                let source = Target::find(&from, &from_path, Errno::PERM)?.not_a_directory()?;
+                let target = Target::find(&to, &to_path, Errno::EXIST)?.not_a_directory()?;
+                let (old, new) = (&source.entry.parent, &target.entry.parent);
+                to.add_entry(|| Ok(linkat(old, &source.name, new, &target.name, AtFlags::empty())?))
+            }
+            TreeChange::Rename { from: (from, from_path), to: (to, to_path) } => {
+                rename((&from, &from_path), (&to, &to_path))
+            }
+            TreeChange::SetTimesAt { base, path, last, times } => set_times_at(&base, &path, last, times),
+            TreeChange::SetTimes { tree, file, times } => tree.set_times(&file, times),
+            TreeChange::SetSize { tree, file, bytes } => tree.set_size(&file, bytes),
+        }
+    }
+}
+
+fn set_times_at(base: &OpenDirectory, path: &str, last: Last, times: Times) -> Result<(), TreeRefusal> {
+    base.check_writable()?;
+    let protection = base.tree.protected.now();
+    let Entry { parent, name, .. } = resolve::resolve(&base.directory, path, last)?;
+    match &name {
+        Some(name) => protection.check_entry(parent.as_fd(), name)?,
+        None => protection.check_directory(parent.as_fd())?,
+    }
+    let name = name.unwrap_or_else(|| ".".into());
+    utimensat(&parent, name, &times.timestamps(), AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(())
+}
+
+fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirectory, &str)) -> Result<(), TreeRefusal> {
+    let source = Target::find(from, from_path, Errno::BUSY)?;
+    let target = Target::find(to, to_path, Errno::BUSY)?;
+    let is_directory = source.stat().is_some_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir());
+    if (source.entry.names_directory || target.entry.names_directory) && !is_directory {
+        return Err(Errno::NOTDIR.into());
+    }
+    // A file may be protected code in one place and not in the other. After this error, libraries copy the directory instead.
+    let has_same_code =
+        |protection: &Protection| protection.has_same_code(source.entry.parent.as_fd(), target.entry.parent.as_fd());
+    if is_directory && !has_same_code(&to.tree.protected.now())? {
+        return Err(Errno::XDEV.into());
+    }
+    // If both names refer to the same file, the operating system keeps both.
+    let is_same =
+        target.stat().is_some_and(|target| Some(FileId::from(&target)) == source.stat().as_ref().map(FileId::from));
+    if is_same {
+        return Ok(renameat(&source.entry.parent, &source.name, &target.entry.parent, &target.name)?);
+    }
+    if from.tree.is_same(&to.tree) {
+        let mut counted = to.tree.usage.lock();
+        let replaced = target.stat();
+        renameat(&source.entry.parent, &source.name, &target.entry.parent, &target.name)?;
+        count_removal(&mut counted, replaced);
+        return Ok(());
+    }
+    // The content of a directory would have to be counted for the other tree. After this error, libraries copy it instead.
+    if is_directory {
+        return Err(Errno::XDEV.into());
+    }
+    let moved = source.stat().ok_or(Errno::NOENT)?;
+    let bytes = size(&moved);
+    let replaced = {
+        let mut counted = to.tree.usage.lock();
+        counted.add_entry(to.tree.limits)?;
+        if let Err(refusal) = counted.grow(bytes, to.tree.limits) {
+            counted.remove_entry();
+            return Err(refusal);
+        }
+        let replaced = target.stat();
+        if let Err(errno) = renameat(&source.entry.parent, &source.name, &target.entry.parent, &target.name) {
+            counted.remove_entry();
+            counted.shrink(bytes);
+            return Err(errno.into());
+        }
+        replaced
+    };
+    count_removal(&mut to.tree.usage.lock(), replaced);
+    count_removal(&mut from.tree.usage.lock(), Some(moved));
+    Ok(())
+}
+
+/// Returns the quota of a removed entry: the entry and, if it was the last name of a file, the file's bytes.
+fn count_removal(counted: &mut Counted, before: Option<Stat>) {
+    let Some(stat) = before else { return };
+    counted.remove_entry();
+    if stat.st_nlink == 1 {
+        counted.removed(FileId::from(&stat), size(&stat));
+    }
+}
+
+/// Bytes of a regular file; 0 for anything else.
+fn size(stat: &Stat) -> u64 {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => u64::try_from(stat.st_size).unwrap_or_default(),
+        _ => 0,
+    }
+}
+
+/// A directory entry that may be changed.
+struct Target {
+    entry: Entry,
+    name: OsString,
+}
+
+impl Target {
+    /// Finds the entry that a path names. A path such as `.` names the directory itself instead of an entry in it. For such a path,
+    /// this fails with `without_name`, like the system call.
+    fn find(base: &OpenDirectory, path: &str, without_name: Errno) -> Result<Self, TreeRefusal> {
+        base.check_writable()?;
+        let entry = resolve::resolve(&base.directory, path, Last::Keep)?;
+        let name = entry.name.clone().ok_or(without_name)?;
+        base.tree.protected.now().check_entry(entry.parent.as_fd(), &name)?;
+        Ok(Self { entry, name })
+    }
+
+    /// Fails for a path that ends with a slash and therefore names a directory.
+    fn not_a_directory(self) -> Result<Self, TreeRefusal> {
+        if self.entry.names_directory { Err(Errno::NOTDIR.into()) } else { Ok(self) }
+    }
+
+    /// The metadata of the entry. None: it does not exist.
+    fn stat(&self) -> Option<Stat> {
+        statat(&self.entry.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW).ok()
+    }
+}
+
+impl OpenDirectory {
+    pub(super) fn check_writable(&self) -> Result<(), TreeRefusal> {
+        if self.permissions == FsPerms::ReadOnly {
+            return Err(TreeRefusal::NotPermitted);
+        }
+        self.tree.check(Access::ReadWrite)
+    }
+
+    /// Creates an entry if the quota allows it.
+    fn add_entry(&self, create: impl FnOnce() -> Result<(), TreeRefusal>) -> Result<(), TreeRefusal> {
+        let mut counted = self.tree.usage.lock();
+        counted.add_entry(self.tree.limits)?;
+        create().inspect_err(|_| counted.remove_entry())
+    }
+}
+
+impl CallTree {
+    /// Writes to an open file if the quota allows it. Blocks.
+    pub(crate) fn write_at(
+        &self,
+        file: &File,
+        bytes: &[u8],
+        position: super::WritePosition,
+    ) -> Result<usize, TreeRefusal> {
+        self.check(Access::ReadWrite)?;
+        let mut counted = self.usage.lock();
+        let before = file.metadata()?.len();
+        let start = match position {
+            super::WritePosition::At(offset) => offset,
+            super::WritePosition::End => before,
+        };
+        let end = start.checked_add(bytes.len() as u64).ok_or(Errno::FBIG)?;
+        let growth = if bytes.is_empty() { 0 } else { end.saturating_sub(before) };
+        counted.grow(growth, self.limits)?;
+        let written = super::streams::write(file, bytes, position);
+        let grown = file.metadata().map_or(growth, |after| after.len().saturating_sub(before));
+        if grown < growth {
+            counted.shrink(growth - grown);
+        }
+        Ok(written?)
+    }
+
+    /// Changes the size of an open file. Blocks.
+    pub(super) fn set_size(&self, file: &File, size: u64) -> Result<(), TreeRefusal> {
+        self.check(Access::ReadWrite)?;
+        let mut counted = self.usage.lock();
+        let before = file.metadata()?.len();
+        counted.grow(size.saturating_sub(before), self.limits)?;
+        match file.set_len(size) {
+            Ok(()) => {
+                counted.shrink(before.saturating_sub(size));
+                Ok(())
+            }
+            Err(error) => {
+                counted.shrink(size.saturating_sub(before));
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Sets the times of an open file or directory. Blocks.
+    fn set_times(&self, file: &File, times: Times) -> Result<(), TreeRefusal> {
+        self.check(Access::ReadWrite)?;
+        let protection = self.protected.now();
+        check_open(&protection, file)?;
+        futimens(file, &times.timestamps())?;
+        Ok(())
+    }
+}
+
+/// Refuses to change an open file or directory that is protected.
+pub(super) fn check_open(protection: &Protection, file: &File) -> Result<(), TreeRefusal> {
+    match FileType::from_raw_mode(fstat(file)?.st_mode) {
+        FileType::Directory => protection.check_directory(file.as_fd()),
+        _ => protection.check_file(file.as_fd()),
+    }
+}

@@ -1,0 +1,483 @@
+//! Protected files, which no grant covers because agent-host reads them to decide what plugins may do (P13): configurations, plugin
+//! folders, the lock file, the data folder and the outbox. A guest may not change any directory entry on the way to a protected
+//! path either, so that it cannot redirect the path.
+
+use super::resolve::SEARCH;
+use super::{FileId, TreeRefusal};
+use crate::sync::lock;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, open, openat, readlinkat, statat};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// File names that are protected in every folder, with their descriptions.
+const READ_EVERYWHERE: [(&str, &str); 2] =
+    [("agent.toml", "an agent's configuration"), ("plugins.lock", "the lock file of a plugin folder")];
+/// TOML files of other programs, which are never agent files.
+const OTHER_PROGRAMS: [&str; 8] = [
+    "cargo.toml",
+    "pyproject.toml",
+    "rustfmt.toml",
+    ".rustfmt.toml",
+    "clippy.toml",
+    "rust-toolchain.toml",
+    "deny.toml",
+    "netlify.toml",
+];
+/// Maximum number of links in one protected path.
+const MAX_LINKS: u32 = 40;
+/// Maximum number of parent directories of a directory.
+const MAX_DEPTH: usize = 1024;
+/// Maximum number of entries of protected folders that are compared with a file that has several names.
+const MAX_COMPARED: usize = 50_000;
+
+/// An entry for the endings of [`ProtectedKind::CodeFiles`] that stands for names without an ending, such as `tool`. It covers files
+/// that exist and new files that would be loaded instead of another one (`tool` instead of `tool.js`).
+pub const WITHOUT_ENDING: &str = "/";
+
+/// A file or folder that plugins must not change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProtectedPath {
+    /// The path, which need not exist.
+    pub path: PathBuf,
+    /// Description for people. Example: `the agent's configuration`.
+    pub what: String,
+    /// The part of the path that is protected.
+    pub kind: ProtectedKind,
+}
+
+/// The part of a path that is protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtectedKind {
+    /// The file at the path.
+    File,
+    /// The folder with everything in it.
+    Folder,
+    /// The folder with everything in it, which plugins must not read either.
+    PrivateFolder,
+    /// The files `*.toml` in the folder, which may define agents. Those of other well-known programs are not protected.
+    AgentFiles,
+    /// The files below the folder, at any depth, whose names in lower case have one of these endings: code that an
+    /// interpreter loads from there. Example: `&[".py", ".pth", WITHOUT_ENDING]`.
+    CodeFiles(&'static [&'static str]),
+}
+
+impl ProtectedKind {
+    /// Whether this protects files by their names instead of the whole folder.
+    pub fn is_about_names(self) -> bool {
+        matches!(self, Self::AgentFiles | Self::CodeFiles(_))
+    }
+}
+
+impl ProtectedPath {
+    /// Whether this protects a folder with everything below it.
+    pub fn is_folder(&self) -> bool {
+        matches!(self.kind, ProtectedKind::Folder | ProtectedKind::PrivateFolder)
+    }
+}
+
+/// The protected paths of this process. The list only grows: a path that was used for a decision stays protected.
+#[derive(Debug, Default)]
+pub(crate) struct ProtectedPaths(Mutex<Arc<Vec<ProtectedPath>>>);
+
+impl ProtectedPaths {
+    /// Adds protected paths.
+    pub(crate) fn add(&self, paths: impl IntoIterator<Item = ProtectedPath>) {
+        let mut all = lock(&self.0);
+        for mut path in paths {
+            path.path = std::path::absolute(&path.path).unwrap_or(path.path);
+            if !all.contains(&path) {
+                Arc::make_mut(&mut all).push(path);
+            }
+        }
+    }
+
+    pub(crate) fn all(&self) -> Arc<Vec<ProtectedPath>> {
+        Arc::clone(&lock(&self.0))
+    }
+
+    /// Locates all protected paths in their current state.
+    pub(super) fn now(&self) -> Protection {
+        Protection::of(self.all().iter())
+    }
+
+    /// Locates the folders that guests must not even read.
+    pub(super) fn private_now(&self) -> Protection {
+        Protection::of(self.all().iter().filter(|path| path.kind == ProtectedKind::PrivateFolder))
+    }
+}
+
+/// The protected files at one moment, by their identity. The user may replace folders at any time, so this is not stored for long.
+#[derive(Debug, Default)]
+pub(super) struct Protection {
+    /// Directory entries that must not change, including those that do not exist yet, with descriptions.
+    entries: HashMap<(FileId, String), String>,
+    folders: HashMap<FileId, (String, PathBuf)>,
+    files: HashMap<FileId, String>,
+    /// Directories whose `*.toml` files define agents.
+    agent_folders: HashSet<FileId>,
+    /// Directories below which files with these endings are code.
+    code_folders: HashMap<FileId, Vec<CodeFiles>>,
+}
+
+/// Open directories on the way to protected paths. Many protected paths share their first directories.
+type Opened = HashMap<PathBuf, Arc<OwnedFd>>;
+/// Maximum number of directories that are open at once.
+const MAX_OPENED: usize = 64;
+
+/// Endings of names, and the description of the files for people.
+type CodeFiles = (&'static [&'static str], String);
+
+impl Protection {
+    fn of<'p>(paths: impl Iterator<Item = &'p ProtectedPath>) -> Self {
+        let (mut protection, mut opened) = (Self::default(), Opened::new());
+        for path in paths {
+            // A path that cannot be resolved is protected as far as it exists.
+            let _ = protection.trace(path, &mut opened);
+        }
+        protection
+    }
+
+    /// Protects every directory entry on the way to a path, including links.
+    fn trace(&mut self, protected: &ProtectedPath, opened: &mut Opened) -> rustix::io::Result<()> {
+        let known = protected.path.ancestors().skip(1).find_map(|above| Some((above, opened.get(above)?)));
+        let (mut current, mut walked, mut todo) = match known {
+            Some((above, directory)) => {
+                let rest = protected.path.strip_prefix(above).unwrap_or(&protected.path);
+                (Arc::clone(directory), Some(above.to_owned()), components(rest))
+            }
+            None => {
+                let root = open("/", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
+                (Arc::new(root), Some(PathBuf::from("/")), components(&protected.path))
+            }
+        };
+        let mut links = 0;
+        while let Some(name) = todo.pop_front() {
+            if name == "/" {
+                current = Arc::new(open("/", SEARCH | OFlags::DIRECTORY, Mode::empty())?);
+                continue;
+            }
+            if name == ".." {
+                walked = None;
+                current = Arc::new(openat(&current, "..", SEARCH | OFlags::DIRECTORY, Mode::empty())?);
+                continue;
+            }
+            let directory = FileId::from(&fstat(&current)?);
+            if !protected.kind.is_about_names() {
+                self.entries.entry((directory, folded(&name))).or_insert_with(|| protected.what.clone());
+            }
+            // If the entry does not exist yet, the missing entry is protected.
+            let stat = statat(&current, &name, AtFlags::SYMLINK_NOFOLLOW)?;
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Symlink => {
+                    walked = None;
+                    links += 1;
+                    if links > MAX_LINKS {
+                        return Ok(());
+                    }
+                    let target = readlinkat(&current, &name, Vec::new())?.into_bytes();
+                    for component in components(Path::new(&OsString::from_vec(target))).into_iter().rev() {
+                        todo.push_front(component);
+                    }
+                }
+                FileType::Directory => {
+                    let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+                    current = Arc::new(openat(&current, &name, flags, Mode::empty())?);
+                    // A kind that protects names has not protected the entries on the way, which other kinds must do.
+                    if let Some(walked) = walked.as_mut().filter(|_| !protected.kind.is_about_names()) {
+                        walked.push(&name);
+                        if opened.len() < MAX_OPENED {
+                            opened.insert(walked.clone(), Arc::clone(&current));
+                        }
+                    }
+                }
+                _ => {
+                    self.files.insert(FileId::from(&stat), protected.what.clone());
+                    return Ok(());
+                }
+            }
+        }
+        let end = FileId::from(&fstat(&current)?);
+        match protected.kind {
+            ProtectedKind::File => {}
+            ProtectedKind::Folder | ProtectedKind::PrivateFolder => {
+                self.folders.insert(end, (protected.what.clone(), protected.path.clone()));
+            }
+            ProtectedKind::AgentFiles => {
+                self.agent_folders.insert(end);
+            }
+            ProtectedKind::CodeFiles(endings) => {
+                self.code_folders.entry(end).or_default().push((endings, protected.what.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to change a directory entry if anything protected depends on it.
+    pub(super) fn check_entry(&self, parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), TreeRefusal> {
+        let id = FileId::from(&fstat(parent)?);
+        let name_folded = folded(name);
+        let everywhere = READ_EVERYWHERE.iter().find(|(read, _)| *read == name_folded).map(|(_, what)| *what);
+        let is_agents = self.agent_folders.contains(&id) && is_agent_file(&name_folded);
+        let listed = self.entries.get(&(id, name_folded)).map(String::as_str);
+        if let Some(what) = listed.or(everywhere).or(is_agents.then_some("an agent's configuration")) {
+            return Err(protected(&name.to_string_lossy(), what));
+        }
+        // On a case-insensitive file system, or with hard links, one file has several names.
+        if let Ok(stat) = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            self.check_identity(FileId::from(&stat))?;
+        }
+        self.check_code(parent, name)?;
+        self.check_directory(parent)
+    }
+
+    /// Refuses to change code that an interpreter could load.
+    fn check_code(&self, parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), TreeRefusal> {
+        let hides = |endings: &[&str]| {
+            let exists = |ending: &&str| {
+                let name: OsString = [name, ending.as_ref()].into_iter().collect();
+                statat(parent, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+            };
+            let is_file = |stat: Stat| !FileType::from_raw_mode(stat.st_mode).is_dir();
+            endings.contains(&WITHOUT_ENDING)
+                && !name.as_encoded_bytes().contains(&b'.')
+                && (statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_file)
+                    || endings.iter().filter(|ending| ending.starts_with('.')).any(exists))
+        };
+        let folded = folded(name);
+        let is_code =
+            |(endings, _): &&CodeFiles| endings.iter().any(|ending| folded.ends_with(ending)) || hides(endings);
+        if !self.code_folders.values().flatten().any(|files| is_code(&files)) {
+            return Ok(());
+        }
+        for id in above(parent, |id| self.code_folders.contains_key(&id))? {
+            if let Some((_, what)) = self.code_folders[&id].iter().find(is_code) {
+                return Err(protected(&folded, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether two directories are below the same code folders, so that a directory may be moved from one to the other with its
+    /// content.
+    pub(super) fn has_same_code(&self, one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<bool, TreeRefusal> {
+        let is_code_folder = |id| self.code_folders.contains_key(&id);
+        Ok(self.code_folders.is_empty() || above(one, is_code_folder)? == above(other, is_code_folder)?)
+    }
+
+    /// Refuses a directory that is a protected folder or is below one.
+    pub(super) fn check_directory(&self, directory: BorrowedFd<'_>) -> Result<(), TreeRefusal> {
+        if self.folders.is_empty() {
+            return Ok(());
+        }
+        match above(directory, |id| self.folders.contains_key(&id))?.first() {
+            Some(id) => Err(protected(&self.folders[id].1.to_string_lossy(), &self.folders[id].0)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses to change an open file that is protected under another name.
+    pub(super) fn check_file(&self, file: BorrowedFd<'_>) -> Result<(), TreeRefusal> {
+        let stat = fstat(file)?;
+        let id = FileId::from(&stat);
+        self.check_identity(id)?;
+        if stat.st_nlink < 2 || !FileType::from_raw_mode(stat.st_mode).is_file() {
+            return Ok(());
+        }
+        let mut left = MAX_COMPARED;
+        for (what, path) in self.folders.values() {
+            if contains_file(path, id, &mut left) {
+                return Err(protected(&path.to_string_lossy(), what));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_identity(&self, id: FileId) -> Result<(), TreeRefusal> {
+        let what = self.files.get(&id).or_else(|| self.folders.get(&id).map(|(what, _)| what));
+        what.map_or(Ok(()), |what| Err(TreeRefusal::Protected(format!("it is {what}"))))
+    }
+}
+
+/// A directory and its parents, innermost first, limited to those for which `is_wanted` is true.
+fn above(directory: BorrowedFd<'_>, is_wanted: impl Fn(FileId) -> bool) -> Result<Vec<FileId>, TreeRefusal> {
+    let mut id = FileId::from(&fstat(directory)?);
+    let (mut found, mut above): (Vec<FileId>, Option<OwnedFd>) = (Vec::new(), None);
+    for _ in 0..MAX_DEPTH {
+        if is_wanted(id) {
+            found.push(id);
+        }
+        let current = above.as_ref().map_or(directory, AsFd::as_fd);
+        let parent = openat(current, "..", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
+        let parent_id = FileId::from(&fstat(&parent)?);
+        if parent_id == id {
+            return Ok(found);
+        }
+        (id, above) = (parent_id, Some(parent));
+    }
+    Err(TreeRefusal::NotPermitted)
+}
+
+fn protected(name: &str, what: &str) -> TreeRefusal {
+    TreeRefusal::Protected(format!("`{}` is {what}", crate::text::clean(name, 256)))
+}
+
+/// Whether a file name is that of another program, such as `Cargo.toml`, so that the file never defines an agent.
+pub fn is_foreign_toml(name: &OsStr) -> bool {
+    OTHER_PROGRAMS.contains(&folded(name).as_str())
+}
+
+fn is_agent_file(folded: &str) -> bool {
+    folded.ends_with(".toml") && !OTHER_PROGRAMS.contains(&folded)
+}
+
+/// Whether a folder contains a file under any name. A folder with too many entries counts as containing it.
+fn contains_file(folder: &Path, file: FileId, left: &mut usize) -> bool {
+    let mut open_folders = vec![folder.to_owned()];
+    while let Some(folder) = open_folders.pop() {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(directory) = open(&folder, flags, Mode::empty()) else { continue };
+        let Ok(entries) = Dir::read_from(&directory) else { continue };
+        for entry in entries.flatten() {
+            let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
+            if name == "." || name == ".." {
+                continue;
+            }
+            *left = left.saturating_sub(1);
+            let Ok(stat) = statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            if *left == 0 || FileId::from(&stat) == file {
+                return true;
+            }
+            if FileType::from_raw_mode(stat.st_mode).is_dir() {
+                open_folders.push(folder.join(name));
+            }
+        }
+    }
+    false
+}
+
+/// The components of a path, including a leading `/`.
+fn components(path: &Path) -> VecDeque<OsString> {
+    let components = path.components().filter(|component| *component != std::path::Component::CurDir);
+    components.map(|component| component.as_os_str().to_owned()).collect()
+}
+
+/// A name as case-insensitive file systems compare it. On other file systems, this protects slightly more than necessary.
+fn folded(name: &OsStr) -> String {
+    name.to_string_lossy().to_uppercase().to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    fn path(path: PathBuf, kind: ProtectedKind) -> ProtectedPath {
+        ProtectedPath { path, what: "a test's file".to_owned(), kind }
+    }
+
+    fn is_refused(protection: &Protection, folder: &Path, name: &str) -> bool {
+        let folder = File::open(folder).expect("it opens");
+        protection.check_entry(folder.as_fd(), name.as_ref()).is_err()
+    }
+
+    // Row 40, P13: protects the file, every directory and link on the way to it, and entries that do not exist yet.
+    #[test]
+    fn row_40_every_entry_on_the_way_is_protected() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let root = folder.path().canonicalize().expect("it is there");
+        std::fs::create_dir_all(root.join("real/below")).expect("created");
+        std::fs::write(root.join("real/below/x.toml"), "").expect("written");
+        std::fs::create_dir_all(root.join("plugins/deep")).expect("created");
+        std::os::unix::fs::symlink("real", root.join("way")).expect("linked");
+        let paths = ProtectedPaths::default();
+        paths.add([
+            path(root.join("way/below/x.toml"), ProtectedKind::File),
+            path(root.join("plugins"), ProtectedKind::Folder),
+            path(root.join("absent/later.toml"), ProtectedKind::File),
+            path(root.join("agents"), ProtectedKind::AgentFiles),
+        ]);
+        let protection = paths.now();
+        let cases = [
+            ("", "way"),
+            ("", "real"),
+            ("real", "below"),
+            ("real/below", "x.toml"),
+            ("real/below", "X.Toml"),
+            ("", "plugins"),
+            ("plugins", "new.wasm"),
+            ("plugins/deep", "new"),
+            ("", "absent"),
+            ("real", "agent.toml"),
+            ("real", "AGENT.TOML"),
+            ("real", "plugins.lock"),
+        ];
+        for (parent, name) in cases {
+            assert!(is_refused(&protection, &root.join(parent), name), "{parent}/{name}");
+        }
+        for (parent, name) in [("", "free"), ("real", "free"), ("real/below", "y.toml"), ("", "Cargo.toml")] {
+            assert!(!is_refused(&protection, &root.join(parent), name), "{parent}/{name}");
+        }
+        std::fs::create_dir(root.join("agents")).expect("created");
+        let protection = paths.now();
+        assert!(is_refused(&protection, &root.join("agents"), "new.toml"), "created in the meantime");
+        assert!(!is_refused(&protection, &root.join("agents"), "Cargo.toml"), "another program's");
+    }
+
+    // Row 40: protects code below a folder, at any depth and regardless of case, and nothing else there.
+    #[test]
+    fn row_40_code_is_protected_at_any_depth() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let root = folder.path().canonicalize().expect("it is there");
+        std::fs::create_dir_all(root.join("agent/deep/er")).expect("created");
+        std::fs::create_dir_all(root.join("other")).expect("created");
+        let paths = ProtectedPaths::default();
+        paths.add([path(root.join("agent"), ProtectedKind::CodeFiles(&[".py", "package.json"]))]);
+        let protection = paths.now();
+        for (parent, name) in
+            [("agent", "json.py"), ("agent/deep/er", "__init__.py"), ("agent", "X.PY"), ("agent/deep", "package.json")]
+        {
+            assert!(is_refused(&protection, &root.join(parent), name), "{parent}/{name}");
+        }
+        for (parent, name) in [("agent", "notes.txt"), ("agent", "deep"), ("other", "json.py"), ("", "agent.py")] {
+            assert!(!is_refused(&protection, &root.join(parent), name), "{parent}/{name}");
+        }
+        let same = |one: &str, other: &str| {
+            let [one, other] = [one, other].map(|name| File::open(root.join(name)).expect("it opens"));
+            protection.has_same_code(one.as_fd(), other.as_fd()).expect("known")
+        };
+        let names = path(root.join("other"), ProtectedKind::CodeFiles(&[".js", WITHOUT_ENDING]));
+        paths.add([names]);
+        std::fs::write(root.join("other/tool.js"), "").expect("written");
+        std::fs::write(root.join("other/run"), "").expect("written");
+        std::fs::create_dir(root.join("other/notes")).expect("created");
+        let protection_of_names = paths.now();
+        for (name, expected) in [("tool", true), ("run", true), ("notes", false), ("other", false), ("new.txt", false)]
+        {
+            assert_eq!(is_refused(&protection_of_names, &root.join("other"), name), expected, "{name}");
+        }
+        assert!(same("agent", "agent/deep") && same("other", "") && !same("other", "agent/deep"));
+    }
+
+    // Row 40: a hard link to a protected file, or to a file in a protected folder, is also protected.
+    #[test]
+    fn row_40_hard_links_to_protected_files_are_protected() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let root = folder.path();
+        std::fs::create_dir_all(root.join("plugins/deep")).expect("created");
+        for (file, link) in [("config", "config-link"), ("plugins/deep/code", "code-link"), ("free", "free-link")] {
+            std::fs::write(root.join(file), "").expect("written");
+            std::fs::hard_link(root.join(file), root.join(link)).expect("linked");
+        }
+        let paths = ProtectedPaths::default();
+        paths.add([path(root.join("config"), ProtectedKind::File), path(root.join("plugins"), ProtectedKind::Folder)]);
+        let protection = paths.now();
+        let is_refused =
+            |name: &str| protection.check_file(File::open(root.join(name)).expect("it opens").as_fd()).is_err();
+        assert!(is_refused("config-link") && is_refused("code-link"));
+        assert!(!is_refused("free-link"));
+    }
+}

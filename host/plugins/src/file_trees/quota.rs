@@ -1,0 +1,195 @@
+//! The quota of a turn in a writable tree: bytes and entries that all calls of an agent's turn may add together (row 44). Removing
+//! files returns their quota.
+
+use super::{FileId, TreeRefusal};
+use crate::limits::Limit;
+use crate::sync::lock;
+use std::collections::HashMap;
+use std::fs::File;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+/// Number of stored usages at which those that no call uses are dropped.
+const MAX_TURNS: usize = 1024;
+
+/// Identifies a turn of an agent's session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct TurnKey {
+    pub(crate) agent: String,
+    pub(crate) session: String,
+    pub(crate) turn: u32,
+}
+
+/// An agent's session and one of its trees.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct TreeOfSession {
+    agent: String,
+    session: String,
+    tree: FileId,
+}
+
+/// The number and the usage of the latest turn, for each session and tree.
+#[derive(Debug, Default)]
+pub(crate) struct Quotas(Mutex<HashMap<TreeOfSession, (u32, Arc<TreeUsage>)>>);
+
+impl Quotas {
+    /// The usage of this turn in the tree so far. A new turn of a session starts at zero.
+    pub(super) fn of(&self, turn: &TurnKey, tree: FileId) -> Arc<TreeUsage> {
+        let mut all = lock(&self.0);
+        if all.len() >= MAX_TURNS {
+            all.retain(|_, (_, usage)| Arc::strong_count(usage) > 1);
+        }
+        let key = TreeOfSession { agent: turn.agent.clone(), session: turn.session.clone(), tree };
+        let (number, usage) = all.entry(key).or_insert_with(|| (turn.turn, Arc::default()));
+        if *number != turn.turn {
+            (*number, *usage) = (turn.turn, Arc::default());
+        }
+        Arc::clone(usage)
+    }
+}
+
+/// The maximum that a turn may add to a tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TreeLimits {
+    pub(super) bytes: u64,
+    pub(super) entries: u64,
+}
+
+/// The bytes and entries that a turn has added to a tree. Negative: it has removed more than it added.
+#[derive(Debug, Default)]
+pub(super) struct TreeUsage(Mutex<Counted>);
+
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    bytes: i64,
+    entries: i64,
+    /// Files that guests may have open. A removed file uses disk space until it is closed.
+    open: HashMap<FileId, Vec<Weak<File>>>,
+    /// Bytes of removed files that are still open.
+    removed: Vec<(Vec<Weak<File>>, i64)>,
+}
+
+impl TreeUsage {
+    /// Locks the counters. The lock is held during a change of a file's size, so that no growth is counted twice.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Counted> {
+        lock(&self.0)
+    }
+}
+
+impl Counted {
+    /// Reserves `bytes` more bytes.
+    pub(super) fn grow(&mut self, bytes: u64, limits: TreeLimits) -> Result<(), TreeRefusal> {
+        let fits = |counted: &Self| counted.bytes.saturating_add(signed(bytes)) <= signed(limits.bytes);
+        if bytes > 0 && !fits(self) {
+            self.release_closed();
+            if !fits(self) {
+                return Err(TreeRefusal::Quota(Limit::TreeBytes(limits.bytes)));
+            }
+        }
+        self.bytes = self.bytes.saturating_add(signed(bytes));
+        Ok(())
+    }
+
+    /// Returns bytes to the quota.
+    pub(super) fn shrink(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(signed(bytes));
+    }
+
+    /// Reserves one more entry.
+    pub(super) fn add_entry(&mut self, limits: TreeLimits) -> Result<(), TreeRefusal> {
+        if self.entries >= signed(limits.entries) {
+            return Err(TreeRefusal::Quota(Limit::TreeEntries(limits.entries)));
+        }
+        self.entries += 1;
+        Ok(())
+    }
+
+    /// Returns one entry to the quota.
+    pub(super) fn remove_entry(&mut self) {
+        self.entries = self.entries.saturating_sub(1);
+    }
+
+    /// Records that a guest has opened a file.
+    pub(super) fn opened(&mut self, id: FileId, file: &Arc<File>) {
+        if self.open.len() > 4096 {
+            self.open.retain(|_, handles| handles.iter().any(is_open));
+        }
+        let handles = self.open.entry(id).or_default();
+        handles.retain(is_open);
+        handles.push(Arc::downgrade(file));
+    }
+
+    /// Records that the last name of a file was removed. Its bytes return to the quota when no guest has it open.
+    pub(super) fn removed(&mut self, id: FileId, bytes: u64) {
+        let handles = self.open.remove(&id).unwrap_or_default();
+        if handles.iter().any(is_open) {
+            self.removed.push((handles, signed(bytes)));
+        } else {
+            self.shrink(bytes);
+        }
+    }
+
+    /// Subtracts the bytes of removed files that are now closed from the usage.
+    fn release_closed(&mut self) {
+        let removed = std::mem::take(&mut self.removed);
+        for (handles, bytes) in removed {
+            if handles.iter().any(is_open) {
+                self.removed.push((handles, bytes));
+            } else {
+                self.bytes = self.bytes.saturating_sub(bytes);
+            }
+        }
+    }
+}
+
+fn is_open(handle: &Weak<File>) -> bool {
+    handle.strong_count() > 0
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: TreeLimits = TreeLimits { bytes: 100, entries: 2 };
+
+    fn id(inode: u64) -> FileId {
+        FileId { device: 1, inode }
+    }
+
+    // Row 44: additions count over all calls of a turn, and removals return quota.
+    #[test]
+    fn row_44_additions_use_quota_and_removals_return_it() {
+        let quotas = Quotas::default();
+        let turn = |turn| TurnKey { agent: "a".into(), session: "s".into(), turn };
+        quotas.of(&turn(1), id(1)).lock().grow(60, LIMITS).expect("there is room");
+        let usage = quotas.of(&turn(1), id(1));
+        assert!(matches!(usage.lock().grow(41, LIMITS), Err(TreeRefusal::Quota(Limit::TreeBytes(100)))));
+        usage.lock().shrink(1);
+        usage.lock().grow(41, LIMITS).expect("something was removed");
+        usage.lock().grow(u64::MAX, LIMITS).expect_err("no number is too large to be refused");
+        quotas.of(&turn(1), id(2)).lock().grow(100, LIMITS).expect("another tree");
+        quotas.of(&turn(2), id(1)).lock().grow(100, LIMITS).expect("another turn");
+        for _ in 0..2 {
+            usage.lock().add_entry(LIMITS).expect("there is room");
+        }
+        usage.lock().add_entry(LIMITS).expect_err("it is full");
+        usage.lock().remove_entry();
+        usage.lock().add_entry(LIMITS).expect("something was removed");
+    }
+
+    // Row 44: a file that is removed while it is open counts until it is closed.
+    #[test]
+    fn row_44_removed_open_file_counts_until_closed() {
+        let usage = TreeUsage::default();
+        let file = Arc::new(tempfile::tempfile().expect("a file"));
+        usage.lock().grow(100, LIMITS).expect("there is room");
+        usage.lock().opened(id(7), &file);
+        usage.lock().removed(id(7), 100);
+        usage.lock().grow(1, LIMITS).expect_err("it is open");
+        drop(file);
+        usage.lock().grow(100, LIMITS).expect("it is closed");
+    }
+}

@@ -1,0 +1,190 @@
+//! Resolves a path below an open directory, one component at a time. Links inside the directory are followed, but no path can lead
+//! out of it. The result is an open parent directory and one name, so that a later rename cannot redirect it.
+
+use super::TreeRefusal;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, openat, readlinkat};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+
+/// Maximum number of links in one path, as in Linux.
+const MAX_LINKS: u32 = 40;
+/// Maximum bytes of a path that the operating system accepts.
+const MAX_PATH_BYTES: usize = 4096;
+
+/// Opens a directory only to access what is in it, which works without permission to list it.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) const SEARCH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+/// Opens a directory to access what is in it.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) const SEARCH: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC);
+
+/// Whether a link at the end of a path is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Last {
+    Follow,
+    Keep,
+}
+
+/// The end of a resolved path.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The directory that contains the last component.
+    pub(super) parent: OwnedFd,
+    /// The last component. None: the path ends at `parent` itself, as `.` and `a/..` do.
+    pub(super) name: Option<OsString>,
+    /// Whether the path ends with a slash.
+    pub(super) names_directory: bool,
+}
+
+/// Resolves a path to its last component, which need not exist.
+pub(super) fn resolve(base: impl AsFd, path: &str, last: Last) -> Result<Entry, TreeRefusal> {
+    resolve_from(base.as_fd(), path, last)
+}
+
+fn resolve_from(base: BorrowedFd<'_>, path: &str, last: Last) -> Result<Entry, TreeRefusal> {
+    if path.is_empty() {
+        return Err(Errno::NOENT.into());
+    }
+    if path.len() > MAX_PATH_BYTES {
+        return Err(Errno::NAMETOOLONG.into());
+    }
+    if path.contains('\0') {
+        return Err(Errno::INVAL.into());
+    }
+    let mut walk = Walk { base, current: open_directory(base, ".".as_ref())?, trail: Vec::new(), links: 0 };
+    let mut names_directory = path.ends_with('/');
+    let mut todo = VecDeque::new();
+    push_front(&mut todo, path.as_bytes())?;
+    while let Some(component) = todo.pop_front() {
+        match component.as_encoded_bytes() {
+            b"." => {}
+            b".." => walk.up()?,
+            _ => {
+                let is_last = todo.is_empty();
+                let link = match is_last && last == Last::Keep {
+                    true => None,
+                    false => walk.read_link(&component)?,
+                };
+                match link {
+                    Some(target) => {
+                        names_directory |= is_last && target.ends_with(b"/");
+                        push_front(&mut todo, &target)?;
+                    }
+                    None if is_last => {
+                        return Ok(Entry { parent: walk.current, name: Some(component), names_directory });
+                    }
+                    None => walk.down(component)?,
+                }
+            }
+        }
+    }
+    Ok(Entry { parent: walk.current, name: None, names_directory: true })
+}
+
+/// Puts the components of a path or of a link's target before the remaining ones.
+fn push_front(todo: &mut VecDeque<OsString>, path: &[u8]) -> Result<(), TreeRefusal> {
+    if path.first() == Some(&b'/') {
+        return Err(TreeRefusal::NotPermitted);
+    }
+    let components: Vec<_> = path.split(|byte| *byte == b'/').filter(|component| !component.is_empty()).collect();
+    for component in components.into_iter().rev() {
+        todo.push_front(OsString::from_vec(component.to_vec()));
+    }
+    Ok(())
+}
+
+struct Walk<'b> {
+    base: BorrowedFd<'b>,
+    current: OwnedFd,
+    /// The names from the base to the current directory. None of them is a link.
+    trail: Vec<OsString>,
+    links: u32,
+}
+
+impl Walk<'_> {
+    fn down(&mut self, name: OsString) -> Result<(), TreeRefusal> {
+        self.current = open_directory(self.current.as_fd(), &name)?;
+        self.trail.push(name);
+        Ok(())
+    }
+
+    /// Returns to the previous directory of this walk. The operating system's `..` could lead elsewhere after a rename.
+    fn up(&mut self) -> Result<(), TreeRefusal> {
+        if self.trail.pop().is_none() {
+            return Err(TreeRefusal::NotPermitted);
+        }
+        let mut current = open_directory(self.base, ".".as_ref())?;
+        for name in &self.trail {
+            current = open_directory(current.as_fd(), name)?;
+        }
+        self.current = current;
+        Ok(())
+    }
+
+    /// The target of a link. None: it is not a link.
+    fn read_link(&mut self, name: &OsString) -> Result<Option<Vec<u8>>, TreeRefusal> {
+        let target = match readlinkat(&self.current, name, Vec::new()) {
+            Ok(target) => target.into_bytes(),
+            Err(Errno::INVAL | Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        self.links += 1;
+        if self.links > MAX_LINKS {
+            return Err(Errno::LOOP.into());
+        }
+        Ok(Some(target))
+    }
+}
+
+/// Opens a directory by its name in another directory. Anything else, such as a link, is an error.
+pub(super) fn open_directory(parent: BorrowedFd<'_>, name: &std::ffi::OsStr) -> io::Result<OwnedFd> {
+    let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    Ok(openat(parent, name, flags, Mode::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::unix::fs::symlink;
+
+    fn ends_at(base: &File, path: &str, last: Last) -> Result<Option<OsString>, String> {
+        resolve(base, path, last).map(|entry| entry.name).map_err(|refusal| refusal.to_string())
+    }
+
+    // Rows 12 and 39: no component, link or `..` leads out of the directory, and links inside it are followed.
+    #[test]
+    fn row_12_row_39_no_path_leads_out() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let base = folder.path().join("base");
+        std::fs::create_dir_all(base.join("a/b")).expect("created");
+        for (target, name) in [
+            ("/etc", "absolute"),
+            ("..", "up"),
+            ("a/../..", "round"),
+            ("self", "self"),
+            ("a/b", "inside"),
+            ("new", "dangling"),
+        ] {
+            symlink(target, base.join(name)).expect("linked");
+        }
+        let base = File::open(&base).expect("it opens");
+        for path in
+            ["..", "../x", "a/../..", "absolute/x", "up/x", "round/x", "a/b/../../../x", "/x", "self/x", "", "a\0"]
+        {
+            assert!(resolve(&base, path, Last::Follow).is_err(), "{path}");
+        }
+        let name = |text: &str| Ok(Some(OsString::from(text)));
+        assert_eq!(ends_at(&base, "inside/new", Last::Keep), name("new"));
+        assert_eq!(ends_at(&base, "inside", Last::Keep), name("inside"), "a link that is not followed is the end");
+        assert_eq!(ends_at(&base, "inside", Last::Follow), name("b"));
+        assert_eq!(ends_at(&base, "dangling", Last::Follow), name("new"));
+        assert_eq!(ends_at(&base, "a/b/..", Last::Keep), Ok(None));
+        assert_eq!(ends_at(&base, "a/./b/../c", Last::Keep), name("c"));
+        assert!(ends_at(&base, "absent/c", Last::Keep).is_err());
+    }
+}

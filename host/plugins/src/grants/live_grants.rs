@@ -1,0 +1,103 @@
+//! The grants in force for a running call. A revocation during the call takes effect at the next host call (P10, row 48).
+
+use super::Grants;
+use crate::sync::lock;
+use std::sync::{Arc, Mutex};
+
+/// The current grants of an agent. The owner of the agent's configuration implements it.
+pub trait CurrentGrants: Send + Sync {
+    /// A number that changes whenever any grant may have changed.
+    fn version(&self) -> u64;
+
+    /// The grants of the plugin. None: nothing is granted to it.
+    fn grants(&self, plugin: &str) -> Option<Grants>;
+}
+
+/// The grants at the start of a call, narrowed by every later revocation.
+pub(crate) struct LiveGrants {
+    plugin: String,
+    current: Option<Arc<dyn CurrentGrants>>,
+    narrowed: Mutex<NarrowedGrants>,
+}
+
+struct NarrowedGrants {
+    /// Version of the current grants at the last comparison. None: not compared yet.
+    version: Option<u64>,
+    grants: Arc<Grants>,
+}
+
+impl LiveGrants {
+    pub(crate) fn new(plugin: &str, begun_with: Arc<Grants>, current: Option<Arc<dyn CurrentGrants>>) -> Self {
+        let narrowed = Mutex::new(NarrowedGrants { version: None, grants: begun_with });
+        Self { plugin: plugin.to_owned(), current, narrowed }
+    }
+
+    /// The grants in force now. A grant that was revoked during the call stays revoked until the call ends.
+    pub(crate) fn now(&self) -> Arc<Grants> {
+        let mut last = lock(&self.narrowed);
+        if let Some(current) = &self.current {
+            let version = current.version();
+            if last.version != Some(version) {
+                let granted = current.grants(&self.plugin).unwrap_or_default();
+                let mut narrowed = last.grants.within(&granted);
+                if last.grants.http.iter().all(|pattern| granted.http.contains(pattern)) {
+                    narrowed.http.clone_from(&last.grants.http);
+                }
+                // The connection pool keeps its connections for as long as the grants are the same object.
+                if narrowed != *last.grants {
+                    last.grants = Arc::new(narrowed);
+                }
+                last.version = Some(version);
+            }
+        }
+        Arc::clone(&last.grants)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grants::TreeGrant;
+    use crate::grants::manifest::Access;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    struct Agent {
+        version: AtomicU64,
+        grants: Mutex<Grants>,
+    }
+
+    impl CurrentGrants for Agent {
+        fn version(&self) -> u64 {
+            self.version.load(Ordering::SeqCst)
+        }
+
+        fn grants(&self, plugin: &str) -> Option<Grants> {
+            (plugin == "files").then(|| lock(&self.grants).clone())
+        }
+    }
+
+    fn tree(access: Access) -> Grants {
+        let trees = vec![TreeGrant { host: "/srv".into(), guest: ".".to_owned(), access }];
+        Grants { trees, key_value: Some(5), ..Grants::default() }
+    }
+
+    // Row 48: a revocation takes effect at once; a grant that is restored later applies only to the next call.
+    #[test]
+    fn row_48_revocation_lasts_for_the_rest_of_the_call() {
+        let agent = Arc::new(Agent { version: AtomicU64::new(0), grants: Mutex::new(tree(Access::ReadWrite)) });
+        let change = |grants: Grants| {
+            *lock(&agent.grants) = grants;
+            agent.version.fetch_add(1, Ordering::SeqCst);
+        };
+        let begun_with = Arc::new(tree(Access::ReadWrite));
+        let in_force = LiveGrants::new("files", Arc::clone(&begun_with), Some(agent.clone()));
+        assert_eq!(*in_force.now(), *begun_with);
+        change(Grants { key_value: None, ..tree(Access::Read) });
+        assert_eq!(*in_force.now(), Grants { key_value: None, ..tree(Access::Read) });
+        change(tree(Access::ReadWrite));
+        assert_eq!(*in_force.now(), Grants { key_value: None, ..tree(Access::Read) }, "it does not come back");
+        change(Grants::default());
+        assert_eq!(*in_force.now(), Grants::default());
+        assert_eq!(*LiveGrants::new("other", begun_with, Some(agent)).now(), Grants::default());
+    }
+}

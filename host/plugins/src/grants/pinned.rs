@@ -1,0 +1,187 @@
+//! Grants as an open turn stores them across a restart, without values (P10). Stored grants are not trusted: they select
+//! from the current grants and never add to them (P14).
+
+use super::manifest::Access;
+use super::secret::Secret;
+use super::{Grants, TreeGrant, http_pattern, lies_within};
+use agent_core::event_type::ServiceEventType;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Maximum number of patterns that are read from stored grants.
+const MAX_PATTERNS: usize = 1_000;
+
+/// The grants of a plugin when the turn began. For variables, configuration values and secrets, only the names are stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PinnedGrants {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    trees: Vec<PinnedTree>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    env: BTreeSet<String>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    config: BTreeSet<String>,
+    /// Request patterns as text.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    http: Vec<String>,
+    /// One text for each secret, with its header and hosts.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    secrets: BTreeSet<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_value: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    events: BTreeSet<ServiceEventType>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    media: bool,
+}
+
+/// A tree that was granted. The host never opens this path; it only compares it with the trees in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct PinnedTree {
+    host: PathBuf,
+    guest: String,
+    access: Access,
+}
+
+impl Grants {
+    /// The grants in the form that a turn stores.
+    pub fn pinned(&self) -> PinnedGrants {
+        let Grants { trees, env, config, http, secrets, key_value, model_tokens, events, media } = self;
+        let pinned_tree =
+            |tree: &TreeGrant| PinnedTree { host: tree.host.clone(), guest: tree.guest.clone(), access: tree.access };
+        PinnedGrants {
+            trees: trees.iter().map(pinned_tree).collect(),
+            env: env.keys().cloned().collect(),
+            config: config.keys().cloned().collect(),
+            http: http.iter().map(ToString::to_string).collect(),
+            secrets: secrets.iter().map(secret_key).collect(),
+            key_value: *key_value,
+            model_tokens: *model_tokens,
+            events: events.clone(),
+            media: *media,
+        }
+    }
+}
+
+impl PinnedGrants {
+    /// The part of the current grants that was already granted when the turn began. Every path, value and secret of the result
+    /// comes from the current configuration, so that stored grants can narrow the current ones but never widen them.
+    pub fn narrowing(&self, current: &Grants) -> Grants {
+        let Grants { trees, env, config, http, secrets, key_value, model_tokens, events, media } = current;
+        let named = |names: &BTreeSet<String>, values: &BTreeMap<String, String>| {
+            let values = values.iter().filter(|(name, _)| names.contains(*name));
+            values.map(|(name, value)| (name.clone(), value.clone())).collect()
+        };
+        // A pattern that no longer parses grants nothing.
+        let patterns: Vec<_> = self.http.iter().take(MAX_PATTERNS).filter_map(|pattern| pattern.parse().ok()).collect();
+        Grants {
+            trees: trees.iter().filter_map(|tree| self.narrowing_tree(tree)).collect(),
+            env: named(&self.env, env),
+            config: named(&self.config, config),
+            http: http_pattern::granted_by_both(&patterns, http),
+            secrets: secrets.iter().filter(|secret| self.secrets.contains(&secret_key(secret))).cloned().collect(),
+            key_value: self.key_value.zip(*key_value).map(|(pinned, current)| pinned.min(current)),
+            model_tokens: self.model_tokens.zip(*model_tokens).map(|(pinned, current)| pinned.min(current)),
+            events: self.events.intersection(events).cloned().collect(),
+            media: self.media && *media,
+        }
+    }
+
+    /// A tree of the configuration, with the access that the turn had to it or to a tree that contains it.
+    fn narrowing_tree(&self, current: &TreeGrant) -> Option<TreeGrant> {
+        let containing = self.trees.iter().filter(|pinned| is_contained(&current.host, &pinned.host));
+        let access = containing.map(|pinned| pinned.access).max()?.min(current.access);
+        Some(TreeGrant { access, ..current.clone() })
+    }
+}
+
+/// Whether the pinned tree contains the configured path, as written or after resolving symbolic links.
+fn is_contained(current: &Path, pinned: &Path) -> bool {
+    lies_within(current, pinned) || std::fs::canonicalize(current).is_ok_and(|resolved| lies_within(&resolved, pinned))
+}
+
+/// Identifies a secret by its name, header and hosts, without its value.
+fn secret_key(secret: &Secret) -> String {
+    let hosts: Vec<String> = secret.hosts().iter().map(ToString::to_string).collect();
+    format!("{} in {} to {}", secret.name(), secret.header(), hosts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grants::manifest::Access;
+    use crate::grants::secret::SecretTemplate;
+
+    fn secret(host: &str, value: &str) -> Secret {
+        let (name, header, format) = ("TOKEN".to_owned(), "Authorization".to_owned(), "Bearer {}".to_owned());
+        Secret::new(SecretTemplate { name, hosts: vec![host.to_owned()], header, format }, value).expect("a secret")
+    }
+
+    fn tree(host: &str, access: Access) -> TreeGrant {
+        TreeGrant { host: host.into(), guest: ".".to_owned(), access }
+    }
+
+    fn all(value: &str) -> Grants {
+        let entry = |name: &str| (name.to_owned(), value.to_owned());
+        Grants {
+            trees: vec![tree("/srv", Access::ReadWrite)],
+            env: [entry("LANG")].into(),
+            config: [entry("region")].into(),
+            http: vec!["GET https://*.example.com/v1/".parse().expect("a pattern")],
+            secrets: vec![secret("a.example", value)],
+            key_value: Some(7),
+            model_tokens: None,
+            events: ["com.example.paid".parse().expect("a type")].into(),
+            media: true,
+        }
+    }
+
+    fn stored(grants: &Grants) -> PinnedGrants {
+        serde_json::from_value(serde_json::to_value(grants.pinned()).expect("it serialises")).expect("it is read")
+    }
+
+    // P10: after a restart the grants are pinned ∩ current. P7: no value is stored.
+    #[test]
+    fn p10_pinned_grants_are_narrowed_by_current_grants() {
+        let begun = all("first-value");
+        assert!(!serde_json::to_string(&begun.pinned()).expect("it serialises").contains("first-value"));
+        assert_eq!(
+            stored(&begun).narrowing(&all("other-value")),
+            all("other-value"),
+            "values come from the current grants"
+        );
+        assert_eq!(stored(&begun).narrowing(&Grants::default()), Grants::default(), "a revocation takes effect");
+        assert_eq!(stored(&Grants::default()).narrowing(&begun), Grants::default(), "later grants are not added");
+        let less = Grants { trees: vec![tree("/srv", Access::Read)], ..all("first-value") };
+        assert_eq!(stored(&begun).narrowing(&less).trees, less.trees);
+        assert_eq!(stored(&less).narrowing(&begun).trees, less.trees);
+        let below = Grants { trees: vec![tree("/srv/docs", Access::ReadWrite)], ..Grants::default() };
+        assert_eq!(stored(&begun).narrowing(&below), below, "a part of a tree that the turn had");
+        assert_eq!(stored(&below).narrowing(&begun).trees, [], "a tree of which the turn had only a part");
+        let elsewhere = Grants { secrets: vec![secret("b.example", "first-value")], ..all("first-value") };
+        assert_eq!(stored(&begun).narrowing(&elsewhere).secrets, [], "a secret for another host is a different secret");
+    }
+
+    // P14, row 38: stored trees are compared by path components and are never opened.
+    #[test]
+    fn p14_stored_tree_never_leads_out_of_configured_trees() {
+        let current = Grants { trees: vec![tree("tree", Access::Read)], ..Grants::default() };
+        let outside = ["tree/../../../../etc", "/etc", "..", "tree/..", "tree2", "/tree", "tree/./../x", "a/tree"];
+        let inside = ["tree", "tree/", "./tree", "", "."];
+        let claiming = |host: &str| {
+            let tree = serde_json::json!({"host": host, "guest": "../..", "access": "read-write"});
+            serde_json::from_value::<PinnedGrants>(serde_json::json!({"trees": [tree]})).expect("it is read")
+        };
+        for host in outside {
+            assert_eq!(claiming(host).narrowing(&current), Grants::default(), "{host}");
+        }
+        for host in inside {
+            let narrowed = claiming(host).narrowing(&current).trees;
+            assert!(narrowed.is_empty() || narrowed == current.trees, "{host}: {narrowed:?}");
+        }
+        assert_eq!(claiming("tree").narrowing(&current), current);
+    }
+}

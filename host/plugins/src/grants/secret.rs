@@ -1,0 +1,242 @@
+//! Secrets: the host adds them to requests to their hosts and removes them from every response (P7). Guests never see them.
+
+use super::http_pattern::HttpPattern;
+use agent_core::redaction::Redaction;
+use hyper::header::{HeaderName, HeaderValue};
+use std::fmt;
+use url::Url;
+
+/// Minimum bytes of a secret. A shorter value occurs in ordinary text by chance, so it could not be redacted.
+const MIN_BYTES: usize = 8;
+/// Maximum bytes of a secret.
+const MAX_BYTES: usize = 8 * 1024;
+
+/// A credential with its header and hosts. The value is never shown: `Debug` prints only the name.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret {
+    name: String,
+    value: String,
+    hosts: Vec<HttpPattern>,
+    header: HeaderName,
+    filled: HeaderValue,
+}
+
+/// The configuration of a secret, without its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretTemplate {
+    /// Name by which the plugin's manifest asks for it.
+    pub name: String,
+    /// Hosts that may receive it: `api.example.com`, which means `https://api.example.com`, or a pattern without a method.
+    pub hosts: Vec<String>,
+    /// Name of the header that carries it.
+    pub header: String,
+    /// Value of the header, with `{}` in the place of the secret.
+    pub format: String,
+}
+
+/// A secret that cannot be used. The messages never contain its value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SecretError {
+    /// The value is too short or too long.
+    #[error("it has {0} bytes; a secret must have {MIN_BYTES} to {MAX_BYTES}")]
+    Length(usize),
+    /// The value is not a valid header value.
+    #[error("it contains characters that are not allowed in a header")]
+    Value,
+    /// The header's name is invalid or reserved for the host.
+    #[error("`{0}` is not the name of a header that may carry a secret")]
+    Header(String),
+    /// The format has no `{}`.
+    #[error("`{0}` has no `{{}}` in the place of the secret")]
+    Format(String),
+    /// A host is not a valid pattern.
+    #[error(transparent)]
+    Host(#[from] crate::grants::http_pattern::PatternError),
+    /// The list of hosts is empty.
+    #[error("it names no hosts that may receive it")]
+    NoHosts,
+}
+
+impl Secret {
+    /// Combines a template with the value, from which surrounding white space is removed.
+    pub fn new(template: SecretTemplate, value: &str) -> Result<Self, SecretError> {
+        let SecretTemplate { name, hosts, header, format } = template;
+        let value = value.trim().to_owned();
+        if !(MIN_BYTES..=MAX_BYTES).contains(&value.len()) {
+            return Err(SecretError::Length(value.len()));
+        }
+        if !format.contains("{}") {
+            return Err(SecretError::Format(format));
+        }
+        let reserved = ["host", "content-length", "transfer-encoding", "connection", "upgrade", "accept-encoding"];
+        let name_of_header = HeaderName::from_bytes(header.as_bytes()).ok();
+        let header =
+            name_of_header.filter(|name| !reserved.contains(&name.as_str())).ok_or(SecretError::Header(header))?;
+        let mut filled = HeaderValue::from_str(&format.replace("{}", &value)).map_err(|_| SecretError::Value)?;
+        filled.set_sensitive(true);
+        if hosts.is_empty() {
+            return Err(SecretError::NoHosts);
+        }
+        let hosts = hosts
+            .iter()
+            .map(|host| if host.contains("://") { host.parse() } else { format!("https://{host}").parse() });
+        Ok(Self { name, value, hosts: hosts.collect::<Result<_, _>>()?, header, filled })
+    }
+
+    /// Name by which the plugin's manifest asks for it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Hosts that may receive it.
+    pub fn hosts(&self) -> &[HttpPattern] {
+        &self.hosts
+    }
+
+    /// Name of the header that carries it.
+    pub fn header(&self) -> &str {
+        self.header.as_str()
+    }
+
+    /// Whether the host adds the secret to this request.
+    pub(crate) fn is_for(&self, method: &str, url: &Url) -> bool {
+        self.hosts.iter().any(|host| host.allows(method, url))
+    }
+
+    /// The header's name with its complete value.
+    pub(crate) fn filled(&self) -> (HeaderName, HeaderValue) {
+        (self.header.clone(), self.filled.clone())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Secret({})", self.name)
+    }
+}
+
+/// All secrets of an agent, and the servers that know some of them. The host removes them from what any server returns, whichever
+/// plugin sent the request (row 41).
+#[derive(Clone, Debug, Default)]
+pub struct KnownSecrets {
+    redaction: Redaction,
+    /// Hosts that may receive a secret.
+    hosts: Vec<HttpPattern>,
+    /// Hosts that receive secrets other than in a plugin's request.
+    given_to: Vec<String>,
+    /// Whether some secret may reach any server, for example because a program knows it.
+    anywhere: bool,
+}
+
+/// A holder that receives a secret other than in a plugin's request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretHolder {
+    /// Servers on this host, written as a name or an address in a URL.
+    Host(String),
+    /// A program, or another holder that may forward the secret to any server.
+    Anyone,
+}
+
+impl KnownSecrets {
+    /// The secrets that plugins use in requests.
+    pub fn new<'s>(secrets: impl IntoIterator<Item = &'s Secret>) -> Self {
+        let secrets: Vec<_> = secrets.into_iter().collect();
+        let redaction = Redaction::new(secrets.iter().map(|secret| secret.value.as_str()));
+        let hosts = secrets.iter().flat_map(|secret| secret.hosts.iter().cloned()).collect();
+        Self { redaction, hosts, ..Self::default() }
+    }
+
+    /// Adds further secret texts and their holder.
+    #[must_use]
+    pub fn with(&self, redaction: &Redaction, given_to: &SecretHolder) -> Self {
+        if redaction.is_empty() {
+            return self.clone();
+        }
+        let mut both = Self { redaction: self.redaction.and(redaction), ..self.clone() };
+        match given_to {
+            SecretHolder::Host(host) => both.given_to.push(host.clone()),
+            SecretHolder::Anyone => both.anywhere = true,
+        }
+        both
+    }
+
+    /// The union of both.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let mut both = Self { redaction: self.redaction.and(&other.redaction), ..self.clone() };
+        both.hosts.extend(other.hosts.iter().filter(|host| !self.hosts.contains(host)).cloned());
+        both.given_to.extend(other.given_to.iter().filter(|host| !self.given_to.contains(host)).cloned());
+        both.anywhere |= other.anywhere;
+        both
+    }
+
+    /// The redaction that removes the secrets from texts.
+    pub fn redaction(&self) -> &Redaction {
+        &self.redaction
+    }
+
+    /// Whether the server may know a secret: some secret may be sent to its host, on any port and path.
+    pub(crate) fn are_known_to(&self, url: &Url) -> bool {
+        let is_given = || url.host_str().is_some_and(|host| self.given_to.iter().any(|given| given == host));
+        self.anywhere || self.hosts.iter().any(|host| host.is_for_host(url)) || is_given()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn template(hosts: &[&str], header: &str, format: &str) -> SecretTemplate {
+        let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
+        SecretTemplate { name: "TOKEN".to_owned(), hosts, header: header.to_owned(), format: format.to_owned() }
+    }
+
+    /// P7: a secret is sent only to its hosts, over HTTPS unless configured otherwise, and is never shown.
+    #[test]
+    fn p7_secret_is_sent_to_its_hosts_only() {
+        let secret = Secret::new(template(&["api.example.com"], "Authorization", "Bearer {}"), "s3cret-value\n");
+        let secret = secret.expect("a secret");
+        let is_for = |url: &str| secret.is_for("GET", &Url::parse(url).expect(url));
+        assert!(is_for("https://api.example.com/x"));
+        for url in ["http://api.example.com/x", "https://example.com/", "https://api.example.com:444/"] {
+            assert!(!is_for(url), "{url}");
+        }
+        assert_eq!(secret.filled().1.as_bytes(), b"Bearer s3cret-value");
+        assert_eq!(format!("{secret:?} {:?}", secret.filled().1), "Secret(TOKEN) Sensitive");
+    }
+
+    /// P7: the error of an unusable secret says why, without the value.
+    #[test]
+    fn p7_errors_never_contain_the_secret() {
+        let error = |template, value| Secret::new(template, value).expect_err("refused").to_string();
+        let good = || template(&["a.example"], "X-Key", "{}");
+        let messages = [
+            error(good(), "short"),
+            error(good(), "zażółć\u{1}gęślą"),
+            error(template(&["a.example"], "X Key", "{}"), "12345678"),
+            error(template(&["a.example"], "Host", "{}"), "12345678"),
+            error(template(&["a.example"], "X-Key", "Bearer"), "12345678"),
+            error(template(&[], "X-Key", "{}"), "12345678"),
+            error(template(&["a b"], "X-Key", "{}"), "12345678"),
+        ];
+        for message in messages {
+            assert!(!["short", "zażółć", "12345678"].iter().any(|value| message.contains(value)), "{message}");
+        }
+    }
+
+    /// P7, row 41: a server that knows a secret for one path knows it for every path.
+    #[test]
+    fn row_41_server_knows_secrets_sent_to_its_host() {
+        let secret = Secret::new(template(&["a.example/v1/"], "X-Key", "{}"), "abcabcabd").expect("a secret");
+        let model = SecretHolder::Host("model.example".to_owned());
+        let other = KnownSecrets::default().with(&Redaction::new(["a model's key"]), &model);
+        let known = KnownSecrets::new([&secret]).and(&other);
+        assert!(known.are_known_to(&Url::parse("https://a.example/last").expect("a URL")));
+        assert!(known.are_known_to(&Url::parse("http://a.example:8080/").expect("a URL")));
+        assert!(known.are_known_to(&Url::parse("https://model.example/files").expect("a URL")));
+        assert!(!known.are_known_to(&Url::parse("https://b.example/v1/").expect("a URL")));
+        let program = known.with(&Redaction::new(["a program's key"]), &SecretHolder::Anyone);
+        assert!(program.are_known_to(&Url::parse("https://b.example/v1/").expect("a URL")));
+        assert_eq!(known.redaction().whole("abcabcabd, a model's key".to_owned()), "(secret), (secret)");
+    }
+}

@@ -1,0 +1,17 @@
+//! Services that plugins need from the runtime. Each port is a trait that the embedder of this crate implements.
+
+pub(crate) mod http;
+pub(crate) mod key_value;
+pub(crate) mod media;
+pub(crate) mod model;
+
+/// The error of a port operation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PortError {
+    /// The guest's arguments are invalid. The text is for the author of the plugin.
+    #[error("{0}")]
+    Refused(String),
+    /// The host failed.
+    #[error("{0}")]
+    Failed(String),
+}

@@ -1,0 +1,56 @@
+//! The port for values that plugins store between calls.
+
+use super::PortError;
+
+/// Stores values by key. Each operation is one atomic transaction, even if several processes share the store.
+#[async_trait::async_trait]
+pub trait KeyValuePort: Send + Sync {
+    /// Returns the value, or None if there is none.
+    async fn get(&self, space: &KeySpace, key: &str) -> Result<Option<Vec<u8>>, PortError>;
+
+    /// Creates or replaces the value.
+    async fn set(&self, space: &KeySpace, key: &str, value: Vec<u8>) -> Result<(), PortError>;
+
+    /// Removes the value if it exists.
+    async fn delete(&self, space: &KeySpace, key: &str) -> Result<(), PortError>;
+
+    /// Whether the key has a value.
+    async fn exists(&self, space: &KeySpace, key: &str) -> Result<bool, PortError>;
+
+    /// Returns at most `limit` keys after `after` (empty: from the first key), ordered by their bytes.
+    async fn keys(&self, space: &KeySpace, after: &str, limit: usize) -> Result<Vec<String>, PortError>;
+
+    /// Adds to a number that is stored as decimal digits and returns the sum. A missing number counts as 0.
+    async fn increment(&self, space: &KeySpace, key: &str, delta: i64) -> Result<i64, PortError>;
+
+    /// Sets the value if the stored one equals `expected`. None: sets it only if there is no value.
+    async fn swap(
+        &self,
+        space: &KeySpace,
+        key: &str,
+        expected: Option<Vec<u8>>,
+        value: Vec<u8>,
+    ) -> Result<SwapOutcome, PortError>;
+}
+
+/// One bucket of one plugin of one agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySpace {
+    /// Configured name of the agent.
+    pub agent: String,
+    /// Name of the plugin.
+    pub plugin: String,
+    /// Name of the bucket, chosen by the plugin.
+    pub bucket: String,
+    /// Bytes of keys and values that the plugin may store in all its buckets together.
+    pub quota: u64,
+}
+
+/// The outcome of a compare-and-swap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SwapOutcome {
+    /// The value was set.
+    Done,
+    /// The stored value differs from the expected one and was not changed. It is returned.
+    Other(Option<Vec<u8>>),
+}

@@ -1,0 +1,14 @@
+//! The record of one running call: its cost, limits, denials and log, and the host's answers to it, so that the call can be
+//! explained, charged and replayed. Capabilities report to a [`CallRecord`] and do not read it back, except in a replay.
+
+pub(crate) mod bytes;
+pub(crate) mod call_record;
+pub(crate) mod file_records;
+pub(crate) mod files;
+pub(crate) mod guest_log;
+pub(crate) mod host_calls;
+pub(crate) mod missed_lookups;
+pub(crate) mod replay_inputs;
+pub(crate) mod stopped_calls;
+
+pub(crate) use call_record::CallRecord;

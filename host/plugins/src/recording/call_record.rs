@@ -1,0 +1,326 @@
+//! The state of one running call, shared between the guest's store and the host that waits for it: its cost, the limit that
+//! stopped it, its denials and its log.
+
+use super::files::FileWatch;
+use super::guest_log::GuestLog;
+use super::host_calls::HostCallRecorder;
+use super::missed_lookups::MissedLookups;
+use crate::grants::secret::KnownSecrets;
+use crate::grants::{Denial, GrantAdvice, Unmet};
+use crate::identity::PluginIdentity;
+use crate::limits::{CallLimits, Limit};
+use crate::sync::lock;
+use agent_core::tool::{CallCost, ModelUse};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use wasmtime::UpdateDeadline;
+
+/// Maximum number of denials that the record of a call stores. Further ones are only counted.
+const DENIALS: usize = 32;
+
+/// Maximum number of warnings about one call that the host logs. Further ones are only counted (row 44).
+const WARNINGS: u64 = 20;
+
+pub(crate) struct CallRecord {
+    pub(crate) plugin: Arc<PluginIdentity>,
+    /// Id of the call, for the log.
+    pub(crate) call: String,
+    pub(crate) log: Mutex<GuestLog>,
+    pub(crate) missed_lookups: MissedLookups,
+    pub(crate) answers: HostCallRecorder,
+    pub(crate) files: FileWatch,
+    pub(crate) unmet: Arc<[Unmet]>,
+    pub(crate) limits: CallLimits,
+    /// Secrets that must not reach the guest.
+    pub(crate) secrets: Arc<KnownSecrets>,
+    started: Instant,
+    pub(crate) wall_limit: Duration,
+    cpu_limit: Duration,
+    epoch_tick: Duration,
+    cpu: AtomicU64,
+    /// Nanoseconds from `started` to the current poll.
+    polled: AtomicU64,
+    /// Nanoseconds of waiting for the scheduler, which do not count as wall time.
+    waited: AtomicU64,
+    memory: AtomicU64,
+    given: AtomicU64,
+    taken: AtomicU64,
+    requests: AtomicU64,
+    value_uses: AtomicU64,
+    fuel: OnceLock<u64>,
+    model: Mutex<ModelUse>,
+    /// The guest was interrupted and continues when the scheduler lets it run.
+    interrupted: AtomicBool,
+    limit: Mutex<Option<Limit>>,
+    reported: Mutex<ReportedLimits>,
+    denials: Mutex<Denials>,
+    warnings: AtomicU64,
+}
+
+/// The denials of a call.
+#[derive(Default)]
+struct Denials {
+    recorded: Vec<Denial>,
+    left_out: u64,
+}
+
+/// Limits that were reported to the guest, which may handle them and continue.
+#[derive(Default)]
+struct ReportedLimits {
+    growth: Option<Limit>,
+    request: Option<Limit>,
+}
+
+impl CallRecord {
+    pub(crate) fn new(
+        plugin: Arc<PluginIdentity>,
+        call: String,
+        (wall_limit, epoch_tick): (Duration, Duration),
+        limits: CallLimits,
+    ) -> Self {
+        Self {
+            plugin,
+            call,
+            log: Mutex::default(),
+            missed_lookups: MissedLookups::default(),
+            answers: HostCallRecorder::new(limits.recorded),
+            files: FileWatch::default(),
+            unmet: Arc::default(),
+            limits,
+            secrets: Arc::default(),
+            started: Instant::now(),
+            wall_limit,
+            cpu_limit: limits.cpu_time.unwrap_or(wall_limit),
+            epoch_tick,
+            cpu: AtomicU64::new(0),
+            polled: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
+            memory: AtomicU64::new(0),
+            given: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            value_uses: AtomicU64::new(0),
+            fuel: OnceLock::new(),
+            model: Mutex::default(),
+            interrupted: AtomicBool::new(false),
+            limit: Mutex::default(),
+            reported: Mutex::default(),
+            denials: Mutex::default(),
+            warnings: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets the needs of the plugin that are not granted, which may explain a failure.
+    pub(crate) fn with_unmet(mut self, unmet: Arc<[Unmet]>) -> Self {
+        self.unmet = unmet;
+        self
+    }
+
+    /// Sets the agent's secrets.
+    pub(crate) fn with_secrets(mut self, secrets: &Arc<KnownSecrets>) -> Self {
+        self.secrets = Arc::clone(secrets);
+        self
+    }
+
+    /// Time until the call reaches its wall-time limit.
+    pub(crate) fn time_left(&self) -> Duration {
+        self.wall_limit.saturating_sub(self.wall())
+    }
+
+    /// Wall time so far, without the time spent waiting for the scheduler.
+    fn wall(&self) -> Duration {
+        self.started.elapsed().saturating_sub(self.waited())
+    }
+
+    /// Time in which the guest was ready to run but the scheduler ran others.
+    fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited.load(Ordering::Relaxed))
+    }
+
+    /// Adds time spent waiting for the scheduler.
+    pub(crate) fn add_waiting_time(&self, time: Duration) {
+        self.waited.fetch_add(nanos(time), Ordering::Relaxed);
+    }
+
+    /// Records the limit that ends the call. Only the first one counts.
+    pub(crate) fn record_limit(&self, limit: Limit) {
+        lock(&self.limit).get_or_insert(limit);
+    }
+
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        *lock(&self.limit)
+    }
+
+    /// Records a limit at which a request of the guest was refused or cut. The guest gets an error and may handle it.
+    pub(crate) fn record_request_limit(&self, limit: Limit) {
+        self.warn(format_args!("a request was stopped at its limit: {limit}"));
+        lock(&self.reported).request.get_or_insert(limit);
+    }
+
+    /// Records that the quota of a tree does not allow a change. The guest gets an error and may handle it.
+    pub(crate) fn record_tree_limit(&self, limit: Limit) {
+        let mut reported = lock(&self.reported);
+        if reported.request.is_none() {
+            tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "a change of a tree was stopped at its limit: {limit}");
+            reported.request = Some(limit);
+        }
+    }
+
+    /// The limit that stopped a request or a change of a tree. It explains why the call failed, whatever error the guest returns.
+    pub(crate) fn request_limit(&self) -> Option<Limit> {
+        lock(&self.reported).request
+    }
+
+    /// Records that a memory or table could not grow. The guest gets an error and may handle it.
+    pub(crate) fn record_refused_growth(&self, limit: Limit) {
+        lock(&self.reported).growth = Some(limit);
+    }
+
+    /// Records that a memory or table did grow, so an earlier refusal no longer matters.
+    pub(crate) fn record_growth(&self) {
+        lock(&self.reported).growth = None;
+    }
+
+    /// The limit that was last reported to the guest. It may explain a crash for which no other limit is recorded.
+    pub(crate) fn reported_limit(&self) -> Option<Limit> {
+        let reported = lock(&self.reported);
+        reported.growth.or(reported.request)
+    }
+
+    pub(crate) fn use_memory(&self, bytes: usize) {
+        self.memory.fetch_max(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that the guest receives.
+    pub(crate) fn count_bytes_to_guest(&self, bytes: usize) {
+        self.given.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that the guest sends.
+    pub(crate) fn count_bytes_from_guest(&self, bytes: usize) {
+        self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts an HTTP request.
+    pub(crate) fn count_request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a key-value operation and returns the number of earlier ones.
+    pub(crate) fn count_value_operation(&self) -> u64 {
+        self.value_uses.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Counts a question to the agent's model.
+    pub(crate) fn count_model_use(&self, used: ModelUse) {
+        *lock(&self.model) += used;
+    }
+
+    /// Records the fuel that the guest has used.
+    pub(crate) fn record_fuel(&self, fuel: u64) {
+        let _ = self.fuel.set(fuel);
+    }
+
+    /// Records a denial, unless the same one is already recorded.
+    pub(crate) fn deny(&self, thing: String, advice: GrantAdvice) {
+        let mut denials = lock(&self.denials);
+        if denials.recorded.iter().any(|denial| denial.thing == thing) {
+            return;
+        }
+        if denials.recorded.len() == DENIALS {
+            denials.left_out += 1;
+            return;
+        }
+        let denial = Denial { plugin: (*self.plugin).clone(), thing, advice };
+        // People see the denial as an event of the call, so the log level is low.
+        tracing::info!(target: "plugin", plugin = %self.plugin, call = %self.call, "denied {}", denial.thing);
+        denials.recorded.push(denial);
+    }
+
+    /// All recorded denials. If there were too many, the last entry gives the number of the others.
+    pub(crate) fn denials(&self) -> Vec<Denial> {
+        let denials = lock(&self.denials);
+        let mut all = denials.recorded.clone();
+        if denials.left_out > 0 {
+            let thing = format!("something else, {} more times", denials.left_out);
+            all.push(Denial { plugin: (*self.plugin).clone(), thing, advice: GrantAdvice::none() });
+        }
+        all
+    }
+
+    /// Logs a warning for the operator of the host, up to a maximum number in each call.
+    pub(crate) fn warn(&self, problem: fmt::Arguments<'_>) {
+        if self.warnings.fetch_add(1, Ordering::Relaxed) < WARNINGS {
+            tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "{problem}");
+        }
+    }
+
+    /// Logs the number of warnings that were not logged.
+    pub(crate) fn finish_warnings(&self) {
+        let more = self.warnings.load(Ordering::Relaxed).saturating_sub(WARNINGS);
+        if more > 0 {
+            tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "{more} more warnings about this call");
+        }
+    }
+
+    pub(crate) fn cost(&self, queued: Duration) -> CallCost {
+        CallCost {
+            cpu_us: self.cpu.load(Ordering::Relaxed) / 1_000,
+            wall_us: micros(self.wall()),
+            queue_us: micros(queued + self.waited()),
+            memory_bytes: self.memory.load(Ordering::Relaxed),
+            bytes_in: self.given.load(Ordering::Relaxed),
+            bytes_out: self.taken.load(Ordering::Relaxed),
+            requests: self.requests.load(Ordering::Relaxed),
+            fuel: self.fuel.get().copied(),
+            model: *lock(&self.model),
+        }
+    }
+
+    /// Polls the guest and counts its processor time.
+    pub(crate) fn poll<F: Future>(&self, guest: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let poll_start = self.started.elapsed();
+        self.polled.store(nanos(poll_start), Ordering::Relaxed);
+        let poll = guest.poll(context);
+        self.cpu.fetch_add(nanos(self.started.elapsed() - poll_start), Ordering::Relaxed);
+        poll
+    }
+
+    /// Whether the last poll ended because the guest was interrupted and is ready to continue. Resets the flag.
+    pub(crate) fn take_interruption(&self) -> bool {
+        self.interrupted.swap(false, Ordering::Relaxed)
+    }
+
+    /// Handles an epoch tick of a running guest: stops the guest at its limits, or lets the scheduler run other guests.
+    pub(crate) fn tick(&self) -> wasmtime::Result<UpdateDeadline> {
+        let now = nanos(self.started.elapsed());
+        let polled = now.saturating_sub(self.polled.load(Ordering::Relaxed));
+        let wall = now.saturating_sub(self.waited.load(Ordering::Relaxed));
+        let limit = if wall >= nanos(self.wall_limit) {
+            Limit::WallTime(self.wall_limit)
+        } else if self.cpu.load(Ordering::Relaxed) + polled >= nanos(self.cpu_limit) {
+            Limit::CpuTime(self.cpu_limit)
+        } else if polled < nanos(self.epoch_tick) / 2 {
+            // The guest has only just started to run, and the tick belongs to the time before.
+            return Ok(UpdateDeadline::Continue(1));
+        } else {
+            self.interrupted.store(true, Ordering::Relaxed);
+            return Ok(UpdateDeadline::Yield(1));
+        };
+        self.record_limit(limit);
+        Err(wasmtime::Error::msg("the call reached its time limit"))
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,12 @@
+//! Records a call's use of its granted trees (S6): the state of each path when the call first accessed it, and the state of each
+//! changed path at the end. A replay gets the recorded state and nothing else.
+
+mod inspection;
+mod overlay;
+mod path_walk;
+mod replay_tree;
+mod watch;
+
+pub(crate) use path_walk::{FileKind, Last, PathTarget, TreePath};
+pub use replay_tree::{ReplayTreeError, ReplayTrees};
+pub(crate) use watch::{FileWatch, FilesOutcome, ListingSource, NamesBeingRecorded, Opened};

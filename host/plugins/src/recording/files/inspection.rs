@@ -1,0 +1,139 @@
+//! Reads the state of files, on the user's disk or in a replay's folder: always below an open directory and never through a link.
+
+use crate::recording::bytes::{Extent, RecordedBytes};
+use crate::recording::file_records::{FileStat, FoundContent, FoundFile, FoundNames, LeftFile, NamedKind};
+use agent_core::message::Digest;
+use cap_std::fs::{Dir, FileType, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
+use cap_std::time::SystemTime;
+use rustix::fs::OFlags;
+use sha2::{Digest as _, Sha256};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::FileExt;
+use std::time::UNIX_EPOCH;
+
+/// The state of a path whose parents are directories. None: the system returns an error, which the guest also gets.
+pub(crate) fn at(root: &Dir, path: &str) -> Option<FoundFile> {
+    let metadata = if path.is_empty() { root.dir_metadata() } else { root.symlink_metadata(path) };
+    let metadata = match metadata {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Some(FoundFile::Nothing),
+        Err(_) => return None,
+    };
+    let stat = stat(&metadata);
+    Some(match kind(metadata.file_type()) {
+        NamedKind::File => FoundFile::File { stat, content: FoundContent::NotOpened },
+        NamedKind::Directory => FoundFile::Directory { stat, names: FoundNames::NotListed },
+        NamedKind::Link => {
+            FoundFile::Link { stat, to: root.read_link_contents(path).ok()?.into_os_string().into_string().ok()? }
+        }
+        NamedKind::Other | NamedKind::Own => FoundFile::Other { stat },
+    })
+}
+
+fn stat(metadata: &Metadata) -> FileStat {
+    let time = |time: io::Result<SystemTime>| {
+        let since = time.ok()?.into_std().duration_since(UNIX_EPOCH).ok()?;
+        u64::try_from(since.as_nanos()).ok()
+    };
+    FileStat {
+        size: metadata.len(),
+        links: metadata.nlink(),
+        accessed: time(metadata.accessed()),
+        modified: time(metadata.modified()),
+        created: time(metadata.created()),
+    }
+}
+
+/// The kind of a directory entry.
+pub(crate) fn kind(found: FileType) -> NamedKind {
+    if found.is_dir() {
+        NamedKind::Directory
+    } else if found.is_file() {
+        NamedKind::File
+    } else if found.is_symlink() {
+        NamedKind::Link
+    } else {
+        NamedKind::Other
+    }
+}
+
+/// The content of an open file. None: it has more than `limit` bytes.
+pub(crate) fn content(file: &File, limit: usize) -> io::Result<Option<Vec<u8>>> {
+    let limit = u64::try_from(limit).unwrap_or(u64::MAX);
+    if file.metadata()?.len() > limit {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    PositionedReader { file, offset: 0 }.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= limit).then_some(bytes))
+}
+
+/// Reads without moving the guest's read position.
+struct PositionedReader<'a> {
+    file: &'a File,
+    offset: u64,
+}
+
+impl io::Read for PositionedReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.offset)?;
+        self.offset += read as u64;
+        Ok(read)
+    }
+}
+
+/// Opens a regular file for reading. If something else has replaced it, this fails without blocking.
+pub(crate) fn open(root: &Dir, path: &str) -> io::Result<File> {
+    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits()).unwrap_or_default();
+    let file = root.open_with(path, OpenOptions::new().read(true).custom_flags(flags))?.into_std();
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
+/// The names in a directory, at most `limit`.
+pub(crate) fn names(root: &Dir, path: &str, limit: usize) -> io::Result<FoundNames> {
+    let entries = if path.is_empty() { root.entries()? } else { root.read_dir(path)? };
+    let (mut names, mut read) = (Vec::new(), Extent::Whole);
+    for entry in entries {
+        let entry = entry?;
+        if names.len() == limit {
+            read = Extent::Partly;
+            break;
+        }
+        if let Ok(name) = entry.file_name().into_string() {
+            names.push((name, entry.file_type().map_or(NamedKind::Other, kind)));
+        }
+    }
+    Ok(FoundNames::Listed { names, read })
+}
+
+/// The state of a changed path. The content of a file is hashed as long as the remaining `bytes` suffice.
+pub(crate) fn left(root: &Dir, path: &str, bytes: &mut u64) -> LeftFile {
+    match at(root, path) {
+        Some(FoundFile::Nothing) => LeftFile::Nothing,
+        Some(FoundFile::File { stat, .. }) => {
+            LeftFile::File { size: stat.size, content: digest(root, path, (stat.size, bytes)) }
+        }
+        Some(FoundFile::Directory { .. }) => LeftFile::Directory,
+        Some(FoundFile::Link { to, .. }) => LeftFile::Link { to },
+        Some(FoundFile::Other { .. }) | None => LeftFile::Other,
+    }
+}
+
+fn digest(root: &Dir, path: &str, (size, bytes): (u64, &mut u64)) -> Option<Digest> {
+    *bytes = bytes.checked_sub(size)?;
+    let mut file = open(root, path).ok()?.take(size);
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
+    loop {
+        match file.read(&mut buffer).ok()? {
+            0 => break,
+            read => hash.update(&buffer[..read]),
+        }
+    }
+    Some(Digest::from_sha256(hash.finalize().into()))
+}
+
+/// The content of a file as a record.
+pub(crate) fn recorded_content(bytes: Vec<u8>) -> FoundContent {
+    FoundContent::Recorded(RecordedBytes(bytes))
+}

@@ -1,0 +1,220 @@
+//! Resolves a guest's path by components and through links, as the operating system does, so that each file is recorded under
+//! its one resolved path and every directory on the way is recorded too.
+
+pub(crate) use crate::file_trees::Last;
+use crate::recording::file_records::FoundFile;
+use std::collections::VecDeque;
+
+/// Maximum number of links in one path, as in Linux.
+const MAX_LINKS: u32 = 40;
+
+/// A path in a tree, without links, `.` and `..`. The path of the tree itself is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct TreePath {
+    /// Number of the tree.
+    pub(crate) tree: usize,
+    pub(crate) path: String,
+}
+
+impl TreePath {
+    /// The parent directory and the name in it. None: this is the tree itself.
+    pub(crate) fn parent(&self) -> Option<(TreePath, &str)> {
+        let (above, name) = match self.path.rsplit_once('/') {
+            Some(parts) => parts,
+            None if self.path.is_empty() => return None,
+            None => ("", self.path.as_str()),
+        };
+        Some((TreePath { tree: self.tree, path: above.to_owned() }, name))
+    }
+
+    /// The path of a name in this directory.
+    pub(crate) fn join(&self, name: &str) -> TreePath {
+        let path = if self.path.is_empty() { name.to_owned() } else { format!("{}/{name}", self.path) };
+        TreePath { tree: self.tree, path }
+    }
+}
+
+/// The kind of file at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FileKind {
+    Nothing,
+    File,
+    Directory,
+    Link(String),
+    Other,
+}
+
+impl From<&FoundFile> for FileKind {
+    fn from(found: &FoundFile) -> Self {
+        match found {
+            FoundFile::Nothing => FileKind::Nothing,
+            FoundFile::File { .. } => FileKind::File,
+            FoundFile::Directory { .. } => FileKind::Directory,
+            FoundFile::Link { to, .. } => FileKind::Link(to.clone()),
+            FoundFile::Other { .. } => FileKind::Other,
+        }
+    }
+}
+
+/// Whether the walk is at the end of its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathPosition {
+    Through,
+    End,
+}
+
+/// The result of resolving a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PathTarget {
+    /// The path does not lead to a file of the trees. The operating system returns the error.
+    Elsewhere,
+    /// The path leads to this place, which may not exist yet.
+    At(TreePath, FileKind),
+    /// In a replay, the path leads to something that is not recorded. The denial is already recorded.
+    Unrecorded,
+}
+
+/// A path that is being resolved.
+#[derive(Debug)]
+pub(crate) struct PathWalk {
+    last: Last,
+    current: TreePath,
+    todo: VecDeque<String>,
+    links: u32,
+    /// The kind of file at the current path, once it is known.
+    here: Option<FileKind>,
+}
+
+/// The next step of a walk.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The caller must provide the kind of file at this path.
+    Lookup(TreePath),
+    /// The walk has ended.
+    Done(PathTarget),
+}
+
+impl PathWalk {
+    pub(crate) fn new(from: TreePath, path: &str, last: Last) -> Self {
+        let todo = path.split('/').map(str::to_owned).collect();
+        Self { last, current: from, todo, links: 0, here: None }
+    }
+
+    /// Whether the path ends at the current place.
+    pub(crate) fn position(&self) -> PathPosition {
+        // A trailing slash is allowed after the name of a new directory.
+        if self.todo.iter().all(String::is_empty) { PathPosition::End } else { PathPosition::Through }
+    }
+
+    /// Continues the walk until the kind of a file is needed or the walk ends.
+    pub(crate) fn step(&mut self) -> Step {
+        loop {
+            if let Some(kind) = self.here.take()
+                && let Some(target) = self.pass(kind)
+            {
+                return Step::Done(target);
+            }
+            match self.todo.pop_front().as_deref() {
+                // The path ends here, after `.`, `..` or an empty component.
+                None => return Step::Lookup(self.current.clone()),
+                Some("" | ".") => {}
+                Some("..") => match self.current.parent() {
+                    Some((above, _)) => self.current = above,
+                    None => return Step::Done(PathTarget::Elsewhere),
+                },
+                Some(name) => {
+                    self.current = self.current.join(name);
+                    return Step::Lookup(self.current.clone());
+                }
+            }
+        }
+    }
+
+    /// Provides the kind of file for the last [`Step::Lookup`].
+    pub(crate) fn provide(&mut self, kind: FileKind) {
+        self.here = Some(kind);
+    }
+
+    /// Goes through the file at the current path, or ends the walk there.
+    fn pass(&mut self, kind: FileKind) -> Option<PathTarget> {
+        match kind {
+            FileKind::Link(to) if self.last == Last::Follow || !self.todo.is_empty() => {
+                self.links += 1;
+                if to.starts_with('/') || self.links > MAX_LINKS {
+                    return Some(PathTarget::Elsewhere);
+                }
+                if let Some((above, _)) = self.current.parent() {
+                    self.current = above;
+                }
+                for name in to.split('/').rev() {
+                    self.todo.push_front(name.to_owned());
+                }
+                None
+            }
+            FileKind::Directory if !self.todo.is_empty() => None,
+            FileKind::Nothing if self.position() == PathPosition::Through => Some(PathTarget::Elsewhere),
+            FileKind::File | FileKind::Other if !self.todo.is_empty() => Some(PathTarget::Elsewhere),
+            kind => Some(PathTarget::At(self.current.clone(), kind)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Resolves a path in a test tree. Also returns the paths that were looked up.
+    fn walk(path: &str, last: Last) -> (PathTarget, Vec<String>) {
+        let mut walk = PathWalk::new(TreePath::default(), path, last);
+        let mut seen = Vec::new();
+        loop {
+            match walk.step() {
+                Step::Done(target) => return (target, seen),
+                Step::Lookup(place) => {
+                    walk.provide(match place.path.as_str() {
+                        "" | "a" | "a/b" | "c" => FileKind::Directory,
+                        "a/f" | "c/f" => FileKind::File,
+                        "l" => FileKind::Link("a/b".into()),
+                        "a/b/up" => FileKind::Link("../../c".into()),
+                        "out" => FileKind::Link("/a".into()),
+                        "away" => FileKind::Link("../x".into()),
+                        "round" => FileKind::Link("round".into()),
+                        _ => FileKind::Nothing,
+                    });
+                    seen.push(place.path);
+                }
+            }
+        }
+    }
+
+    fn at(path: &str, kind: FileKind) -> PathTarget {
+        PathTarget::At(TreePath { tree: 0, path: path.into() }, kind)
+    }
+
+    /// S6, row 12: all paths to a file resolve to the same path, and links are followed as the operating system does.
+    #[test]
+    fn s6_row_12_all_paths_to_a_file_resolve_to_one_path() {
+        for path in ["a/f", "./a//f", "a/b/../f", "l/../f", "c/../a/f"] {
+            assert_eq!(walk(path, Last::Keep).0, at("a/f", FileKind::File), "{path}");
+        }
+        assert_eq!(
+            walk("l/up/f", Last::Keep),
+            (at("c/f", FileKind::File), ["l", "a", "a/b", "a/b/up", "c", "c/f"].map(String::from).into())
+        );
+        assert_eq!(walk("l", Last::Keep).0, at("l", FileKind::Link("a/b".into())));
+        assert_eq!(walk("l", Last::Follow).0, at("a/b", FileKind::Directory));
+        assert_eq!(walk("l/", Last::Keep).0, at("a/b", FileKind::Directory), "a slash follows");
+        assert_eq!(walk(".", Last::Follow).0, at("", FileKind::Directory));
+        assert_eq!(walk("a/..", Last::Follow).0, at("", FileKind::Directory));
+        assert_eq!(walk("new", Last::Follow).0, at("new", FileKind::Nothing));
+        assert_eq!(walk("new/", Last::Keep).0, at("new", FileKind::Nothing));
+    }
+
+    /// S6, row 12: paths that lead out of the tree, through a file or nowhere are left to the operating system to refuse.
+    #[test]
+    fn s6_row_12_paths_out_of_the_tree_have_no_place() {
+        for path in ["..", "a/../../x", "out/f", "away", "round", "a/f/x", "a/f/", "none/x"] {
+            assert_eq!(walk(path, Last::Follow).0, PathTarget::Elsewhere, "{path}");
+        }
+    }
+}

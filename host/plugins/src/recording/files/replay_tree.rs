@@ -1,0 +1,272 @@
+//! The trees of a replayed call: a temporary folder with the recorded files and nothing else, which is deleted after the call. All
+//! changes of the call are made there.
+
+use super::inspection;
+use super::path_walk::TreePath;
+use crate::file_trees::{HostObject, HostTree, TreeHost};
+use crate::grants::TreeGrant;
+use crate::recording::bytes::{Extent, RecordedBytes};
+use crate::recording::file_records::{FoundContent, FoundFile, FoundNames, GivenTree, LeftFile, NamedKind};
+use crate::recording::host_calls::{HostAnswer, HostCallLog};
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, OpenOptions};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// Target of a link of which only the name is recorded. It is never followed.
+const UNRECORDED_TARGET: &str = "unrecorded";
+
+/// The recorded files could not be written to a temporary folder.
+#[derive(Debug, thiserror::Error)]
+#[error("the recorded files cannot be written to a temporary folder: {0}; check its free space and permissions")]
+pub struct ReplayTreeError(#[from] io::Error);
+
+/// The trees of a call in their recorded state.
+#[derive(Debug)]
+pub struct ReplayTrees {
+    folder: TempDir,
+    pub(crate) trees: Vec<GivenTree>,
+    /// The recorded state of each path, without the content of files.
+    pub(crate) known: BTreeMap<TreePath, FoundFile>,
+    /// The recorded state of each changed path at the end of the call.
+    pub(crate) left: BTreeMap<TreePath, LeftFile>,
+    pub(crate) changes: Extent,
+    /// For each recorded tree, the currently granted tree with the same name. It provides what is not recorded.
+    pub(crate) current: Vec<Option<Arc<HostTree>>>,
+}
+
+impl ReplayTrees {
+    /// Writes the recorded files to a temporary folder. None: no trees are recorded. Unrecorded files are taken from the granted
+    /// trees with the same names, which are only read.
+    pub(crate) fn create_in(
+        recorded: &HostCallLog,
+        granted: &[TreeGrant],
+        host: &TreeHost,
+    ) -> Result<Option<Self>, ReplayTreeError> {
+        let given = recorded.answers.iter().find_map(|answer| match answer {
+            HostAnswer::Trees { trees, changes } => Some((trees.clone(), *changes)),
+            _ => None,
+        });
+        let Some((trees, changes)) = given else { return Ok(None) };
+        let folder = tempfile::Builder::new().prefix("agent-host-replay-").tempdir()?;
+        let mut roots = Vec::new();
+        for number in 0..trees.len() {
+            let path = folder.path().join(number.to_string());
+            std::fs::create_dir(&path)?;
+            roots.push(Dir::open_ambient_dir(&path, ambient_authority())?);
+        }
+        let (mut known, mut left) = (BTreeMap::new(), BTreeMap::new());
+        for answer in &recorded.answers {
+            match answer {
+                HostAnswer::File { tree, path, found } if is_plain(path) => {
+                    known.insert(TreePath { tree: *tree, path: path.clone() }, found.clone());
+                }
+                HostAnswer::LeftFile { tree, path, left: state } => {
+                    left.insert(TreePath { tree: *tree, path: path.clone() }, state.clone());
+                }
+                _ => {}
+            }
+        }
+        for (place, found) in &mut known {
+            if let Some(root) = roots.get(place.tree) {
+                write_recorded(root, &place.path, found)?;
+            }
+            if let FoundFile::File { content: FoundContent::Recorded(bytes), .. } = found {
+                *bytes = RecordedBytes::default();
+            }
+        }
+        for (place, found) in &known {
+            if let (Some(root), FoundFile::Directory { names: FoundNames::Listed { names, .. }, .. }) =
+                (roots.get(place.tree), found)
+            {
+                write_names(root, &place.path, names)?;
+            }
+        }
+        let current = |tree: &GivenTree| {
+            let same = granted.iter().find(|granted| granted.guest == tree.guest)?;
+            host.tree(same).ok().map(Arc::new)
+        };
+        let current = trees.iter().map(current).collect();
+        Ok(Some(Self { folder, trees, known, left, changes, current }))
+    }
+
+    /// The grants of the replayed call, which lead to the temporary folder.
+    pub fn grants(&self) -> Vec<TreeGrant> {
+        let host = |number: usize| -> PathBuf { self.folder.path().join(number.to_string()) };
+        let trees = self.trees.iter().enumerate();
+        trees
+            .map(|(number, tree)| TreeGrant { host: host(number), guest: tree.guest.clone(), access: tree.access })
+            .collect()
+    }
+}
+
+/// How much of a current file is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CopyDepth {
+    /// Only its kind and metadata.
+    Entry,
+    /// A file with its content.
+    Content,
+    /// A directory with its names.
+    Names,
+}
+
+/// Maximum number of names that are copied from a current directory.
+const MAX_NAMES: usize = 100_000;
+
+/// Copies something from a current tree, which is only read, to the temporary folder.
+pub(super) fn copy_current(
+    (tree, from): (&HostTree, &str),
+    (root, to): (&Dir, &str),
+    depth: CopyDepth,
+) -> io::Result<FoundFile> {
+    let current = &tree.directory()?;
+    let mut found = inspection::at(current, from).unwrap_or(FoundFile::Nothing);
+    write_recorded(root, to, &found)?;
+    match (depth, &mut found) {
+        (CopyDepth::Content, FoundFile::File { content, .. }) => {
+            let mut file = root.open_with(to, OpenOptions::new().write(true))?;
+            let HostObject::File(mut current_content) = tree.open(from)? else {
+                return Err(io::ErrorKind::InvalidInput.into());
+            };
+            io::copy(&mut current_content, &mut file)?;
+            *content = inspection::recorded_content(Vec::new());
+        }
+        (CopyDepth::Names, FoundFile::Directory { names, .. }) => {
+            tree.open(if from.is_empty() { "." } else { from })?;
+            *names = inspection::names(current, from, MAX_NAMES)?;
+            if let FoundNames::Listed { names, .. } = names {
+                write_names(root, to, names)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(found)
+}
+
+/// Whether a path has the form that the host writes: relative, without `.` and `..`.
+fn is_plain(path: &str) -> bool {
+    path.is_empty() || path.split('/').all(is_name)
+}
+
+fn is_name(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains(['/', '\0'])
+}
+
+/// Writes one file and its parent directories. A file that contradicts the others is left out: another process changed the tree
+/// during the recorded call.
+fn write_recorded(root: &Dir, path: &str, found: &FoundFile) -> io::Result<()> {
+    let put = || match found {
+        FoundFile::Nothing => Ok(()),
+        FoundFile::File { content: FoundContent::Recorded(bytes), .. } => root.write(path, &bytes.0),
+        FoundFile::File { .. } | FoundFile::Other { .. } => root.write(path, []),
+        FoundFile::Directory { .. } if path.is_empty() => Ok(()),
+        FoundFile::Directory { .. } => root.create_dir_all(path),
+        FoundFile::Link { to, .. } => root.symlink_contents(to, path),
+    };
+    match (put(), path.rsplit_once('/')) {
+        (Err(error), Some((above, _))) if error.kind() == io::ErrorKind::NotFound => {
+            ignore_conflicts(root.create_dir_all(above))?;
+            ignore_conflicts(put())
+        }
+        (done, _) => ignore_conflicts(done),
+    }
+}
+
+/// Writes the entries of a directory of which only the names are recorded.
+fn write_names(root: &Dir, directory: &str, names: &[(String, NamedKind)]) -> io::Result<()> {
+    for (name, kind) in names.iter().filter(|(name, _)| is_name(name)) {
+        let path = if directory.is_empty() { name.clone() } else { format!("{directory}/{name}") };
+        if root.symlink_metadata(&path).is_ok() {
+            continue;
+        }
+        ignore_conflicts(match kind {
+            NamedKind::File | NamedKind::Other => root.write(&path, []),
+            NamedKind::Directory => root.create_dir(&path),
+            NamedKind::Link => root.symlink_contents(UNRECORDED_TARGET, &path),
+            NamedKind::Own => Ok(()),
+        })?;
+    }
+    Ok(())
+}
+
+fn ignore_conflicts(done: io::Result<()>) -> io::Result<()> {
+    use io::ErrorKind::{AlreadyExists, IsADirectory, NotADirectory, NotFound};
+    match done {
+        Err(error) if matches!(error.kind(), AlreadyExists | IsADirectory | NotADirectory | NotFound) => Ok(()),
+        done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grants::manifest::Access;
+    use crate::recording::file_records::FileStat;
+
+    fn recorded(files: Vec<(&str, FoundFile)>) -> HostCallLog {
+        let given = GivenTree { guest: "docs".into(), access: Access::Read };
+        let trees = HostAnswer::Trees { trees: vec![given], changes: Extent::Whole };
+        let files = files.into_iter().map(|(path, found)| HostAnswer::File { tree: 0, path: path.into(), found });
+        HostCallLog { answers: std::iter::once(trees).chain(files).collect(), left_out: 0 }
+    }
+
+    fn file(text: &str) -> FoundFile {
+        FoundFile::File { stat: FileStat::default(), content: FoundContent::Recorded(RecordedBytes(text.into())) }
+    }
+
+    fn link(to: &str) -> FoundFile {
+        FoundFile::Link { stat: FileStat::default(), to: to.into() }
+    }
+
+    /// S6: recorded files are written to their paths, files known by name exist, and everything is deleted after the replay.
+    #[test]
+    fn s6_recorded_files_are_written_and_deleted() {
+        let names =
+            vec![("f".into(), NamedKind::File), ("b".into(), NamedKind::File), ("d".into(), NamedKind::Directory)];
+        let listed = FoundNames::Listed { names, read: Extent::Whole };
+        let files = vec![
+            ("a", FoundFile::Directory { stat: FileStat::default(), names: listed }),
+            ("a/b", file("text")),
+            ("a/none", FoundFile::Nothing),
+            ("to", link("a/b")),
+            ("out", link("/etc/passwd")),
+        ];
+        let trees =
+            ReplayTrees::create_in(&recorded(files), &[], &TreeHost::default()).expect("written").expect("trees");
+        let grant = trees.grants().remove(0);
+        let read = |name: &str| std::fs::read_to_string(grant.host.join(name)).ok();
+        assert_eq!((grant.guest.as_str(), grant.access), ("docs", Access::Read));
+        assert_eq!(
+            (read("a/b").as_deref(), read("to").as_deref(), read("a/f").as_deref()),
+            (Some("text"), Some("text"), Some(""))
+        );
+        assert!(grant.host.join("a/d").is_dir() && !grant.host.join("a/none").exists());
+        drop(trees);
+        assert!(!grant.host.exists());
+        assert!(ReplayTrees::create_in(&HostCallLog::default(), &[], &TreeHost::default()).expect("nothing").is_none());
+    }
+
+    /// S6, row 12: a forged record writes nothing outside the temporary folder.
+    #[test]
+    fn s6_row_12_forged_record_writes_nothing_outside() {
+        let outside = tempfile::tempdir().expect("a folder");
+        let target = outside.path().to_str().expect("text");
+        for files in [
+            vec![("../../../../forged", file("x"))],
+            vec![("/tmp/forged-by-a-record", file("x"))],
+            vec![("l", link(target)), ("l/forged", file("x"))],
+            vec![("l", link("../..")), ("l/forged", file("x"))],
+        ] {
+            // The file may be refused or left out.
+            let _ = ReplayTrees::create_in(&recorded(files), &[], &TreeHost::default());
+        }
+        assert_eq!(std::fs::read_dir(outside.path()).expect("it is there").count(), 0);
+        assert!(
+            !std::env::temp_dir().join("forged").exists() && !std::env::temp_dir().join("forged-by-a-record").exists()
+        );
+    }
+}

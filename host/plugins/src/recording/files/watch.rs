@@ -1,0 +1,381 @@
+//! Watches what a running call does in its trees. The first run is recorded; a replay is compared with the record.
+
+mod contents;
+mod outcome;
+
+pub(crate) use self::outcome::FilesOutcome;
+
+use super::inspection;
+use super::overlay::{Origin, Overlay};
+use super::path_walk::{FileKind, Last, PathPosition, PathTarget, PathWalk, Step, TreePath};
+use super::replay_tree::{self, CopyDepth, ReplayTrees};
+use crate::file_trees::{HostTree, SHOWN_PATH_BYTES};
+use crate::grants::{Grants, TreeGrant, file_reading_advice, quoted};
+use crate::recording::CallRecord;
+use crate::recording::bytes::Extent;
+use crate::recording::file_records::{FoundFile, FoundNames, GivenTree, NamedKind};
+use crate::sync::lock;
+use crate::text::clean;
+use cap_std::fs::Dir;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::sync::{Arc, Mutex};
+
+/// Maximum bytes of a path that the operating system accepts. Longer paths are not resolved.
+const MAX_PATH_BYTES: usize = 4096;
+
+/// The watched files of a call. None: the call has no trees, or nothing is recorded.
+#[derive(Default)]
+pub(crate) struct FileWatch(Mutex<Option<Box<Watched>>>);
+
+struct Watched {
+    trees: Vec<GivenTree>,
+    /// In a replay, the record of the first run.
+    replay: Option<Arc<ReplayTrees>>,
+    /// The directory of each tree. Empty until the guest asks for its trees.
+    roots: Vec<Arc<Dir>>,
+    /// Paths of the guest's open handles.
+    places: HashMap<u32, TreePath>,
+    /// Known files, by their paths at the start of the call.
+    known: BTreeMap<TreePath, FoundFile>,
+    /// Kinds of the entries of listed directories.
+    named: HashMap<TreePath, NamedKind>,
+    overlay: Overlay,
+    /// Files whose times the call has set.
+    dated: BTreeSet<TreePath>,
+    /// [`Extent::Partly`]: the record is full, so nothing more is recorded.
+    extent: Extent,
+}
+
+/// How the kind of file at a path is determined.
+enum Node {
+    Known(FileKind),
+    /// Inspect the path.
+    Inspect(Arc<Dir>, Origin),
+    /// Copy the file from a current tree.
+    Fetch(Fetch),
+    Unrecorded,
+    /// The path is not watched.
+    Untracked,
+}
+
+/// A file that is not recorded and is copied from a current tree.
+struct Fetch {
+    current: Arc<HostTree>,
+    root: Arc<Dir>,
+    before: TreePath,
+    place: TreePath,
+}
+
+/// What a guest has opened.
+pub(crate) enum Opened {
+    Directory,
+    /// A file with its previous content.
+    File(Arc<File>),
+    /// A file that was created or emptied by opening it.
+    Emptied,
+}
+
+/// The source of a directory listing.
+pub(crate) enum ListingSource {
+    /// The current entries.
+    Current,
+    /// The current entries, which are recorded.
+    Recording(NamesBeingRecorded),
+    /// The recorded names, as far as they still exist, before all others. The path is given if the first run did not read the
+    /// whole directory.
+    Recorded(Vec<(String, NamedKind)>, Option<TreePath>),
+    Unrecorded,
+}
+
+/// A directory whose names are being recorded.
+pub(crate) struct NamesBeingRecorded {
+    now: TreePath,
+    before: TreePath,
+    /// Number of names so far.
+    seen: usize,
+}
+
+impl FileWatch {
+    fn with<T>(&self, action: impl FnOnce(&mut Watched) -> T) -> Option<T> {
+        lock(&self.0).as_deref_mut().map(action)
+    }
+}
+
+impl CallRecord {
+    /// Starts to record what the call does in its trees or, in a replay, to compare it with the record.
+    pub(crate) fn watch_files(&self, granted: &Arc<Grants>, replay: Option<Arc<ReplayTrees>>) {
+        let (trees, known) = match &replay {
+            Some(recorded) => (recorded.trees.clone(), recorded.known.clone()),
+            None if !self.answers.is_enabled() => return,
+            None => {
+                let given = |tree: &TreeGrant| GivenTree { guest: tree.guest.clone(), access: tree.access };
+                (granted.trees.iter().map(given).collect(), BTreeMap::new())
+            }
+        };
+        let mut watched = Watched {
+            trees,
+            named: HashMap::new(),
+            replay,
+            roots: Vec::new(),
+            places: HashMap::new(),
+            known: BTreeMap::new(),
+            overlay: Overlay::default(),
+            dated: BTreeSet::new(),
+            extent: Extent::Whole,
+        };
+        for (place, found) in known {
+            watched.add_known(place, found);
+        }
+        *lock(&self.files.0) = Some(Box::new(watched));
+    }
+
+    /// Records the handles of the trees, in order.
+    pub(crate) fn gave_trees(&self, given: &[(u32, Arc<File>)]) -> std::io::Result<()> {
+        let watched = self.files.with(|watched| {
+            for (number, (handle, file)) in given.iter().enumerate().take(watched.trees.len()) {
+                if watched.roots.len() == number {
+                    watched.roots.push(Arc::new(Dir::from_std_file(file.try_clone()?)));
+                }
+                watched.places.insert(*handle, TreePath { tree: number, path: String::new() });
+            }
+            Ok(())
+        });
+        watched.unwrap_or(Ok(()))
+    }
+
+    /// Resolves a path. The first run records everything on the way.
+    pub(crate) async fn follow_path(&self, directory: u32, path: &str, last: Last) -> wasmtime::Result<PathTarget> {
+        let is_followed = !path.starts_with('/') && path.len() <= MAX_PATH_BYTES;
+        let Some(from) = self.place_of(directory).filter(|_| is_followed) else { return Ok(PathTarget::Elsewhere) };
+        let mut walk = PathWalk::new(from, path, last);
+        loop {
+            let place = match walk.step() {
+                Step::Done(target) => return Ok(target),
+                Step::Lookup(place) => place,
+            };
+            let node = self.files.with(|watched| watched.node(&place, walk.position())).unwrap_or(Node::Untracked);
+            let kind = match node {
+                Node::Known(kind) => kind,
+                Node::Inspect(root, origin) => match self.inspect(root, place, origin).await? {
+                    Some(kind) => kind,
+                    None => return Ok(PathTarget::Elsewhere),
+                },
+                Node::Fetch(fetch) => match self.fetch(fetch, CopyDepth::Entry).await? {
+                    Some(found) => FileKind::from(&found),
+                    None => return Ok(self.unrecorded_target(&place)),
+                },
+                Node::Unrecorded => return Ok(self.unrecorded_target(&place)),
+                Node::Untracked => return Ok(PathTarget::Elsewhere),
+            };
+            walk.provide(kind);
+        }
+    }
+
+    /// Inspects a path and records its state. None: the operating system returns an error.
+    async fn inspect(&self, root: Arc<Dir>, place: TreePath, origin: Origin) -> wasmtime::Result<Option<FileKind>> {
+        let found = tokio::task::spawn_blocking(move || inspection::at(&root, &place.path)).await?;
+        let kind = found.as_ref().map(FileKind::from);
+        if let (Some(found), Origin::Before(before)) = (found, origin) {
+            let size = before.path.len() + if let FoundFile::Link { to, .. } = &found { to.len() } else { 0 };
+            let has_room = self.answers.has_room(size);
+            self.files.with(|watched| match has_room {
+                true => drop(watched.known.entry(before).or_insert(found)),
+                false => watched.extent = Extent::Partly,
+            });
+        }
+        Ok(kind)
+    }
+
+    fn unrecorded_target(&self, place: &TreePath) -> PathTarget {
+        self.unrecorded("looking at", place, "");
+        PathTarget::Unrecorded
+    }
+
+    /// Copies a file from a current tree. None: it cannot be read.
+    async fn fetch(&self, fetch: Fetch, depth: CopyDepth) -> wasmtime::Result<Option<FoundFile>> {
+        let Fetch { current, root, before, place } = fetch;
+        let from = before.path.clone();
+        let fetched = tokio::task::spawn_blocking(move || {
+            replay_tree::copy_current((&current, &from), (&root, &place.path), depth)
+        });
+        let Ok(found) = fetched.await? else { return Ok(None) };
+        self.files.with(|watched| watched.add_known(before, found.clone()));
+        Ok(Some(found))
+    }
+
+    /// Records the denial of an action on something that is not recorded.
+    pub(crate) fn unrecorded(&self, action: &str, place: &TreePath, why: &str) {
+        let Some(shown) = self.files.with(|watched| watched.shown(place)) else { return };
+        self.deny(format!("{action} {shown}{why}"), file_reading_advice(&self.plugin.name));
+    }
+
+    /// Records that the call created, wrote or removed the file at this path.
+    pub(crate) fn changed(&self, place: &TreePath) {
+        self.change(place, |overlay| overlay.change(place));
+    }
+
+    /// Records a write to an open file.
+    pub(crate) fn changed_open(&self, handle: u32) {
+        let place = self.place_of(handle);
+        // Most writes go to files that are already known to be changed.
+        if let Some(place) = place
+            && self.files.with(|watched| watched.overlay.origin(&place) != Origin::Own) == Some(true)
+        {
+            self.changed(&place);
+        }
+    }
+
+    /// Records a change at the target of a path.
+    pub(crate) fn changed_at(&self, targets: &[PathTarget]) {
+        if let [PathTarget::At(place, _)] = targets {
+            self.changed(place);
+        }
+    }
+
+    /// Records a rename.
+    pub(crate) fn renamed_at(&self, targets: &[PathTarget]) {
+        let [PathTarget::At(from, _), PathTarget::At(to, _)] = targets else { return };
+        self.change(to, |overlay| overlay.rename(from, to));
+        self.files.with(|watched| {
+            let below = format!("{}/", from.path);
+            for place in watched.places.values_mut().filter(|place| place.tree == from.tree) {
+                if *place == *from || place.path.starts_with(&below) {
+                    let path = to.path.clone() + &place.path[from.path.len()..];
+                    *place = TreePath { tree: to.tree, path };
+                }
+            }
+        });
+    }
+
+    /// Records a hard link.
+    pub(crate) fn linked_at(&self, targets: &[PathTarget]) {
+        if let [PathTarget::At(from, _), PathTarget::At(to, _)] = targets {
+            self.change(to, |overlay| overlay.link(from, to));
+        }
+    }
+
+    /// Records that the call set the times of the target of a path.
+    pub(crate) fn dated_at(&self, targets: &[PathTarget]) {
+        if let [PathTarget::At(place, _)] = targets {
+            self.dated(place);
+        }
+    }
+
+    /// Whether the call has listed a directory with this name in it. Libraries that list a directory then query the identity of each
+    /// entry, which does not count as an access.
+    pub(crate) fn is_listed(&self, directory: u32, name: &str) -> bool {
+        let listed = self.files.with(|watched| {
+            let place = watched.places.get(&directory).filter(|_| !name.contains('/'))?.join(name);
+            let Origin::Before(before) = watched.overlay.origin(&place) else { return None };
+            Some(!matches!(watched.listed(&before)?, FileKind::Nothing))
+        });
+        listed.flatten().unwrap_or(false)
+    }
+
+    /// Resolves two paths without following a link at their ends.
+    pub(crate) async fn follow_both_paths(
+        &self,
+        from: (u32, &str),
+        to: (u32, &str),
+    ) -> wasmtime::Result<[PathTarget; 2]> {
+        Ok([self.follow_path(from.0, from.1, Last::Keep).await?, self.follow_path(to.0, to.1, Last::Keep).await?])
+    }
+
+    /// Records that the call set the times of a file.
+    pub(crate) fn dated(&self, place: &TreePath) {
+        self.files.with(|watched| {
+            if let Origin::Before(before) = watched.overlay.origin(place)
+                && watched.known.contains_key(&before)
+            {
+                watched.dated.insert(before);
+            }
+        });
+    }
+
+    /// The path of an open handle.
+    pub(crate) fn place_of(&self, handle: u32) -> Option<TreePath> {
+        self.files.with(|watched| watched.places.get(&handle).cloned()).flatten()
+    }
+
+    fn change(&self, place: &TreePath, change: impl FnOnce(&mut Overlay)) {
+        let is_first_run = self.files.with(|watched| watched.replay.is_none());
+        let has_room = is_first_run != Some(true) || self.answers.has_room(place.path.len());
+        self.files.with(|watched| match has_room {
+            true => change(&mut watched.overlay),
+            false => watched.extent = Extent::Partly,
+        });
+    }
+}
+
+impl Watched {
+    /// Adds the known state of a path and, for a directory, of its names.
+    fn add_known(&mut self, before: TreePath, found: FoundFile) {
+        if let FoundFile::Directory { names: FoundNames::Listed { names, .. }, .. } = &found {
+            for (name, kind) in names {
+                self.name(&before, name, *kind);
+            }
+        }
+        self.known.insert(before, found);
+    }
+
+    fn name(&mut self, directory: &TreePath, name: &str, kind: NamedKind) {
+        // The call's own files did not exist at the start.
+        if kind != NamedKind::Own {
+            self.named.insert(directory.join(name), kind);
+        }
+    }
+
+    /// How the kind of file at a path is determined.
+    fn node(&self, place: &TreePath, position: PathPosition) -> Node {
+        if self.extent == Extent::Partly {
+            return Node::Untracked;
+        }
+        let Some(root) = self.roots.get(place.tree).cloned() else { return Node::Untracked };
+        let before = match self.overlay.origin(place) {
+            Origin::Before(before) => before,
+            Origin::Own => return Node::Inspect(root, Origin::Own),
+        };
+        match (self.known.get(&before), &self.replay) {
+            (Some(found), _) => Node::Known(found.into()),
+            (None, None) => Node::Inspect(root, Origin::Before(before)),
+            (None, Some(recorded)) => match self.listed(&before) {
+                Some(FileKind::Nothing) => Node::Known(FileKind::Nothing),
+                Some(FileKind::Directory) if position == PathPosition::Through => Node::Known(FileKind::Directory),
+                _ => match recorded.current.get(before.tree).cloned().flatten() {
+                    Some(current) => Node::Fetch(Fetch { current, root, before, place: place.clone() }),
+                    None => Node::Unrecorded,
+                },
+            },
+        }
+    }
+
+    /// The kind of file according to the listing of its directory. None: the directory was not listed up to this name.
+    fn listed(&self, before: &TreePath) -> Option<FileKind> {
+        let (directory, _) = before.parent()?;
+        let Some(FoundFile::Directory { names: FoundNames::Listed { read, .. }, .. }) = self.known.get(&directory)
+        else {
+            return None;
+        };
+        match (self.named.get(before), read) {
+            (Some(NamedKind::Directory), _) => Some(FileKind::Directory),
+            (Some(NamedKind::File), _) => Some(FileKind::File),
+            // The target is not known.
+            (Some(NamedKind::Link), _) => Some(FileKind::Link(String::new())),
+            (Some(NamedKind::Other | NamedKind::Own), _) => Some(FileKind::Other),
+            (None, Extent::Whole) => Some(FileKind::Nothing),
+            (None, Extent::Partly) => None,
+        }
+    }
+
+    /// The path as the guest sees it, quoted for messages.
+    fn shown(&self, place: &TreePath) -> String {
+        let guest = self.trees.get(place.tree).map_or("", |tree| tree.guest.as_str());
+        let path = match (guest, place.path.as_str()) {
+            (guest, "") => guest.to_owned(),
+            ("" | ".", path) => path.to_owned(),
+            (guest, path) => format!("{}/{path}", guest.trim_end_matches('/')),
+        };
+        quoted(&clean(&path, SHOWN_PATH_BYTES))
+    }
+}

@@ -1,0 +1,276 @@
+//! Records the content of the files that a call opens and the names in the directories that it lists.
+
+use super::{CallRecord, Fetch, ListingSource, NamesBeingRecorded, Opened};
+use crate::recording::bytes::Extent;
+use crate::recording::file_records::{FileStat, FoundContent, FoundFile, FoundNames, NamedKind};
+use crate::recording::files::inspection;
+use crate::recording::files::overlay::Origin;
+use crate::recording::files::path_walk::{FileKind, Last, PathTarget, TreePath};
+use crate::recording::files::replay_tree::CopyDepth;
+use agent_core::redaction::Edges;
+use cap_std::fs::Dir;
+use std::fs::File;
+use std::sync::Arc;
+use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
+
+/// A file or directory from before the call, whose content or names may have to be recorded.
+struct ExistingFile {
+    fetch: Option<Fetch>,
+    before: TreePath,
+    place: TreePath,
+    root: Arc<Dir>,
+    found: FoundFile,
+    run: Run,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Run {
+    First,
+    Replay,
+}
+
+impl CallRecord {
+    /// Records that the guest opened something, with its content if that is not known yet.
+    pub(crate) async fn opened(
+        &self,
+        handle: u32,
+        target: PathTarget,
+        opened: Opened,
+    ) -> wasmtime::Result<Result<(), ErrorCode>> {
+        let PathTarget::At(place, _) = target else {
+            self.files.with(|watched| watched.places.remove(&handle));
+            return Ok(Ok(()));
+        };
+        self.files.with(|watched| watched.places.insert(handle, place.clone()));
+        match opened {
+            Opened::Directory => Ok(Ok(())),
+            Opened::Emptied => {
+                self.changed(&place);
+                Ok(Ok(()))
+            }
+            Opened::File(file) => match self.existing_file(place) {
+                Some(existing) => self.read(existing, file).await,
+                None => Ok(Ok(())),
+            },
+        }
+    }
+
+    /// The file at a path as it was before the call. None: the call itself created it.
+    fn existing_file(&self, place: TreePath) -> Option<ExistingFile> {
+        let existing = self.files.with(|watched| {
+            let Origin::Before(before) = watched.overlay.origin(&place) else { return None };
+            let root = watched.roots.get(place.tree)?.clone();
+            let found = match watched.known.get(&before)? {
+                // The content is not needed here.
+                FoundFile::File { stat, content: FoundContent::Recorded(_) } => {
+                    FoundFile::File { stat: *stat, content: inspection::recorded_content(Vec::new()) }
+                }
+                found => found.clone(),
+            };
+            let current = watched.replay.as_ref().and_then(|recorded| recorded.current.get(before.tree)?.clone());
+            let run = if watched.replay.is_some() { Run::Replay } else { Run::First };
+            let fetch = |current| Fetch { current, root: root.clone(), before: before.clone(), place: place.clone() };
+            Some(ExistingFile { fetch: current.map(fetch), before, place, root, found, run })
+        });
+        existing.flatten()
+    }
+
+    /// Records the content of a file that the guest may read from now on or, in a replay, checks that it is available.
+    async fn read(&self, existing: ExistingFile, file: Arc<File>) -> wasmtime::Result<Result<(), ErrorCode>> {
+        let FoundFile::File { content, .. } = &existing.found else { return Ok(Ok(())) };
+        match (content, existing.run) {
+            (FoundContent::Recorded(_), _) => {}
+            (FoundContent::NotOpened, Run::First) => self.record_content(existing, file).await?,
+            (_, Run::First) => {}
+            (FoundContent::Refused, Run::Replay) => return Ok(Err(ErrorCode::Access)),
+            (_, Run::Replay) => {
+                let why = match content {
+                    FoundContent::Secret => ", which contained a secret of the plugin",
+                    FoundContent::TooLarge => ", whose content was too large to be recorded (`recorded_kib`)",
+                    _ => "",
+                };
+                let fetched = match existing.fetch {
+                    Some(fetch) => self.fetch(fetch, CopyDepth::Content).await?,
+                    None => None,
+                };
+                if fetched.is_none() {
+                    self.unrecorded("reading", &existing.before, why);
+                    return Ok(Err(ErrorCode::NotPermitted));
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    async fn record_content(&self, existing: ExistingFile, file: Arc<File>) -> wasmtime::Result<()> {
+        let ExistingFile { before, place, root, .. } = existing;
+        let room = self.answers.room();
+        let read = move || match inspection::content(&file, room) {
+            // The file was opened only for writing.
+            Err(_) => inspection::content(&inspection::open(&root, &place.path)?, room),
+            read => read,
+        };
+        let content = match tokio::task::spawn_blocking(read).await? {
+            Ok(Some(bytes)) if self.contains_secret(&bytes) => FoundContent::Secret,
+            Ok(Some(bytes)) if self.answers.has_room(bytes.len()) => inspection::recorded_content(bytes),
+            Ok(Some(_)) => FoundContent::TooLarge,
+            Ok(None) => {
+                self.answers.leave_out();
+                FoundContent::TooLarge
+            }
+            Err(_) => return Ok(()),
+        };
+        self.set_content(&before, content);
+        Ok(())
+    }
+
+    fn contains_secret(&self, bytes: &[u8]) -> bool {
+        self.secrets.redaction().bytes(bytes, Edges::Whole).is_some()
+    }
+
+    /// Records that the operating system refused to open a file.
+    pub(crate) fn refused_opening(&self, target: PathTarget) {
+        let PathTarget::At(place, FileKind::File) = target else { return };
+        if let Some(ExistingFile { before, run: Run::First, .. }) = self.existing_file(place) {
+            self.set_content(&before, FoundContent::Refused);
+        }
+    }
+
+    fn set_content(&self, before: &TreePath, new: FoundContent) {
+        self.files.with(|watched| {
+            if let Some(FoundFile::File { content, .. }) = watched.known.get_mut(before) {
+                *content = new;
+            }
+        });
+    }
+
+    /// The source of the listing of this directory.
+    pub(crate) async fn listing_source(&self, handle: u32) -> wasmtime::Result<ListingSource> {
+        let place = match self.follow_path(handle, "", Last::Keep).await? {
+            PathTarget::Unrecorded => return Ok(ListingSource::Unrecorded),
+            PathTarget::Elsewhere => return Ok(ListingSource::Current),
+            PathTarget::At(place, _) => place,
+        };
+        let Some(ExistingFile { fetch, before, place, found, run, .. }) = self.existing_file(place) else {
+            return Ok(ListingSource::Current);
+        };
+        let FoundFile::Directory { names, .. } = found else { return Ok(ListingSource::Current) };
+        Ok(match (names, run, fetch) {
+            (FoundNames::Listed { read: Extent::Whole, .. }, Run::First, _) => ListingSource::Current,
+            (_, Run::First, _) => ListingSource::Recording(NamesBeingRecorded { now: place, before, seen: 0 }),
+            (FoundNames::Listed { names, read: Extent::Whole }, Run::Replay, _) => ListingSource::Recorded(names, None),
+            (_, Run::Replay, Some(fetch)) => match self.fetch(fetch, CopyDepth::Names).await? {
+                Some(FoundFile::Directory { names: FoundNames::Listed { names, .. }, .. }) => {
+                    ListingSource::Recorded(names, None)
+                }
+                _ => self.unlisted(&before),
+            },
+            (FoundNames::Listed { names, read: Extent::Partly }, Run::Replay, None) => {
+                ListingSource::Recorded(names, Some(before))
+            }
+            (FoundNames::NotListed, Run::Replay, None) => self.unlisted(&before),
+        })
+    }
+
+    fn unlisted(&self, before: &TreePath) -> ListingSource {
+        self.unrecorded("listing", before, "");
+        ListingSource::Unrecorded
+    }
+
+    /// Records one name in a directory that could not be removed or replaced because it is not empty, so that a replay fails in
+    /// the same way.
+    pub(crate) async fn was_not_empty(&self, targets: &[PathTarget]) -> wasmtime::Result<()> {
+        let Some(PathTarget::At(place, FileKind::Directory)) = targets.last() else { return Ok(()) };
+        let Some(ExistingFile { before, place, root, run: Run::First, .. }) = self.existing_file(place.clone()) else {
+            return Ok(());
+        };
+        let found = tokio::task::spawn_blocking(move || inspection::names(&root, &place.path, 1)).await?;
+        let Ok(FoundNames::Listed { names, .. }) = found else { return Ok(()) };
+        self.files.with(|watched| {
+            if let (Some([]), Some((name, kind))) = (watched.names(&before).map(|known| &known[..]), names.first())
+                && self.answers.has_room(name.len())
+            {
+                watched.name(&before, name, *kind);
+                if let Some(known) = watched.names(&before) {
+                    known.extend(names);
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Records that the guest gets a name. None: the record is full.
+    pub(crate) fn named(
+        &self,
+        mut recording: NamesBeingRecorded,
+        name: &str,
+        kind: NamedKind,
+    ) -> Option<NamesBeingRecorded> {
+        let is_from_before = self.files.with(|watched| {
+            let before = Origin::Before(recording.before.join(name));
+            watched.overlay.origin(&recording.now.join(name)) == before
+        })?;
+        let kind = if is_from_before { kind } else { NamedKind::Own };
+        recording.seen += 1;
+        let is_known = self
+            .files
+            .with(|watched| watched.names(&recording.before).is_some_and(|names| names.len() >= recording.seen))?;
+        if is_known {
+            return Some(recording);
+        }
+        if !self.answers.has_room(name.len()) {
+            return None;
+        }
+        self.files.with(|watched| {
+            if let Some(names) = watched.names(&recording.before) {
+                names.push((name.to_owned(), kind));
+                watched.name(&recording.before, name, kind);
+            }
+        });
+        Some(recording)
+    }
+
+    /// Records that the guest has got all names.
+    pub(crate) fn named_all(&self, recording: &NamesBeingRecorded) {
+        self.files.with(|watched| {
+            // This also marks an empty directory as listed.
+            watched.names(&recording.before);
+            if let Some(FoundFile::Directory { names: FoundNames::Listed { read, .. }, .. }) =
+                watched.known.get_mut(&recording.before)
+            {
+                *read = Extent::Whole;
+            }
+        });
+    }
+
+    /// In a replay, the recorded metadata of a file that the call has not changed.
+    pub(crate) fn recorded_stat(&self, place: &TreePath) -> Option<FileStat> {
+        let stat = self.files.with(|watched| {
+            watched.replay.as_ref()?;
+            let Origin::Before(before) = watched.overlay.origin(place) else { return None };
+            if watched.dated.contains(&before) {
+                return None;
+            }
+            Some(match watched.known.get(&before)? {
+                FoundFile::File { stat, .. } | FoundFile::Directory { stat, .. } => *stat,
+                FoundFile::Link { stat, .. } | FoundFile::Other { stat } => *stat,
+                FoundFile::Nothing => return None,
+            })
+        });
+        stat.flatten()
+    }
+}
+
+impl super::Watched {
+    /// The names of a directory that is being listed.
+    fn names(&mut self, before: &TreePath) -> Option<&mut Vec<(String, NamedKind)>> {
+        let Some(FoundFile::Directory { names, .. }) = self.known.get_mut(before) else { return None };
+        if *names == FoundNames::NotListed {
+            *names = FoundNames::Listed { names: Vec::new(), read: Extent::Partly };
+        }
+        match names {
+            FoundNames::Listed { names, .. } => Some(names),
+            FoundNames::NotListed => None,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Forwards the output and log messages of guests to `tracing`, target `plugin`, line by line, limited in size and with control
+//! characters escaped (row 8).
+
+use super::CallRecord;
+use crate::sync::lock;
+use crate::text::{clean_line, cut};
+use std::collections::VecDeque;
+
+/// Number of last lines of standard error that are shown with a trap. They contain the message of a panic.
+const LAST_LINES: usize = 3;
+
+/// The source of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Stdout,
+    Stderr,
+    Logging(LogLevel),
+}
+
+/// The level of a log message, as in `wasi:logging`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogLevel {
+    Trace,
+    Debug,
+    Info,
+    Warn,
+    /// Errors and critical errors.
+    Error,
+}
+
+/// The log of a call so far.
+#[derive(Debug, Default)]
+pub(crate) struct GuestLog {
+    stdout: Line,
+    stderr: Line,
+    last_stderr: VecDeque<String>,
+    lines: u32,
+    bytes: usize,
+    lost: LostLog,
+}
+
+/// The amount that was dropped from a call's log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LostLog {
+    /// Number of dropped lines.
+    pub lines: u64,
+    /// Number of dropped bytes, including those of dropped lines.
+    pub bytes: u64,
+}
+
+/// An unfinished line.
+#[derive(Debug, Default)]
+struct Line {
+    bytes: Vec<u8>,
+    lost: u64,
+}
+
+impl CallRecord {
+    /// Takes printed bytes and logs complete lines.
+    pub(crate) fn print(&self, source: Source, bytes: &[u8]) {
+        let mut log = lock(&self.log);
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (text, ends) = match piece.strip_suffix(b"\n") {
+                Some(text) => (text, true),
+                None => (piece, false),
+            };
+            log.line(source).push(text, self.limits.log_line);
+            if ends {
+                let line = std::mem::take(log.line(source));
+                log.finish(self, source, line);
+            }
+        }
+    }
+
+    /// Logs one message of `wasi:logging`.
+    pub(crate) fn log_message(&self, level: LogLevel, context: &str, message: &str) {
+        let mut line = Line::default();
+        if !context.is_empty() {
+            line.push(context.as_bytes(), self.limits.log_line);
+            line.push(b": ", self.limits.log_line);
+        }
+        line.push(message.as_bytes(), self.limits.log_line);
+        lock(&self.log).finish(self, Source::Logging(level), line);
+    }
+
+    /// Logs unfinished lines and returns what was dropped.
+    pub(crate) fn finish_log(&self) -> LostLog {
+        let mut log = lock(&self.log);
+        for source in [Source::Stdout, Source::Stderr] {
+            let line = std::mem::take(log.line(source));
+            if !line.bytes.is_empty() {
+                log.finish(self, source, line);
+            }
+        }
+        let lost = log.lost;
+        if lost != LostLog::default() {
+            tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call,
+                lines = lost.lines, bytes = lost.bytes, "the log was cut");
+        }
+        lost
+    }
+
+    /// The last lines of standard error.
+    pub(crate) fn last_stderr_lines(&self) -> String {
+        Vec::from(lock(&self.log).last_stderr.clone()).join(" | ")
+    }
+}
+
+impl GuestLog {
+    fn line(&mut self, source: Source) -> &mut Line {
+        if source == Source::Stderr { &mut self.stderr } else { &mut self.stdout }
+    }
+
+    fn finish(&mut self, record: &CallRecord, source: Source, line: Line) {
+        self.lost.bytes += line.lost;
+        if self.lines >= record.limits.log_lines || self.bytes + line.bytes.len() > record.limits.log {
+            self.lost.lines += 1;
+            self.lost.bytes += line.bytes.len() as u64;
+            return;
+        }
+        self.lines += 1;
+        self.bytes += line.bytes.len();
+        let text = record.secrets.redaction().text(String::from_utf8_lossy(&line.bytes).into_owned());
+        let text = clean_line(&text);
+        emit(record, source, &text);
+        if source == Source::Stderr && !text.trim().is_empty() {
+            if self.last_stderr.len() == LAST_LINES {
+                self.last_stderr.pop_front();
+            }
+            self.last_stderr.push_back(cut(text.trim(), 512).to_owned());
+        }
+    }
+}
+
+impl Line {
+    fn push(&mut self, bytes: &[u8], limit: usize) {
+        let room = limit - self.bytes.len();
+        let (kept, lost) = bytes.split_at(room.min(bytes.len()));
+        self.bytes.extend_from_slice(kept);
+        self.lost += lost.len() as u64;
+    }
+}
+
+fn emit(record: &CallRecord, source: Source, text: &str) {
+    macro_rules! at {
+        ($level:ident, $stream:literal) => {
+            tracing::$level!(target: "plugin", plugin = %record.plugin, call = %record.call, stream = $stream, "{text}")
+        };
+    }
+    match source {
+        Source::Stdout => at!(info, "stdout"),
+        Source::Stderr => at!(info, "stderr"),
+        Source::Logging(LogLevel::Trace) => at!(trace, "log"),
+        Source::Logging(LogLevel::Debug) => at!(debug, "log"),
+        Source::Logging(LogLevel::Info) => at!(info, "log"),
+        Source::Logging(LogLevel::Warn) => at!(warn, "log"),
+        Source::Logging(LogLevel::Error) => at!(error, "log"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::plugin_store::digest_of;
+    use crate::identity::PluginIdentity;
+    use crate::limits::CallLimits;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    const LIMITS: [usize; 3] = [100, 64, 1_000];
+
+    fn record() -> CallRecord {
+        let plugin = PluginIdentity { name: "noisy".to_owned(), digest: digest_of(b"noisy") };
+        let [lines, log_line, log] = LIMITS;
+        let limits = CallLimits { log_lines: lines as u32, log_line, log, ..CallLimits::default() };
+        CallRecord::new(
+            Arc::new(plugin),
+            "1.1.1".to_owned(),
+            (Duration::from_secs(1), Duration::from_millis(5)),
+            limits,
+        )
+    }
+
+    // Row 8: excessive logging is cut and counted, by number of lines, line length and total size.
+    #[test]
+    fn row_8_excessive_log_is_cut_and_counted() {
+        let [lines, log_line, log] = LIMITS;
+        let many = record();
+        many.print(Source::Stdout, &b"x\n".repeat(lines + 5));
+        assert_eq!(many.finish_log(), LostLog { lines: 5, bytes: 5 });
+
+        let long = record();
+        long.print(Source::Stdout, &vec![b'x'; log_line + 7]);
+        long.print(Source::Stdout, b"\n");
+        assert_eq!(long.finish_log(), LostLog { lines: 0, bytes: 7 });
+
+        let large = record();
+        for _ in 0..log / log_line + 1 {
+            large.print(Source::Stderr, &vec![b'x'; log_line]);
+            large.print(Source::Stderr, b"\n");
+        }
+        assert_eq!(large.finish_log(), LostLog { lines: 1, bytes: log_line as u64 });
+    }
+
+    #[test]
+    fn last_lines_of_standard_error_are_available() {
+        let record = record();
+        record.print(Source::Stdout, b"working\n");
+        record.print(Source::Stderr, b"one\ntwo\nthree\n\x1b[31mfour");
+        record.finish_log();
+        assert_eq!(record.last_stderr_lines(), "two | three | \\u{1b}[31mfour");
+    }
+}

@@ -1,0 +1,57 @@
+//! Records lookups for which WASI has no "denied" error: the preopened trees and the environment. If a guest looked there, the
+//! ungranted needs of its manifest count as denied (P6, O3). Needs that were only guessed from a component's imports count as
+//! denied only if the call fails.
+
+use super::CallRecord;
+use crate::grants::Unmet;
+use crate::limits::Limit;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The lookups of one call.
+#[derive(Default)]
+pub(crate) struct MissedLookups {
+    trees: AtomicBool,
+    environment: AtomicBool,
+}
+
+impl MissedLookups {
+    /// Records that the guest asked for its file trees and has none.
+    pub(crate) fn note_no_trees(&self) {
+        self.trees.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that the guest read its environment.
+    pub(crate) fn note_environment(&self) {
+        self.environment.store(true, Ordering::Relaxed);
+    }
+
+    fn looked_for(&self, unmet: &Unmet) -> bool {
+        let looked = match unmet.thing.as_str() {
+            "reading files" | "reading and writing files" => &self.trees,
+            thing if thing.starts_with("the environment variable ") => &self.environment,
+            _ => return false,
+        };
+        looked.load(Ordering::Relaxed)
+    }
+}
+
+impl CallRecord {
+    /// Handles a failure that the guest reports: records the denials of its lookups, and returns the limit that stopped one of
+    /// its requests as an error.
+    pub(crate) fn failed(&self) -> Result<(), Limit> {
+        self.note_denials();
+        self.request_limit().map_or(Ok(()), Err)
+    }
+
+    /// Records a denial for each unmet need that a failed call looked for.
+    pub(crate) fn note_denials(&self) {
+        self.note_lookups(&self.unmet);
+    }
+
+    /// Records a denial for each of these unmet needs that the call looked for.
+    pub(crate) fn note_lookups(&self, unmet: &[Unmet]) {
+        for unmet in unmet.iter().filter(|unmet| self.missed_lookups.looked_for(unmet)) {
+            self.deny(unmet.thing.clone(), unmet.advice.clone());
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Denials of stopped calls. A call whose future is dropped returns no report, but its denials are still recorded (O3).
+
+use super::CallRecord;
+use crate::sync::lock;
+use agent_core::change::Denial;
+use std::sync::{Arc, Mutex};
+
+/// Collects the denials of stopped calls, with the calls' ids, until they are taken.
+#[derive(Debug, Default)]
+pub struct StoppedCalls(Mutex<Vec<(String, Denial)>>);
+
+impl StoppedCalls {
+    /// Adds the denials of a stopped call.
+    pub fn note(&self, call: &str, denials: Vec<Denial>) {
+        lock(&self.0).extend(denials.into_iter().map(|denial| (call.to_owned(), denial)));
+    }
+
+    /// Takes all denials since the last time, in order.
+    pub fn take(&self) -> Vec<(String, Denial)> {
+        std::mem::take(&mut lock(&self.0))
+    }
+}
+
+/// Records the denials of a running call when it is dropped, unless the call reports them itself.
+pub(crate) struct DenialsOnDrop {
+    record: Arc<CallRecord>,
+    stopped: Option<Arc<StoppedCalls>>,
+}
+
+impl DenialsOnDrop {
+    pub(crate) fn new(record: &Arc<CallRecord>, stopped: Option<Arc<StoppedCalls>>) -> Self {
+        Self { record: Arc::clone(record), stopped }
+    }
+
+    /// Disarms this guard, because the call reports its denials itself.
+    pub(crate) fn reported(mut self) {
+        self.stopped = None;
+    }
+}
+
+impl Drop for DenialsOnDrop {
+    fn drop(&mut self) {
+        if let Some(stopped) = &self.stopped {
+            self.record.note_denials();
+            stopped.note(&self.record.call, self.record.denials().iter().map(Denial::from).collect());
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Row 23: signatures of artifacts, in registries with and without a list of referrers.
+
+use crate::registry::TestRegistry;
+use crate::{TestClient, component, facts};
+use agent_registry::{
+    Claims, KeyFile, Protection, Pushed, Reference, SignaturePolicy, Signer, SigningKey, Trust, create_key, sign,
+};
+
+pub(crate) fn key() -> SigningKey {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("team.key");
+    create_key(&path, Protection::None).expect("created");
+    KeyFile::read(&path).expect("read").open(None).expect("opened")
+}
+
+pub(crate) fn trust(registry: &TestRegistry, key: &SigningKey) -> Trust {
+    let space = format!("{}/team", registry.host());
+    Trust { policy: SignaturePolicy::Required, keys: vec![(space, vec![key.public.clone()])], ..Trust::default() }
+}
+
+pub(crate) async fn signed(client: &TestClient, pushed: &Pushed, bytes: &[u8], key: &SigningKey) {
+    let signature = sign(key, bytes, &pushed.claims(&facts())).expect("signed");
+    client.registry.attach_signature(pushed, &signature).await.expect("attached");
+}
+
+pub(crate) async fn verified(client: &TestClient, trust: &Trust, reference: &str) -> Result<Signer, String> {
+    let fetched = client.fetch(reference).await.map_err(|error| error.to_string())?;
+    let repository = Reference::parse(reference).expect("a reference").repository().to_string();
+    let claims = Claims {
+        name: facts().name,
+        version: facts().version,
+        repository: repository.clone(),
+        manifest: fetched.manifest.clone(),
+    };
+    trust.verify(&repository, &fetched.bytes, &claims, &fetched.signatures).map_err(|error| error.to_string())
+}
+
+/// A signature is found in both kinds of registries among those of other keys, and the fallback list is an image index.
+#[tokio::test]
+async fn signatures_are_found_with_and_without_referrers() {
+    for referrers in [false, true] {
+        let (registry, client, team, stranger) = (TestRegistry::start(), TestClient::new(), key(), key());
+        registry.set(|faults| faults.referrers = referrers);
+        let reference = format!("{}/team/calc:1.0.0", registry.host());
+        let bytes = component(1000);
+        let pushed = client.push(&reference, &bytes).await.expect("pushed");
+        let trust = trust(&registry, &team);
+        assert!(verified(&client, &trust, &reference).await.expect_err("refused").contains("it is not signed"));
+        signed(&client, &pushed, &bytes, &stranger).await;
+        assert!(verified(&client, &trust, &reference).await.expect_err("refused").contains("not trusted"));
+        signed(&client, &pushed, &bytes, &team).await;
+        assert!(
+            matches!(verified(&client, &trust, &reference).await, Ok(Signer::Trusted { key, .. }) if key == team.public)
+        );
+        let fallback = registry.manifest("team/calc", &format!("sha256-{}", pushed.manifest.hex()));
+        assert_eq!(fallback.is_some(), !referrers);
+        if let Some(index) = fallback {
+            let index: serde_json::Value = serde_json::from_slice(&index).expect("JSON");
+            assert_eq!(index["mediaType"], "application/vnd.oci.image.index.v1+json");
+            assert_eq!(index["manifests"].as_array().map(Vec::len), Some(2), "the index contains both signatures");
+        }
+    }
+}
+
+/// Signatures that are attached at the same time are all found.
+#[tokio::test]
+async fn concurrent_signatures_are_all_found() {
+    let (registry, client) = (TestRegistry::start(), TestClient::new());
+    let reference = format!("{}/team/calc:1.0.0", registry.host());
+    let bytes = component(1000);
+    let pushed = client.push(&reference, &bytes).await.expect("pushed");
+    let keys: Vec<_> = (0..3).map(|_| key()).collect();
+    futures::future::join_all(keys.iter().map(|key| signed(&client, &pushed, &bytes, key))).await;
+    for key in &keys {
+        let trust = trust(&registry, key);
+        assert!(matches!(verified(&client, &trust, &reference).await, Ok(Signer::Trusted { .. })));
+    }
+}
+
+/// If a registry does not list tags, the index is used.
+#[tokio::test]
+async fn signatures_are_found_without_a_tag_list() {
+    let (registry, client, team) = (TestRegistry::start(), TestClient::new(), key());
+    registry.set(|faults| faults.hide_tags = true);
+    let reference = format!("{}/team/calc:1.0.0", registry.host());
+    let bytes = component(1000);
+    let pushed = client.push(&reference, &bytes).await.expect("pushed");
+    signed(&client, &pushed, &bytes, &team).await;
+    let verified = verified(&client, &trust(&registry, &team), &reference).await;
+    assert!(matches!(verified, Ok(Signer::Trusted { .. })), "{verified:?}");
+}
+
+/// A client may overwrite the index with an older version. The signature that is lost from it is still found, and the next signature
+/// restores its entry.
+#[tokio::test]
+async fn signature_lost_from_the_index_is_still_found() {
+    let (registry, client) = (TestRegistry::start(), TestClient::new());
+    let reference = format!("{}/team/calc:1.0.0", registry.host());
+    let bytes = component(1000);
+    let pushed = client.push(&reference, &bytes).await.expect("pushed");
+    let list = format!("sha256-{}", pushed.manifest.hex());
+    let (slow, quick, later) = (key(), key(), key());
+    signed(&client, &pushed, &bytes, &slow).await;
+    let stale = registry.manifest("team/calc", &list).expect("a list");
+    signed(&client, &pushed, &bytes, &quick).await;
+    registry.put_manifest("team/calc", &list, ("application/vnd.oci.image.index.v1+json", stale.to_vec()));
+    for key in [&slow, &quick] {
+        let verified = verified(&client, &trust(&registry, key), &reference).await;
+        assert!(matches!(verified, Ok(Signer::Trusted { .. })), "{verified:?}");
+    }
+    signed(&client, &pushed, &bytes, &later).await;
+    let list = registry.manifest("team/calc", &list).expect("a list");
+    let list: serde_json::Value = serde_json::from_slice(&list).expect("JSON");
+    assert_eq!(list["manifests"].as_array().map(Vec::len), Some(3), "{list}");
+}
+
+/// A signature is not accepted for another repository or another component.
+#[tokio::test]
+async fn signature_is_not_valid_elsewhere() {
+    let (registry, client, team) = (TestRegistry::start(), TestClient::new(), key());
+    let reference = format!("{}/team/calc:1.0.0", registry.host());
+    let bytes = component(1000);
+    let pushed = client.push(&reference, &bytes).await.expect("pushed");
+    let trust = trust(&registry, &team);
+    let signature = sign(&team, &bytes, &pushed.claims(&facts())).expect("signed");
+    // The same bytes in another repository of the same namespace.
+    let copy = format!("{}/team/other:1.0.0", registry.host());
+    let copied = client.push(&copy, &bytes).await.expect("pushed");
+    client.registry.attach_signature(&copied, &signature).await.expect("attached");
+    assert!(verified(&client, &trust, &copy).await.expect_err("refused").contains("the repository"));
+    // Another component under the same tag, with the earlier signature.
+    let other = component(1001);
+    let moved = client.push(&reference.replace("1.0.0", "latest"), &other).await.expect("pushed");
+    client.registry.attach_signature(&moved, &signature).await.expect("attached");
+    let error = verified(&client, &trust, &reference.replace("1.0.0", "latest")).await.expect_err("refused");
+    assert!(error.contains("does not match the component"), "{error}");
+    // The signed component is still accepted.
+    client.registry.attach_signature(&pushed, &signature).await.expect("attached");
+    assert!(matches!(verified(&client, &trust, &reference).await, Ok(Signer::Trusted { .. })));
+}

@@ -1,0 +1,127 @@
+//! An agent that can change while it is in use: one pointer to its current snapshot (P10, invariant 5).
+
+use super::{Agent, AgentError, AnsweredGrants};
+use agent_core::message::Digest;
+use agent_plugins::{CurrentGrants, Grants, Trial};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::watch;
+
+/// Holds the current snapshot of an agent. A turn takes the snapshot once, when it begins, and keeps it. Clones share
+/// the same holder.
+#[derive(Clone)]
+pub struct LiveAgent(Arc<Holder>);
+
+struct Holder {
+    current: watch::Sender<Arc<Agent>>,
+    /// Number of changes so far.
+    version: AtomicU64,
+    /// Grants that plugins have lost since this process started, by plugin.
+    revoked: Mutex<BTreeMap<String, Grants>>,
+    /// Serialises changes, so that none is lost. Readers do not wait for it.
+    changing: Mutex<()>,
+}
+
+/// Plugin versions that differ from those in the plugins' files, or are on trial.
+#[derive(Clone, Debug, Default)]
+pub struct PluginVersions {
+    /// Digests of rolled-back versions, by plugin. The plugin's file contains this version, but an earlier one serves.
+    pub rolled_back: BTreeMap<String, Digest>,
+    /// New versions that are on trial, by plugin.
+    pub trials: BTreeMap<String, VersionTrial>,
+    /// Files whose version failed its canary when the agent was built, so that an earlier version serves.
+    pub refused: BTreeMap<PathBuf, Digest>,
+}
+
+/// A plugin version that is on trial.
+#[derive(Clone, Debug)]
+pub struct VersionTrial {
+    /// Digest of the version on trial.
+    pub digest: Digest,
+    /// Digest of the version that served before.
+    pub before: Digest,
+    /// Counts of the version's calls so far.
+    pub calls: Arc<Trial>,
+}
+
+impl LiveAgent {
+    /// Holds this agent until the first change.
+    pub fn new(agent: Arc<Agent>) -> Self {
+        Self(Arc::new(Holder {
+            current: watch::Sender::new(agent),
+            version: AtomicU64::new(0),
+            revoked: Mutex::default(),
+            changing: Mutex::default(),
+        }))
+    }
+
+    /// The current snapshot of the agent.
+    pub fn current(&self) -> Arc<Agent> {
+        self.0.current.borrow().clone()
+    }
+
+    /// Replaces the agent with the result of `next`, atomically. If `next` fails, the agent stays as it is.
+    pub fn change(&self, next: impl FnOnce(&Agent) -> Result<Agent, AgentError>) -> Result<Arc<Agent>, AgentError> {
+        let _changing = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.current();
+        let next = Arc::new(next(&before)?);
+        self.record_revocations(&before, &next);
+        self.0.current.send_replace(next.clone());
+        // The version is incremented last, so that a reader that sees the new number also sees the new agent.
+        self.0.version.fetch_add(1, Ordering::SeqCst);
+        Ok(next)
+    }
+
+    /// Records the grants that plugins lose by this change. Later questions may only ask to give these back (row 48).
+    fn record_revocations(&self, before: &Agent, next: &Agent) {
+        let nothing = Grants::default();
+        for (plugin, allowance) in &before.config().plugins {
+            let now = next.grants_of(plugin).unwrap_or(&nothing);
+            let lost = allowance.grants.revoked_by(now);
+            if lost != nothing {
+                let mut revoked = self.0.revoked.lock().unwrap_or_else(PoisonError::into_inner);
+                let others = revoked.remove(plugin).unwrap_or_default().without_kinds_of(&lost);
+                revoked.insert(plugin.clone(), lost.and(&others));
+            }
+        }
+    }
+
+    /// For each kind of grant that was last revoked in whole or in part, the plugin's grants of that kind before the
+    /// revocation.
+    pub fn revoked(&self, plugin: &str) -> Grants {
+        let revoked = self.0.revoked.lock().unwrap_or_else(PoisonError::into_inner);
+        revoked.get(plugin).cloned().unwrap_or_default()
+    }
+
+    /// Gives a plugin the grants of a person's answer. Unlike all other changes, this one also applies to open turns,
+    /// because they were paused for the answer (P6).
+    pub fn answer(&self, plugin: &str, answered: &AnsweredGrants) -> Result<Arc<Agent>, AgentError> {
+        self.change(|agent| agent.with_answer(plugin, answered))
+    }
+}
+
+impl CurrentGrants for LiveAgent {
+    fn version(&self) -> u64 {
+        self.0.version.load(Ordering::SeqCst)
+    }
+
+    fn grants(&self, plugin: &str) -> Option<Grants> {
+        self.current().grants_of(plugin).cloned()
+    }
+}
+
+impl From<Arc<Agent>> for LiveAgent {
+    fn from(agent: Arc<Agent>) -> Self {
+        Self::new(agent)
+    }
+}
+
+impl std::fmt::Debug for LiveAgent {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let current = self.current();
+        let (name, generation) = (&current.config().name, current.generation().digest());
+        formatter.debug_struct("LiveAgent").field("agent", name).field("generation", generation).finish()
+    }
+}

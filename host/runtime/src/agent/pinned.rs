@@ -1,0 +1,164 @@
+//! The parts of an agent that an open turn pins, and the agent that such a turn uses after a restart: the current
+//! configuration, narrowed to what the turn began with (P10, P14).
+
+use super::{Agent, AgentConfig, AgentError, PluginAllowance};
+use crate::tools::builtins::loop_break;
+use crate::tools::registry::{Availability, RegisteredTool};
+use agent_core::message::Digest;
+use agent_core::run::{PinnedAgent, Turn};
+use agent_core::tool::ToolSource;
+use agent_plugins::{Generation, Grants, PinnedGrants};
+use agent_store::{Store, StoreError};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Digests of tool definitions when the turn began, by tool name.
+type Definitions = BTreeMap<String, Digest>;
+
+/// The pinned tools of a turn: all tools that it could call when it began, except those of plugins.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PinnedTools {
+    by_definition: Definitions,
+    /// Tools of MCP servers, by server. `None`: the turn was stored without them.
+    servers: Option<BTreeMap<String, Definitions>>,
+}
+
+impl PinnedTools {
+    /// The pinned digest of a tool: `Some(None)` if the turn began without the tool, and `None` if the turn does not
+    /// pin tools of this source. Plugin tools are pinned by their component, and the tools that end a turn are always
+    /// available.
+    fn of(&self, tool: &RegisteredTool) -> Option<Option<&Digest>> {
+        let name = &tool.definition.name;
+        match &tool.source {
+            ToolSource::Mcp { server, .. } => {
+                let servers = self.servers.as_ref()?;
+                Some(servers.get(server).and_then(|tools| tools.get(name)))
+            }
+            _ => is_pinned_by_definition(tool).then(|| self.by_definition.get(name)),
+        }
+    }
+
+    /// The names of the pinned MCP tools, each with its server.
+    pub(crate) fn of_servers(&self) -> impl Iterator<Item = (&str, &str)> {
+        let servers = self.servers.iter().flatten();
+        servers.flat_map(|(server, tools)| tools.keys().map(|name| (name.as_str(), server.as_str())))
+    }
+}
+
+fn is_pinned_by_definition(tool: &RegisteredTool) -> bool {
+    let is_candidate =
+        matches!(tool.source, ToolSource::Service { .. } | ToolSource::Agent { .. } | ToolSource::BuiltIn);
+    is_candidate && loop_break(&tool.definition, &tool.source).is_none()
+}
+
+/// The availability of a tool in a resumed turn. A tool that was changed or added since the turn began is not available
+/// until the next turn (row 19).
+pub(crate) fn pinned_availability(tool: &RegisteredTool, pinned: &PinnedTools) -> Availability {
+    let name = &tool.definition.name;
+    let what = match pinned.of(tool) {
+        None => return tool.availability.clone(),
+        Some(Some(digest)) if *digest == tool.digest => return tool.availability.clone(),
+        Some(Some(_)) => "was changed since this turn began",
+        Some(None) => "was added after this turn began",
+    };
+    let message = format!("`{name}` of {} {what}: continue without it; the next turn can call it", tool.source);
+    let advice = "begin another turn: it can use the tool as it is now".to_owned();
+    match tool.source {
+        ToolSource::Mcp { .. } => Availability::Renewed { message, advice },
+        _ => Availability::Withheld { message, advice },
+    }
+}
+
+/// The parts of the agent that are pinned by a turn that begins now.
+pub(crate) fn pins_of(agent: &Agent) -> PinnedAgent {
+    let config = agent.config();
+    let grants = config.plugins.iter().filter(|(name, _)| agent.generation().plugin(name).is_some());
+    let definition = |tool: &RegisteredTool| (tool.definition.name.clone(), tool.digest.clone());
+    let mut servers: BTreeMap<String, Definitions> = BTreeMap::new();
+    for tool in agent.registry().tools() {
+        if let ToolSource::Mcp { server, .. } = &tool.source {
+            servers.entry(server.clone()).or_default().extend([definition(tool)]);
+        }
+    }
+    let host = Grants { trees: config.host_trees.clone(), ..Grants::default() };
+    PinnedAgent {
+        grants: grants.map(|(name, allowance)| (name.clone(), grants_to_json(&allowance.grants))).collect(),
+        host_grants: grants_to_json(&host),
+        context_builder: config.context_builder.clone(),
+        validators: config.validators.clone(),
+        media_policies: config.media_policies.clone(),
+        tools: agent
+            .registry()
+            .tools()
+            .filter(|tool| is_pinned_by_definition(tool))
+            .map(|tool| definition(tool))
+            .collect(),
+        servers: Some(servers),
+    }
+}
+
+/// The agent for a resumed turn that began with these plugins. The current configuration decides which plugins build
+/// the context, validate the output and prepare media, and with which settings. The pinned values only narrow the
+/// grants (P14).
+pub(crate) fn resumed_agent(
+    current: &Agent,
+    generation: Generation,
+    pinned: Option<&PinnedAgent>,
+) -> Result<Agent, AgentError> {
+    let now = current.config();
+    let generation = with_roles(generation, current);
+    let Some(pinned) = pinned else { return current.with_generation(generation) };
+    let plugins = now.plugins.iter().map(|(name, allowance)| {
+        let grants = pinned.grants.get(name).map(|grants| grants_from_json(grants).narrowing(&allowance.grants));
+        (name.clone(), PluginAllowance { grants: grants.unwrap_or_default(), ..allowance.clone() })
+    });
+    let host = Grants { trees: now.host_trees.clone(), ..Grants::default() };
+    let config = AgentConfig {
+        plugins: plugins.collect(),
+        host_trees: grants_from_json(&pinned.host_grants).narrowing(&host).trees,
+        ..now.clone()
+    };
+    let tools = PinnedTools { by_definition: pinned.tools.clone(), servers: pinned.servers.clone() };
+    current.resumed(config, generation, tools)
+}
+
+/// Adds the current agent's context builder, validators and media policies if the turn began without them.
+fn with_roles(generation: Generation, current: &Agent) -> Generation {
+    let config = current.config();
+    let named = config.context_builder.iter().chain(&config.validators).chain(config.media_policies.values());
+    let missing: Vec<_> = named
+        .filter(|name| generation.plugin(name).is_none())
+        .filter_map(|name| current.generation().plugin(name).cloned())
+        .collect();
+    match missing.is_empty() {
+        true => generation,
+        false => Generation::new(generation.plugins().cloned().chain(missing)),
+    }
+}
+
+/// The components of a stored turn that this host does not know: they neither serve the agent now under that name, nor
+/// has a turn of the agent begun with them on this host. A turn without pins may only name components that serve now.
+pub(crate) async fn unknown_components(
+    store: &dyn Store,
+    current: &Agent,
+    (turn, named): (&Turn, &[(String, Digest)]),
+) -> Result<Vec<(String, Digest)>, StoreError> {
+    let serves = |(name, digest): &&(String, Digest)| {
+        current.generation().plugin(name).is_some_and(|plugin| plugin.digest() == digest)
+    };
+    let others: Vec<_> = named.iter().filter(|component| !serves(component)).cloned().collect();
+    match turn.pinned {
+        _ if others.is_empty() => Ok(others),
+        Some(_) => store.plugins_without_turns(&current.config().record_name(), others).await,
+        None => Ok(others),
+    }
+}
+
+fn grants_to_json(grants: &Grants) -> Value {
+    serde_json::to_value(grants.pinned()).expect("names and paths serialise")
+}
+
+/// Reads pinned grants. Unreadable JSON grants nothing.
+fn grants_from_json(grants: &Value) -> PinnedGrants {
+    serde_json::from_value(grants.clone()).unwrap_or_default()
+}

@@ -1,0 +1,158 @@
+//! Decides whether a call needs an approval, from the rules, earlier approvals, and what these are bound to.
+
+use super::{ApprovalError, digest_of_arguments, remember_grants};
+use crate::agent::Agent;
+use crate::host::SessionServices;
+use crate::tools::registry::RegisteredTool;
+use agent_core::approval::{
+    ApprovalPolicy, ApprovalScope, ApprovalVerdict, GrantScope, LastingGrant, Ruling, ScopedGrant,
+};
+use agent_core::change::CallRecord;
+use agent_core::message::CallId;
+use agent_core::run::{Approval, Disposition, ResolvedCall, Run, UnapprovedRequest};
+use agent_core::tool::ServiceRequest;
+use agent_store::StoreError;
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
+
+/// Plugins' service requests from this process that wait for an approval.
+pub(crate) type HeldRequests = HashMap<CallId, (UnapprovedRequest, ServiceRequest)>;
+
+/// The state that decisions about approvals depend on.
+#[derive(Clone, Copy)]
+pub(crate) struct ApprovalContext<'a> {
+    pub(crate) services: &'a SessionServices,
+    pub(crate) run: &'a Run,
+    pub(crate) held_requests: &'a HeldRequests,
+    /// Calls from a stored state. Their arguments are checked again before they run.
+    pub(crate) unverified: &'a HashSet<CallId>,
+}
+
+impl ApprovalContext<'_> {
+    /// The configured ruling on a tool: the stricter one of the turn's configuration and the current configuration. So
+    /// a stricter rule applies at once, and no rule is relaxed during a turn.
+    pub(super) fn configured_ruling(&self, tool: &RegisteredTool) -> Ruling {
+        let of = |agent: &Agent| agent.config().approvals.ruling(&tool.definition, &tool.source);
+        of(&self.services.agent).strictest(of(&self.services.live.current()))
+    }
+
+    /// Like `configured_ruling`, but without rules that have the tool's exact name.
+    pub(super) fn general_ruling(&self, tool: &RegisteredTool) -> Ruling {
+        let of = |agent: &Agent| agent.config().approvals.general_ruling(&tool.definition, &tool.source);
+        of(&self.services.agent).strictest(of(&self.services.live.current()))
+    }
+
+    /// Whether approvals of a tool are valid only for the same arguments, in either of the two configurations.
+    pub(super) fn binds_arguments(&self, tool: &str) -> bool {
+        [&self.services.agent, &self.services.live.current()]
+            .iter()
+            .any(|agent| agent.config().approvals.binds_arguments(tool))
+    }
+
+    /// The verdict for a call that a person allows, or the reason why it cannot be allowed.
+    pub(crate) async fn grant_call(
+        &self,
+        record: &CallRecord,
+        scope: GrantScope,
+        edited: Option<Value>,
+    ) -> Result<Result<ApprovalVerdict, ApprovalError>, StoreError> {
+        let (call, name) = (record.id.clone(), record.name.clone());
+        let agent = self.services.agent.clone();
+        let Some(tool) = agent.registry().get(&name) else {
+            return Ok(Err(ApprovalError::Gone { call, tool: name }));
+        };
+        let ruling = self.ruling(tool).await?;
+        if ruling.policy == ApprovalPolicy::Deny {
+            return Ok(Err(ApprovalError::Forbidden { call, tool: name, because: ruling.because }));
+        }
+        let edited = edited.filter(|edited| *edited != record.arguments);
+        if let Some(Err(violations)) = edited.as_ref().map(|edited| tool.check_arguments(edited)) {
+            return Ok(Err(ApprovalError::Arguments { call, tool: name, violations }));
+        }
+        let is_bound = edited.is_some() || scope == GrantScope::Once || self.binds_arguments(&name);
+        let arguments = is_bound.then(|| digest_of_arguments(edited.as_ref().unwrap_or(&record.arguments)));
+        let (about, digest) = (Some(self.approval_scope(tool)), tool.digest.clone());
+        let agent = agent.config().name.clone();
+        let grant = LastingGrant { agent, tool: name, digest, arguments, scope: about };
+        Ok(Ok(ApprovalVerdict::Granted { edited, grant: ScopedGrant { scope, grant } }))
+    }
+
+    /// Marks the calls of a reply that need an approval.
+    pub(crate) async fn mark_needed_approvals(
+        &self,
+        mut calls: Vec<ResolvedCall>,
+    ) -> Result<Vec<ResolvedCall>, StoreError> {
+        let mut lasting = None;
+        for call in calls.iter_mut().filter(|call| matches!(call.disposition, Disposition::Ready { .. })) {
+            let Some(tool) = self.services.agent.registry().get(&call.name) else { continue };
+            if self.ruling(tool).await?.policy != ApprovalPolicy::Ask {
+                continue;
+            }
+            let lasting = match &mut lasting {
+                Some(lasting) => lasting,
+                none => none.insert(self.lasting_grants().await?),
+            };
+            let scope = self.approval_scope(tool);
+            let given: Vec<_> = self.run.grants.iter().chain(lasting.iter()).collect();
+            let remembered = given.iter().find(|grant| self.is_remembered_for(grant, (tool, &scope), &call.arguments));
+            call.approval = match remembered {
+                Some(grant) => Approval::Remembered((*grant).clone()),
+                None => {
+                    warn_of_void_grants(&given, tool, &scope);
+                    Approval::Needed(scope.identity)
+                }
+            };
+        }
+        Ok(calls)
+    }
+
+    pub(super) async fn lasting_grants(&self) -> Result<Vec<LastingGrant>, StoreError> {
+        let store = &*self.services.store;
+        remember_grants(store, None).await?;
+        let allowed = store.allowed(&self.services.agent.config().name).await?;
+        Ok(allowed.into_iter().map(|stored| stored.grant).collect())
+    }
+
+    /// Whether an approval matches what would run now: the agent, the tool, its digest, its identity and the arguments.
+    pub(super) fn is_bound_to(
+        &self,
+        grant: &LastingGrant,
+        (tool, scope): (&RegisteredTool, &ApprovalScope),
+        arguments: &Value,
+    ) -> bool {
+        grant.agent == self.services.agent.config().name
+            && grant.tool == tool.definition.name
+            && grant.digest == tool.digest
+            && grant.scope.as_ref().is_some_and(|about| about.identity == scope.identity)
+            && grant.arguments.as_ref().is_none_or(|digest| *digest == digest_of_arguments(arguments))
+    }
+
+    /// Whether an approval of an earlier call also covers this call. In addition to `is_bound_to`, the grants in force
+    /// must be the same as then, and so must the arguments if the configuration binds approvals to them (row 52).
+    pub(super) fn is_remembered_for(
+        &self,
+        grant: &LastingGrant,
+        (tool, scope): (&RegisteredTool, &ApprovalScope),
+        arguments: &Value,
+    ) -> bool {
+        let may_differ = !self.binds_arguments(&tool.definition.name);
+        (may_differ || grant.arguments.is_some())
+            && grant.scope.as_ref() == Some(scope)
+            && self.is_bound_to(grant, (tool, scope), arguments)
+    }
+}
+
+/// Logs why an earlier approval of the tool does not count.
+fn warn_of_void_grants(given: &[&LastingGrant], tool: &RegisteredTool, now: &ApprovalScope) {
+    let name = &tool.definition.name;
+    let mut of_tool = given.iter().filter(|grant| grant.tool == *name && grant.arguments.is_none());
+    let Some(earlier) = of_tool.next() else { return };
+    let why = match &earlier.scope {
+        None => "an older version of this host did not record its scope",
+        Some(about) if about.identity != now.identity => {
+            "the agent's file, the user, or the plugin or server that offers the tool has changed"
+        }
+        Some(_) => "the grants in force have changed",
+    };
+    tracing::warn!("an earlier approval of `{name}` does not count for this call, so the host asks again: {why}");
+}

@@ -1,0 +1,87 @@
+//! Details of calls for people who approve them, and notes for the model about calls with changed arguments.
+
+use super::context::ApprovalContext;
+use crate::history::LoadedHistory;
+use agent_core::approval::edit_note;
+use agent_core::change::{CallChange, CallRecord, Change};
+use agent_core::event::{ApprovalDetails, ApprovalItem, EventKind};
+use agent_core::message::{CallId, Content};
+use agent_core::run::Input;
+use agent_store::StoreError;
+use serde_json::Value;
+
+/// Adds details from the calls' records to approval requests, so that people know what they allow.
+pub(crate) async fn add_event_details(
+    context: ApprovalContext<'_>,
+    history: &mut LoadedHistory,
+    change: &mut Change,
+) -> Result<(), StoreError> {
+    let requested = |call: &CallChange| match call {
+        CallChange::Requested(record) => Some(record.clone()),
+        _ => None,
+    };
+    let new: Vec<CallRecord> = change.calls.iter().filter_map(requested).collect();
+    for event in &mut change.events {
+        match &mut event.kind {
+            EventKind::ApprovalRequested { calls } => add_item_details(context, history, calls, &new).await?,
+            // The run does not store arguments. For a call that never ran, they are in its record.
+            EventKind::ToolCall { call, arguments, attempt: 0, .. } if *arguments == Value::Null => {
+                let stored = history.load_calls(std::slice::from_ref(call)).await?;
+                let record = new.iter().chain(&stored).find(|record| record.id == *call);
+                *arguments = record.map(|record| record.effective_arguments().clone()).unwrap_or_default();
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Adds details to the items of an approval request. `new` contains the records of calls that are not stored yet.
+pub(crate) async fn add_item_details(
+    context: ApprovalContext<'_>,
+    history: &mut LoadedHistory,
+    items: &mut [ApprovalItem],
+    new: &[CallRecord],
+) -> Result<(), StoreError> {
+    let is_new = |item: &&ApprovalItem| new.iter().any(|record| record.id == item.call);
+    let stored: Vec<CallId> = items.iter().filter(|item| !is_new(item)).map(|item| item.call.clone()).collect();
+    let stored = history.load_calls(&stored).await?;
+    for item in items {
+        let record = new.iter().chain(&stored).find(|record| record.id == item.call);
+        let Some(record) = record else { continue };
+        if let Some(details) = context.held_request_details(item, record).await? {
+            item.details = Some(details);
+            continue;
+        }
+        let Some(tool) = context.services.agent.registry().get(&item.name) else { continue };
+        item.details = Some(ApprovalDetails {
+            source: tool.source.clone(),
+            arguments: record.effective_arguments().clone(),
+            traits: tool.definition.traits,
+            because: context.ruling(tool).await?.because,
+        });
+    }
+    Ok(())
+}
+
+/// Adds a note to the result of a call that ran with changed arguments, because the model still sees its original
+/// arguments (L17).
+pub(crate) async fn add_edit_note(history: &mut LoadedHistory, mut input: Input) -> Result<Input, StoreError> {
+    let (Input::Outcome { call, result } | Input::Respond { call, result, .. }) = &mut input else {
+        return Ok(input);
+    };
+    let record = history.load_calls(std::slice::from_ref(call)).await?.pop();
+    if let Some(CallRecord { arguments, edited: Some(edited), .. }) = record {
+        result.content.insert(0, Content::Text(edit_note(&arguments, &edited)));
+    }
+    Ok(input)
+}
+
+/// The content of a call's result without the host's note about changed arguments.
+pub(crate) fn without_edit_note<'c>(record: &CallRecord, content: &'c [Content]) -> &'c [Content] {
+    let CallRecord { arguments, edited: Some(edited), .. } = record else { return content };
+    match content.split_first() {
+        Some((Content::Text(note), rest)) if *note == edit_note(arguments, edited) => rest,
+        _ => content,
+    }
+}

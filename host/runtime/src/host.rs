@@ -1,0 +1,18 @@
+//! What the process provides to sessions: the store, the sandbox, the ports for plugins, first-use questions, and
+//! tracing.
+
+mod checkpoint;
+mod first_use;
+mod first_use_question;
+mod key_values;
+mod plugin_model;
+mod services;
+pub(crate) mod trace;
+
+pub use checkpoint::{Checkpoint, CheckpointObserver};
+pub use first_use::{FirstUse, FirstUses};
+pub(crate) use first_use_question::PluginUse;
+pub use key_values::StoredValues;
+pub(crate) use plugin_model::{FinishedQuestion, question_record};
+pub use services::Host;
+pub(crate) use services::SessionServices;

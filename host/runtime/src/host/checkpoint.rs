@@ -1,0 +1,42 @@
+//! Named points before and after every commit and action, for tests that kill the process there (limits and threats,
+//! row 27).
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A point that the runtime has reached. It is displayed as `before-commit:reply` or `after-call:text.count`, for
+/// example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checkpoint<'a> {
+    /// A new state is computed but not stored yet. Contains the name of the input.
+    BeforeCommit(&'a str),
+    /// The new state is stored. Contains the name of the input.
+    AfterCommit(&'a str),
+    /// A model is about to be asked.
+    BeforeModel,
+    /// The model has answered, and nothing of the answer is stored yet.
+    AfterModel,
+    /// The intent of a call is stored, and the call is about to run. Contains the name of the tool.
+    BeforeCall(&'a str),
+    /// A call has run, and nothing of its result is stored yet. Contains the name of the tool.
+    AfterCall(&'a str),
+    /// An outbox item is delivered, but is not marked as delivered yet. Contains the id of the item.
+    Delivered(&'a str),
+}
+
+impl fmt::Display for Checkpoint<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Checkpoint::BeforeCommit(input) => write!(formatter, "before-commit:{input}"),
+            Checkpoint::AfterCommit(input) => write!(formatter, "after-commit:{input}"),
+            Checkpoint::BeforeModel => formatter.write_str("before-model"),
+            Checkpoint::AfterModel => formatter.write_str("after-model"),
+            Checkpoint::BeforeCall(tool) => write!(formatter, "before-call:{tool}"),
+            Checkpoint::AfterCall(tool) => write!(formatter, "after-call:{tool}"),
+            Checkpoint::Delivered(id) => write!(formatter, "delivered:{id}"),
+        }
+    }
+}
+
+/// A function that is called at every checkpoint.
+pub type CheckpointObserver = Arc<dyn Fn(Checkpoint<'_>) + Send + Sync>;

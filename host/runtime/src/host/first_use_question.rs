@@ -1,0 +1,51 @@
+//! Asks about missing grants before a plugin's first use (P6).
+
+use super::first_use::FirstUse;
+use super::services::SessionServices;
+use crate::agent::AskPolicy;
+use agent_plugins::{CallEffect, needed};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+/// The call that a plugin is about to be used for.
+pub(crate) struct PluginUse<'u> {
+    /// The tool that is called. `None` if the plugin builds the context.
+    pub(crate) tool: Option<&'u str>,
+    pub(crate) arguments: &'u Value,
+    pub(crate) reach: CallEffect,
+}
+
+impl SessionServices {
+    /// Asks about a plugin before it is used. `None` if the plugin lacks nothing, the agent's configuration says not to
+    /// ask, or nobody is present. The future completes when the question is answered or nobody is present any more.
+    pub(crate) fn ask_at_first_use(&self, plugin: &str, plugin_use: &PluginUse<'_>) -> Option<BoxFuture<'static, ()>> {
+        let sender = self.first_uses.clone().filter(|sender| !sender.is_closed())?;
+        let setup = self.current_setup(self.agent.setups().get(plugin)?);
+        let lacking = needed(plugin, setup.unmet(), setup.grants(), plugin_use.reach);
+        if lacking.is_empty() || self.live.current().ask_policy(plugin) == AskPolicy::Never {
+            return None;
+        }
+        let (answered, answer) = oneshot::channel();
+        let question = FirstUse {
+            agent: self.live.clone(),
+            session: self.subject.clone(),
+            plugin: setup.plugin().identity().clone(),
+            tool: plugin_use.tool.map(str::to_owned),
+            lacking,
+            protected: self.sandbox.protected(),
+            arguments: plugin_use.arguments.clone(),
+            reach: plugin_use.reach,
+            component: setup.plugin().clone(),
+            answered,
+        };
+        let asked = async move {
+            if sender.send(question).await.is_ok() {
+                // Nothing is ever sent: dropping the question closes the channel.
+                let _ = answer.await;
+            }
+        };
+        Some(asked.boxed())
+    }
+}

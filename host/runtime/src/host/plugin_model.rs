@@ -1,0 +1,344 @@
+//! Lets plugins ask the agent's model. Each plugin has a token budget per turn, and the usage counts towards the turn
+//! (P5, L5).
+
+use crate::agent::Models;
+use crate::records::{ModelQuestionRecord, PluginModelRecord, PluginModelReply};
+use agent_core::message::Message;
+use agent_core::model::{ModelRequest, Reply, Usage};
+use agent_core::plugin::Lifecycle;
+use agent_core::run::{Input, Run};
+use agent_core::tokens;
+use agent_core::tool::ModelUse;
+use agent_core::visible::visible_request;
+use agent_models::{ModelError, NoMedia, Provider, Purpose, RawReply, ReplyContext};
+use agent_plugins::{ModelAnswer, ModelAsker, ModelPort, ModelQuestion, ModelRefusal};
+use agent_store::digest_of;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use tokio::sync::mpsc;
+
+/// The plugins' questions in the open turn: their token usage, and finished questions that are not committed yet.
+#[derive(Default)]
+pub(crate) struct ModelLedger(Mutex<LedgerState>);
+
+#[derive(Default)]
+struct LedgerState {
+    /// Number of questions in the session so far.
+    asks: u64,
+    /// Tokens of each plugin that are used, or reserved for a question that is being answered.
+    tokens: BTreeMap<String, u64>,
+    finished: VecDeque<FinishedQuestion>,
+}
+
+/// A finished question. It must be committed before anything that depends on it.
+pub(crate) struct FinishedQuestion {
+    pub(crate) input: Input,
+    pub(crate) record: PluginModelRecord,
+    pub(crate) texts: Vec<String>,
+}
+
+impl ModelLedger {
+    /// Starts counting from the stored state of the open turn.
+    pub(crate) fn begin(&self, run: &Run) {
+        let asked = run.turn.iter().flat_map(|turn| &turn.plugin_model_use);
+        let tokens = asked.map(|(plugin, used)| (plugin.clone(), used.usage.total())).collect();
+        *self.lock() = LedgerState { asks: run.asks, tokens, finished: VecDeque::new() };
+    }
+
+    /// Takes the next finished question that must be committed.
+    pub(crate) fn next(&self) -> Option<FinishedQuestion> {
+        self.lock().finished.pop_front()
+    }
+
+    /// Reserves tokens of the budget for a question with `prompt` tokens and an answer of at most `wanted` tokens.
+    fn reserve(
+        self: &Arc<Self>,
+        asker: &ModelAsker,
+        question: &ModelQuestion,
+        (prompt, wanted): (u64, u64),
+    ) -> Result<ReservedTokens, ModelRefusal> {
+        let mut ledger = self.lock();
+        let used = ledger.tokens.entry(asker.plugin.clone()).or_default();
+        let left = asker.budget.saturating_sub(*used);
+        let answer = left.saturating_sub(prompt).min(wanted);
+        if answer == 0 {
+            return Err(ModelRefusal::Budget { left });
+        }
+        let tokens = prompt + answer;
+        *used += tokens;
+        let number = ledger.asks;
+        ledger.asks += 1;
+        let (ledger, asker) = (Arc::clone(self), asker.clone());
+        let record = PluginModelRecord {
+            plugin: asker.plugin.clone(),
+            call: asker.call.clone(),
+            question: question_record(question),
+            answer: None,
+            reply: None,
+            error: None,
+        };
+        Ok(ReservedTokens { ledger, asker, number, prompt, answer, record, texts: texts_of(question), end: None })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LedgerState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tokens that are reserved for one question. If the call is stopped before the question is answered, all of them count
+/// as used, because nobody knows how far the model came.
+struct ReservedTokens {
+    ledger: Arc<ModelLedger>,
+    asker: ModelAsker,
+    /// Number of the question in the session, from 0.
+    number: u64,
+    prompt: u64,
+    answer: u64,
+    record: PluginModelRecord,
+    texts: Vec<String>,
+    /// Tokens to charge to the budget, and the usage that the provider reported.
+    end: Option<(u64, Usage)>,
+}
+
+impl ReservedTokens {
+    /// Charges this many tokens to the budget instead of the reserved ones, and returns the rest of the budget.
+    fn finish(mut self, tokens: u64, usage: Usage) -> u64 {
+        self.end = Some((tokens, usage));
+        let ledger = Arc::clone(&self.ledger);
+        let (plugin, budget) = (self.asker.plugin.clone(), self.asker.budget);
+        drop(self);
+        let used = ledger.lock().tokens.get(&plugin).copied().unwrap_or_default();
+        budget.saturating_sub(used)
+    }
+}
+
+impl Drop for ReservedTokens {
+    fn drop(&mut self) {
+        let reserved = self.prompt + self.answer;
+        let (charged, usage) = self.end.unwrap_or((reserved, Usage::default()));
+        let plugin = self.asker.plugin.clone();
+        let mut ledger = self.ledger.lock();
+        let used = ledger.tokens.entry(plugin.clone()).or_default();
+        *used = used.saturating_sub(reserved).saturating_add(charged);
+        let input = Input::PluginUsedModel { plugin, used: ModelUse { asks: 1, usage } };
+        let (record, texts) = (self.record.clone(), std::mem::take(&mut self.texts));
+        ledger.finished.push_back(FinishedQuestion { input, record, texts });
+    }
+}
+
+/// The model port of plugins: asks the agent's models.
+pub(crate) struct AgentModel {
+    pub(crate) models: Models,
+    pub(crate) ledger: Arc<ModelLedger>,
+    /// Maximum number of tokens of an answer.
+    pub(crate) reply_tokens: u32,
+    pub(crate) session: String,
+}
+
+#[async_trait::async_trait]
+impl ModelPort for AgentModel {
+    async fn ask(&self, asker: &ModelAsker, question: ModelQuestion) -> Result<ModelAnswer, ModelRefusal> {
+        let prompt = u64::from(estimated(&question));
+        let wanted = question.max_tokens.unwrap_or(u32::MAX).min(self.reply_tokens);
+        let mut reserved = self.ledger.reserve(asker, &question, (prompt, wanted.into()))?;
+        let asked = self.ask_in_order(&question, &reserved).await;
+        match asked {
+            Ok(RawReply { reply, raw }) => {
+                reserved.record.answer = Some(raw);
+                let Reply { text, stop, usage, model, .. } = reply;
+                // If the provider reports no usage, the tokens are estimated.
+                let counted =
+                    if usage.total() == 0 { prompt + u64::from(tokens::of_text(&text)) } else { usage.total() };
+                let reply = PluginModelReply { text: text.clone(), stop, usage, model: model.clone() };
+                reserved.record.reply = Some(reply);
+                let left = reserved.finish(counted, usage);
+                Ok(ModelAnswer { text, stop, usage, left, model })
+            }
+            Err(refusal) => {
+                reserved.record.error = Some(refusal.to_string());
+                reserved.finish(0, Usage::default());
+                Err(refusal)
+            }
+        }
+    }
+}
+
+impl AgentModel {
+    /// Asks the models in order until one answers. Each has its own retries (M3).
+    async fn ask_in_order(
+        &self,
+        question: &ModelQuestion,
+        reserved: &ReservedTokens,
+    ) -> Result<RawReply, ModelRefusal> {
+        let mut place = self.models.replacement_for(0).unwrap_or(0);
+        loop {
+            let model = self.models.at(place);
+            let refusal = match self.ask_one(model, question, reserved).await {
+                Ok(reply) => return Ok(reply),
+                Err(Problem::Refused(refusal)) => refusal,
+                Err(Problem::Model(error)) => {
+                    let (session, plugin) = (&self.session, &reserved.asker.plugin);
+                    tracing::warn!(%session, %plugin, %error, "the model did not answer a plugin's question");
+                    // The plugin does not get the error itself, which may contain addresses and provider messages.
+                    if error.retryable() {
+                        self.models.start_cooldown(place);
+                        ModelRefusal::Unavailable("the model is busy or unreachable".to_owned())
+                    } else {
+                        ModelRefusal::Failed(
+                            "the model did not answer the question; the host's log has the reason".to_owned(),
+                        )
+                    }
+                }
+            };
+            match self.models.next_after(place) {
+                Some(next) => place = next,
+                None => return Err(refusal),
+            }
+        }
+    }
+
+    async fn ask_one(
+        &self,
+        model: &Arc<dyn Provider>,
+        question: &ModelQuestion,
+        reserved: &ReservedTokens,
+    ) -> Result<RawReply, Problem> {
+        if !model.is_language_model() {
+            let text = format!("{} is not a language model", model.info().model);
+            return Err(Problem::Refused(ModelRefusal::Failed(text)));
+        }
+        let mut request = request(model, question, reserved).map_err(Problem::Refused)?;
+        visible_request(&mut request);
+        let since = Instant::now();
+        let mut attempt = 1;
+        loop {
+            let (session, call) = (self.session.as_str(), reserved.number);
+            let context = ReplyContext { session, purpose: Purpose::Plugin, call, attempt, media: &NoMedia };
+            // The deltas are not used, because the plugin gets the whole answer at once.
+            let (deltas, _) = mpsc::channel(1);
+            let error = match model.reply(&request, context, &deltas).await {
+                Ok(reply) if reply.reply.calls.is_empty() => return Ok(reply),
+                Ok(_) => {
+                    let text = "the model called a tool, but it was offered none".to_owned();
+                    return Err(Problem::Refused(ModelRefusal::Failed(text)));
+                }
+                Err(error) => error,
+            };
+            match self.models.retry.wait(attempt, since.elapsed(), &error) {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => return Err(Problem::Model(error)),
+            }
+            attempt += 1;
+        }
+    }
+}
+
+/// The reason why one model did not answer.
+enum Problem {
+    Refused(ModelRefusal),
+    Model(ModelError),
+}
+
+/// The request for a question. It has no tools and no media.
+fn request(
+    model: &Arc<dyn Provider>,
+    question: &ModelQuestion,
+    reserved: &ReservedTokens,
+) -> Result<ModelRequest, ModelRefusal> {
+    let model = model.info().model.clone();
+    let left_in_window = u64::from(model.window).saturating_sub(reserved.prompt);
+    let max_tokens = u32::try_from(reserved.answer.min(left_in_window)).unwrap_or(u32::MAX);
+    if max_tokens == 0 {
+        let text = format!("it has about {} tokens, but the model's window has {}", reserved.prompt, model.window);
+        return Err(ModelRefusal::Invalid(text));
+    }
+    Ok(ModelRequest {
+        model,
+        // Each question is a new conversation with a single request.
+        lifecycle: Lifecycle::Init,
+        system: question.system.iter().cloned().collect(),
+        messages: question.messages.clone(),
+        downscaled: Vec::new(),
+        tools: Vec::new(),
+        output_schema: question.output_schema.clone(),
+        max_tokens,
+    })
+}
+
+fn estimated(question: &ModelQuestion) -> u32 {
+    let system = question.system.as_deref().map_or(0, tokens::of_text);
+    let schema = question.output_schema.as_ref().map_or(0, |schema| tokens::of_text(&schema.to_string()));
+    let messages = question.messages.iter().map(|message| tokens::of_parts(&message.parts));
+    messages.fold(system.saturating_add(schema), u32::saturating_add)
+}
+
+fn texts_of(question: &ModelQuestion) -> Vec<String> {
+    let messages = question.messages.iter().map(Message::plain_text);
+    question.system.iter().cloned().chain(messages).collect()
+}
+
+/// The record of a question. Its texts are stored by digest, as in all records of prompts (D1).
+pub(crate) fn question_record(question: &ModelQuestion) -> ModelQuestionRecord {
+    let digest = |text: &str| digest_of(text.as_bytes()).to_string();
+    let message = |message: &Message| (message.role.as_str().to_owned(), digest(&message.plain_text()));
+    ModelQuestionRecord {
+        system: question.system.as_deref().map(digest),
+        messages: question.messages.iter().map(message).collect(),
+        output_schema: question.output_schema.clone(),
+        max_tokens: question.max_tokens,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asker(plugin: &str, budget: u64) -> ModelAsker {
+        ModelAsker { plugin: plugin.to_owned(), call: "1".to_owned(), budget }
+    }
+
+    fn question() -> ModelQuestion {
+        ModelQuestion { system: None, messages: Vec::new(), output_schema: None, max_tokens: None }
+    }
+
+    fn left(result: Result<ReservedTokens, ModelRefusal>) -> u64 {
+        match result {
+            Err(ModelRefusal::Budget { left }) => left,
+            Err(other) => panic!("{other}"),
+            Ok(_) => panic!("it is reserved"),
+        }
+    }
+
+    /// P5: concurrent questions share the budget, unused tokens are returned, and an abandoned question uses all its
+    /// tokens.
+    #[test]
+    fn p5_tokens_of_a_budget_are_never_reserved_twice() {
+        let ledger = Arc::new(ModelLedger::default());
+        let first = ledger.reserve(&asker("a", 100), &question(), (30, 50)).expect("it fits");
+        let second = ledger.reserve(&asker("a", 100), &question(), (10, 50)).expect("it fits, with a shorter answer");
+        assert_eq!((first.number, second.number, second.answer), (0, 1, 10));
+        assert_eq!(left(ledger.reserve(&asker("a", 100), &question(), (1, 1))), 0);
+        assert!(ledger.reserve(&asker("b", 100), &question(), (1, 1)).is_ok(), "another plugin has its own budget");
+        let usage = Usage { prompt_tokens: 20, completion_tokens: 5 };
+        assert_eq!(first.finish(25, usage), 100 - 25 - 20);
+        drop(second);
+        assert_eq!(left(ledger.reserve(&asker("a", 100), &question(), (55, 1))), 55);
+        let inputs: Vec<_> = std::iter::from_fn(|| ledger.next()).map(|finished| finished.input).collect();
+        let used = |plugin: &str, usage| Input::PluginUsedModel {
+            plugin: plugin.to_owned(),
+            used: ModelUse { asks: 1, usage },
+        };
+        assert_eq!(inputs, [used("b", Usage::default()), used("a", usage), used("a", Usage::default())]);
+    }
+
+    /// P5: the budget is per turn, also if another process continues the turn.
+    #[test]
+    fn p5_counting_continues_from_the_stored_state() {
+        let mut run = Run::new("a/1", "a");
+        run.asks = 7;
+        let ledger = Arc::new(ModelLedger::default());
+        ledger.begin(&run);
+        assert_eq!(ledger.reserve(&asker("a", 100), &question(), (30, 50)).expect("it fits").number, 7);
+    }
+}

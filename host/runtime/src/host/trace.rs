@@ -1,0 +1,80 @@
+//! W3C trace context: one trace per turn and one span per call.
+
+use agent_core::plugin::TraceContext;
+use uuid::Uuid;
+
+/// Maximum number of bytes of a trace state, according to the W3C recommendation.
+const TRACE_STATE_BYTES: usize = 512;
+
+/// A new trace. It is marked as sampled, since the host does no sampling.
+pub(crate) fn root() -> TraceContext {
+    TraceContext { traceparent: format!("00-{}-{}-01", Uuid::new_v4().simple(), span()), tracestate: None }
+}
+
+/// A new span in the same trace.
+pub(crate) fn child(parent: &TraceContext) -> TraceContext {
+    let mut fields = parent.traceparent.split('-');
+    let (version, trace) = (fields.next().unwrap_or("00"), fields.next().unwrap_or_default());
+    let flags = fields.next_back().unwrap_or("01");
+    TraceContext { traceparent: format!("{version}-{trace}-{}-{flags}", span()), tracestate: parent.tracestate.clone() }
+}
+
+/// Whether a trace context is valid according to the W3C recommendation: `00-<32 hex>-<16 hex>-<2 hex>`, where neither
+/// id is all zeros.
+pub(crate) fn is_trace(trace: &TraceContext) -> bool {
+    let fields: Vec<&str> = trace.traceparent.split('-').collect();
+    let is_hex = |text: &str, length: usize| {
+        text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    };
+    let [version, id, span, flags] = fields.as_slice() else { return false };
+    let is_set = |text: &str| text.bytes().any(|byte| byte != b'0');
+    let state = trace.tracestate.as_ref();
+    *version == "00"
+        && is_hex(id, 32)
+        && is_set(id)
+        && is_hex(span, 16)
+        && is_set(span)
+        && is_hex(flags, 2)
+        && state.is_none_or(|state| {
+            state.len() <= TRACE_STATE_BYTES && state.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+        })
+}
+
+fn span() -> String {
+    let id = Uuid::new_v4().simple().to_string();
+    id[..16].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p5_a_child_span_is_in_its_parents_trace() {
+        let (parent, same) = (root(), root());
+        let child = child(&parent);
+        assert_eq!(child.traceparent.len(), "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".len());
+        assert_eq!(child.traceparent[..36], parent.traceparent[..36]);
+        assert_ne!(child, parent);
+        assert_ne!(parent, same);
+    }
+
+    // Row 38: an invalid trace context is recognised, so that it can be replaced.
+    #[test]
+    fn row_38_a_trace_context_is_checked() {
+        let trace = |parent: &str, state: Option<&str>| TraceContext {
+            traceparent: parent.to_owned(),
+            tracestate: state.map(str::to_owned),
+        };
+        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        assert!(is_trace(&trace(good, None)) && is_trace(&trace(good, Some("a=b"))) && is_trace(&root()));
+        let zeros = "00-00000000000000000000000000000000-00f067aa0ba902b7-01";
+        let long = "x".repeat(513);
+        for invalid in ["", "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", zeros, "00-1-2-3", &good[..54]] {
+            assert!(!is_trace(&trace(invalid, None)), "{invalid}");
+        }
+        for state in ["a\r\nb", long.as_str(), "ä"] {
+            assert!(!is_trace(&trace(good, Some(state))), "{state:?}");
+        }
+    }
+}

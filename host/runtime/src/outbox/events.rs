@@ -1,0 +1,70 @@
+//! Outgoing events of a session itself: how a turn has ended (I6).
+
+use crate::history::{LoadedHistory, in_event};
+use crate::host::SessionServices;
+use agent_core::change::{Change, OutboxEffect, OutboxItem};
+use agent_core::event_type::HostEventType;
+use agent_core::outgoing_event::{EventAttributes, OutgoingEvent};
+use agent_core::plugin::Scope;
+use agent_core::run::{Emission, Run, TurnCost, TurnEnd};
+use agent_store::StoreError;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// Adds the event about the end of a turn, if the agent is configured to send it. `after` is the state after the
+/// change.
+pub(crate) async fn announce_end(
+    services: &SessionServices,
+    history: &mut LoadedHistory,
+    (before, after): (&Run, &Run),
+    change: &mut Change,
+) -> Result<(), StoreError> {
+    let Some(turn) = after.turn.as_ref().filter(|turn| turn.config.announced.completions == Emission::Emitted) else {
+        return Ok(());
+    };
+    let Some(end) = turn.end().filter(|_| before.is_open()) else { return Ok(()) };
+    let (event_type, data) = match end {
+        TurnEnd::Finished(output) => {
+            let mut output = output.clone();
+            if services.agent.config().include_history {
+                output.messages = Some(history.conversation(after, change).await?);
+            }
+            (HostEventType::TurnFinished, in_event(&output))
+        }
+        TurnEnd::Failed(error) => (HostEventType::TurnFailed, with_cost(error.details(), turn.cost())),
+        TurnEnd::Cancelled => (HostEventType::TurnCancelled, with_cost(json!({}), turn.cost())),
+    };
+    let id = before.unique_id(&format!("turn_{}", after.turns));
+    let event = OutgoingEvent::of_host(event_type, attributes(&services.scope(before), id.clone()), data);
+    change.outbox.push(OutboxItem { id, effect: OutboxEffect::Event(event) });
+    Ok(())
+}
+
+/// Adds the cost of a turn without an output to the event's data.
+fn with_cost(mut data: Value, cost: TurnCost) -> Value {
+    if let (Value::Object(data), Value::Object(cost)) = (&mut data, json!(cost)) {
+        data.extend(cost);
+    }
+    data
+}
+
+/// The attributes that the host sets on an event of the session.
+pub(crate) fn attributes(scope: &Scope, id: String) -> EventAttributes {
+    EventAttributes {
+        id,
+        source: source(&scope.agent),
+        subject: scope.session.clone(),
+        time: Some(Timestamp::now().to_string()),
+        domain: None,
+        trace: scope.trace.clone(),
+    }
+}
+
+/// The source attribute: a URI reference. Other characters of the agent's name are percent-encoded.
+fn source(agent: &str) -> String {
+    let bytes = agent.bytes().map(|byte| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
+        other => format!("%{other:02X}"),
+    });
+    format!("agent-host/{}", bytes.collect::<String>())
+}

@@ -1,0 +1,190 @@
+//! Memories of a turn for its user's long-term memory (D4): its interactions with tools, and how it ended. They are
+//! committed as outbox effects together with the change they describe (D6), so each is written once, and a failed write
+//! is retried.
+
+use crate::agent::MemoryUse;
+use crate::history::LoadedHistory;
+use crate::host::SessionServices;
+use crate::tools::builtins::name;
+use agent_core::change::{Body, CallRecord, CallResult, Change, OutboxEffect, OutboxItem};
+use agent_core::loop_break;
+use agent_core::memory::{Memory, MemoryKind};
+use agent_core::message::{CallId, Content};
+use agent_core::run::{Input, Run, Turn, TurnEnd, TurnError};
+use agent_core::tool::ToolSource;
+use agent_store::{OutboxFilter, Store, StoreError, StoredOutboxItem};
+
+/// Maximum number of characters of the question, and of the answer, in the memory of an ending.
+const ANSWERED_CHARACTERS: usize = 2_000;
+/// Maximum number of characters of the question in the memory of a tool interaction.
+const ASKED_CHARACTERS: usize = 500;
+/// Maximum number of characters of a call's arguments, of its result, and of an error.
+const ARGUMENT_CHARACTERS: usize = 300;
+const RESULT_CHARACTERS: usize = 1_000;
+const ERROR_CHARACTERS: usize = 200;
+/// Maximum number of characters of all calls of one reply.
+const CALLS_CHARACTERS: usize = 4_000;
+/// The host's own tools whose calls are not remembered: they read what is already stored here, or end the turn.
+const NOT_REMEMBERED: [&str; 4] =
+    [name::MEMORY_SEARCH, name::READ_RESULT, loop_break::name::TASK_COMPLETION, loop_break::name::CONVERSE];
+/// Number of outbox items that are read in one query.
+const PAGE: usize = 100;
+
+/// The origin of the tool results in a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResultOrigin {
+    /// The tools, or those who answer for them.
+    Tools,
+    /// The host, because the turn is stopped and its unfinished calls are abandoned.
+    Abandoned,
+}
+
+impl ResultOrigin {
+    pub(crate) fn of(input: &Input) -> Self {
+        if matches!(input, Input::Cancel | Input::Failed(_)) { Self::Abandoned } else { Self::Tools }
+    }
+}
+
+/// Adds the memories of a change: one for all calls of a reply, once they have their results, and one for an answer or
+/// for an ending at the limit. `after` is the state after the change.
+pub(crate) async fn add_memories(
+    services: &SessionServices,
+    history: &mut LoadedHistory,
+    (before, after): (&Run, &Run),
+    results: ResultOrigin,
+    change: &mut Change,
+) {
+    let config = services.agent.config();
+    let (Some(user), Some(turn)) = (config.user.clone(), &after.turn) else { return };
+    if config.memory == MemoryUse::Off || !before.is_open() && !after.is_open() {
+        return;
+    }
+    let interaction = interaction(history, turn, results, change).await;
+    let ending = turn.end().filter(|end| is_worth_remembering(services, end)).and_then(|end| ending(turn, end));
+    for (kind, word, text) in interaction.into_iter().chain(ending) {
+        let (agent, session, number) = (after.agent.clone(), after.session.clone(), turn.number);
+        let id = format!("{session}/{number}/{word}");
+        let memory = Memory { user: user.clone(), kind, agent, session, turn: number, text, written: None };
+        let effect = OutboxEffect::Remember { id, memory };
+        change.outbox.push(OutboxItem { id: format!("remember/{number}/{word}"), effect });
+    }
+}
+
+/// Whether an ending is worth remembering. An answer of a program that is not a language model is not: it repeats tool
+/// results, which are remembered already, and fixed phrases.
+fn is_worth_remembering(services: &SessionServices, end: &TurnEnd) -> bool {
+    let TurnEnd::Finished(output) = end else { return true };
+    let mut models = services.agent.models().all();
+    models.all(|model| model.is_language_model() || model.info().model.to_string() != output.model)
+}
+
+async fn interaction(
+    history: &mut LoadedHistory,
+    turn: &Turn,
+    results: ResultOrigin,
+    change: &Change,
+) -> Option<MemoryText> {
+    let of_result = change.messages.iter().filter_map(|message| match &message.body {
+        Body::ResultOf(call) => Some(call.clone()),
+        Body::Parts(_) => None,
+    });
+    let is_of_tool = |call: &CallId| results == ResultOrigin::Tools || !change.finishes(call);
+    let ids: Vec<CallId> = of_result.filter(is_of_tool).collect();
+    if ids.is_empty() {
+        return None;
+    }
+    let calls = match history.calls_after(&ids, change).await {
+        Ok(calls) => calls,
+        Err(error) => {
+            tracing::warn!(session = history.session(), %error, "could not load tool calls to remember them");
+            return None;
+        }
+    };
+    let text = format!("Asked: {}\n{}", input_text(turn, ASKED_CHARACTERS), describe_calls(&calls)?);
+    Some((MemoryKind::Tool, format!("tool/{}", turn.interactions), text))
+}
+
+/// Kind of the memory, its place in the turn, and its text.
+type MemoryText = (MemoryKind, String, String);
+
+fn ending(turn: &Turn, end: &TurnEnd) -> Option<MemoryText> {
+    let (kind, result) = match end {
+        TurnEnd::Finished(output) => {
+            let answered = match &output.data {
+                serde_json::Value::String(text) => truncated(text, ANSWERED_CHARACTERS),
+                json => truncated(&json.to_string(), ANSWERED_CHARACTERS),
+            };
+            let kind = if output.limit_reached { MemoryKind::Limit } else { MemoryKind::Final };
+            (kind, format!("Answered: {answered}"))
+        }
+        // The last reply was not an answer, so it is not remembered as one.
+        TurnEnd::Failed(TurnError::InteractionsExhausted { interactions, reason, .. }) => {
+            let reason = truncated(reason, ERROR_CHARACTERS);
+            (MemoryKind::Limit, format!("Not answered after {interactions} model calls: {reason}"))
+        }
+        TurnEnd::Failed(_) | TurnEnd::Cancelled => return None,
+    };
+    Some((kind, kind.as_str().to_owned(), format!("Asked: {}\n{result}", input_text(turn, ANSWERED_CHARACTERS))))
+}
+
+fn input_text(turn: &Turn, characters: usize) -> String {
+    truncated(&turn.input.message().plain_text(), characters)
+}
+
+/// Writes a memory that a commit has requested. Another process may have written it before. The memory is removed again
+/// if its turn has been undone or its session deleted in the meantime.
+pub(super) async fn write_memory(
+    store: &dyn Store,
+    item: &StoredOutboxItem,
+    (id, memory): (&str, &Memory),
+) -> Result<(), StoreError> {
+    let memory = Memory { written: Some(item.created.clone()), ..memory.clone() };
+    let turn = memory.turn;
+    store.add(id, memory).await?;
+    if is_taken_back(store, item, turn).await? {
+        store.forget_turn(&item.session, turn).await?;
+    }
+    Ok(())
+}
+
+async fn is_taken_back(store: &dyn Store, item: &StoredOutboxItem, turn: u32) -> Result<bool, StoreError> {
+    let mut after = item.number - 1;
+    loop {
+        let items = match store.outbox(Some(&item.session), OutboxFilter::All, after, PAGE).await {
+            Err(StoreError::NoSession { .. }) => return Ok(true),
+            items => items?,
+        };
+        if items.iter().any(|later| later.item.effect == OutboxEffect::Forget { turn }) {
+            return Ok(true);
+        }
+        match items.last() {
+            Some(last) if items.len() == PAGE => after = last.number,
+            // The item itself exists as long as its session does.
+            last => return Ok(last.is_none() && after < item.number),
+        }
+    }
+}
+
+/// Text about the calls and their results. `None` if no call is worth remembering.
+fn describe_calls(calls: &[CallRecord]) -> Option<String> {
+    let is_own = |call: &CallRecord| call.source == Some(ToolSource::BuiltIn);
+    let lines = calls.iter().filter(|call| !is_own(call) || !NOT_REMEMBERED.contains(&&*call.name));
+    let lines: Vec<String> = lines.filter_map(|call| Some(describe_call(call, call.result.as_ref()?))).collect();
+    (!lines.is_empty()).then(|| truncated(&lines.join("\n"), CALLS_CHARACTERS))
+}
+
+fn describe_call(call: &CallRecord, result: &CallResult) -> String {
+    let arguments = truncated(&call.effective_arguments().to_string(), ARGUMENT_CHARACTERS);
+    let contents = result.content.iter().map(|content| match content {
+        Content::Text(text) => text.clone(),
+        Content::Json(json) => json.to_string(),
+        Content::Media(media) => format!("[{}]", media.mime_type),
+    });
+    let (word, characters) = if result.is_error { ("Failed", ERROR_CHARACTERS) } else { ("Result", RESULT_CHARACTERS) };
+    let contents = truncated(&contents.collect::<Vec<_>>().join("\n"), characters);
+    format!("Called: {} {arguments}\n{word}: {contents}", call.name)
+}
+
+fn truncated(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
+}

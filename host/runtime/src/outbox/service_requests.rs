@@ -1,0 +1,132 @@
+//! Requests to services: each is sent as a CloudEvent, and its call waits for the answer (L10, L15, I6).
+
+use super::events::attributes;
+use crate::agent::{ANY_TYPE, ServiceConfig};
+use agent_core::event::WaitCause;
+use agent_core::message::CallId;
+use agent_core::outgoing_event::{EventAttributes, OutgoingEvent};
+use agent_core::plugin::Scope;
+use agent_core::run::Awaited;
+use agent_core::tool::ServiceRequest;
+use agent_store::digest_of;
+use jiff::Timestamp;
+use serde_json::json;
+use std::time::Duration;
+
+/// The requirements for the answer to a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServiceContract {
+    /// JSON text with the schemas of the answer's data, by event type. `None`: any answer is accepted.
+    emits: Option<String>,
+    /// Time limit for the answer. `None`: there is no limit.
+    within: Option<Duration>,
+}
+
+impl ServiceContract {
+    /// The contract of a configured service. The request's schema counts only if the service is configured without
+    /// schemas, and the shorter of the two time limits counts.
+    pub(crate) fn of_service(service: &ServiceConfig, request: Option<&ServiceRequest>) -> Self {
+        let asked = request.map(Self::of_request).unwrap_or_default();
+        let emits = (!service.emits.is_empty()).then(|| json!(service.emits).to_string()).or(asked.emits);
+        let within = [service.answer_within, asked.within].into_iter().flatten().min();
+        Self { emits, within }
+    }
+
+    /// The contract in a plugin's request.
+    pub(crate) fn of_request(request: &ServiceRequest) -> Self {
+        let emits = request.answer_schema.as_ref().map(|schema| json!({ ANY_TYPE: schema }).to_string());
+        Self { emits, within: request.answer_within.map(|within| Duration::from_millis(within.into())) }
+    }
+}
+
+/// A call that is answered from outside the host.
+#[derive(Debug)]
+pub(crate) struct ForwardedCall {
+    /// The answer that the call waits for, with the outgoing event.
+    pub(crate) awaits: Awaited,
+    /// JSON text of the answer's schemas, to be stored with the commit.
+    pub(crate) contract: Option<String>,
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default()
+}
+
+/// Turns a request into an outgoing event and the wait for its answer. Only the type and the data come from the
+/// request; the host sets all other attributes.
+pub(crate) fn forward(
+    scope: &Scope,
+    call: &CallId,
+    (request, domain): (ServiceRequest, Option<String>),
+    ServiceContract { emits: contract, within }: ServiceContract,
+) -> ForwardedCall {
+    let expires_at =
+        within.map(|within| now_ms().saturating_add(u64::try_from(within.as_millis()).unwrap_or(u64::MAX)));
+    let emits = contract.as_ref().map(|contract| digest_of(contract.as_bytes()));
+    let cause = WaitCause::Service { event_type: request.event_type.to_string(), expires_at, emits };
+    let attributes = EventAttributes { domain, ..attributes(scope, call.0.clone()) };
+    let event = OutgoingEvent::to_service(&request.event_type, attributes, request.data);
+    ForwardedCall { awaits: Awaited { cause, event: Some(event) }, contract }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_core::plugin::TraceContext;
+    use std::collections::BTreeMap;
+
+    fn scope() -> Scope {
+        Scope {
+            agent: "büro.1".into(),
+            session: "büro.1/0193".into(),
+            delegated_by: None,
+            user: None,
+            turn: 1,
+            trace: TraceContext { traceparent: "00-a-b-01".into(), tracestate: Some("v=1".into()) },
+        }
+    }
+
+    /// I6, P2: every attribute of a request's event.
+    #[test]
+    fn i6_a_request_is_a_cloud_event_with_the_calls_id() {
+        let config = ServiceConfig {
+            domain: Some("eu".to_owned()),
+            answer_within: Some(Duration::from_secs(5)),
+            ..ServiceConfig::new("com.example.work".parse().unwrap())
+        };
+        let asked = ServiceRequest { answer_within: Some(60_000), ..config.request(json!({"n": 1})) };
+        let contract = ServiceContract::of_service(&config, Some(&asked));
+        let forwarded = forward(&scope(), &CallId("call_1_1_1".into()), (asked, config.domain.clone()), contract);
+        let mut event = serde_json::to_value(forwarded.awaits.event.unwrap()).unwrap();
+        let time = event.as_object_mut().unwrap().remove("time").unwrap();
+        assert!(time.as_str().unwrap().parse::<Timestamp>().is_ok(), "{time}");
+        let expected = json!({
+            "specversion": "1.0", "id": "call_1_1_1", "source": "agent-host/b%C3%BCro.1", "type": "com.example.work",
+            "subject": "büro.1/0193", "datacontenttype": "application/json", "domain": "eu",
+            "deduplicationid": "call_1_1_1", "traceparent": "00-a-b-01", "tracestate": "v=1", "data": {"n": 1},
+        });
+        assert_eq!(event, expected);
+        let WaitCause::Service { expires_at: Some(expires_at), emits: None, .. } = forwarded.awaits.cause else {
+            panic!()
+        };
+        assert!(expires_at > now_ms() && expires_at <= now_ms() + 5_000, "the shorter of the two time limits counts");
+    }
+
+    /// P2: the answer schemas in the service's configuration take precedence over the plugin's.
+    #[test]
+    fn p2_the_service_configuration_takes_precedence_over_the_request() {
+        let mut config = ServiceConfig::new("com.example.work".parse().unwrap());
+        let schema = json!({"type": "object"});
+        let asked = ServiceRequest { answer_schema: Some(schema.clone()), ..config.request(json!({})) };
+        let own = ServiceContract::of_request(&asked);
+        assert_eq!(own.emits.as_deref(), Some(r#"{"*":{"type":"object"}}"#));
+        assert_eq!(ServiceContract::of_service(&config, Some(&asked)).emits, own.emits);
+        config.emits = BTreeMap::from([("done".to_owned(), schema)]);
+        let contract = ServiceContract::of_service(&config, Some(&asked));
+        assert_eq!(contract.emits.as_deref(), Some(r#"{"done":{"type":"object"}}"#));
+        let forwarded = forward(&scope(), &CallId("call_1_1_1".into()), (asked, None), contract);
+        let WaitCause::Service { emits, .. } = forwarded.awaits.cause else { panic!() };
+        assert_eq!(emits, forwarded.contract.map(|contract| digest_of(contract.as_bytes())));
+    }
+}

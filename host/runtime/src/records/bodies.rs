@@ -1,0 +1,420 @@
+//! The bodies of step records as types. The order of the fields is the order in the stored JSON.
+
+use super::MessagePositions;
+use agent_core::change::Denial;
+use agent_core::message::{CallId, MessageId, TurnInput};
+use agent_core::model::{Downscaled, MediaDecision, Model, Reply, StopReason, Usage};
+use agent_core::plugin::{Budget, Lifecycle, MediaPosition, PolicyItem, Recollection, TraceContext, Verdict};
+use agent_core::run::{Mask, ModelRole, PinnedPlugin};
+use agent_core::text_dialect::ToolDialect;
+use agent_core::tool::{CallCost, ServiceRequest};
+use agent_plugins::HostCallLog;
+use agent_store::StepRecord;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Kind of the records of questions from plugins to the agent's model.
+const MODEL_QUESTION_KIND: &str = "host_model";
+/// Kind of the record that describes the origin of a fork.
+pub(crate) const FORK_KIND: &str = "fork";
+
+/// The body of a step record.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub(crate) enum StepRecordBody {
+    /// How a turn began.
+    Context(Box<ContextRecord>),
+    /// The context builder's call before a step.
+    StepContext(Box<BuilderCallRecord<StepQuestion>>),
+    /// The prompt of a model call, by reference.
+    Prompt(Box<PromptRecord>),
+    /// The end of a planning model's prompt.
+    PlanPrompt(PlanPromptRecord),
+    /// A model's reply.
+    Reply(Box<ReplyRecord>),
+    /// A summary of messages that were removed from the prompt.
+    Summary(Box<SummaryRecord>),
+    /// The verdict of an output validator.
+    Verdict(Box<VerdictRecord>),
+    /// The decisions of a media policy.
+    MediaPolicy(Box<MediaPolicyRecord>),
+    /// Pictures that could not be scaled down.
+    MediaNotScaled(Vec<UnscaledMedium>),
+    /// A plugin's question to the agent's model.
+    PluginModel(Box<PluginModelRecord>),
+    /// The host's answers to the plugin of a call.
+    HostCallLog(Box<HostAnswersRecord>),
+    /// The service request of a call's plugin.
+    ServiceRequest(Box<ServiceRequestRecord>),
+    /// The event that the host accepted as a service's answer.
+    ServiceAnswer(Box<ServiceAnswerRecord>),
+    /// The origin of a fork.
+    Fork(Box<ForkRecord>),
+}
+
+/// A stored record that this host cannot read: its kind is unknown, or its body has a different shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UnreadableRecord;
+
+impl StepRecordBody {
+    /// The record's kind as it is stored.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Context(_) => "context",
+            Self::StepContext(_) => "step_context",
+            Self::Prompt(_) => "prompt",
+            Self::PlanPrompt(_) => "plan_prompt",
+            Self::Reply(_) => "reply",
+            Self::Summary(_) => "summary",
+            Self::Verdict(_) => "verdict",
+            Self::MediaPolicy(_) => "media_policy",
+            Self::MediaNotScaled(_) => "media_not_scaled",
+            Self::PluginModel(_) => MODEL_QUESTION_KIND,
+            Self::HostCallLog(_) => "host_answers",
+            Self::ServiceRequest(_) => "service_request",
+            Self::ServiceAnswer(_) => "service_answer",
+            Self::Fork(_) => FORK_KIND,
+        }
+    }
+
+    /// Converts the body to a record that can be stored.
+    pub(crate) fn into_record(self, turn: u32, step: u32) -> StepRecord {
+        let body = serde_json::to_value(&self).expect("records have only string keys");
+        StepRecord { turn, step, kind: self.kind().to_owned(), body }
+    }
+
+    /// Reads a stored record. Unknown fields are ignored.
+    pub(crate) fn read(record: &StepRecord) -> Result<Self, UnreadableRecord> {
+        fn read<T: DeserializeOwned>(body: &Value) -> Result<T, UnreadableRecord> {
+            T::deserialize(body).map_err(|_| UnreadableRecord)
+        }
+        let body = &record.body;
+        Ok(match record.kind.as_str() {
+            "context" => Self::Context(read(body)?),
+            "step_context" => Self::StepContext(read(body)?),
+            "prompt" => Self::Prompt(read(body)?),
+            "plan_prompt" => Self::PlanPrompt(read(body)?),
+            "reply" => Self::Reply(read(body)?),
+            "summary" => Self::Summary(read(body)?),
+            "verdict" => Self::Verdict(read(body)?),
+            "media_policy" => Self::MediaPolicy(read(body)?),
+            "media_not_scaled" => Self::MediaNotScaled(read(body)?),
+            MODEL_QUESTION_KIND => Self::PluginModel(read(body)?),
+            "host_answers" => Self::HostCallLog(read(body)?),
+            "service_request" => Self::ServiceRequest(read(body)?),
+            "service_answer" => Self::ServiceAnswer(read(body)?),
+            FORK_KIND => Self::Fork(read(body)?),
+            _ => return Err(UnreadableRecord),
+        })
+    }
+
+    /// The call that a record belongs to, for the kinds that record a plugin's questions and requests or the host's
+    /// answers to them. `None` for all other kinds.
+    pub(crate) fn call_of(record: &StepRecord) -> Option<CallId> {
+        let is_of_call = [MODEL_QUESTION_KIND, "host_answers", "service_request"].contains(&record.kind.as_str());
+        let call = record.body["call"].as_str().filter(|_| is_of_call)?;
+        Some(CallId(call.to_owned()))
+    }
+}
+
+/// The input of a plugin call, if it is recorded.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Question<Q> {
+    /// The complete input.
+    Recorded(Q),
+    /// An older host did not record the input. The value is what the record has in this field.
+    NotRecorded(Value),
+}
+
+impl<Q> Default for Question<Q> {
+    fn default() -> Self {
+        Self::NotRecorded(Value::Null)
+    }
+}
+
+impl<'de, Q: DeserializeOwned> Deserialize<'de> for Question<Q> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        Ok(Q::deserialize(&value).map_or_else(|_| Self::NotRecorded(value), Self::Recorded))
+    }
+}
+
+/// How a turn began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ContextRecord {
+    /// `None` if no plugin built the context.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) builder: Option<BuilderCallRecord<BuilderQuestion>>,
+    /// Facts that were found in long-term memory.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) recollections: Vec<Recollection>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) plugins: Option<Vec<PinnedPlugin>>,
+    /// Digest of each MCP server's tool list, by server.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) servers: BTreeMap<String, String>,
+    /// Digest of the agent's configuration.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) configuration: String,
+    /// Names of the offered tools. `None` if all tools were offered.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) offered: Option<Vec<String>>,
+}
+
+/// A call of a context builder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "Q: DeserializeOwned"))]
+pub(crate) struct BuilderCallRecord<Q> {
+    /// `name@digest`.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) plugin: String,
+    #[serde(default)]
+    pub(crate) asked: Question<Q>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) host: BuilderSurroundings,
+    #[serde(default)]
+    pub(crate) answer: Value,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) cost: CallCost,
+}
+
+/// The host's answers to a context builder, and the accesses that it denied.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BuilderSurroundings {
+    pub(crate) answers: Option<Box<HostCallLog>>,
+    #[serde(default)]
+    pub(crate) denials: Vec<Denial>,
+}
+
+/// The input of a context builder at the beginning of a turn. Texts and messages are references.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BuilderQuestion {
+    pub(crate) model: Model,
+    pub(crate) input: TurnInput,
+    /// Digest of the text that lists the tools.
+    pub(crate) tools: String,
+    pub(crate) messages: MessagePositions,
+    pub(crate) result_characters: usize,
+    pub(crate) hidden: u32,
+    /// Digest of the summary.
+    pub(crate) summary: Option<String>,
+    pub(crate) budget: Budget,
+}
+
+/// The input of a context builder before a step. Messages are references.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StepQuestion {
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) model: Model,
+    pub(crate) step: u32,
+    pub(crate) steps_left: u32,
+    pub(crate) messages: MessagePositions,
+    pub(crate) result_characters: usize,
+    pub(crate) budget: Budget,
+}
+
+/// The exact prompt of a model call. Texts are given by digest and messages by position.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PromptRecord {
+    pub(crate) model: Model,
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) max_tokens: u32,
+    /// Digests of the system texts.
+    pub(crate) system: Vec<String>,
+    pub(crate) messages: MessagePositions,
+    pub(crate) result_characters: u32,
+    pub(crate) left_out: Vec<CallId>,
+    pub(crate) masked: Vec<Mask>,
+    pub(crate) downscaled: Vec<Downscaled>,
+    /// Names of the offered tools, as their authors wrote them.
+    pub(crate) tools: Vec<String>,
+    pub(crate) tool_dialect: ToolDialect,
+    pub(crate) output_schema: Option<Value>,
+}
+
+/// The text at the end of a planning model's prompt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PlanPromptRecord {
+    pub(crate) asked: ModelRole,
+    pub(crate) text: String,
+}
+
+/// A model's reply, and the provider's raw response.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ReplyRecord {
+    pub(crate) reply: Reply,
+    pub(crate) raw: Value,
+}
+
+/// A summary of messages that were removed from the prompt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SummaryRecord {
+    pub(crate) messages: Vec<MessageId>,
+    /// Name of the model that wrote it, or `extract` for the host.
+    pub(crate) by: String,
+    /// The reason why a model's summary was not used.
+    pub(crate) problem: Option<String>,
+    /// Digests of the texts in the summary model's prompt.
+    pub(crate) prompt: Vec<String>,
+    /// Digest of the summary's text.
+    pub(crate) summary: String,
+    pub(crate) raw: Option<Value>,
+}
+
+/// An output validator's verdict.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct VerdictRecord {
+    /// `name@digest`.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) plugin: String,
+    #[serde(default)]
+    pub(crate) asked: Question<ValidatorQuestion>,
+    pub(crate) answer: Verdict,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) cost: CallCost,
+}
+
+/// The input of an output validator. Messages are references.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ValidatorQuestion {
+    pub(crate) text: String,
+    pub(crate) structured: Option<Value>,
+    pub(crate) output_schema: Option<Value>,
+    pub(crate) attempt: u32,
+    pub(crate) corrections_left: u32,
+    pub(crate) messages: MessagePositions,
+    pub(crate) result_characters: usize,
+}
+
+/// A media policy's decisions on the media of a prompt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MediaPolicyRecord {
+    /// `name@digest`.
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) plugin: String,
+    #[serde(default)]
+    pub(crate) asked: Question<PolicyQuestion>,
+    pub(crate) items: Vec<PolicyItem>,
+    pub(crate) answer: Vec<MediaDecision>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) cost: CallCost,
+}
+
+/// The input of a media policy, except for the media.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PolicyQuestion {
+    pub(crate) model: Model,
+    pub(crate) messages: u32,
+}
+
+/// A picture that could not be scaled down, and the text that the model was shown instead.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct UnscaledMedium {
+    pub(crate) position: MediaPosition,
+    pub(crate) text: String,
+}
+
+/// A plugin's question to the agent's model. Without a reply, the question was cancelled or failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PluginModelRecord {
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) plugin: String,
+    /// The call's id, or `turn N` for a context builder.
+    pub(crate) call: String,
+    pub(crate) question: ModelQuestionRecord,
+    /// The provider's raw response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) answer: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reply: Option<PluginModelReply>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+}
+
+/// A plugin's question to the model. Texts are given by digest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ModelQuestionRecord {
+    /// Digest of the system text.
+    pub(crate) system: Option<String>,
+    /// Role and digest of each message.
+    pub(crate) messages: Vec<(String, String)>,
+    pub(crate) output_schema: Option<Value>,
+    pub(crate) max_tokens: Option<u32>,
+}
+
+/// The reply that the plugin received.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PluginModelReply {
+    pub(crate) text: String,
+    pub(crate) stop: StopReason,
+    pub(crate) usage: Usage,
+    pub(crate) model: String,
+}
+
+/// The host's answers to the plugin of a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HostAnswersRecord {
+    pub(crate) call: CallId,
+    pub(crate) host: Box<HostCallLog>,
+}
+
+/// The service request that a call's plugin made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ServiceRequestRecord {
+    pub(crate) call: CallId,
+    pub(crate) request: ServiceRequest,
+}
+
+/// The event that the host accepted as a service's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ServiceAnswerRecord {
+    pub(crate) call: CallId,
+    pub(crate) id: String,
+    pub(crate) source: String,
+    #[serde(rename = "type")]
+    pub(crate) event_type: String,
+    pub(crate) time: Option<String>,
+    pub(crate) trace: Option<TraceContext>,
+}
+
+/// The origin of a fork.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ForkRecord {
+    /// Subject of the original session.
+    #[serde(default)]
+    pub(crate) from: String,
+    /// The last message that the fork copied from the original.
+    #[serde(default)]
+    pub(crate) at: MessageId,
+    #[serde(default)]
+    pub(crate) messages: u64,
+    /// Sessions in which the fork's turns ran, earliest first.
+    #[serde(default)]
+    pub(crate) origins: Vec<ForkOrigin>,
+    /// Session by call, in the format of older versions.
+    #[serde(default)]
+    pub(crate) ran_in: BTreeMap<CallId, String>,
+}
+
+/// A session in which turns of a fork ran.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ForkOrigin {
+    pub(crate) session: String,
+    /// The last turn that ran in this session. Earlier turns also ran in it, unless an earlier origin covers them.
+    pub(crate) until_turn: u32,
+}
+
+/// Uses the default for a field that a newer host wrote in a different shape.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned + Default,
+{
+    Ok(T::deserialize(Value::deserialize(deserializer)?).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

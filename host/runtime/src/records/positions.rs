@@ -1,0 +1,106 @@
+//! The messages that a model or a plugin was shown, as step records refer to them (D1): by id, and in a form that does
+//! not grow with the history.
+
+use agent_core::message::{Digest, MessageId};
+use agent_store::{Store, StoreError, digest_of};
+use serde::{Deserialize, Serialize};
+
+/// The id of a message, and the number of model calls that have included it.
+pub(crate) type MessagePosition = (MessageId, u32);
+/// The id of a message, and the number of model calls in the session before the first one that included it. Unlike the
+/// count in [`MessagePosition`], this number never changes.
+type FirstSeen = (MessageId, i64);
+
+/// Number of message ids that a block covers.
+const BLOCK: u64 = 128;
+
+/// References to messages in a record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum MessagePositions {
+    /// Every message is listed.
+    Each(Vec<MessagePosition>),
+    /// Most messages are listed in blocks. Each block is stored once, as a text, because later records refer to the
+    /// same blocks.
+    Blocks {
+        /// Number of model calls in the session so far. The first `since` of them did not include the message.
+        calls: u64,
+        /// Digests of JSON arrays of `[id, since]`.
+        blocks: Vec<String>,
+        /// Messages after the last complete block.
+        rest: Vec<FirstSeen>,
+    },
+}
+
+impl MessagePositions {
+    /// References to these messages after `calls` model calls, and the texts to store together with the record.
+    pub(crate) fn new(seen: &[MessagePosition], calls: u64) -> (Self, Vec<String>) {
+        let since = |(id, seen): &MessagePosition| -> FirstSeen { (*id, calls as i64 - i64::from(*seen)) };
+        let mut blocks: Vec<&[MessagePosition]> = seen.chunk_by(|one, next| one.0 / BLOCK == next.0 / BLOCK).collect();
+        let rest = blocks.pop().unwrap_or_default();
+        if blocks.is_empty() {
+            return (Self::Each(seen.to_vec()), Vec::new());
+        }
+        let text = |block: &[MessagePosition]| {
+            let each: Vec<FirstSeen> = block.iter().map(since).collect();
+            serde_json::to_string(&each).expect("numbers are JSON")
+        };
+        let texts: Vec<String> = blocks.into_iter().map(text).collect();
+        let blocks = texts.iter().map(|text| digest_of(text.as_bytes()).to_string()).collect();
+        (Self::Blocks { calls, blocks, rest: rest.iter().map(since).collect() }, texts)
+    }
+
+    /// Resolves the references. Returns `None` if a block is not in the format that this host writes.
+    pub(crate) async fn each(&self, store: &dyn Store) -> Result<Option<Vec<MessagePosition>>, StoreError> {
+        let (calls, blocks, rest) = match self {
+            Self::Each(seen) => return Ok(Some(seen.clone())),
+            Self::Blocks { calls, blocks, rest } => (*calls, blocks, rest),
+        };
+        let mut each: Vec<FirstSeen> = Vec::new();
+        for block in blocks {
+            let Ok(digest) = Digest::parse(block) else { return Ok(None) };
+            let Ok(block) = serde_json::from_str::<Vec<FirstSeen>>(&store.text(&digest).await?) else {
+                return Ok(None);
+            };
+            each.extend(block);
+        }
+        each.extend(rest);
+        let seen =
+            |(id, since): FirstSeen| (id, u32::try_from((calls as i64).saturating_sub(since)).unwrap_or_default());
+        Ok(Some(each.into_iter().map(seen).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_store::{Blobs, Commit, OpenMode, SessionLog, SessionMeta, SqliteStore};
+
+    fn seen(messages: u64, calls: u64) -> Vec<MessagePosition> {
+        (1..=messages).map(|id| (id, u32::try_from(calls - id / 2).expect("small"))).collect()
+    }
+
+    // D1: a record stays small however long the history is, and it refers to the same messages.
+    #[tokio::test]
+    async fn d1_records_do_not_grow_with_the_history() {
+        let store = SqliteStore::open_in_memory().expect("a store");
+        let opened = store.open("a/1", OpenMode::CreateNew, SessionMeta::default()).await.expect("opened");
+        let mut revision = 0;
+        for messages in [0, 1, 127, 128, 129, 1_000, 10_000] {
+            let (positions, texts) = MessagePositions::new(&seen(messages, 6_000), 6_000);
+            revision =
+                store.commit(&opened.lease, revision, Commit { texts, ..Commit::default() }).await.expect("committed");
+            let stored: MessagePositions = serde_json::from_str(&serde_json::to_string(&positions).expect("JSON"))
+                .expect("the JSON that was just written");
+            assert_eq!(stored.each(&store).await.expect("read"), Some(seen(messages, 6_000)), "{messages}");
+        }
+        let length = |messages| {
+            serde_json::to_string(&MessagePositions::new(&seen(messages, 6_000), 6_000).0).expect("JSON").len()
+        };
+        assert!(length(10_000) < 10_000, "{} bytes", length(10_000));
+        // The next call refers to the same blocks.
+        let texts = |calls| MessagePositions::new(&seen(1_000, calls), calls).1;
+        assert_eq!(texts(6_000), texts(6_001));
+        assert!(store.text(&digest_of(texts(6_000)[0].as_bytes())).await.is_ok());
+    }
+}

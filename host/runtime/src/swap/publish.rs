@@ -1,0 +1,110 @@
+//! Offers a directory's new plugins to an agent: all at once or, if the agent cannot use all of them, those that it can
+//! use (P10).
+
+use super::{ChosenVersion, versions_of};
+use crate::agent::{Agent, AgentError, LiveAgent, PluginVersions, VersionTrial};
+use agent_plugins::Generation;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A plugin change that an agent cannot use. The agent keeps its previous version.
+pub(super) struct DeclinedPlugin {
+    /// Name of the agent.
+    pub(super) agent: String,
+    /// Name of the plugin.
+    pub(super) plugin: String,
+    /// Why the agent cannot use it.
+    pub(super) error: AgentError,
+}
+
+/// Gives the plugins to the agent in one step, for turns that start from then on. Returns the changes that the agent
+/// declined; it keeps its previous versions of these.
+pub(super) fn offer(
+    agent: &LiveAgent,
+    chosen: &BTreeMap<String, ChosenVersion>,
+    trials: &BTreeMap<String, VersionTrial>,
+) -> Vec<DeclinedPlugin> {
+    let current = versions_of(&agent.current());
+    let changes = differences(&current, chosen);
+    let mut declined = Vec::new();
+    if changes.is_empty() {
+        return declined;
+    }
+    // An error means that nothing was published. The declined changes say why.
+    let _ = agent.change(|now| {
+        let error_of_all = match agent_with(now, chosen, trials) {
+            Ok(agent) => return Ok(agent),
+            Err(error) => error,
+        };
+        let (accepted, rejected) = apply_one_by_one(now, (current, chosen, changes), trials);
+        let name = now.config().name.clone();
+        declined.extend(rejected.into_iter().map(|(plugin, error)| DeclinedPlugin {
+            agent: name.clone(),
+            plugin,
+            error,
+        }));
+        accepted.ok_or(error_of_all)
+    });
+    declined
+}
+
+/// Returns the names of plugins whose versions differ.
+pub(super) fn differences(
+    one: &BTreeMap<String, ChosenVersion>,
+    other: &BTreeMap<String, ChosenVersion>,
+) -> Vec<String> {
+    let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+    names.into_iter().filter(|name| one.get(*name) != other.get(*name)).cloned().collect()
+}
+
+/// Applies one change after another, and repeats that as long as it helps: one plugin may only fit after another is gone.
+fn apply_one_by_one(
+    now: &Agent,
+    (mut current, chosen, mut changes): (
+        BTreeMap<String, ChosenVersion>,
+        &BTreeMap<String, ChosenVersion>,
+        Vec<String>,
+    ),
+    trials: &BTreeMap<String, VersionTrial>,
+) -> (Option<Agent>, Vec<(String, AgentError)>) {
+    let mut accepted = None;
+    loop {
+        let (tried, mut rejected) = (changes.len(), Vec::new());
+        for plugin in changes {
+            let mut next = current.clone();
+            match chosen.get(&plugin) {
+                Some(chosen) => next.insert(plugin.clone(), chosen.clone()),
+                None => next.remove(&plugin),
+            };
+            match agent_with(now, &next, trials) {
+                Ok(agent) => (accepted, current) = (Some(agent), next),
+                Err(error) => rejected.push((plugin, error)),
+            }
+        }
+        if rejected.is_empty() || rejected.len() == tried {
+            return (accepted, rejected);
+        }
+        changes = rejected.into_iter().map(|(plugin, _)| plugin).collect();
+    }
+}
+
+fn agent_with(
+    now: &Agent,
+    plugins: &BTreeMap<String, ChosenVersion>,
+    trials: &BTreeMap<String, VersionTrial>,
+) -> Result<Agent, AgentError> {
+    let files = plugins.values().map(|chosen| (chosen.path.clone(), chosen.plugin.clone()));
+    let rolled_back = plugins.iter().filter_map(|(name, chosen)| Some((name.clone(), chosen.instead_of.clone()?)));
+    // A version that the agent keeps continues its own trial.
+    let trial_of = |name: &String, chosen: &ChosenVersion| {
+        let known = [trials.get(name), now.versions().trials.get(name)].into_iter().flatten();
+        let mut known =
+            known.filter(|on_trial| chosen.instead_of.is_none() && on_trial.digest == *chosen.plugin.digest());
+        Some((name.clone(), known.next()?.clone()))
+    };
+    let versions = PluginVersions {
+        rolled_back: rolled_back.collect(),
+        trials: plugins.iter().filter_map(|(name, chosen)| trial_of(name, chosen)).collect(),
+        refused: BTreeMap::new(),
+    };
+    now.with_plugins(Generation::of_files(files), versions)
+}

@@ -1,0 +1,322 @@
+//! Stores which plugin versions serve: at the start and at each swap, never during a call (P10, O3).
+
+use super::{ChosenVersion, Notice, PluginWatcher};
+use crate::agent::{AgentError, LiveAgent, PluginVersions, VersionTrial};
+use agent_core::message::Digest;
+use agent_plugins::{
+    CallLimits, Generation, GenerationError, Grants, LoadedPlugin, Sandbox, TreeGrant, Trial, TrialCounts,
+};
+use agent_store::{
+    AuditAction, PLUGIN_STORE_ORIGIN, Rollback, ServedPlugin, Store, StoreError, StoredTrial, VersionEnd,
+};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Reason for the rollback of a version that fails its trial. It is stored in the audit log.
+pub(super) const TRAPPED: &str = "it crashed in 3 of its first 10 calls";
+
+/// Why an agent cannot start with the plugin versions that served last.
+#[derive(Debug, thiserror::Error)]
+pub enum BeginError {
+    /// The session store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A version that was rolled back to cannot be loaded.
+    #[error("{0}; run `agent-host plugin rollback NAME --undo` to use the version in the file")]
+    Generation(#[from] GenerationError),
+    /// The agent cannot use a version that was rolled back to.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// A version that has not served before failed its canary call, and no other version can serve instead.
+    #[error("{}: {reason}; fix the file, or remove it from the folder", path.display())]
+    Canary {
+        /// Path of the plugin file.
+        path: PathBuf,
+        /// Why the canary call failed.
+        reason: String,
+    },
+}
+
+/// Returns the name of a directory in the store, which is its canonical path.
+pub fn directory_name(directory: &Path) -> String {
+    let whole = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+    whole.to_string_lossy().into_owned()
+}
+
+/// Selects the versions that serve an agent whose plugins were loaded from a directory (P10). Versions that were rolled back
+/// are not used. A new version must pass its canary call and then replaces the version that served last, on trial. The
+/// serving versions and their grants are stored. Returns notices for people.
+pub async fn begin_serving(
+    store: &dyn Store,
+    sandbox: &Sandbox,
+    directory: &Path,
+    agent: &LiveAgent,
+) -> Result<Vec<Notice>, BeginError> {
+    let name = directory_name(directory);
+    let rollbacks = store.rollbacks(&name).await?;
+    let served: BTreeMap<String, Digest> = store.serving(&name).await?.into_iter().collect();
+    let mut starting = StartingVersions {
+        sandbox,
+        rollbacks: &rollbacks,
+        served: &served,
+        trials: store.trials(&name).await?,
+        versions: PluginVersions::default(),
+        new_trials: BTreeMap::new(),
+        refused: Vec::new(),
+    };
+    let mut agent_now = agent.current();
+    let (mut plugins, mut has_other_versions) = (Vec::new(), false);
+    for plugin in agent_now.generation().plugins() {
+        let path = agent_now.generation().origin(plugin.name()).map(Path::to_owned).unwrap_or_default();
+        let limits = agent_now.config().allowance(plugin.name()).limits;
+        let serves = starting.choose_version(&path, plugin, limits).await?;
+        has_other_versions |= serves.digest() != plugin.digest();
+        plugins.push((path, serves));
+    }
+    let StartingVersions { versions, new_trials, refused, .. } = starting;
+    if has_other_versions || !versions.trials.is_empty() {
+        let generation = Generation::of_files(plugins);
+        agent_now = agent.change(|agent| agent.with_plugins(generation, versions))?;
+    }
+    let rolled_back = &agent_now.versions().rolled_back;
+    let serving = agent_now.generation().plugins().map(|plugin| {
+        let path = agent_now.generation().origin(plugin.name());
+        let is_stored = rolled_back.contains_key(plugin.name())
+            || path.is_some_and(|path| agent_now.versions().refused.contains_key(path));
+        ServedPlugin {
+            plugin: plugin.name().to_owned(),
+            digest: plugin.digest().clone(),
+            origin: origin(path, is_stored),
+            instead: version_end(&rollbacks, rolled_back.get(plugin.name())),
+            trial: new_trials.get(plugin.name()).cloned(),
+        }
+    });
+    let changed = store.set_serving(&name, serving.collect()).await?;
+    // The first versions do not replace anything, and a rollback is already in the audit log.
+    let swaps = changed.into_iter().filter(|change| !served.is_empty() && !rolled_back.contains_key(&change.plugin));
+    let swaps = swaps.map(|change| AuditAction::Swapped {
+        directory: name.clone(),
+        plugin: change.plugin,
+        from: change.from,
+        to: change.to,
+    });
+    let refusals = refused.iter().map(|(subject, reason)| AuditAction::Refused {
+        directory: name.clone(),
+        subject: subject.clone(),
+        reason: reason.clone(),
+    });
+    store.audit(swaps.chain(refusals).chain(granted_entries(agent)).collect()).await?;
+    Ok(refused.into_iter().map(|(subject, reason)| Notice::Refused { subject, reason }).collect())
+}
+
+/// Returns the versions that would serve for a directory's files: the files' versions, except where a rollback selects an
+/// earlier one. Nothing is stored, and no canary call is made.
+pub async fn serving_versions(
+    store: &dyn Store,
+    sandbox: &Sandbox,
+    directory: &Path,
+    generation: &Generation,
+) -> Result<(Generation, PluginVersions), BeginError> {
+    let rollbacks = store.rollbacks(&directory_name(directory)).await?;
+    let (mut plugins, mut versions) = (Vec::new(), PluginVersions::default());
+    for plugin in generation.plugins() {
+        let path = generation.origin(plugin.name()).map(Path::to_owned).unwrap_or_default();
+        let applies = |rollback: &&Rollback| rollback.plugin == plugin.name() && rollback.from == *plugin.digest();
+        let serves = match rollbacks.iter().find(applies) {
+            None => plugin.clone(),
+            Some(rollback) => {
+                versions.rolled_back.insert(plugin.name().to_owned(), plugin.digest().clone());
+                sandbox.load_stored(plugin.name(), &rollback.to).await?
+            }
+        };
+        plugins.push((path, serves));
+    }
+    Ok((Generation::of_files(plugins), versions))
+}
+
+/// Stores the current grants of an agent's plugins if they differ from those stored last (O3).
+pub async fn record_grants(store: &dyn Store, agent: &LiveAgent) -> Result<(), StoreError> {
+    store.audit(granted_entries(agent)).await
+}
+
+/// The selection of versions at the start of a process, compared with the versions that served last.
+struct StartingVersions<'b> {
+    sandbox: &'b Sandbox,
+    rollbacks: &'b [Rollback],
+    served: &'b BTreeMap<String, Digest>,
+    trials: Vec<StoredTrial>,
+    versions: PluginVersions,
+    /// Versions whose trial starts now, with the version that served before.
+    new_trials: BTreeMap<String, Digest>,
+    /// Files that were refused, with the reasons.
+    refused: Vec<(String, String)>,
+}
+
+impl StartingVersions<'_> {
+    /// Selects the version that serves for a file. The limits are those of the agent's calls.
+    async fn choose_version(
+        &mut self,
+        path: &Path,
+        plugin: &Arc<LoadedPlugin>,
+        limits: CallLimits,
+    ) -> Result<Arc<LoadedPlugin>, BeginError> {
+        let (name, digest) = (plugin.name(), plugin.digest());
+        let applies = |rollback: &&Rollback| rollback.plugin == name && rollback.from == *digest;
+        if let Some(rollback) = self.rollbacks.iter().find(applies) {
+            let stored = self.sandbox.load_stored(name, &rollback.to).await?;
+            self.versions.rolled_back.insert(name.to_owned(), digest.clone());
+            return Ok(stored);
+        }
+        let before = self.served.get(name);
+        if before == Some(digest) {
+            self.resume_trial(name, digest);
+            return Ok(plugin.clone());
+        }
+        match (self.sandbox.canary(plugin, limits).await, before) {
+            (Ok(()), None) => Ok(plugin.clone()),
+            (Ok(()), Some(before)) => {
+                self.new_trials.insert(name.to_owned(), before.clone());
+                self.add_trial(name, (digest, before), TrialCounts::default());
+                Ok(plugin.clone())
+            }
+            (Err(reason), Some(before)) => {
+                let problem = |_| BeginError::Canary { path: path.to_owned(), reason: reason.clone() };
+                let stored = self.sandbox.load_stored(name, before).await.map_err(problem)?;
+                self.versions.refused.insert(path.to_owned(), digest.clone());
+                self.refused.push((path.display().to_string(), reason));
+                self.resume_trial(name, before);
+                Ok(stored)
+            }
+            (Err(reason), None) => Err(BeginError::Canary { path: path.to_owned(), reason }),
+        }
+    }
+
+    /// Continues a trial that another process has not finished.
+    fn resume_trial(&mut self, name: &str, digest: &Digest) {
+        let stored = self.trials.iter().find(|trial| trial.plugin == name && trial.digest == *digest).cloned();
+        if let Some(StoredTrial { before, calls, traps, .. }) = stored {
+            self.add_trial(name, (digest, &before), TrialCounts { calls, traps });
+        }
+    }
+
+    fn add_trial(&mut self, name: &str, (digest, before): (&Digest, &Digest), counts: TrialCounts) {
+        let calls = Arc::new(Trial::new(counts, Arc::default()));
+        let on_trial = VersionTrial { digest: digest.clone(), before: before.clone(), calls };
+        self.versions.trials.insert(name.to_owned(), on_trial);
+    }
+}
+
+impl PluginWatcher {
+    /// Stores and announces which versions serve now and did not before.
+    pub(super) async fn report_changes(&mut self, before: &BTreeMap<String, ChosenVersion>) {
+        let (mut entries, mut notices) = (Vec::new(), Vec::new());
+        let names = before.keys().chain(self.serving.keys().filter(|name| !before.contains_key(*name)));
+        for plugin in names.cloned() {
+            let (was, is) = (before.get(&plugin), self.serving.get(&plugin));
+            if was == is {
+                continue;
+            }
+            let digest = |chosen: Option<&ChosenVersion>| chosen.map(|chosen| chosen.plugin.digest().clone());
+            let (from, to, directory) = (digest(was), digest(is), self.name.clone());
+            match is.and_then(|is| Some((is.instead_of.clone()?, is.plugin.digest().clone()))) {
+                Some((from, to)) => {
+                    let because = self.rollback_reason(&plugin).to_owned();
+                    // The rollback itself was stored where it was decided: by a person's command or by the trial.
+                    notices.push(Notice::RolledBack { plugin, from, to, because });
+                }
+                None => {
+                    notices.push(Notice::Swapped { plugin: plugin.clone(), from: from.clone(), to: to.clone() });
+                    entries.push(AuditAction::Swapped { directory, plugin, from, to });
+                }
+            }
+        }
+        entries.extend(self.agents.iter().flat_map(granted_entries));
+        let serving: Vec<ServedPlugin> = self.serving.iter().map(|(name, chosen)| self.served(name, chosen)).collect();
+        let mut stored = self.store.set_serving(&self.name, serving).await.map(drop);
+        if stored.is_ok() {
+            stored = self.store.audit(entries).await;
+        }
+        self.check_stored(stored);
+        for notice in notices {
+            self.send_notice(notice);
+        }
+    }
+
+    fn served(&self, name: &str, chosen: &ChosenVersion) -> ServedPlugin {
+        ServedPlugin {
+            plugin: name.to_owned(),
+            digest: chosen.plugin.digest().clone(),
+            origin: origin(Some(&chosen.path), chosen.instead_of.is_some()),
+            instead: version_end(&self.rollbacks, chosen.instead_of.as_ref()),
+            trial: self.trials.get(name).map(|on_trial| on_trial.before.clone()),
+        }
+    }
+
+    fn has_trapped(&self, plugin: &str) -> bool {
+        let of = |rollback: &&Rollback| rollback.plugin == plugin && rollback.why == VersionEnd::Trapped;
+        self.rollbacks.iter().any(|rollback| of(&rollback))
+    }
+
+    fn rollback_reason(&self, plugin: &str) -> &'static str {
+        match self.has_trapped(plugin) {
+            true => TRAPPED,
+            false => "a person requested it",
+        }
+    }
+}
+
+/// Returns why the previous version stopped serving: the rollback's reason, or `Replaced` if there was no rollback.
+fn version_end(rollbacks: &[Rollback], rolled_back: Option<&Digest>) -> VersionEnd {
+    let rollback = rollbacks.iter().find(|rollback| Some(&rollback.from) == rolled_back);
+    rollback.map_or(VersionEnd::Replaced, |rollback| rollback.why)
+}
+
+fn origin(path: Option<&Path>, is_rolled_back: bool) -> String {
+    match (is_rolled_back, path) {
+        (true, _) => PLUGIN_STORE_ORIGIN.to_owned(),
+        (false, Some(path)) => path.display().to_string(),
+        (false, None) => String::new(),
+    }
+}
+
+/// Builds the audit entries for the effective grants of an agent's plugins and of the host's own tools.
+fn granted_entries(agent: &LiveAgent) -> Vec<AuditAction> {
+    let agent = agent.current();
+    let name = || agent.config().name.clone();
+    let granted = agent.setups().values().map(|setup| AuditAction::Granted {
+        agent: name(),
+        plugin: setup.plugin().name().to_owned(),
+        digest: setup.plugin().digest().clone(),
+        grants: describe_grants(setup.grants()),
+    });
+    let host = agent.config().host_trees.iter().map(describe_tree).collect();
+    granted.chain([AuditAction::HostGranted { agent: name(), grants: host }]).collect()
+}
+
+/// Describes grants for the audit log. Variables, settings and secrets appear by name, without their values.
+fn describe_grants(grants: &Grants) -> Vec<String> {
+    let trees = grants.trees.iter().map(describe_tree);
+    let variables = grants.env.keys().map(|name| format!("env {name}"));
+    let settings = grants.config.keys().map(|key| format!("config {key}"));
+    let requests = grants.http.iter().map(|pattern| format!("http {pattern}"));
+    let secrets = grants.secrets.iter().map(|secret| {
+        let hosts: Vec<String> = secret.hosts().iter().map(ToString::to_string).collect();
+        format!("secret {} to {}", secret.name(), hosts.join(" and "))
+    });
+    let values = grants.key_value.map(|bytes| format!("key_value_mib {}", bytes >> 20));
+    let model = grants.model_tokens.map(|tokens| format!("model_tokens {tokens}"));
+    let events = grants.events.iter().map(|event_type| format!("events {event_type}"));
+    let media = grants.media.then(|| "media".to_owned());
+    let lists = trees.chain(variables).chain(settings).chain(requests).chain(secrets);
+    lists.chain(values).chain(model).chain(events).chain(media).collect()
+}
+
+fn describe_tree(tree: &TreeGrant) -> String {
+    let whole = directory_name(&tree.host);
+    match tree.access {
+        agent_plugins::Access::Read => format!("read {whole}"),
+        agent_plugins::Access::ReadWrite => format!("read and write {whole}"),
+    }
+}

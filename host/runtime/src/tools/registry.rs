@@ -1,0 +1,455 @@
+//! One registry and one name space for all tools, whatever their source (L7, L8, L14).
+
+pub use super::availability::Availability;
+
+use super::builtins::{ignoring_result_violations, loop_break};
+use super::reserved::{Reserved, with_reserved, without_reserved, without_reserved_value};
+use agent_core::approval::canonical_json;
+use agent_core::change::Denial;
+use agent_core::message::Digest;
+use agent_core::model::{OfferedTool, RequestedCall};
+use agent_core::names::ToolNames;
+use agent_core::nearest::Index;
+use agent_core::run::{Approval, Disposition, ResolvedCall};
+use agent_core::schema::{Schema, SchemaError, parse_arguments};
+use agent_core::text_dialect::ToolAddress;
+use agent_core::tokens;
+use agent_core::tool::{ToolDefinition, ToolError, ToolSource, Violation};
+use agent_store::digest_of;
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+/// Maximum number of bytes of a tool's description that the model sees.
+const MAX_DESCRIPTION: usize = 2 * 1024;
+/// Maximum number of tools that an error message lists.
+const LISTED: usize = 20;
+
+/// A tool that can be called.
+#[derive(Debug)]
+pub struct RegisteredTool {
+    /// Name, description, schemas and traits of the tool.
+    pub definition: Arc<ToolDefinition>,
+    /// The plugin, server, service or agent that provides the tool, or the host.
+    pub source: ToolSource,
+    /// Whether the tool is offered to the model.
+    pub availability: Availability,
+    /// The digest that an approval is bound to (L17): that of the plugin's component, or that of the definition for all
+    /// other tools.
+    pub digest: Digest,
+    schemas: Arc<Schemas>,
+    reserved: Reserved,
+}
+
+/// The compiled schemas of a tool's arguments and structured results.
+#[derive(Debug)]
+struct Schemas {
+    arguments: Schema,
+    structured: Option<Schema>,
+}
+
+/// The tools of one agent: an immutable snapshot.
+#[derive(Debug, Default)]
+pub struct Registry {
+    tools: BTreeMap<String, Arc<RegisteredTool>>,
+    offer: Arc<OfferedTools>,
+    /// MCP servers whose tools are missing, each with the reason.
+    absent: BTreeMap<String, String>,
+    /// Tools that an MCP server had when the turn began and has no longer, each with its server.
+    gone: BTreeMap<String, String>,
+}
+
+/// The tools as they are offered to the model. Registries that offer the same tools share it.
+#[derive(Debug, Default)]
+struct OfferedTools {
+    names: ToolNames,
+    tools: Vec<OfferedTool>,
+    tokens: u32,
+    /// Search index of the tools, built at its first use (L25).
+    words: OnceLock<Index>,
+}
+
+/// Tools that cannot be put into one registry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegistryError {
+    /// Two tools have the same name.
+    #[error("two tools are named `{name}`: one of {first}, one of {second}; rename one or leave one of them out")]
+    Duplicate {
+        /// The common name.
+        name: String,
+        /// Source of the tool that keeps the name. The host and the agent's own file come first, then plugins, then MCP
+        /// servers.
+        first: Box<ToolSource>,
+        /// Source of the other tool.
+        second: Box<ToolSource>,
+    },
+    /// A schema cannot be used.
+    #[error("the {which} schema of tool `{name}` of {origin}: {error}")]
+    Schema {
+        /// Name of the tool.
+        name: String,
+        /// `input` or `output`.
+        which: &'static str,
+        /// Source of the tool.
+        origin: String,
+        /// The reason why the schema cannot be used.
+        error: SchemaError,
+    },
+}
+
+impl Registry {
+    /// Puts the tools into one name space. Two tools with the same name are an error, which names the first tool as the
+    /// one that keeps the name.
+    pub fn new(
+        tools: impl IntoIterator<Item = (ToolDefinition, ToolSource, Availability)>,
+    ) -> Result<Self, RegistryError> {
+        let tools = tools.into_iter();
+        Self::build(None, tools.map(|(tool, source, availability)| (Cow::Owned(tool), source, availability)))
+    }
+
+    /// Like [`Registry::new`], but shares unchanged parts with an earlier registry, because compiling a schema and
+    /// freeing it each take longer than a call.
+    pub(crate) fn build<'t>(
+        earlier: Option<&Registry>,
+        tools: impl IntoIterator<Item = (Cow<'t, ToolDefinition>, ToolSource, Availability)>,
+    ) -> Result<Self, RegistryError> {
+        let mut registry = Self::default();
+        for (definition, source, availability) in tools {
+            let name = definition.name.clone();
+            let known = earlier.and_then(|earlier| earlier.get(&name));
+            let tool = RegisteredTool::new(definition, (source, availability), known)?;
+            if let Some(first) = registry.tools.get(&name) {
+                let (first, second) = (Box::new(first.source.clone()), Box::new(tool.source.clone()));
+                return Err(RegistryError::Duplicate { name, first, second });
+            }
+            registry.tools.insert(name, Arc::new(tool));
+        }
+        registry.offer = match earlier.filter(|earlier| earlier.offers_the_same(&registry)) {
+            Some(earlier) => earlier.offer.clone(),
+            None => registry.offer_tools(),
+        };
+        Ok(registry)
+    }
+
+    /// Whether both registries offer the same tools to a model.
+    fn offers_the_same(&self, other: &Registry) -> bool {
+        self.tools.len() == other.tools.len()
+            && self.tools.values().zip(other.tools.values()).all(|(tool, other)| {
+                Arc::ptr_eq(&tool.definition, &other.definition) && tool.is_offered() == other.is_offered()
+            })
+    }
+
+    /// The same tools, each with the availability that the function returns.
+    pub(crate) fn with_availability(mut self, availability: impl Fn(&RegisteredTool) -> Availability) -> Self {
+        for tool in self.tools.values_mut() {
+            let availability = availability(tool);
+            if let Some(tool) = Arc::get_mut(tool) {
+                tool.availability = availability;
+            }
+        }
+        self.offer = self.offer_tools();
+        self
+    }
+
+    /// Collects the offered tools, with their provider names and their token costs.
+    fn offer_tools(&self) -> Arc<OfferedTools> {
+        let names = ToolNames::new(self.tools.keys().map(String::as_str));
+        let tools = self.tools.values().filter(|tool| tool.is_offered());
+        let tools: Vec<_> = tools.map(|tool| offered_tool(&tool.definition, &names)).collect();
+        let tokens = tools.iter().map(tokens_of).fold(0, u32::saturating_add);
+        Arc::new(OfferedTools { names, tools, tokens, words: OnceLock::new() })
+    }
+
+    /// Adds MCP servers that could not be reached, each with the reason (I5).
+    pub(crate) fn with_absent_servers(mut self, absent: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.absent.extend(absent);
+        self
+    }
+
+    /// Records which of the turn's initial tools are missing now. The iterator yields each tool's name and its server
+    /// (P10).
+    pub(crate) fn with_missing_tools<'n>(mut self, began_with: impl Iterator<Item = (&'n str, &'n str)>) -> Self {
+        let gone = began_with.filter(|(name, _)| !self.tools.contains_key(*name));
+        self.gone = gone.map(|(name, server)| (name.to_owned(), server.to_owned())).collect();
+        self
+    }
+
+    /// The tool with this name, in its author's spelling.
+    pub fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
+        self.tools.get(name)
+    }
+
+    /// All tools, sorted by name.
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> + Clone {
+        self.tools.values()
+    }
+
+    /// The tools that are offered to the model, sorted by name. Their names use the provider's alphabet.
+    pub fn offered(&self) -> &[OfferedTool] {
+        &self.offer.tools
+    }
+
+    /// Search index of the offered tools' names and descriptions, in the order of [`Registry::offered`].
+    pub(crate) fn words(&self) -> &Index {
+        let OfferedTools { words, tools, .. } = &*self.offer;
+        words
+            .get_or_init(|| Index::new(tools.iter().map(|tool| (tool.author_name.as_str(), tool.description.as_str()))))
+    }
+
+    /// Estimated number of tokens that the offered tools take in a prompt (L26).
+    pub fn tokens(&self) -> u32 {
+        self.offer.tokens
+    }
+
+    /// Converts an author's name, as it is in the history, to the provider's name.
+    pub fn provider_name<'a>(&'a self, author: &'a str) -> &'a str {
+        self.offer.names.provider_name(author).unwrap_or(author)
+    }
+
+    /// The offered tools with these names, sorted by name. `None` selects all of them.
+    pub(crate) fn offered_among(&self, names: Option<&[String]>) -> Vec<&OfferedTool> {
+        let is_named = |tool: &&OfferedTool| names.is_none_or(|names| names.contains(&tool.author_name));
+        self.offer.tools.iter().filter(is_named).collect()
+    }
+
+    /// Estimated number of tokens that the tools with these names take in a prompt (L26).
+    pub(crate) fn tokens_of(&self, names: &[String]) -> u32 {
+        self.offered_among(Some(names)).into_iter().map(tokens_of).fold(0, u32::saturating_add)
+    }
+
+    /// The source of a tool. `None` if there is no such tool.
+    pub(crate) fn source_of(&self, author: &str) -> Option<&ToolSource> {
+        self.tools.get(author).map(|tool| &tool.source)
+    }
+
+    /// The address of a tool for a model that calls tools in its text (L20). `name` is the author's or the provider's
+    /// name.
+    pub(crate) fn address_of(&self, name: &str) -> ToolAddress {
+        let author = self.offer.names.author_name(name).unwrap_or(name);
+        ToolAddress::new(author, self.source_of(author))
+    }
+
+    /// Looks up the tool of a model's call and checks the arguments. Nothing runs yet.
+    pub fn resolve(&self, call: &RequestedCall) -> ResolvedCall {
+        let author = self.offer.names.author_name(&call.name).unwrap_or(&call.name);
+        self.resolve_by_author(author, &call.arguments)
+    }
+
+    /// Like [`Registry::resolve`], for a call that uses the author's name of the tool.
+    pub(crate) fn resolve_by_author(&self, author: &str, arguments: &str) -> ResolvedCall {
+        // Arguments that are not JSON are kept as the model wrote them.
+        let (arguments, readable) = match parse_arguments(arguments) {
+            Ok(arguments) => (arguments, Ok(())),
+            Err(error) => (Value::String(arguments.to_owned()), Err(error)),
+        };
+        let arguments = without_reserved_value(arguments);
+        let Some(tool) = self.tools.get(author) else {
+            if let Some((server, error)) = self.absence(author) {
+                let (source, disposition) = (ToolSource::of_server(server), Disposition::Refused(error));
+                let (name, approval) = (author.to_owned(), Approval::NotNeeded);
+                return ResolvedCall { name, arguments, source: Some(source), disposition, approval };
+            }
+            let message = match self.gone.iter().find(|(name, _)| {
+                name.as_str() == author || ToolNames::new([name.as_str()]).provider_name(name) == Some(author)
+            }) {
+                Some((name, server)) => format!(
+                    "MCP server {server} no longer has the tool `{name}`, which it had when this turn began: continue \
+                     without it; {}",
+                    self.list_tools()
+                ),
+                None => format!("there is no tool `{author}`; {}", self.list_tools()),
+            };
+            let disposition = Disposition::NotFound { message };
+            let (name, approval) = (author.to_owned(), Approval::NotNeeded);
+            return ResolvedCall { name, arguments, source: None, disposition, approval };
+        };
+        let disposition = match readable.map(|()| tool.withheld()).and_then(|withheld| match withheld {
+            Some(withheld) => Ok(Some(withheld)),
+            None => tool.admit(&arguments).map(|()| None),
+        }) {
+            Err(error) => Disposition::Refused(error),
+            Ok(Some((message, denial))) => Disposition::Withheld { message, denial },
+            Ok(None) => match loop_break(&tool.definition, &tool.source) {
+                Some(breaks) => Disposition::Breaks(breaks),
+                None => Disposition::Ready {
+                    priority: tool.definition.priority,
+                    sequential: tool.definition.traits.sequential,
+                    repeatable: tool.definition.traits.repeatable(),
+                },
+            },
+        };
+        let (name, source, approval) = (author.to_owned(), Some(tool.source.clone()), Approval::NotNeeded);
+        ResolvedCall { name, arguments, source, disposition, approval }
+    }
+
+    /// Whether the name belongs to a server that could not be reached.
+    pub(crate) fn is_absent(&self, name: &str) -> bool {
+        self.absence(name).is_some()
+    }
+
+    /// The unreachable server that the name belongs to, and the error for the call. `name` is the author's or the
+    /// provider's name.
+    fn absence(&self, name: &str) -> Option<(String, ToolError)> {
+        let is_of = |server: &str| name.strip_prefix(server).is_some_and(|rest| rest.starts_with(['.', '_']));
+        let (server, reason) = self.absent.iter().rev().find(|(server, _)| is_of(server))?;
+        let message = format!(
+            "MCP server {server} could not be reached, so its tools are not available in this turn: continue without \
+             them, or say what could not be done. Reason: {reason}"
+        );
+        Some((server.clone(), ToolError::Unavailable { message, retry_after: None }))
+    }
+
+    /// The part of an error message that lists the available tools.
+    pub(crate) fn list_tools(&self) -> String {
+        let known: Vec<&str> = self.offer.tools.iter().take(LISTED).map(|tool| tool.author_name.as_str()).collect();
+        let more = self.offer.tools.len().saturating_sub(LISTED);
+        match (known.is_empty(), more) {
+            (true, _) => "there are no other tools".to_owned(),
+            (false, 0) => format!("there are {}", known.join(", ")),
+            (false, more) => format!("there are {} and {more} more", known.join(", ")),
+        }
+    }
+}
+
+impl Schemas {
+    /// Compiles the schemas, or reuses those of the earlier tool with this name if they are the same.
+    fn of(
+        definition: &ToolDefinition,
+        source: &ToolSource,
+        known: Option<&Arc<RegisteredTool>>,
+    ) -> Result<Arc<Self>, RegistryError> {
+        let is_same = |known: &&Arc<RegisteredTool>| {
+            std::ptr::eq(&*known.definition, definition)
+                || known.definition.input_schema == definition.input_schema
+                    && known.definition.output_schema == definition.output_schema
+        };
+        if let Some(known) = known.filter(is_same) {
+            return Ok(known.schemas.clone());
+        }
+        let compile = |which: &'static str, schema: &Value| {
+            let failed = |error| RegistryError::Schema {
+                name: definition.name.clone(),
+                which,
+                origin: source.to_string(),
+                error,
+            };
+            Schema::compile(schema).map_err(failed)
+        };
+        let structured = definition.output_schema.as_ref().map(|schema| compile("output", schema)).transpose()?;
+        Ok(Arc::new(Self { arguments: compile("input", &definition.input_schema)?, structured }))
+    }
+}
+
+impl RegisteredTool {
+    /// Reuses unchanged parts of `known`, the earlier tool with this name.
+    fn new(
+        definition: Cow<'_, ToolDefinition>,
+        (source, availability): (ToolSource, Availability),
+        known: Option<&Arc<RegisteredTool>>,
+    ) -> Result<Self, RegistryError> {
+        let (definition, reserved) = match known {
+            // The known definition can be compared directly, since no field was removed from it.
+            Some(known) if known.reserved == Reserved::Nothing && *known.definition == *definition => {
+                (known.definition.clone(), Reserved::Nothing)
+            }
+            known => {
+                let mut definition = definition.into_owned();
+                let reserved = without_reserved(&mut definition.input_schema);
+                let same = known.filter(|known| known.reserved == reserved && *known.definition == definition);
+                (same.map_or_else(|| Arc::new(definition), |known| known.definition.clone()), reserved)
+            }
+        };
+        let schemas = Schemas::of(&definition, &source, known)?;
+        let digest = digest_of_tool(&definition, &source);
+        let source = source.defined(&digest);
+        Ok(Self { digest, schemas, definition, source, availability, reserved })
+    }
+
+    fn is_offered(&self) -> bool {
+        self.availability == Availability::Offered
+    }
+
+    /// The arguments to send: with the field that the host fills in (L15).
+    pub(crate) fn outgoing<'a>(&self, arguments: &'a Value, subject: &str) -> Cow<'a, Value> {
+        match self.reserved {
+            Reserved::Subject => Cow::Owned(with_reserved(arguments, subject)),
+            Reserved::Nothing => Cow::Borrowed(arguments),
+        }
+    }
+
+    /// If the tool must not be called, the message for the model and the denial (P6).
+    pub(crate) fn withheld(&self) -> Option<(String, Denial)> {
+        let (Availability::Withheld { message, advice } | Availability::Renewed { message, advice }) =
+            &self.availability
+        else {
+            return None;
+        };
+        let thing = format!("`{}`", self.definition.name);
+        Some((message.clone(), Denial { plugin: self.source.to_string(), thing, grant: advice.clone() }))
+    }
+
+    fn admit(&self, arguments: &Value) -> Result<(), ToolError> {
+        self.check_arguments(arguments).map_err(|violations| ToolError::InvalidArguments { violations })
+    }
+
+    /// Checks arguments against the tool's schema, whether a model or a person wrote them (L8).
+    pub fn check_arguments(&self, arguments: &Value) -> Result<(), Vec<Violation>> {
+        let violations = ignoring_result_violations(
+            &self.definition,
+            &self.source,
+            self.schemas.arguments.check(arguments).err().unwrap_or_default(),
+        );
+        if violations.is_empty() { Ok(()) } else { Err(violations) }
+    }
+
+    /// Checks a structured result against the tool's output schema.
+    pub fn check_structured(&self, structured: Option<&Value>) -> Result<(), ToolError> {
+        let Some(schema) = &self.schemas.structured else { return Ok(()) };
+        let Some(value) = structured else {
+            let message = format!("{} declares an output schema but returned no structured result", self.source);
+            return Err(ToolError::Failed { message });
+        };
+        schema.check(value).map_err(|violations| ToolError::Failed {
+            message: format!(
+                "{} violated its own output schema: {}",
+                self.source,
+                violations.iter().map(|v| format!("{} {}", v.pointer, v.message)).collect::<Vec<_>>().join("; ")
+            ),
+        })
+    }
+}
+
+/// The digest that an approval of a tool is bound to: that of the plugin's component, or that of the definition and the
+/// source for all other tools.
+fn digest_of_tool(definition: &ToolDefinition, source: &ToolSource) -> Digest {
+    if let ToolSource::Plugin { digest, .. } = source {
+        return digest.clone();
+    }
+    let description = serde_json::to_value((definition, source)).expect("definitions have only string keys");
+    digest_of(canonical_json(&description).as_bytes())
+}
+
+/// The tool as it is offered to the model.
+fn offered_tool(definition: &ToolDefinition, names: &ToolNames) -> OfferedTool {
+    OfferedTool {
+        name: names.provider_name(&definition.name).unwrap_or(&definition.name).to_owned(),
+        author_name: definition.name.clone(),
+        description: truncated(&definition.description, MAX_DESCRIPTION).to_owned(),
+        input_schema: definition.input_schema.clone(),
+    }
+}
+
+/// Estimated number of tokens that a tool takes in a prompt.
+pub(crate) fn tokens_of(tool: &OfferedTool) -> u32 {
+    let schema = tokens::of_text(&tool.input_schema.to_string());
+    tokens::of_text(&tool.name).saturating_add(tokens::of_text(&tool.description)).saturating_add(schema)
+}
+
+/// At most `bytes` bytes of the text, cut at a character boundary.
+fn truncated(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes.min(text.len()))]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! The format of an exported session: one JSON object whose lists have one item per line. Every version stays readable: new
+//! members may be added, and a change of meaning needs a new version.
+
+mod bounds;
+mod reader;
+
+pub use reader::SessionDocument;
+pub(super) use reader::{Batch, Head, Items, List};
+
+use agent_core::event::Event;
+use agent_core::message::{Digest, Media};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// Value of the document's `format` member.
+pub(super) const FORMAT: &str = "agent-host.session";
+
+/// The version that is written, which is also the newest version that can be read.
+pub(super) const VERSION: u32 = 1;
+
+/// What session lists show about the session. The times are only for people; an imported session gets its own.
+#[derive(Serialize, Deserialize)]
+pub(super) struct DocumentSession {
+    pub(super) subject: String,
+    pub(super) agent: String,
+    #[serde(default)]
+    pub(super) user: Option<String>,
+    #[serde(default)]
+    pub(super) delegated_by: Option<String>,
+    #[serde(default)]
+    pub(super) title: Option<String>,
+    pub(super) created: String,
+    pub(super) updated: String,
+}
+
+/// A durable event with its commit time.
+#[derive(Serialize, Deserialize)]
+pub(super) struct DocumentEvent {
+    pub(super) time: String,
+    pub(super) event: Event,
+}
+
+/// A step record with its commit time. The body stays raw JSON at first, because it may be nested as deeply as the store
+/// allows.
+#[derive(Serialize, Deserialize)]
+pub(super) struct DocumentRecord {
+    pub(super) time: String,
+    pub(super) turn: u32,
+    pub(super) step: u32,
+    pub(super) kind: String,
+    pub(super) body: Box<RawValue>,
+}
+
+/// A text that step records refer to.
+#[derive(Serialize, Deserialize)]
+pub(super) struct DocumentText {
+    pub(super) digest: Digest,
+    pub(super) text: String,
+}
+
+/// A media item with its bytes.
+#[derive(Deserialize)]
+pub(super) struct DocumentMedium<'a> {
+    pub(super) media: Media,
+    #[serde(borrow)]
+    pub(super) base64: Cow<'a, str>,
+}

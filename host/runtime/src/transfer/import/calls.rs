@@ -1,0 +1,95 @@
+//! Imports calls. The records of the open turn's calls must agree with the state.
+
+use super::media::correct_content;
+use super::{Claims, Import, check_name, damaged, parse_items};
+use crate::transfer::TransferError;
+use crate::transfer::document::{Batch, List};
+use crate::transfer::staging::Staging;
+use agent_core::change::{CallChange, CallRecord, CallState, Change};
+use agent_core::message::CallId;
+use agent_store::CallFilter;
+use std::collections::HashSet;
+
+/// A call of the open turn according to the state.
+pub(super) struct OpenCall {
+    name: String,
+    /// Whether the state says that the call has a result.
+    is_done: bool,
+    is_recorded: bool,
+    /// Whether a message of the model contains the call.
+    pub(super) is_written: bool,
+}
+
+impl OpenCall {
+    pub(super) fn new(name: &str, is_done: bool) -> Self {
+        Self { name: name.to_owned(), is_done, is_recorded: false, is_written: false }
+    }
+}
+
+impl Import {
+    pub(super) async fn store_calls(&mut self, batch: Batch, staging: &mut Staging<'_>) -> Result<(), TransferError> {
+        let calls: Vec<(usize, CallRecord)> = parse_items(List::Calls, batch)?;
+        refuse_repeated(&calls, staging).await?;
+        let mut change = Change::default();
+        for (place, mut record) in calls {
+            self.check_call(place, &record)?;
+            if let Some(result) = &mut record.result {
+                correct_content(&mut result.content, &format!("calls[{place}]"), staging).await?;
+            }
+            // This host determines the source of an open call itself and does not accept edited arguments.
+            if record.result.is_none() && self.claims == Claims::Forgotten {
+                (record.source, record.edited) = (None, None);
+            }
+            if self.unknown.contains(&record.id) {
+                record.state = CallState::OutcomeUnknown;
+            }
+            change.calls.push(CallChange::Requested(record));
+        }
+        Ok(staging.add(change, Vec::new(), Vec::new()).await?)
+    }
+
+    /// Checks that a call without a result belongs to the open turn and agrees with the state.
+    fn check_call(&mut self, place: usize, record: &CallRecord) -> Result<(), TransferError> {
+        let id = &record.id;
+        check_name(&id.0).map_err(|problem| damaged(format!("calls[{place}].id"), problem))?;
+        if record.turn == 0 || record.turn > self.run.turns {
+            return Err(damaged("calls", format!("the turn of the call `{id}` has not started")));
+        }
+        let Some(open) = self.open.get_mut(id) else {
+            return match &record.result {
+                Some(_) => Ok(()),
+                None => {
+                    Err(damaged("calls", format!("the call `{id}` has no result, but its turn does not wait for one")))
+                }
+            };
+        };
+        let is_another =
+            record.name != open.name || record.turn != self.run.turns || record.result.is_some() != open.is_done;
+        if is_another {
+            return Err(damaged("calls", format!("the record of the open call `{id}` does not match the state")));
+        }
+        open.is_recorded = true;
+        Ok(())
+    }
+
+    /// Checks, after the last call, that all open calls have a record.
+    pub(super) fn check_open_calls(&self) -> Result<(), TransferError> {
+        match self.open.iter().find(|(_, open)| !open.is_recorded) {
+            Some((call, _)) => Err(damaged("calls", format!("the open call `{call}` is missing"))),
+            None => Ok(()),
+        }
+    }
+}
+
+async fn refuse_repeated(calls: &[(usize, CallRecord)], staging: &Staging<'_>) -> Result<(), TransferError> {
+    let twice =
+        |place: usize, id: &CallId| Err(damaged(format!("calls[{place}]"), format!("the call `{id}` occurs twice")));
+    let mut new = HashSet::new();
+    if let Some((place, record)) = calls.iter().find(|(_, record)| !new.insert(&record.id)) {
+        return twice(*place, &record.id);
+    }
+    let ids = calls.iter().map(|(_, record)| record.id.clone()).collect();
+    let there = staging.store.calls(staging.session(), CallFilter::Ids(ids)).await?;
+    let known = calls.iter().find(|(_, record)| there.iter().any(|other| other.id == record.id));
+    known.map_or(Ok(()), |(place, record)| twice(*place, &record.id))
+}

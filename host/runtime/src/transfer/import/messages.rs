@@ -1,0 +1,186 @@
+//! Imports messages. Roles, tokens, and the view's facts about a message are derived from the messages.
+
+use super::media::correct_parts;
+use super::{Import, damaged, parse_items};
+use crate::transfer::TransferError;
+use crate::transfer::document::{Batch, List};
+use crate::transfer::staging::Staging;
+use agent_core::change::{Body, Change, NewMessage};
+use agent_core::message::{CallId, Part, Role, ToolCall};
+use agent_core::tokens;
+use agent_core::view::result_text;
+use agent_store::CallFilter;
+use std::collections::HashMap;
+
+/// Number of calls that are loaded at once. The number is small because each call may have a long result.
+const CALLS_PER_READ: usize = 16;
+
+/// What the check of messages needs to know about a stored call.
+#[derive(Clone, Copy)]
+struct CallFacts {
+    has_result: bool,
+    /// Length of the text of its result in bytes.
+    bytes: usize,
+    /// Tokens of the media in its result.
+    media: u32,
+}
+
+impl Import {
+    pub(super) async fn store_messages(
+        &mut self,
+        batch: Batch,
+        staging: &mut Staging<'_>,
+    ) -> Result<(), TransferError> {
+        let messages: Vec<(usize, NewMessage)> = parse_items(List::Messages, batch)?;
+        let calls = self.calls_of(&messages, staging).await?;
+        let limit = self.run.turn.as_ref().map_or(0, |turn| turn.config.result_characters) as usize;
+        let mut change = Change::default();
+        for (place, mut message) in messages {
+            self.messages += 1;
+            let at = format!("messages[{place}]");
+            if message.id != self.messages {
+                return Err(damaged(at, format!("message {} is missing", self.messages)));
+            }
+            self.check_turn(List::Messages, place, message.turn)?;
+            check_role(&message, &calls).map_err(|problem| damaged(&at, problem))?;
+            if let Body::Parts(parts) = &mut message.body {
+                correct_parts(parts, &at, staging).await?;
+            }
+            if message.role == Role::System {
+                message.role = Role::User;
+                self.system += 1;
+            }
+            message.tokens = tokens_of(&message, &calls, limit);
+            self.note(&message);
+            change.messages.push(message);
+        }
+        Ok(staging.add(change, Vec::new(), Vec::new()).await?)
+    }
+
+    /// Notes what the state needs to know about the message.
+    fn note(&mut self, message: &NewMessage) {
+        if let Some(known) = self.view.get_mut(&message.id) {
+            *known = Some((message.turn, message.role, message.tokens));
+        }
+        let from = self.run.turn.as_ref().map_or(0, |turn| turn.begun_until);
+        if message.turn == self.run.turns && message.role == Role::Assistant && from > 0 && message.id >= from {
+            self.replies = self.replies.saturating_add(1);
+        }
+        let Body::Parts(parts) = &message.body else { return };
+        for call in written_calls(parts) {
+            if let Some(open) = self.open.get_mut(&call.id) {
+                open.is_written = true;
+            }
+        }
+    }
+
+    /// Loads the calls that these messages contain or answer. Each record must equal the call that the model wrote, so that a
+    /// person who approves it sees what will run.
+    async fn calls_of(
+        &self,
+        messages: &[(usize, NewMessage)],
+        staging: &Staging<'_>,
+    ) -> Result<HashMap<CallId, CallFacts>, TransferError> {
+        let mut written: HashMap<&CallId, Vec<&ToolCall>> = HashMap::new();
+        let mut ids: Vec<&CallId> = Vec::new();
+        for (_, message) in messages {
+            match &message.body {
+                Body::ResultOf(call) => ids.push(call),
+                Body::Parts(parts) => {
+                    for call in written_calls(parts) {
+                        written.entry(&call.id).or_default().push(call);
+                        ids.push(&call.id);
+                    }
+                    ids.extend(parts.iter().filter_map(answered_call));
+                }
+            }
+        }
+        ids.sort();
+        ids.dedup();
+        let mut found = HashMap::new();
+        for ids in ids.chunks(CALLS_PER_READ) {
+            let ids = ids.iter().map(|id| (*id).clone()).collect();
+            for record in staging.store.calls(staging.session(), CallFilter::Ids(ids)).await? {
+                let mut as_written = written.get(&record.id).into_iter().flatten();
+                if as_written.any(|call| record.name != call.name || record.arguments != call.arguments) {
+                    let problem = format!("the record of `{}` differs from the call that the model wrote", record.id);
+                    return Err(damaged("calls", problem));
+                }
+                let content = record.result.as_ref().map(|result| &result.content);
+                let facts = CallFacts {
+                    has_result: content.is_some(),
+                    bytes: content.map_or(0, |content| result_text(content).len()),
+                    media: content.map_or(0, |content| tokens::of_media(content)),
+                };
+                found.insert(record.id, facts);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Checks, after the last message, the number of messages and that the model wrote all open calls.
+    pub(super) fn check_messages(&self) -> Result<(), TransferError> {
+        if self.run.next_message != self.messages + 1 {
+            let (count, messages) = (self.run.next_message.saturating_sub(1), self.messages);
+            return Err(damaged("messages", format!("the document has {messages}, but the state counts {count}")));
+        }
+        match self.open.iter().find(|(_, open)| !open.is_written) {
+            Some((call, _)) => {
+                Err(damaged("calls", format!("no message of the model contains the open call `{call}`")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn written_calls(parts: &[Part]) -> impl Iterator<Item = &ToolCall> {
+    parts.iter().filter_map(|part| match part {
+        Part::ToolCall(call) => Some(call),
+        _ => None,
+    })
+}
+
+fn answered_call(part: &Part) -> Option<&CallId> {
+    match part {
+        Part::ToolResult(result) => Some(&result.call_id),
+        _ => None,
+    }
+}
+
+/// Checks that tool results are in messages of tools and calls in messages of the model, and that each result answers a
+/// recorded call.
+fn check_role(message: &NewMessage, calls: &HashMap<CallId, CallFacts>) -> Result<(), String> {
+    let role = message.role.as_str();
+    let parts = match &message.body {
+        Body::ResultOf(call) if !calls.get(call).is_some_and(|call| call.has_result) => {
+            return Err(format!("the call `{call}` has no result"));
+        }
+        Body::ResultOf(_) if message.role == Role::Tool => return Ok(()),
+        Body::ResultOf(_) => return Err(format!("a tool's result has the role `{role}`")),
+        Body::Parts(parts) => parts,
+    };
+    let mut results = parts.iter().filter_map(answered_call);
+    if let Some(call) = results.clone().find(|call| !calls.contains_key(*call)) {
+        return Err(format!("it answers the call `{call}`, which has no record"));
+    }
+    let is_tool = message.role == Role::Tool;
+    if is_tool != results.next().is_some() {
+        return Err(format!("a message of the role `{role}` cannot have these parts"));
+    }
+    if message.role != Role::Assistant && written_calls(parts).next().is_some() {
+        return Err(format!("a message of the role `{role}` calls a tool"));
+    }
+    Ok(())
+}
+
+/// Returns the tokens of a message in the prompt, which are at least those of its content.
+fn tokens_of(message: &NewMessage, calls: &HashMap<CallId, CallFacts>, limit: usize) -> u32 {
+    match &message.body {
+        Body::Parts(parts) => tokens::of_parts(parts),
+        Body::ResultOf(call) => {
+            let (bytes, media) = calls.get(call).map(|call| (call.bytes, call.media)).unwrap_or_default();
+            let least = u32::try_from(bytes.min(limit) / 4).unwrap_or(u32::MAX).saturating_add(media);
+            message.tokens.max(least)
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Writes a new session in several commits. Until the last commit the session is [`INCOMPLETE`] and cannot be opened. If the
+//! process dies, the next import with the same name replaces it.
+
+use super::summary;
+use crate::session::{status_of_run, view_pieces};
+use agent_core::change::Change;
+use agent_core::run::Run;
+use agent_store::{
+    Commit, INCOMPLETE, OpenMode, OpenedSession, SessionMeta, Status, StepRecord, Store, StoreError, StoredView,
+};
+
+/// A session that is being written.
+pub(super) struct Staging<'a> {
+    pub(super) store: &'a dyn Store,
+    opened: OpenedSession,
+    revision: u64,
+}
+
+impl<'a> Staging<'a> {
+    /// Starts writing under a name that no session has, or that belongs to an interrupted import or fork.
+    pub(super) async fn begin(store: &'a dyn Store, session: &str, meta: SessionMeta) -> Result<Self, StoreError> {
+        match summary(store, session).await? {
+            Some(there) if there.revision == 0 || there.state == INCOMPLETE => {
+                store.delete(session).await?;
+            }
+            Some(_) => return Err(StoreError::SessionExists { session: session.to_owned() }),
+            None => {}
+        }
+        let opened = store.open(session, OpenMode::CreateNew, meta).await?;
+        let mut staging = Self { store, revision: opened.revision, opened };
+        // After this commit, the session is known to be incomplete.
+        match staging.add(Change::default(), Vec::new(), Vec::new()).await {
+            Ok(()) => Ok(staging),
+            Err(error) => {
+                staging.abandon().await?;
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn session(&self) -> &str {
+        &self.opened.lease.session
+    }
+
+    /// Commits a part of the session.
+    pub(super) async fn add(
+        &mut self,
+        change: Change,
+        records: Vec<StepRecord>,
+        texts: Vec<String>,
+    ) -> Result<(), StoreError> {
+        let status = Status { state: INCOMPLETE.to_owned(), ..Status::default() };
+        // The snapshot is not one from which a host could continue.
+        let snapshot = b"{}".to_vec();
+        let commit = Commit { snapshot, view: StoredView::InSnapshot, change, records, texts, status };
+        self.revision = self.store.commit(&self.opened.lease, self.revision, commit).await?;
+        Ok(())
+    }
+
+    /// Commits the state, which makes the session complete, and releases its lease.
+    pub(super) async fn complete(
+        self,
+        run: &Run,
+        title: Option<String>,
+        records: Vec<StepRecord>,
+    ) -> Result<(), StoreError> {
+        let commit = Commit {
+            snapshot: run.snapshot_without_view(),
+            view: StoredView::Whole(view_pieces(run, None)),
+            status: status_of_run(run, title),
+            records,
+            ..Commit::default()
+        };
+        match self.store.commit(&self.opened.lease, self.revision, commit).await {
+            Ok(_) => self.store.release(self.opened.lease).await,
+            Err(error) => {
+                self.abandon().await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes what was written.
+    pub(super) async fn abandon(self) -> Result<(), StoreError> {
+        let session = self.opened.lease.session.clone();
+        self.store.release(self.opened.lease).await?;
+        self.store.delete(&session).await.map(drop)
+    }
+}

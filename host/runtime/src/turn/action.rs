@@ -1,0 +1,131 @@
+//! The context and result of a turn's actions. An action does not change the session; it returns the input to apply. A cancelled
+//! action therefore leaves the session unchanged.
+
+use crate::agent::Agent;
+use crate::approvals::{ApprovalContext, HeldRequests};
+use crate::events::Watchers;
+use crate::history::LoadedHistory;
+use crate::host::SessionServices;
+use crate::records::{CommitNotes, MessagePositions};
+use crate::session::{ModelRetry, Session};
+use crate::tools::results::denials_in;
+use agent_core::change::Denial;
+use agent_core::event::Event;
+use agent_core::message::{CallId, Message};
+use agent_core::plugin::{PluginFailure, Scope};
+use agent_core::run::{Input, PromptBudget, Run, TurnError, ViewEntry};
+use agent_models::Provider;
+use agent_plugins::{CallFailure, CallReport, PluginSetup};
+use agent_store::StoreError;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// The outcome of an action: an input for the run and what is committed with it, or the error that ends the turn.
+pub(super) type ActionResult = Result<(Input, CommitNotes), TurnError>;
+
+/// What an action borrows from its session.
+pub(super) struct ActionContext<'t> {
+    pub(super) services: &'t SessionServices,
+    /// The session's state. Only a commit changes it.
+    pub(super) run: &'t Run,
+    /// A cache of messages and calls, which an action may fill.
+    pub(super) history: &'t mut LoadedHistory,
+    pub(super) watchers: &'t Watchers,
+    pub(super) last_event: Option<&'t Event>,
+    pub(super) model_retry: &'t mut ModelRetry,
+    /// Denials to commit with the next input.
+    denied: &'t mut Vec<(Option<CallId>, Denial)>,
+    pub(super) held_requests: &'t mut HeldRequests,
+    unverified: &'t HashSet<CallId>,
+}
+
+impl<'t> ActionContext<'t> {
+    pub(super) fn new(session: &'t mut Session) -> Self {
+        Self {
+            services: &session.services,
+            run: &session.run,
+            history: &mut session.history,
+            watchers: &session.watchers,
+            last_event: session.last_event.as_ref(),
+            model_retry: &mut session.model_retry,
+            denied: &mut session.denied,
+            held_requests: &mut session.held_requests,
+            unverified: &session.unverified,
+        }
+    }
+
+    pub(super) fn agent(&self) -> &'t Arc<Agent> {
+        &self.services.agent
+    }
+
+    pub(super) fn approvals(&self) -> ApprovalContext<'_> {
+        ApprovalContext {
+            services: self.services,
+            run: self.run,
+            held_requests: self.held_requests,
+            unverified: self.unverified,
+        }
+    }
+
+    /// Returns the scope in which the turn's plugins run, with a new trace span for each call.
+    pub(super) fn scope(&self) -> Scope {
+        self.services.scope(self.run)
+    }
+
+    /// Collects denials of a plugin that was not running for a tool call. They are committed with the next input (O3).
+    pub(super) fn note_denials(&mut self, denials: &[agent_plugins::Denial]) {
+        self.denied.extend(denials_in(denials).into_iter().map(|denial| (None, denial)));
+    }
+
+    /// Maximum number of characters of a tool result that models and plugins are shown.
+    pub(super) fn result_characters(&self) -> usize {
+        self.agent().config().bounds.result_characters as usize
+    }
+
+    /// Returns the selected messages of the view in the form in which the model sees them.
+    pub(super) async fn shown(&mut self, which: impl Fn(&ViewEntry) -> bool) -> Result<Vec<Message>, TurnError> {
+        let limit = self.result_characters();
+        self.history.shown(self.run, limit, which).await.map_err(store_failed)
+    }
+
+    /// Returns the positions with which a step record refers to the selected messages, and the texts to store with the record.
+    pub(super) fn positions(&self, which: impl Fn(&ViewEntry) -> bool) -> (MessagePositions, Vec<String>) {
+        let entries = self.run.view.iter().filter(|entry| which(entry));
+        let seen_counts: Vec<_> = entries.map(|entry| (entry.id, self.run.seen_count(entry))).collect();
+        MessagePositions::new(&seen_counts, self.run.model_calls)
+    }
+
+    /// Returns the model that the open turn asks next.
+    pub(super) fn model(&self) -> &'t Arc<dyn Provider> {
+        let (role, place) =
+            self.run.turn.as_ref().map_or_else(Default::default, |turn| (turn.model_role(), turn.model_index));
+        self.agent().models().model_for(role, place)
+    }
+
+    /// Returns the token budget for a prompt to this model, before any system text is counted.
+    pub(super) fn budget_of(&self, model: &Arc<dyn Provider>, tools: u32) -> PromptBudget {
+        let window = model.info().model.window;
+        let reserved = self.agent().config().reply_tokens.min(window / 4);
+        PromptBudget { window, system: 0, tools, reserved }
+    }
+}
+
+/// Converts a store failure into the error that ends a turn.
+pub(super) fn store_failed(error: StoreError) -> TurnError {
+    TurnError::HostFailed { message: error.to_string() }
+}
+
+/// Returns the answer of a plugin that is not a tool. A failure of the plugin ends the turn; the turn never continues as if
+/// the plugin had not been called (row 22).
+pub(super) fn plugin_answer<T>(
+    setup: &PluginSetup,
+    report: CallReport<Result<T, PluginFailure>>,
+) -> Result<T, TurnError> {
+    let plugin = setup.plugin().identity().to_string();
+    match report.result {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(failure)) => Err(TurnError::PluginFailed { plugin, message: failure.to_string() }),
+        Err(failure @ CallFailure::Host { .. }) => Err(TurnError::HostFailed { message: failure.to_string() }),
+        Err(failure) => Err(TurnError::PluginFailed { plugin, message: failure.to_string() }),
+    }
+}

@@ -1,0 +1,212 @@
+//! Runs one tool call to exactly one result, whatever the source of the tool.
+
+mod builtin;
+mod file_trees;
+mod mcp;
+
+use crate::host::SessionServices;
+use crate::tools::registry::RegisteredTool;
+use crate::tools::results::{denials_in, result_of, tool_gone};
+use agent_core::change::{CallRecord, CallResult, Denial, ToolAvailability};
+use agent_core::message::CallId;
+use agent_core::plugin::Scope;
+use agent_core::run::TurnError;
+use agent_core::tool::{CallCost, ServiceRequest, ToolDone, ToolError, ToolOutcome, ToolSource};
+use agent_plugins::{CallFailure, HostCallLog, StoppedCalls, ToolCallContext, ToolCallRequest};
+use std::borrow::Cow;
+use std::time::{Duration, Instant};
+
+/// Maximum number of attempts per dispatch if a repeatable tool reports that a later attempt may succeed.
+const MAX_TRIES: u32 = 3;
+/// Wait before the second attempt if the tool does not specify one. It doubles with each further attempt.
+const FIRST_RETRY_WAIT: Duration = Duration::from_millis(200);
+/// Maximum wait before an attempt. If the tool asks for more, its error becomes the result.
+const MAX_RETRY_WAIT: Duration = Duration::from_secs(5);
+/// Wall-time limit of any call. The plugin's own limit is shorter.
+const CALL_TIME_LIMIT: Duration = Duration::from_secs(120);
+/// The outcome of one attempt at a call, before it becomes a result.
+struct RawOutcome {
+    outcome: Result<ToolDone, ToolError>,
+    cost: CallCost,
+    denials: Vec<Denial>,
+    /// Set if the plugin asked for this service and returned no outcome.
+    request: Option<Box<ServiceRequest>>,
+    tool: ToolAvailability,
+    host_answers: Option<Box<HostCallLog>>,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub(super) enum CallOutcome {
+    /// The call has a result.
+    Done(CallResult),
+    /// The plugin asked for a service and waits for its answer (P2).
+    Pending(Box<ServiceRequest>, CallCost, Vec<Denial>),
+}
+
+/// A call that has finished running.
+#[derive(Debug)]
+pub(super) struct CompletedCall {
+    pub(super) outcome: CallOutcome,
+    /// What the host returned to the plugin's host calls during the last attempt.
+    pub(super) host_answers: Option<Box<HostCallLog>>,
+}
+
+/// A call that has finished running and asks for a service.
+#[derive(Debug)]
+pub(super) struct PendingCall {
+    pub(super) call: CallId,
+    pub(super) request: ServiceRequest,
+    pub(super) cost: CallCost,
+    pub(super) denials: Vec<Denial>,
+    pub(super) host_answers: Option<Box<HostCallLog>>,
+}
+
+/// Runs a call until it has a result or asks for a service. An error is a failure of the host and ends the turn (L9).
+pub(super) async fn run(
+    services: &SessionServices,
+    record: &CallRecord,
+    attempt: u32,
+    scope: Scope,
+) -> Result<CompletedCall, TurnError> {
+    let Some(tool) = services.agent.registry().get(&record.name) else {
+        let message = format!("the tool `{}` no longer exists", record.name);
+        return Ok(CompletedCall { outcome: CallOutcome::Done(tool_gone(message)), host_answers: None });
+    };
+    let completed;
+    let record = match tool.outgoing(record.effective_arguments(), &scope.session) {
+        Cow::Borrowed(_) => record,
+        Cow::Owned(arguments) => {
+            completed = CallRecord { edited: Some(arguments), ..record.clone() };
+            &completed
+        }
+    };
+    let mut tries = 0;
+    let mut earlier =
+        EarlierDenials { stopped: services.ports.stopped.as_deref(), call: &record.id, denials: Vec::new() };
+    loop {
+        let mut raw = try_once(services, tool, record, (attempt, scope.clone())).await?;
+        tries += 1;
+        raw.denials = earlier.with(std::mem::take(&mut raw.denials));
+        if let Some(request) = raw.request.take() {
+            earlier.denials.clear();
+            let outcome = CallOutcome::Pending(request, raw.cost, raw.denials);
+            return Ok(CompletedCall { outcome, host_answers: raw.host_answers });
+        }
+        if let Ok(done) = &raw.outcome
+            && let Err(error) = tool.check_structured(done.structured.as_ref())
+        {
+            raw.outcome = Err(error);
+        }
+        match wait_before_retry(tool, &raw.outcome, tries) {
+            Some(wait) => tokio::time::sleep(wait).await,
+            None => {
+                earlier.denials.clear();
+                let host_answers = raw.host_answers.take();
+                return Ok(CompletedCall { outcome: CallOutcome::Done(raw.into_result()), host_answers });
+            }
+        }
+    }
+}
+
+fn wait_before_retry(tool: &RegisteredTool, outcome: &Result<ToolDone, ToolError>, tries: u32) -> Option<Duration> {
+    let Err(ToolError::Unavailable { retry_after, .. }) = outcome else { return None };
+    let wait = retry_after.map_or(FIRST_RETRY_WAIT * 2_u32.pow(tries - 1), |ms| Duration::from_millis(ms.into()));
+    (tool.definition.traits.repeatable() && tries < MAX_TRIES && wait <= MAX_RETRY_WAIT).then_some(wait)
+}
+
+async fn try_once(
+    services: &SessionServices,
+    tool: &RegisteredTool,
+    record: &CallRecord,
+    (attempt, scope): (u32, Scope),
+) -> Result<RawOutcome, TurnError> {
+    match &tool.source {
+        ToolSource::BuiltIn => {
+            let started = Instant::now();
+            let outcome = builtin::call(services, &record.name, record.effective_arguments()).await;
+            let wall_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+            Ok(RawOutcome { cost: CallCost { wall_us, ..CallCost::default() }, ..RawOutcome::without_cost(outcome) })
+        }
+        ToolSource::Plugin { plugin, .. } => call_plugin(services, plugin, record, (attempt, scope)).await,
+        ToolSource::Mcp { server, .. } => mcp::call(services, server, record).await,
+        // These calls are forwarded at dispatch and never run here.
+        ToolSource::Service { .. } | ToolSource::Agent { .. } => {
+            let message = format!("internal error: a call to {} was not forwarded", tool.source);
+            Ok(RawOutcome::without_cost(Err(ToolError::Unavailable { message, retry_after: None })))
+        }
+    }
+}
+
+async fn call_plugin(
+    services: &SessionServices,
+    name: &str,
+    record: &CallRecord,
+    (attempt, scope): (u32, Scope),
+) -> Result<RawOutcome, TurnError> {
+    let Some(setup) = services.agent.setups().get(name) else {
+        return Err(TurnError::PluginChanged { reason: format!("the plugin `{name}` is not loaded") });
+    };
+    let setup = services.current_setup(setup);
+    let context = ToolCallContext { id: record.id.clone(), attempt, time_limit: CALL_TIME_LIMIT, scope };
+    let request = ToolCallRequest { name: &record.name, args: record.effective_arguments().to_string(), context };
+    let report = services.sandbox.call_tool(&setup, request, &services.ports).await;
+    let mut service_request = None;
+    let outcome = match report.result {
+        Ok(Ok(ToolOutcome::Done(done))) => Ok(done),
+        Ok(Ok(ToolOutcome::Pending(request))) => {
+            service_request = Some(Box::new(request));
+            Ok(ToolDone::default())
+        }
+        Ok(Err(error)) => Err(error),
+        Err(failure @ CallFailure::Host { .. }) => return Err(TurnError::HostFailed { message: failure.to_string() }),
+        Err(failure) => Err(failure.for_model()),
+    };
+    let (cost, denials, host_answers) = (report.cost, denials_in(&report.denials), report.answers);
+    Ok(RawOutcome { outcome, cost, denials, request: service_request, tool: ToolAvailability::Available, host_answers })
+}
+
+/// Denials in earlier attempts of a call count as denials of the call (O3). They are reported with the result of the last
+/// attempt, or on drop if the call is stopped before that.
+struct EarlierDenials<'s> {
+    stopped: Option<&'s StoppedCalls>,
+    call: &'s CallId,
+    denials: Vec<Denial>,
+}
+
+impl EarlierDenials<'_> {
+    /// Adds the denials of one more attempt and returns all of them.
+    fn with(&mut self, denials: Vec<Denial>) -> Vec<Denial> {
+        for denial in denials {
+            if !self.denials.contains(&denial) {
+                self.denials.push(denial);
+            }
+        }
+        self.denials.clone()
+    }
+}
+
+impl Drop for EarlierDenials<'_> {
+    fn drop(&mut self) {
+        if let Some(stopped) = self.stopped {
+            stopped.note(&self.call.0, std::mem::take(&mut self.denials));
+        }
+    }
+}
+
+impl RawOutcome {
+    fn without_cost(outcome: Result<ToolDone, ToolError>) -> Self {
+        let (cost, tool) = (CallCost::default(), ToolAvailability::Available);
+        Self { outcome, cost, denials: Vec::new(), request: None, tool, host_answers: None }
+    }
+
+    /// The tool was removed after the model called it (L7).
+    fn gone(message: String) -> Self {
+        Self { tool: ToolAvailability::Removed, ..Self::without_cost(Err(ToolError::NotFound { message })) }
+    }
+
+    fn into_result(self) -> CallResult {
+        let Self { outcome, cost, denials, tool, .. } = self;
+        CallResult { cost, denials, tool, ..result_of(outcome) }
+    }
+}

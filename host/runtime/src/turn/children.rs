@@ -1,0 +1,220 @@
+//! Runs the turns of other agents that the open batch waits for, at the same time as the batch's other calls (L16).
+
+use super::action::ActionResult;
+use super::run::TurnBounds;
+use crate::records::CommitNotes;
+use crate::session::{Session, SessionError, TurnResult};
+use crate::tools::results::error_result;
+use crate::waiting::{ChildTurn, delegate_result, open_child};
+use agent_core::change::CallResult;
+use agent_core::message::CallId;
+use agent_core::run::{Answerer, Input, TurnError};
+use agent_core::tool::ToolError;
+use agent_store::{Lease, OpenMode, Store, StoreError};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// The child sessions of one session that run in this process.
+pub(super) struct Children {
+    tasks: JoinSet<(CallId, ChildOutcome)>,
+    /// Calls whose child was already started. A child that waits for an answer is not started again until the session is run
+    /// again.
+    started: HashSet<CallId>,
+    /// Calls whose child turn was stopped because the parent's turn ends.
+    stopped: HashSet<CallId>,
+    cancel: CancellationToken,
+}
+
+/// How running a child ended.
+enum ChildOutcome {
+    /// The child's turn has ended with this result for the call.
+    Answered(CallResult),
+    /// The child was stopped together with its parent.
+    Stopped,
+    /// The child waits for an answer, or another process holds its session.
+    Waits,
+    /// The child cannot continue because of a failure that also stops its parent.
+    Failed(SessionError),
+}
+
+impl Children {
+    /// Creates an empty set. All children stop when the parent is cancelled.
+    pub(super) fn new(cancel: &CancellationToken) -> Self {
+        let (started, stopped) = (HashSet::new(), HashSet::new());
+        Self { tasks: JoinSet::new(), started, stopped, cancel: cancel.child_token() }
+    }
+
+    /// Number of children that run now.
+    pub(super) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Waits until a child stops running. Returns its answer as an input for the parent, or `None` if the child waits. Never
+    /// returns while no child runs.
+    pub(super) async fn next(&mut self) -> Result<Option<ActionResult>, SessionError> {
+        let Some(joined) = self.tasks.join_next().await else { return std::future::pending().await };
+        match joined {
+            Ok((call, ChildOutcome::Answered(result))) => {
+                let respond = Input::Respond { call, from: Answerer::Agent, result };
+                Ok(Some(Ok((respond, CommitNotes::default()))))
+            }
+            Ok((call, ChildOutcome::Stopped)) => {
+                self.stopped.insert(call);
+                Ok(None)
+            }
+            Ok((_, ChildOutcome::Waits)) => Ok(None),
+            Ok((_, ChildOutcome::Failed(error))) => Err(error),
+            Err(error) => {
+                let message = format!("internal error: the task of a delegated session failed: {error}");
+                Ok(Some(Err(TurnError::HostFailed { message })))
+            }
+        }
+    }
+
+    /// Cancels the running children and waits until each has left its session in a state that can continue.
+    pub(super) async fn stop(&mut self) {
+        self.cancel.cancel();
+        while self.tasks.join_next().await.is_some() {}
+    }
+
+    /// Starts the children that the open batch waits for, in call order, up to the limit of parallel calls (L9). Calls for
+    /// which no child session is possible get an error result at once.
+    pub(super) async fn start(&mut self, session: &mut Session, running: usize) -> Result<(), SessionError> {
+        for (call, subject) in session.run.delegations() {
+            let cap = session.run.turn.as_ref().map_or(1, |turn| turn.config.parallel_calls.max(1) as usize);
+            if running + self.len() >= cap {
+                return Ok(());
+            }
+            if !self.started.insert(call.clone()) {
+                continue;
+            }
+            match session.child_turn(&call, &subject, &self.cancel).await? {
+                Ok(child) => {
+                    self.tasks.spawn(run_child(child));
+                }
+                Err(error) => {
+                    let respond = Input::Respond { call, from: Answerer::Agent, result: error_result(&error) };
+                    session.apply(respond, CommitNotes::default()).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the turns of all children because the parent's turn ends, including children that wait for an answer. A child that
+    /// had already ended keeps its result.
+    pub(super) async fn stop_turns(&mut self, session: &mut Session) -> Result<(), SessionError> {
+        self.cancel.cancel();
+        self.join(session).await?;
+        for (call, subject) in session.run.delegations() {
+            if self.stopped.contains(&call) {
+                continue;
+            }
+            if let Ok(child) = session.child_turn(&call, &subject, &self.cancel).await? {
+                self.tasks.spawn(run_child(child));
+            }
+        }
+        self.join(session).await
+    }
+
+    /// Waits until no child runs and commits the answers.
+    pub(super) async fn join(&mut self, session: &mut Session) -> Result<(), SessionError> {
+        while let Some(joined) = self.tasks.join_next().await {
+            match joined {
+                Ok((call, ChildOutcome::Answered(result))) => {
+                    let respond = Input::Respond { call, from: Answerer::Agent, result };
+                    session.apply(respond, CommitNotes::default()).await?;
+                }
+                Ok((call, ChildOutcome::Stopped)) => {
+                    self.stopped.insert(call);
+                }
+                // The parent's turn ends in any case.
+                Ok((_, ChildOutcome::Waits | ChildOutcome::Failed(_))) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Boxed because a child can start children of its own.
+fn run_child(child: ChildTurn) -> BoxFuture<'static, (CallId, ChildOutcome)> {
+    async move {
+        let (call, subject, cancel) = (child.call.clone(), child.new.session.clone(), child.cancel.clone());
+        let started = Instant::now();
+        let outcome = match drive_child(child).await {
+            Ok(TurnResult::Cancelled | TurnResult::Idle) if cancel.is_cancelled() => ChildOutcome::Stopped,
+            Ok(ended) => {
+                delegate_result(&subject, &ended, started.elapsed()).map_or(ChildOutcome::Waits, ChildOutcome::Answered)
+            }
+            Err(error) => outcome_of_error(&subject, error),
+        };
+        (call, outcome)
+    }
+    .boxed()
+}
+
+/// Continues the child's turn or starts it. A cancelled child that has no session yet does not get one.
+async fn drive_child(child: ChildTurn) -> Result<TurnResult, SessionError> {
+    let mode = if child.cancel.is_cancelled() { OpenMode::Existing } else { OpenMode::Either };
+    let mut session = match open_child(&child, mode).await {
+        Err(SessionError::Store(StoreError::NoSession { .. })) if child.cancel.is_cancelled() => {
+            return Ok(TurnResult::Idle);
+        }
+        opened => opened?,
+    };
+    let mut lease = ChildLease { store: child.host.store.clone(), lease: Some(session.lease()) };
+    let ChildTurn { input, bounds, trace, cancel, .. } = child;
+    let ended = match (session.state().turns, cancel.is_cancelled()) {
+        (0, true) => Ok(TurnResult::Idle),
+        (0, false) => session.begin((input, None), TurnBounds::OfParent(bounds), trace, cancel).await,
+        _ => session.run(None, cancel).await,
+    };
+    let closed = session.close().await;
+    lease.lease = None;
+    let ended = ended?;
+    closed?;
+    Ok(ended)
+}
+
+/// The lease of a running child. If the driver is dropped, the lease is released so that the same process can start the
+/// child again.
+struct ChildLease {
+    store: Arc<dyn Store>,
+    lease: Option<Lease>,
+}
+
+impl Drop for ChildLease {
+    fn drop(&mut self) {
+        let (Some(lease), Ok(runtime)) = (self.lease.take(), tokio::runtime::Handle::try_current()) else { return };
+        let store = self.store.clone();
+        runtime.spawn(async move {
+            if let Err(error) = store.release(lease).await {
+                tracing::warn!(%error, "the lease of a delegated session was not released");
+            }
+        });
+    }
+}
+
+/// Converts an error of a child session into the outcome for its parent.
+fn outcome_of_error(subject: &str, error: SessionError) -> ChildOutcome {
+    match error {
+        // Another process holds the session, or its plugins are unavailable for now, so the parent waits.
+        SessionError::Store(StoreError::Busy { .. }) | SessionError::Generation(_) => {
+            tracing::warn!(session = subject, %error, "a delegated session cannot continue now");
+            ChildOutcome::Waits
+        }
+        // The session's name is left out because it differs from call to call.
+        SessionError::Restore { error, .. } => {
+            ChildOutcome::Answered(error_result(&ToolError::Failed { message: error.to_string() }))
+        }
+        SessionError::Input(_) | SessionError::Approval(_) | SessionError::Agent(_) => {
+            ChildOutcome::Answered(error_result(&ToolError::Failed { message: error.to_string() }))
+        }
+        SessionError::Store(_) => ChildOutcome::Failed(error),
+    }
+}

@@ -1,0 +1,191 @@
+//! The start of a turn: the context builder's answer, or the host's own prompt assembly (L2, L22).
+
+use super::action::{ActionContext, ActionResult, plugin_answer};
+use super::plan_step::plan_budgets;
+use super::tool_selection::{select_tools, tool_tokens};
+use crate::records::{
+    BuilderCallRecord, BuilderQuestion, BuilderSurroundings, CommitNotes, ContextRecord, Question, StepRecordBody,
+};
+use crate::tools::registry::tokens_of;
+use crate::tools::results::denials_in;
+use crate::waiting::ask_about_builder;
+use agent_core::plugin::{BuilderMemory, BuilderRequest, BuilderTool, BuiltPrompt, Lifecycle, Recollection};
+use agent_core::prompt::{TurnMode, preface, record, system_sections, texts};
+use agent_core::run::{Input, PromptBudget, TurnContext, TurnError};
+use agent_core::tokens;
+use agent_plugins::PluginSetup;
+use agent_store::digest_of;
+use serde_json::json;
+
+/// Maximum number of facts from long-term memory in the first prompt of a turn.
+const MAX_RECOLLECTIONS: usize = 5;
+/// Maximum length of each fact in characters.
+const MAX_RECOLLECTION_CHARACTERS: usize = 400;
+/// Maximum number of tokens for all facts together, because they stay in the history with their turn. In small windows,
+/// they get at most one part in `RECOLLECTIONS_SHARE` of the room for messages.
+const MAX_RECOLLECTION_TOKENS: u32 = 600;
+const RECOLLECTIONS_SHARE: u32 = 8;
+
+/// The answer of a context builder.
+struct BuilderReply {
+    built: BuiltPrompt,
+    /// The question, with texts and messages by reference, as in prompt records (D1).
+    record: BuilderCallRecord<BuilderQuestion>,
+    /// Texts that the question refers to.
+    texts: Vec<String>,
+}
+
+/// Builds the first prompt of the turn.
+pub(super) async fn build_context(context: &mut ActionContext<'_>) -> ActionResult {
+    ask_about_builder(context.services).await;
+    let agent = context.agent();
+    let query = context.run.turn.as_ref().map(|turn| turn.input.message().plain_text()).unwrap_or_default();
+    let offered = select_tools(context.services, &query).await;
+    let budget = context.budget_of(context.model(), tool_tokens(context.services, offered.as_deref()));
+    let recollections = recollections(context, budget.remaining(0)).await;
+    let reply = match agent.context_builder().map(|builder| context.services.current_setup(builder).into_owned()) {
+        Some(builder) => Some(ask_builder(context, &builder, &recollections, (&offered, budget)).await?),
+        None => None,
+    };
+    let (built, builder, referred) = match reply {
+        Some(BuilderReply { built, record, texts }) => (built, Some(record), texts),
+        None => Default::default(),
+    };
+    let sections = system_sections(&agent.config().prompt, agent.config().bounds.finish, built.system);
+    let plan = plan_budgets(context);
+    let course = if plan.is_some() { TurnMode::Plan } else { TurnMode::Loop };
+    let preface = preface(&agent.config().prompt, course, &recollections);
+    let texts = texts(&sections);
+    let system = texts.iter().fold(0, |sum: u32, text| sum.saturating_add(tokens::of_text(text)));
+    let budget = PromptBudget { system, ..budget };
+    let record = ContextRecord {
+        builder,
+        recollections,
+        plugins: context.run.turn.as_ref().map(|turn| turn.plugins.clone()),
+        servers: agent.server_digests(),
+        configuration: agent.fingerprint().to_owned(),
+        offered: offered.clone(),
+    };
+    let texts = texts.into_iter().chain(referred).collect();
+    let mut notes = CommitNotes { texts, ..CommitNotes::default() };
+    notes.add(context.run, 0, StepRecordBody::Context(Box::new(record)));
+    let context = TurnContext {
+        sections,
+        preface,
+        history: built.history,
+        messages: built.messages,
+        state: built.state,
+        budget,
+        offered,
+        plan,
+    };
+    Ok((Input::Context { context }, notes))
+}
+
+async fn ask_builder(
+    context: &mut ActionContext<'_>,
+    builder: &PluginSetup,
+    recollections: &[Recollection],
+    (offered, budget): (&Option<Vec<String>>, PromptBudget),
+) -> Result<BuilderReply, TurnError> {
+    let history = context.shown(|_| true).await?;
+    let (positions, blocks) = context.positions(|_| true);
+    let tools = context.agent().registry().offered_among(offered.as_deref()).into_iter().map(|tool| BuilderTool {
+        name: tool.author_name.clone(),
+        description: tool.description.clone(),
+        input_schema: tool.input_schema.clone(),
+        tokens: tokens_of(tool),
+    });
+    let Some(turn) = &context.run.turn else {
+        return Err(TurnError::HostFailed { message: "internal error: no turn is open".to_owned() });
+    };
+    let hidden = context.run.next_message - 1 - context.run.view.len() as u64;
+    let request = BuilderRequest {
+        lifecycle: Lifecycle::Init,
+        scope: context.scope(),
+        model: context.model().info().model.clone(),
+        input: turn.input.clone(),
+        tools: tools.collect(),
+        memory: BuilderMemory {
+            history,
+            hidden: u32::try_from(hidden).unwrap_or(u32::MAX),
+            summary: context.run.summary.as_ref().map(|summary| summary.section().text),
+            recollections: recollections.to_vec(),
+        },
+        budget: budget.for_plugins(),
+    };
+    let tools = json!(request.tools).to_string();
+    let digest = |text: &str| digest_of(text.as_bytes()).to_string();
+    let question = BuilderQuestion {
+        model: request.model.clone(),
+        input: request.input.clone(),
+        tools: digest(&tools),
+        messages: positions,
+        result_characters: context.result_characters(),
+        hidden: request.memory.hidden,
+        summary: request.memory.summary.as_deref().map(digest),
+        budget: request.budget,
+    };
+    let texts = request.memory.summary.iter().cloned().chain([tools]).chain(blocks).collect();
+    let mut report = context.services.sandbox.build_context(builder, &request, &context.services.ports).await;
+    context.note_denials(&report.denials);
+    let (plugin, cost) = (builder.plugin().identity().to_string(), report.cost);
+    let host = BuilderSurroundings { answers: report.answers.take(), denials: denials_in(&report.denials) };
+    let built = plugin_answer(builder, report)?;
+    let record = BuilderCallRecord { plugin, asked: Question::Recorded(question), host, answer: json!(built), cost };
+    Ok(BuilderReply { built, record, texts })
+}
+
+/// Searches long-term memory for facts near the input, within what this session may recall (D4). The facts are short and use
+/// a small share of `room`, the tokens left for messages. A failed search never fails the turn.
+async fn recollections(context: &ActionContext<'_>, room: u32) -> Vec<Recollection> {
+    let (Some(filter), Some(turn)) = (context.services.recall_filter(), &context.run.turn) else { return Vec::new() };
+    let query = turn.input.message().plain_text();
+    match context.services.store.search(&filter, &query, MAX_RECOLLECTIONS).await {
+        Ok(found) => bounded(found, MAX_RECOLLECTION_TOKENS.min(room / RECOLLECTIONS_SHARE)),
+        Err(error) => {
+            tracing::warn!(session = %context.run.session, %error, "the search in long-term memory failed");
+            Vec::new()
+        }
+    }
+}
+
+/// Shortens the facts and drops those that exceed the limit of tokens for all of them.
+fn bounded(found: Vec<Recollection>, limit: u32) -> Vec<Recollection> {
+    let mut left = limit;
+    let shortened = found.into_iter().map(|fact| Recollection { text: shortened(&fact.text), ..fact });
+    let has_room = |fact: &Recollection| {
+        let rest = left.checked_sub(tokens::of_text(&record(fact)));
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    shortened.filter(has_room).collect()
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MAX_RECOLLECTION_CHARACTERS) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D4: recalled facts are cut at character boundaries and fit into the given number of tokens.
+    #[test]
+    fn d4_recalled_facts_are_bounded() {
+        let fact = |text: String| Recollection { id: "m".into(), text, written: "2026-01-01".into(), score: 0.1 };
+        let long = || vec![fact("ä".repeat(4_000)), fact("short".into()), fact("\n".repeat(4_000))];
+        let all = bounded(long(), u32::MAX);
+        assert_eq!(all[0].text, format!("{}…", "ä".repeat(400)));
+        assert_eq!((all.len(), all[1].text.as_str()), (3, "short"));
+        let few = bounded(long(), 60);
+        assert!(few.iter().map(|fact| fact.text.as_str()).eq(["short"]), "{few:?}");
+        let tokens: u32 = all.iter().map(|fact| tokens::of_text(&record(fact))).sum();
+        let kept = bounded(long(), tokens - 1);
+        assert_eq!(kept.len(), 2, "the text that the record adds counts, too");
+        assert_eq!(bounded(long(), 0), []);
+    }
+}

@@ -1,0 +1,265 @@
+//! The driver: asks the run for the next action, performs it, and reports the outcome to the run.
+
+mod dispatch;
+
+use super::action::{ActionContext, ActionResult};
+use super::calls::{CallOutcome, CompletedCall, PendingCall};
+use super::children::Children;
+use super::context::build_context;
+use super::model_step::call_model;
+use super::service_request::take_service_request;
+use super::summary::summarise;
+use super::validation::validate;
+use crate::outbox::{DeferredDelivery, deliver_session};
+use crate::records::CommitNotes;
+use crate::session::{Session, SessionError, TurnResult};
+use crate::waiting::FirstUseQuestions;
+use agent_core::change::Change;
+use agent_core::message::CallId;
+use agent_core::run::{Action, Input, StepPlan, TurnError};
+use agent_store::StoreError;
+use dispatch::Dispatched;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+/// How long running calls may still take when the process shuts down.
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
+
+/// Tool calls that are running.
+pub(super) type RunningCalls = JoinSet<(CallId, Result<CompletedCall, TurnError>)>;
+
+/// Drives one turn of a session.
+pub(super) struct Driver<'s> {
+    session: &'s mut Session,
+    running: RunningCalls,
+    children: Children,
+    questions: FirstUseQuestions,
+    cancel: &'s CancellationToken,
+}
+
+/// What a running call or a child session produced.
+#[expect(clippy::large_enum_variant, reason = "there is one value at a time, and none is stored")]
+enum DriverEvent {
+    Result(ActionResult),
+    /// A plugin asks for a service.
+    ServiceRequest(Box<PendingCall>),
+}
+
+/// Drives the open turn until it ends, waits, or is cancelled. Boxed because child turns are driven by the same function.
+pub(super) fn drive<'s>(
+    session: &'s mut Session,
+    cancel: &'s CancellationToken,
+) -> BoxFuture<'s, Result<TurnResult, SessionError>> {
+    let driven = async move {
+        session.was_interrupted = true;
+        let (running, children) = (RunningCalls::new(), Children::new(cancel));
+        let mut driver = Driver { session, running, children, questions: FirstUseQuestions::default(), cancel };
+        let result = driver.drive().await;
+        driver.session.was_interrupted = !matches!(&result, Ok(ended) if *ended != TurnResult::Interrupted);
+        if result.is_err() {
+            // Nobody is left to take the children's answers.
+            driver.children.stop().await;
+        }
+        result
+    };
+    driven.boxed()
+}
+
+impl Driver<'_> {
+    async fn drive(&mut self) -> Result<TurnResult, SessionError> {
+        let leaving = self.session.services.leaving.clone();
+        loop {
+            if leaving.is_cancelled() && self.session.run.is_open() {
+                return self.leave_turn_open().await;
+            }
+            if !self.cancel.is_cancelled() {
+                self.children.start(self.session, self.running.len()).await?;
+            }
+            let result = match self.session.run.action() {
+                Action::Idle => return Ok(TurnResult::Idle),
+                Action::Ended => return self.finished().await,
+                _ if self.cancel.is_cancelled() => Ok((Input::Cancel, CommitNotes::default())),
+                Action::Suspended(suspension) if self.children.len() == 0 || self.session.overdue_call().is_some() => {
+                    match self.session.overdue_call() {
+                        Some(call) => Ok((Input::Expire { call }, CommitNotes::default())),
+                        None => return Ok(TurnResult::Suspended(suspension)),
+                    }
+                }
+                Action::Dispatch(dispatches) => match self.dispatch(dispatches).await? {
+                    Dispatched::Some => continue,
+                    Dispatched::NotYet => match self.next_result().await? {
+                        Some(result) => result,
+                        None => continue,
+                    },
+                    Dispatched::Failed(error) => Err(error),
+                },
+                Action::AwaitOutcome | Action::Suspended(_) => match self.next_result().await? {
+                    Some(result) => result,
+                    None => continue,
+                },
+                // The action's future is dropped when the turn is cancelled, because an action does not change the session.
+                action => tokio::select! {
+                    biased;
+                    () = leaving.cancelled() => continue,
+                    () = self.cancel.cancelled() => Ok((Input::Cancel, CommitNotes::default())),
+                    result = perform(self.session, action) => result,
+                },
+            };
+            self.apply_result(result).await?;
+        }
+    }
+
+    /// Commits the outcome of an action.
+    async fn apply_result(&mut self, result: ActionResult) -> Result<(), SessionError> {
+        let (input, notes) = result.unwrap_or_else(|error| (Input::Failed(error), CommitNotes::default()));
+        if matches!(input, Input::Cancel | Input::Failed(_)) {
+            self.stop().await?;
+        }
+        match self.commit(input, notes).await {
+            // A plugin or model produced data that cannot be stored: the turn ends, and the session stays usable.
+            Err(SessionError::Store(error @ (StoreError::Invalid { .. } | StoreError::TooLarge { .. }))) => {
+                self.stop().await?;
+                let failed = Input::Failed(TurnError::HostFailed { message: error.to_string() });
+                self.session.apply(failed, CommitNotes::default()).await
+            }
+            committed => committed,
+        }
+    }
+
+    /// Commits the results that are ready, then stops all calls and the children's turns. Dropping a call's future stops its
+    /// guest.
+    async fn stop(&mut self) -> Result<(), SessionError> {
+        while let Some(done) = self.running.try_join_next() {
+            self.keep_result(done).await?;
+        }
+        let (_, stopped) = tokio::join!(self.running.shutdown(), self.children.stop_turns(self.session));
+        stopped
+    }
+
+    /// Leaves the turn open because the process shuts down. Calls that finish within the grace period keep their results.
+    /// Children leave their turns open themselves.
+    async fn leave_turn_open(&mut self) -> Result<TurnResult, SessionError> {
+        let until = tokio::time::Instant::now() + SHUTDOWN_GRACE;
+        while let Ok(Some(done)) = tokio::time::timeout_at(until, self.running.join_next()).await {
+            self.keep_result(done).await?;
+        }
+        let (_, left) = tokio::join!(self.running.shutdown(), self.children.join(self.session));
+        left.map(|()| TurnResult::Interrupted)
+    }
+
+    /// Commits the result of a finished call.
+    async fn keep_result(
+        &mut self,
+        done: Result<(CallId, Result<CompletedCall, TurnError>), JoinError>,
+    ) -> Result<(), SessionError> {
+        // A service request of the call is dropped: it is no longer sent.
+        if let Ok((call, Ok(CompletedCall { outcome: CallOutcome::Done(result), host_answers }))) = done {
+            let host_answers = host_answers.map(|answers| (call.clone(), answers));
+            let notes = CommitNotes { host_answers, ..CommitNotes::default() };
+            self.session.apply(Input::Outcome { call, result }, notes).await?;
+        }
+        Ok(())
+    }
+
+    /// Commits an input. If the turn is cancelled during a slow commit, the guests are stopped at once (L29).
+    pub(super) async fn commit(&mut self, input: Input, notes: CommitNotes) -> Result<(), SessionError> {
+        let mut commit = pin!(self.session.apply(input, notes));
+        tokio::select! {
+            biased;
+            committed = &mut commit => committed,
+            () = self.cancel.cancelled(), if !self.running.is_empty() => {
+                self.running.abort_all();
+                commit.await
+            }
+        }
+    }
+
+    /// Waits for the next result of the running calls and children. Returns `None` if a child waits or a first-use question was
+    /// answered. A plugin's service request is checked here, just before it would be sent.
+    async fn next_result(&mut self) -> Result<Option<ActionResult>, SessionError> {
+        Ok(match self.next_event().await? {
+            None => None,
+            Some(DriverEvent::Result(result)) => Some(result),
+            Some(DriverEvent::ServiceRequest(pending)) => {
+                Some(take_service_request(&mut ActionContext::new(self.session), *pending).await?)
+            }
+        })
+    }
+
+    async fn next_event(&mut self) -> Result<Option<DriverEvent>, SessionError> {
+        let leaving = self.session.services.leaving.clone();
+        let only_calls = self.children.len() == 0 && !self.questions.is_open();
+        tokio::select! {
+            biased;
+            () = leaving.cancelled() => Ok(None),
+            () = self.cancel.cancelled() => Ok(Some(DriverEvent::Result(Ok((Input::Cancel, CommitNotes::default()))))),
+            () = self.questions.answered() => Ok(None),
+            event = await_outcome(&mut self.running), if !self.running.is_empty() || only_calls => Ok(Some(event)),
+            result = self.children.next() => Ok(result?.map(DriverEvent::Result)),
+        }
+    }
+
+    /// Returns the result of a turn that has ended.
+    async fn finished(&mut self) -> Result<TurnResult, SessionError> {
+        let session = &mut *self.session;
+        let mut result = session.last_result();
+        if let TurnResult::Finished(output) = &mut result
+            && session.services.agent.config().include_history
+        {
+            output.messages = Some(session.history.conversation(&session.run, &Change::default()).await?);
+        }
+        Ok(result)
+    }
+}
+
+/// Performs an action that involves neither tool calls nor children.
+async fn perform(session: &mut Session, action: Action) -> ActionResult {
+    match action {
+        Action::BuildContext => build_context(&mut ActionContext::new(session)).await,
+        Action::Summarise(plan) => summarise(&mut ActionContext::new(session), plan).await,
+        Action::CallModel(plan) => perform_model_step(session, plan).await,
+        Action::Validate(validation) => validate(&mut ActionContext::new(session), validation).await,
+        other => Err(TurnError::HostFailed { message: format!("internal error: unhandled loop action {other:?}") }),
+    }
+}
+
+/// Makes one model call. Memories from the tool results before it are written in the meantime.
+async fn perform_model_step(session: &mut Session, plan: StepPlan) -> ActionResult {
+    let (services, deferred) = (session.services.clone(), session.deferred);
+    let delivering = async {
+        if deferred == DeferredDelivery::Memories {
+            deliver_session(&services).await;
+        }
+    };
+    let mut context = ActionContext::new(session);
+    let result = tokio::join!(delivering, call_model(&mut context, plan)).1;
+    session.deferred = DeferredDelivery::Nothing;
+    result
+}
+
+async fn await_outcome(running: &mut RunningCalls) -> DriverEvent {
+    DriverEvent::Result(match running.join_next().await {
+        Some(Ok((call, Ok(CompletedCall { outcome: CallOutcome::Done(result), host_answers })))) => {
+            let host_answers = host_answers.map(|answers| (call.clone(), answers));
+            Ok((Input::Outcome { call, result }, CommitNotes { host_answers, ..CommitNotes::default() }))
+        }
+        Some(Ok((call, Ok(CompletedCall { outcome: CallOutcome::Pending(request, cost, denials), host_answers })))) => {
+            let pending = PendingCall { call, request: *request, cost, denials, host_answers };
+            return DriverEvent::ServiceRequest(Box::new(pending));
+        }
+        Some(Ok((_, Err(error)))) => Err(error),
+        // Aborted during a commit: the turn is being cancelled.
+        Some(Err(error)) if error.is_cancelled() => Ok((Input::Cancel, CommitNotes::default())),
+        Some(Err(error)) => {
+            let message = format!("internal error: the task of a tool call failed: {error}");
+            Err(TurnError::HostFailed { message })
+        }
+        None => Err(TurnError::HostFailed {
+            message: "internal error: a call is marked as running, but none runs".to_owned(),
+        }),
+    })
+}

@@ -1,0 +1,258 @@
+//! Masks and downscales media in the outgoing prompt: earlier masks stay, and the media policy decides about the rest (P4).
+
+use super::action::{ActionContext, plugin_answer, store_failed};
+use super::outgoing::OutgoingPrompt;
+use crate::media::{ScaleError, about, read_whole, with_labels};
+use crate::records::{MediaPolicyRecord, PolicyQuestion, Question, StepRecordBody, UnscaledMedium};
+use agent_core::message::{Content, Dimensions, Media, MessageId, Part};
+use agent_core::model::{Downscaled, MediaDecision, ModelRequest};
+use agent_core::plugin::{MediaPosition, PolicyItem, PolicyRequest};
+use agent_core::run::{Mask, Run, TurnError};
+use agent_plugins::Kind;
+use futures::future::join_all;
+
+/// A media item of the outgoing prompt.
+struct OutgoingMedium {
+    item: PolicyItem,
+    /// Its place in the stored history, which masks refer to.
+    place: MediaPlace,
+}
+
+/// A message, a part of it, and the index among the media of a tool result. Unlike the position in the outgoing prompt, it
+/// does not depend on how much of a result's text is shown.
+type MediaPlace = (MessageId, u32, Option<u32>);
+
+/// The text that replaces media that are not sent, and whether the mask is stored.
+enum Replacement {
+    Permanent(String),
+    ThisCall(String),
+}
+
+/// Applies the policy's decisions to the outgoing prompt. The stored history keeps the original media.
+pub(super) async fn apply_media_policy(
+    context: &mut ActionContext<'_>,
+    outgoing: &mut OutgoingPrompt,
+    step: u32,
+) -> Result<(), TurnError> {
+    let found = outgoing_media(&outgoing.request, &outgoing.ids, |place| earlier_mask(context.run, place).is_some());
+    if found.is_empty() {
+        return Ok(());
+    }
+    let decisions = ask_policy(context, outgoing, &found, step).await?;
+    let mut smaller = Vec::new();
+    for (medium, decision) in found.into_iter().zip(decisions) {
+        match (earlier_mask(context.run, medium.place), decision) {
+            (Some(mask), _) => replace_medium(&mut outgoing.request, medium.item.position, mask.text.clone()),
+            (None, MediaDecision::Keep) => {}
+            (None, MediaDecision::Downscale(to)) => smaller.push((medium, to)),
+            (None, MediaDecision::Mask(text)) => mask_medium(outgoing, &medium, Replacement::Permanent(text)),
+        }
+    }
+    downscale_pictures(context, outgoing, smaller, step).await?;
+    // Labels let the model name media in tool calls, so they are useless without tools.
+    if context.services.agent.setups().values().any(|setup| setup.plugin().has(Kind::Tool)) {
+        with_labels(&mut outgoing.request.messages);
+    }
+    Ok(())
+}
+
+async fn ask_policy(
+    context: &mut ActionContext<'_>,
+    outgoing: &mut OutgoingPrompt,
+    found: &[OutgoingMedium],
+    step: u32,
+) -> Result<Vec<MediaDecision>, TurnError> {
+    let agent = context.agent();
+    let Some(policy) = agent.media_policy(&context.model().info().model.provider) else {
+        return Ok(vec![MediaDecision::Keep; found.len()]);
+    };
+    let request = PolicyRequest {
+        scope: context.scope(),
+        model: context.model().info().model.clone(),
+        messages: u32::try_from(outgoing.request.messages.len()).unwrap_or(u32::MAX),
+        items: found.iter().map(|medium| medium.item.clone()).collect(),
+    };
+    let report = context.services.sandbox.decide(policy, &request).await;
+    context.note_denials(&report.denials);
+    let cost = report.cost;
+    let decisions = plugin_answer(policy, report)?;
+    let plugin = policy.plugin().identity().to_string();
+    let asked = Question::Recorded(PolicyQuestion { model: request.model, messages: request.messages });
+    let record = MediaPolicyRecord { plugin, asked, items: request.items, answer: decisions.clone(), cost };
+    outgoing.notes.add(context.run, step, StepRecordBody::MediaPolicy(Box::new(record)));
+    Ok(decisions)
+}
+
+/// Downscales the images before anything is sent. If that fails, the model gets a note in place of the image: sending the
+/// image would contradict the policy's decision (row 22), and an error would fail every later turn.
+async fn downscale_pictures(
+    context: &ActionContext<'_>,
+    outgoing: &mut OutgoingPrompt,
+    pictures: Vec<(OutgoingMedium, Dimensions)>,
+    step: u32,
+) -> Result<(), TurnError> {
+    let made = join_all(pictures.iter().map(|(medium, to)| {
+        let media = &medium.item.media;
+        let read = read_whole(&*context.services.store, &context.services.subject, media);
+        context.services.downscaler.scaled(media, *to, read)
+    }));
+    let mut failures: Vec<UnscaledMedium> = Vec::new();
+    for ((medium, to), made) in pictures.iter().zip(made.await) {
+        let media = &medium.item.media;
+        let error = match made {
+            Ok(_) => {
+                add_downscaled(&mut outgoing.request.downscaled, media, *to);
+                continue;
+            }
+            Err(ScaleError::Store(error)) => return Err(store_failed(error)),
+            Err(error) => error,
+        };
+        let session = &context.services.subject;
+        tracing::warn!(%session, digest = %media.digest, %error, "an image cannot be downscaled, so it is not sent");
+        let text = format!("[not shown: {}; it cannot be made smaller: {error}; {}]", about(media), media.digest);
+        failures.push(UnscaledMedium { position: medium.item.position, text: text.clone() });
+        let replacement = match error.is_final() {
+            true => Replacement::Permanent(text),
+            false => Replacement::ThisCall(text),
+        };
+        mask_medium(outgoing, medium, replacement);
+    }
+    if !failures.is_empty() {
+        outgoing.notes.add(context.run, step, StepRecordBody::MediaNotScaled(failures));
+    }
+    Ok(())
+}
+
+fn earlier_mask(run: &Run, (message, part, item): MediaPlace) -> Option<&Mask> {
+    run.masks.iter().find(|mask| (mask.message, mask.part, mask.item) == (message, part, item))
+}
+
+/// Returns all media of the outgoing prompt with their places.
+fn outgoing_media(
+    request: &ModelRequest,
+    ids: &[MessageId],
+    is_masked: impl Fn(MediaPlace) -> bool,
+) -> Vec<OutgoingMedium> {
+    let mut found = Vec::new();
+    for (message, (id, sent)) in (0..).zip(ids.iter().zip(&request.messages)) {
+        let mut push = |part: u32, (item, medium): (Option<u32>, Option<u32>), media: &Media| {
+            let place = (*id, part, medium);
+            let position = MediaPosition { message, part, item };
+            let (role, seen_count, masked) = (sent.role, sent.seen_count, is_masked(place));
+            let item = PolicyItem { position, role, seen_count, media: media.clone(), masked };
+            found.push(OutgoingMedium { item, place });
+        };
+        for (number, part) in (0..).zip(&sent.parts) {
+            match part {
+                Part::Media(media) => push(number, (None, None), media),
+                Part::ToolResult(result) => {
+                    let content = (0..).zip(&result.content);
+                    let media = content.filter_map(|(item, content)| match content {
+                        Content::Media(media) => Some((item, media)),
+                        _ => None,
+                    });
+                    for (medium, (item, media)) in (0..).zip(media) {
+                        push(number, (Some(item), Some(medium)), media);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// Media that occur twice are sent once, in the smaller of both sizes.
+fn add_downscaled(downscaled: &mut Vec<Downscaled>, media: &Media, to: Dimensions) {
+    match downscaled.iter_mut().find(|other| other.media.digest == media.digest) {
+        Some(Downscaled { to: other, .. }) => {
+            *other = Dimensions { width: other.width.min(to.width), height: other.height.min(to.height) };
+        }
+        None => downscaled.push(Downscaled { media: media.clone(), to }),
+    }
+}
+
+fn mask_medium(outgoing: &mut OutgoingPrompt, medium: &OutgoingMedium, replacement: Replacement) {
+    let text = match replacement {
+        Replacement::ThisCall(text) => text,
+        Replacement::Permanent(text) => {
+            let (message, part, item) = medium.place;
+            outgoing.new_masks.push(Mask { message, part, item, text: text.clone() });
+            text
+        }
+    };
+    replace_medium(&mut outgoing.request, medium.item.position, text);
+}
+
+fn replace_medium(request: &mut ModelRequest, position: MediaPosition, text: String) {
+    let Some(message) = request.messages.get_mut(position.message as usize) else { return };
+    let Some(part) = message.parts.get_mut(position.part as usize) else { return };
+    match (part, position.item) {
+        (part @ Part::Media(_), None) => *part = Part::Text(text),
+        (Part::ToolResult(result), Some(item)) => {
+            if let Some(content) = result.content.get_mut(item as usize) {
+                *content = Content::Text(text);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_core::message::{CallId, Message, Role, StoredMessage, ToolResult};
+    use agent_core::model::Model;
+    use agent_core::plugin::Lifecycle;
+    use agent_core::view::shown_message;
+    use agent_store::digest_of;
+
+    fn medium(name: &str) -> Media {
+        let (digest, mime_type) = (digest_of(name.as_bytes()), "image/png".to_owned());
+        Media { digest, mime_type, size: 5, dimensions: None, name: Some(name.to_owned()) }
+    }
+
+    fn request(message: Message) -> ModelRequest {
+        let model = Model { provider: "p".to_owned(), name: "m".to_owned(), window: 1 };
+        ModelRequest {
+            model,
+            lifecycle: Lifecycle::Init,
+            system: Vec::new(),
+            messages: vec![message],
+            downscaled: Vec::new(),
+            tools: Vec::new(),
+            output_schema: None,
+            max_tokens: 1,
+        }
+    }
+
+    /// P4: a mask keeps its place whether the texts before the media item are shown whole or cut.
+    #[test]
+    fn p4_media_places_do_not_depend_on_shown_text_length() {
+        let text = |text: &str| Content::Text(text.to_owned());
+        let content =
+            vec![text("one"), text("two"), Content::Media(medium("a")), text("three"), Content::Media(medium("b"))];
+        let result = ToolResult { call_id: CallId("c".to_owned()), name: "t".to_owned(), content, is_error: false };
+        let parts = vec![Part::ToolResult(result)];
+        let stored = StoredMessage { id: 7, turn: 1, role: Role::Tool, parts, tokens: 1 };
+        let places = |limit: usize| {
+            let request = request(shown_message(&stored, 0, limit));
+            let found = outgoing_media(&request, &[7], |place| place == (7, 0, Some(1)));
+            let about = |found: &OutgoingMedium| (found.place, found.item.position.item, found.item.masked);
+            found.iter().map(about).collect::<Vec<_>>()
+        };
+        assert_eq!(places(1_000), [((7, 0, Some(0)), Some(2), false), ((7, 0, Some(1)), Some(4), true)]);
+        assert_eq!(places(5), [((7, 0, Some(0)), Some(1), false), ((7, 0, Some(1)), Some(2), true)]);
+    }
+
+    #[test]
+    fn image_at_two_places_is_sent_in_the_smaller_size() {
+        let mut downscaled = Vec::new();
+        let size = |width, height| Dimensions { width, height };
+        add_downscaled(&mut downscaled, &medium("a"), size(100, 50));
+        add_downscaled(&mut downscaled, &medium("b"), size(10, 10));
+        add_downscaled(&mut downscaled, &medium("a"), size(80, 60));
+        let sizes: Vec<_> = downscaled.iter().map(|downscaled| downscaled.to).collect();
+        assert_eq!(sizes, [size(80, 50), size(10, 10)]);
+    }
+}

@@ -1,0 +1,322 @@
+//! One model call: builds the outgoing prompt, masks it, sends it, and resolves the calls in the reply.
+
+use super::action::{ActionContext, ActionResult, plugin_answer, store_failed};
+use super::media_policy::apply_media_policy;
+use super::outgoing::OutgoingPrompt;
+use super::plan_step::{add_plan_prompt, read_plan};
+use super::text_dialect::{StreamFilter, read_text_calls, relay, write_tools_as_text};
+use super::tool_selection::tool_tokens;
+use crate::host::Checkpoint;
+use crate::records::{
+    BuilderCallRecord, BuilderSurroundings, CommitNotes, MessagePositions, PromptRecord, Question, ReplyRecord,
+    StepQuestion, StepRecordBody,
+};
+use crate::tools::registry::Registry;
+use crate::tools::results::denials_in;
+use agent_core::message::{Message, MessageId, Part};
+use agent_core::model::{ModelRequest, OfferedTool, Reply, StopReason};
+use agent_core::plugin::{Section, StepRequest};
+use agent_core::prompt;
+use agent_core::run::{
+    AfterFailure, Disposition, Input, ModelFailure, ModelRole, OfferedTools, ResolvedCall, ResolvedReply, Retryability,
+    StepPlan, TurnError,
+};
+use agent_core::tool::{ToolError, ToolSource, Violation};
+use agent_core::view::shown_message;
+use agent_core::visible::visible_request;
+use agent_models::{ModelError, Purpose, RawReply, ReplyContext};
+use agent_plugins::Kind;
+use agent_store::digest_of;
+use serde_json::json;
+use std::time::Instant;
+use tokio::sync::mpsc;
+
+/// Capacity of the channels that carry the pieces of a streamed reply.
+const DELTA_CHANNEL_CAPACITY: usize = 64;
+
+/// Makes one model call.
+pub(super) async fn call_model(context: &mut ActionContext<'_>, plan: StepPlan) -> ActionResult {
+    if let Some(failure) = skip_cooling_model(context, &plan) {
+        return Ok((Input::ModelFailed(failure), CommitNotes::default()));
+    }
+    wait_for_retry(context, &plan).await;
+    let mut outgoing = outgoing_prompt(context, &plan).await?;
+    apply_media_policy(context, &mut outgoing, plan.step).await?;
+    let (prompt, blocks) = prompt_record(context, &outgoing);
+    outgoing.notes.texts.extend(blocks);
+    outgoing.notes.add(context.run, plan.step, StepRecordBody::Prompt(Box::new(prompt)));
+    write_tools_as_text(context, &mut outgoing);
+    // Only the outgoing prompt is changed. It contains no text that a person would not see (row 49).
+    visible_request(&mut outgoing.request);
+    context.services.reach_checkpoint(Checkpoint::BeforeModel);
+    let reply = send_request(context, &outgoing.request, &plan).await;
+    context.services.reach_checkpoint(Checkpoint::AfterModel);
+    let raw = match reply {
+        Ok(raw) => raw,
+        Err(error) => return Ok((Input::ModelFailed(model_failure(context, &plan, &error)), outgoing.notes)),
+    };
+    let mut notes = outgoing.notes;
+    let record = ReplyRecord { reply: raw.reply.clone(), raw: raw.raw };
+    notes.add(context.run, plan.step, StepRecordBody::Reply(Box::new(record)));
+    let mut reply = raw.reply;
+    let planned = read_plan(context, &plan, &reply).await;
+    let read = read_text_calls(context, &mut reply);
+    let mut calls = resolve_calls(context.services.agent.registry(), &reply);
+    calls.extend(read.calls);
+    let calls = context.approvals().mark_needed_approvals(calls).await.map_err(store_failed)?;
+    let replied = ResolvedReply {
+        calls: refuse_deep_delegation(context, calls),
+        text: reply.text,
+        stop: reply.stop,
+        model: reply.model,
+        usage: reply.usage,
+        replay: reply.replay,
+        masks: outgoing.new_masks,
+        unreadable: read.unreadable,
+        written: read.written,
+        plan: planned,
+    };
+    Ok((Input::Reply(replied), notes))
+}
+
+/// Refuses calls to agents that would form a cycle or nest too deeply (L16, row 13).
+fn refuse_deep_delegation(context: &ActionContext<'_>, mut calls: Vec<ResolvedCall>) -> Vec<ResolvedCall> {
+    for call in calls.iter_mut().filter(|call| matches!(call.disposition, Disposition::Ready { .. })) {
+        if let Some(ToolSource::Agent { agent }) = &call.source
+            && let Err(error) = context.run.may_delegate(agent)
+        {
+            call.disposition = Disposition::Refused(error);
+        }
+    }
+    calls
+}
+
+async fn outgoing_prompt(context: &mut ActionContext<'_>, plan: &StepPlan) -> Result<OutgoingPrompt, TurnError> {
+    let entries: Vec<_> = context.run.sent().copied().collect();
+    let ids: Vec<MessageId> = entries.iter().map(|entry| entry.id).collect();
+    let stored = context.history.load(&ids).await.map_err(store_failed)?;
+    let mut notes = CommitNotes::default();
+    let step_sections = step_sections(context, plan, &mut notes).await?;
+    let agent = context.agent();
+    let limit = context.result_characters();
+    let shown = stored.iter().zip(&entries).map(|(message, entry)| {
+        let message = shown_message(message, context.run.seen_count(entry), limit);
+        with_provider_names(context, context.run.without_left_out(message))
+    });
+    let messages: Vec<Message> = shown.collect();
+    // Step sections go to the end, so that the prompt before them equals that of the previous step (L22).
+    let step_parts: Vec<Part> = prompt::texts(&step_sections).into_iter().map(Part::Text).collect();
+    let system = prompt::texts(&context.run.system_sections());
+    // The turn's own sections were stored when the turn started, but the session summary was not.
+    notes.texts.extend(system.iter().filter(|_| context.run.summary.is_some()).cloned());
+    let request = ModelRequest {
+        model: context.model().info().model.clone(),
+        lifecycle: plan.lifecycle,
+        system,
+        messages,
+        downscaled: Vec::new(),
+        tools: tools_for_step(context, plan),
+        output_schema: agent.config().output_schema.clone(),
+        max_tokens: agent.config().reply_tokens,
+    };
+    let mut outgoing = OutgoingPrompt { request, ids, new_masks: Vec::new(), notes };
+    outgoing.add_last(step_parts);
+    add_plan_prompt(context, plan, &mut outgoing);
+    Ok(outgoing)
+}
+
+/// Returns the tools of a model call, or none if they are withheld (L4, L24, L25).
+fn tools_for_step(context: &ActionContext<'_>, plan: &StepPlan) -> Vec<OfferedTool> {
+    let registry = context.services.agent.registry();
+    match context.run.turn.as_ref().map_or(OfferedTools::All, |turn| turn.offered_tools()) {
+        _ if plan.last => Vec::new(),
+        OfferedTools::All => registry.offered().to_vec(),
+        OfferedTools::Only(names) => registry.offered_among(Some(names)).into_iter().cloned().collect(),
+        OfferedTools::None => Vec::new(),
+    }
+}
+
+/// Returns the sections that the context builder's step export adds to this step only (L2).
+async fn step_sections(
+    context: &mut ActionContext<'_>,
+    plan: &StepPlan,
+    notes: &mut CommitNotes,
+) -> Result<Vec<Section>, TurnError> {
+    let Some(builder) = context.agent().context_builder().filter(|setup| setup.plugin().has(Kind::StepContext)) else {
+        return Ok(Vec::new());
+    };
+    let builder = context.services.current_setup(builder).into_owned();
+    let from = context.run.turn.as_ref().map_or(MessageId::MAX, |turn| turn.latest_from);
+    let latest = context.shown(|entry| entry.id >= from).await?;
+    let (positions, blocks) = context.positions(|entry| entry.id >= from);
+    notes.texts.extend(blocks);
+    let Some(turn) = &context.run.turn else { return Ok(Vec::new()) };
+    let request = StepRequest {
+        lifecycle: plan.lifecycle,
+        scope: context.scope(),
+        model: context.model().info().model.clone(),
+        step: turn.interactions,
+        steps_left: plan.steps_left,
+        latest,
+        budget: turn.budget.for_plugins(),
+        state: turn.state.clone(),
+    };
+    // The state that `init` returned is in the context record of the turn.
+    let question = StepQuestion {
+        lifecycle: request.lifecycle,
+        model: request.model.clone(),
+        step: request.step,
+        steps_left: request.steps_left,
+        messages: positions,
+        result_characters: context.result_characters(),
+        budget: request.budget,
+    };
+    let mut report = context.services.sandbox.build_step(&builder, &request, &context.services.ports).await;
+    context.note_denials(&report.denials);
+    let (cost, plugin) = (report.cost, builder.plugin().identity().to_string());
+    let host = BuilderSurroundings { answers: report.answers.take(), denials: denials_in(&report.denials) };
+    let sections = plugin_answer(&builder, report)?;
+    let record = BuilderCallRecord { plugin, asked: Question::Recorded(question), host, answer: json!(sections), cost };
+    notes.add(context.run, plan.step, StepRecordBody::StepContext(Box::new(record)));
+    Ok(sections)
+}
+
+/// Converts a message of the history for the provider: tool names become provider names, and the preface becomes text
+/// (L14, L22).
+fn with_provider_names(context: &ActionContext<'_>, mut message: Message) -> Message {
+    let registry = context.services.agent.registry();
+    for part in &mut message.parts {
+        let name = match part {
+            Part::ToolCall(call) => &mut call.name,
+            Part::ToolResult(result) => &mut result.name,
+            Part::Preface(text) => {
+                *part = Part::Text(std::mem::take(text));
+                continue;
+            }
+            _ => continue,
+        };
+        let provider = registry.provider_name(name);
+        if provider != name {
+            *name = provider.to_owned();
+        }
+    }
+    message
+}
+
+/// Builds the record of the exact prompt, with texts by digest and messages by position (D1), and the texts to store with it.
+fn prompt_record(context: &ActionContext<'_>, outgoing: &OutgoingPrompt) -> (PromptRecord, Vec<String>) {
+    let request = &outgoing.request;
+    let digest = |text: &str| digest_of(text.as_bytes()).to_string();
+    let messages = outgoing.ids.iter().zip(&request.messages);
+    let messages: Vec<_> = messages.map(|(id, message)| (*id, message.seen_count)).collect();
+    let (messages, blocks) = MessagePositions::new(&messages, context.run.model_calls);
+    let record = PromptRecord {
+        model: request.model.clone(),
+        lifecycle: request.lifecycle,
+        max_tokens: request.max_tokens,
+        system: request.system.iter().map(|text| digest(text)).collect(),
+        messages,
+        result_characters: context.agent().config().bounds.result_characters,
+        left_out: context.run.left_out.clone(),
+        masked: context.run.masks.iter().chain(&outgoing.new_masks).cloned().collect(),
+        downscaled: request.downscaled.clone(),
+        tools: request.tools.iter().map(|tool| tool.author_name.clone()).collect(),
+        tool_dialect: context.agent().config().tool_dialect,
+        output_schema: request.output_schema.clone(),
+    };
+    (record, blocks)
+}
+
+/// If the model cools down after failures and another model does not, the call fails without a request to the model.
+fn skip_cooling_model(context: &ActionContext<'_>, plan: &StepPlan) -> Option<ModelFailure> {
+    let models = context.services.agent.models();
+    let place =
+        models.replacement_for(plan.model_index).filter(|_| plan.attempt == 1 && plan.role == ModelRole::Agent)?;
+    let message = format!("it failed less than {} s ago", models.cooldown.as_secs());
+    let model = context.model().info().model.to_string();
+    Some(ModelFailure { model, message, retryability: Retryability::Retryable, then: next_model(context, place) })
+}
+
+/// Waits before a retry. The time is not stored, so after a restart the retry starts at once.
+async fn wait_for_retry(context: &mut ActionContext<'_>, plan: &StepPlan) {
+    if plan.attempt == 1 {
+        context.model_retry.first_try = Some(Instant::now());
+    } else if let Some(time) = context.model_retry.next_try.take() {
+        tokio::time::sleep_until(time.into()).await;
+    }
+}
+
+fn model_failure(context: &mut ActionContext<'_>, plan: &StepPlan, error: &ModelError) -> ModelFailure {
+    let models = context.services.agent.models();
+    let spent = context.model_retry.first_try.map(|since| since.elapsed()).unwrap_or_default();
+    let then = match (models.retry.wait(plan.attempt, spent, error), models.next_after(plan.model_index)) {
+        (Some(wait), _) => {
+            context.model_retry.next_try = Some(Instant::now() + wait);
+            AfterFailure::Retry { wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) }
+        }
+        // The models of a plan have no replacements: the loop continues without the plan.
+        (None, _) if plan.role != ModelRole::Agent => AfterFailure::GiveUp,
+        (None, next) => {
+            if error.retryable() {
+                models.start_cooldown(plan.model_index);
+            }
+            next.map_or(AfterFailure::GiveUp, |place| next_model(context, place))
+        }
+    };
+    let retryability = if error.retryable() { Retryability::Retryable } else { Retryability::Permanent };
+    ModelFailure { model: context.model().info().model.to_string(), message: error.to_string(), retryability, then }
+}
+
+fn next_model(context: &ActionContext<'_>, place: u32) -> AfterFailure {
+    let model = context.services.agent.models().at(place);
+    let offered = context.run.turn.as_ref().and_then(|turn| turn.offered.as_deref());
+    let budget = context.budget_of(model, tool_tokens(context.services, offered));
+    AfterFailure::Next { model_index: place, model: model.info().model.to_string(), budget }
+}
+
+/// Sends the request and forwards the pieces of the reply to the watchers.
+async fn send_request(
+    context: &ActionContext<'_>,
+    request: &ModelRequest,
+    plan: &StepPlan,
+) -> Result<RawReply, ModelError> {
+    let (sender, deltas) = mpsc::channel(DELTA_CHANNEL_CAPACITY);
+    let media = context.services.outgoing_media(&request.downscaled);
+    let (session, call, attempt) = (context.run.session.as_str(), context.run.model_calls, plan.attempt);
+    let reply_context = ReplyContext { session, purpose: Purpose::Turn, call, attempt, media: &media };
+    let reply = async {
+        let reply = context.model().reply(request, reply_context, &sender).await;
+        drop(sender);
+        reply
+    };
+    match context.last_event {
+        Some(event) => match StreamFilter::of(context.services.agent.config().tool_dialect, plan.role) {
+            StreamFilter::Whole => tokio::join!(reply, context.watchers.stream(event, deltas)).0,
+            filter => {
+                let (relayed, watched) = mpsc::channel(DELTA_CHANNEL_CAPACITY);
+                let relay = relay(filter, deltas, relayed);
+                tokio::join!(reply, relay, context.watchers.stream(event, watched)).0
+            }
+        },
+        None => {
+            drop(deltas);
+            reply.await
+        }
+    }
+}
+
+/// Resolves the calls of a reply. If the reply was cut before the arguments of its last call, that call is refused, because
+/// missing arguments do not mean that there are none.
+fn resolve_calls(registry: &Registry, reply: &Reply) -> Vec<ResolvedCall> {
+    let mut calls: Vec<ResolvedCall> = reply.calls.iter().map(|call| registry.resolve(call)).collect();
+    let is_cut = matches!(reply.stop, StopReason::Length | StopReason::ContentFilter);
+    if let (true, Some(last), Some(written)) = (is_cut, calls.last_mut(), reply.calls.last())
+        && written.arguments.trim().is_empty()
+        && matches!(last.disposition, Disposition::Ready { .. })
+    {
+        let message = "the reply was cut before the arguments of this call: repeat the call with less text before it";
+        let violation = Violation { pointer: String::new(), rule: None, message: message.to_owned() };
+        last.disposition = Disposition::Refused(ToolError::InvalidArguments { violations: vec![violation] });
+    }
+    calls
+}

@@ -1,0 +1,27 @@
+//! The outgoing prompt: the copy of the history that is prepared for the model.
+
+use crate::records::CommitNotes;
+use agent_core::message::{Message, MessageId, Part, Role};
+use agent_core::model::ModelRequest;
+use agent_core::run::Mask;
+
+/// The outgoing prompt, with what is committed about it.
+pub(super) struct OutgoingPrompt {
+    pub(super) request: ModelRequest,
+    /// Ids of the messages that come from the history, in the prompt's order.
+    pub(super) ids: Vec<MessageId>,
+    pub(super) new_masks: Vec<Mask>,
+    pub(super) notes: CommitNotes,
+}
+
+impl OutgoingPrompt {
+    /// Adds parts to the last message of the prompt, which is not in the history.
+    pub(super) fn add_last(&mut self, parts: Vec<Part>) {
+        let messages = &mut self.request.messages;
+        match messages.get_mut(self.ids.len()) {
+            Some(message) => message.parts.extend(parts),
+            None if parts.is_empty() => {}
+            None => messages.push(Message { role: Role::User, parts, seen_count: 0 }),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Model calls of a plan: which model is called, what it is told in addition to the history, and how the planner's reply is
+//! read (L24).
+
+use super::action::ActionContext;
+use super::outgoing::OutgoingPrompt;
+use super::tool_selection::{add_step_tools, may_be_planned};
+use crate::records::{PlanPromptRecord, StepRecordBody};
+use agent_core::message::Part;
+use agent_core::model::Reply;
+use agent_core::plan::{self, planner_prompt, step_prompt, synthesis_prompt};
+use agent_core::plugin::{Section, Stability};
+use agent_core::prompt::{self, section};
+use agent_core::run::{ModelRole, PlanBudgets, PlannerReply, PromptBudget, StepPlan};
+use agent_core::tokens;
+
+/// Returns the prompt budgets of the planning models, or `None` if the agent has no planner.
+pub(super) fn plan_budgets(context: &ActionContext<'_>) -> Option<PlanBudgets> {
+    let planning = context.services.agent.models().planning.as_ref()?;
+    let list = tokens::of_text(&part_of_plan(prompt_of_planner(context)));
+    let planner = PromptBudget { tools: list, ..context.budget_of(&planning.planner, 0) };
+    Some(PlanBudgets { planner, executor: context.budget_of(&planning.executor, 0) })
+}
+
+/// Adds the prompt for this part of the plan as the last message. It is only in this call and in the step record. The general
+/// text about plans is in the turn's first message, because it is the same in each call (L22).
+pub(super) fn add_plan_prompt(context: &ActionContext<'_>, plan: &StepPlan, outgoing: &mut OutgoingPrompt) {
+    let text = match plan.role {
+        ModelRole::Agent => return,
+        ModelRole::Planner => prompt_of_planner(context),
+        ModelRole::Executor { step, of } => {
+            let current = context.run.turn.as_ref().and_then(|turn| turn.plan.as_ref()?.current_step());
+            let Some(current) = current else { return };
+            step_prompt(&current.step, step, of)
+        }
+        ModelRole::Synthesizer => synthesis_prompt().to_owned(),
+    };
+    let text = part_of_plan(text);
+    if plan.role == ModelRole::Planner {
+        outgoing.request.output_schema = Some(plan::schema());
+    }
+    let record = PlanPromptRecord { asked: plan.role, text: text.clone() };
+    outgoing.notes.add(context.run, plan.step, StepRecordBody::PlanPrompt(record));
+    outgoing.add_last(vec![Part::Text(text)]);
+}
+
+/// Reads and checks the planner's reply, and selects the tools of each step (L25). `None` if the call is not the planner's.
+pub(super) async fn read_plan(context: &ActionContext<'_>, plan: &StepPlan, reply: &Reply) -> Option<PlannerReply> {
+    if plan.role != ModelRole::Planner {
+        return None;
+    }
+    Some(match plan::read(&reply.text) {
+        Ok(steps) => PlannerReply::Steps(add_step_tools(context.services, steps).await),
+        Err(reason) => PlannerReply::Invalid(reason),
+    })
+}
+
+fn prompt_of_planner(context: &ActionContext<'_>) -> String {
+    let tools =
+        context.services.agent.registry().offered().iter().filter(|tool| may_be_planned(context.services, tool));
+    planner_prompt(tools.map(|tool| (tool.author_name.as_str(), tool.description.as_str())))
+}
+
+/// Formats the text as the plan section of the prompt.
+fn part_of_plan(text: String) -> String {
+    prompt::text_of(&Section { name: section::PLAN_PART.to_owned(), text, stability: Stability::Dynamic })
+}

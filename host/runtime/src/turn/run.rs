@@ -1,0 +1,120 @@
+//! Starts and continues turns of a session.
+
+use super::driver::drive;
+use crate::agent::{UserName, pinned};
+use crate::host::SessionServices;
+use crate::records::CommitNotes;
+use crate::session::{Session, SessionError, TurnResult};
+use agent_core::message::TurnInput;
+use agent_core::plugin::TraceContext;
+use agent_core::run::{Input, InputError, LoopConfig};
+use tokio_util::sync::CancellationToken;
+
+/// Where the limits of a turn come from.
+pub(super) enum TurnBounds {
+    /// The configuration of its agent.
+    OfAgent,
+    /// The parent's turn, which narrows the limits of a delegated turn.
+    OfParent(LoopConfig),
+}
+
+impl Session {
+    /// Starts a turn with the input or, without an input, continues the open turn. Returns when the turn ends or waits.
+    ///
+    /// Cancellation stops the turn within 100 ms and leaves a session that can continue (L29). When the process shuts down
+    /// ([`Host::leaving`](crate::Host::leaving)), the turn stops as quickly and stays open. MCP servers are connected for the
+    /// duration of the call and released when the turn ends, fails or waits (I5).
+    pub async fn run(
+        &mut self,
+        input: Option<TurnInput>,
+        cancel: CancellationToken,
+    ) -> Result<TurnResult, SessionError> {
+        if let Some(input) = input {
+            let trace = self.next_trace(&input);
+            return self.begin((input, None), TurnBounds::OfAgent, trace, cancel).await;
+        }
+        self.require_stored_state()?;
+        // Dropped when the turn ends or waits, and also on an error or if the caller drops the future.
+        let _servers = match self.run.is_open() {
+            true => self.connect(self.services.agent.clone(), &cancel).await?,
+            false => None,
+        };
+        self.held_servers = None;
+        if self.was_interrupted {
+            self.recover().await?;
+        }
+        self.services.ledger.begin(&self.run);
+        prepare_plugins(&self.services, &cancel).await;
+        let result = drive(self, &cancel).await;
+        self.release_turn();
+        result
+    }
+
+    /// Starts a turn for a user other than the agent's own. The user stays with the turn wherever it continues (D4).
+    pub async fn run_for(
+        &mut self,
+        user: UserName,
+        input: TurnInput,
+        cancel: CancellationToken,
+    ) -> Result<TurnResult, SessionError> {
+        let trace = self.next_trace(&input);
+        self.begin((input, Some(user)), TurnBounds::OfAgent, trace, cancel).await
+    }
+
+    /// Starts a turn with these limits in this trace.
+    pub(super) async fn begin(
+        &mut self,
+        (input, user): (TurnInput, Option<UserName>),
+        bounds: TurnBounds,
+        trace: TraceContext,
+        cancel: CancellationToken,
+    ) -> Result<TurnResult, SessionError> {
+        if self.run.is_open() {
+            return Err(InputError::TurnOpen(self.run.turns).into());
+        }
+        // The agent is read once, so that the turn never sees a part of another generation.
+        let _servers = self.connect(self.services.live.current(), &cancel).await?;
+        if let Some(user) = user {
+            self.use_agent(self.services.agent.for_user(Some(user.as_str()))?);
+        }
+        let (plugins, pinned) = (self.services.agent.pins(), Some(pinned::pins_of(&self.services.agent)));
+        let components = plugins.iter().map(|pin| (pin.name.clone(), pin.digest.clone())).collect();
+        // This is stored before the turn's own record and has no effect without it (row 38).
+        self.services.store.record_turn_plugins(&self.services.agent.config().record_name(), components).await?;
+        self.approvals().bind_rules().await?;
+        let config = match bounds {
+            TurnBounds::OfAgent => self.services.agent.bounds(),
+            TurnBounds::OfParent(config) => LoopConfig { user: self.services.agent.config().user.clone(), ..config },
+        };
+        self.apply(Input::Start { input, config, plugins, pinned, trace }, CommitNotes::default()).await?;
+        self.services.ledger.begin(&self.run);
+        prepare_plugins(&self.services, &cancel).await;
+        let result = drive(self, &cancel).await;
+        self.release_turn();
+        result
+    }
+
+    /// Releases what a finished turn held, including its generation of plugins.
+    fn release_turn(&mut self) {
+        if !self.run.is_open() {
+            self.held_requests.clear();
+            self.use_agent(self.services.live.current());
+        }
+    }
+}
+
+/// Compiles what the limits of some plugins need, so that the compilation does not count against their calls' time. On a
+/// failure, the call itself also reports the reason.
+async fn prepare_plugins(services: &SessionServices, cancel: &CancellationToken) {
+    for setup in services.agent.setups().values() {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => return,
+            prepared = services.sandbox.prepare(setup) => {
+                if let Err(problem) = prepared {
+                    tracing::warn!("{problem}");
+                }
+            }
+        }
+    }
+}

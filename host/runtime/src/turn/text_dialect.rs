@@ -1,0 +1,126 @@
+//! The text dialect of tool calls (L20): writes tools and calls as text before a model call and reads calls from the reply.
+
+use super::action::ActionContext;
+use super::outgoing::OutgoingPrompt;
+use agent_core::message::{Message, Part, Role};
+use agent_core::model::{Delta, Reply};
+use agent_core::prompt;
+use agent_core::run::{Disposition, ModelRole, ResolvedCall};
+use agent_core::text_dialect::{self, TaggedReader, ToolDialect, UnreadableCall, calls_as_text, schema_sections};
+use tokio::sync::mpsc::{Receiver, Sender};
+
+/// The calls in the text of a reply.
+#[derive(Default)]
+pub(super) struct TextCalls {
+    pub(super) calls: Vec<ResolvedCall>,
+    pub(super) unreadable: Vec<UnreadableCall>,
+    /// The reply's original text. Empty if all calls could be read.
+    pub(super) written: String,
+}
+
+/// Which pieces of a streamed reply the watchers see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StreamFilter {
+    /// All pieces.
+    Whole,
+    /// The text without the calls in it.
+    WithoutCalls,
+    /// Only the thinking, because a plan is not text for the user (L24).
+    Thinking,
+}
+
+impl StreamFilter {
+    pub(super) fn of(dialect: ToolDialect, role: ModelRole) -> Self {
+        match (role, dialect) {
+            (ModelRole::Planner, _) => StreamFilter::Thinking,
+            (_, ToolDialect::Text) => StreamFilter::WithoutCalls,
+            (_, ToolDialect::Native) => StreamFilter::Whole,
+        }
+    }
+}
+
+/// In the text dialect, writes the tools as sections of the turn's first message, and calls and results as text.
+pub(super) fn write_tools_as_text(context: &ActionContext<'_>, outgoing: &mut OutgoingPrompt) {
+    if context.services.agent.config().tool_dialect == ToolDialect::Native {
+        return;
+    }
+    let registry = context.services.agent.registry();
+    let request = &mut outgoing.request;
+    let tools = std::mem::take(&mut request.tools);
+    let sourced = tools.iter().map(|tool| (tool, registry.source_of(&tool.author_name)));
+    let sections = prompt::texts(&schema_sections(sourced)).into_iter().map(Part::Text);
+    let (sections, place) = (sections.collect::<Vec<_>>(), position_of_turn(context, &outgoing.ids));
+    match place.and_then(|place| request.messages.get_mut(place)).filter(|message| message.role == Role::User) {
+        Some(message) => drop(message.parts.splice(0..0, sections)),
+        None if sections.is_empty() => {}
+        None => request.messages.push(Message { role: Role::User, parts: sections, seen_count: 0 }),
+    }
+    let messages = std::mem::take(&mut request.messages);
+    request.messages = calls_as_text(messages, &|name| registry.address_of(name));
+}
+
+/// Reads and resolves the calls in a reply's text and removes them from it.
+pub(super) fn read_text_calls(context: &ActionContext<'_>, reply: &mut Reply) -> TextCalls {
+    let mut read = TextCalls::default();
+    if context.services.agent.config().tool_dialect == ToolDialect::Native {
+        return read;
+    }
+    let (text, calls) = text_dialect::read(&reply.text);
+    for call in calls {
+        match call {
+            Ok(call) => read.calls.push(context.services.agent.registry().resolve_tagged(&call)),
+            Err(error) => read.unreadable.push(error),
+        }
+    }
+    if read.calls.is_empty() && read.unreadable.is_empty() {
+        read.unreadable = quoted_calls(context, &text);
+    }
+    let written = std::mem::replace(&mut reply.text, text);
+    if !read.unreadable.is_empty() {
+        read.written = written;
+    }
+    read
+}
+
+/// Returns the calls of existing tools in the code blocks of a reply without other calls. The model is told once per turn that
+/// they did not run. After that, they are taken as part of the answer.
+fn quoted_calls(context: &ActionContext<'_>, text: &str) -> Vec<UnreadableCall> {
+    if context.run.turn.as_ref().is_none_or(|turn| turn.told_about_quoted_calls) {
+        return Vec::new();
+    }
+    let registry = context.services.agent.registry();
+    let exists = |call: &text_dialect::TaggedCall| {
+        !matches!(registry.resolve_tagged(call).disposition, Disposition::NotFound { .. })
+    };
+    let quoted = text_dialect::quoted_calls(text).into_iter().filter(|(call, _)| exists(call));
+    quoted.map(|(_, unreadable)| unreadable).collect()
+}
+
+/// Returns the index, in the prompt, of the message that started the open turn.
+fn position_of_turn(context: &ActionContext<'_>, ids: &[u64]) -> Option<usize> {
+    let first = context.run.sent().find(|entry| entry.turn == context.run.turns)?.id;
+    ids.iter().position(|id| *id == first)
+}
+
+/// Forwards the pieces that the watchers see until the reply ends.
+pub(super) async fn relay(filter: StreamFilter, mut deltas: Receiver<Delta>, watchers: Sender<Delta>) {
+    let (mut reader, mut pieces) = (TaggedReader::default(), Vec::new());
+    while let Some(delta) = deltas.recv().await {
+        match (delta, filter) {
+            (Delta::Text(_), StreamFilter::Thinking) => {}
+            (Delta::Text(text), StreamFilter::WithoutCalls) => reader.text(&text, &mut pieces),
+            (Delta::Clear, _) => {
+                reader = TaggedReader::default();
+                pieces.push(Delta::Clear);
+            }
+            (delta, _) => pieces.push(delta),
+        }
+        for piece in pieces.drain(..) {
+            let _ = watchers.send(piece).await;
+        }
+    }
+    reader.finish(&mut pieces);
+    for piece in pieces {
+        let _ = watchers.send(piece).await;
+    }
+}

@@ -1,0 +1,118 @@
+//! Selects the tools that a model is offered: all of them, or those nearest to the task (L25).
+
+use crate::agent::Agent;
+use crate::host::SessionServices;
+use crate::tools::builtins;
+use agent_core::model::OfferedTool;
+use agent_core::offer::{nearest_by_meaning, nearest_by_words};
+use agent_core::plan::PlanStep;
+use agent_core::run::PlannedStep;
+use agent_core::text_dialect::{ToolDialect, schema_sections};
+use agent_core::tool::ToolSource;
+use agent_core::{prompt, tokens};
+use agent_models::Embedder;
+
+/// Built-in tools that are selected like any other tool. All other built-in tools belong to the loop and are always offered.
+const ORDINARY_BUILTINS: [&str; 2] = [builtins::name::LIST_DIRECTORY, builtins::name::READ_FILE];
+/// Built-in tools of the loop that a step of a plan may use.
+const PLANNABLE_BUILTINS: [&str; 2] = [builtins::name::READ_RESULT, builtins::name::MEMORY_SEARCH];
+
+/// Returns the author names of the tools that the open turn offers, in registry order, or `None` for all tools.
+pub(super) async fn select_tools(services: &SessionServices, query: &str) -> Option<Vec<String>> {
+    let agent = &services.agent;
+    let tools = agent.registry().offered();
+    let is_always_offered = |place: &usize| belongs_to_loop(services, &tools[*place].author_name);
+    let (always, others): (Vec<usize>, Vec<usize>) = (0..tools.len()).partition(is_always_offered);
+    let count = agent.config().offered_tools as usize;
+    if others.len() <= count {
+        return None;
+    }
+    let order = nearest(services, &[query.to_owned()]).await.pop().unwrap_or_default();
+    let nearest = order.into_iter().filter(|place| !is_always_offered(place)).take(count);
+    Some(names_at(services, nearest.chain(always).collect()))
+}
+
+/// Adds to each step the tools that the executor is offered: the tool that the planner named, and the tools nearest to the
+/// task.
+pub(super) async fn add_step_tools(services: &SessionServices, steps: Vec<PlanStep>) -> Vec<PlannedStep> {
+    let tools = services.agent.registry().offered();
+    let count = services.agent.config().offered_tools as usize;
+    let queries: Vec<String> = steps.iter().map(|step| format!("{} {}", step.tool, step.task)).collect();
+    let orders = nearest(services, &queries).await;
+    let planned = steps.into_iter().zip(orders).map(|(step, order)| {
+        let is_named = |tool: &OfferedTool| tool.author_name == step.tool || tool.name == step.tool;
+        let named = tools.iter().position(|tool| is_named(tool) && may_be_planned(services, tool));
+        let others =
+            order.into_iter().filter(|place| Some(*place) != named && may_be_planned(services, &tools[*place]));
+        let offered = names_at(services, named.into_iter().chain(others).take(count).collect());
+        let tokens = tool_tokens(services, Some(&offered));
+        PlannedStep { step, offered, tokens }
+    });
+    planned.collect()
+}
+
+/// Whether a step of a plan may call this tool. The loop itself follows the plan, so its tools are excluded, except those
+/// that read what is not in the prompt.
+pub(super) fn may_be_planned(services: &SessionServices, tool: &OfferedTool) -> bool {
+    PLANNABLE_BUILTINS.contains(&tool.author_name.as_str()) || !belongs_to_loop(services, &tool.author_name)
+}
+
+fn belongs_to_loop(services: &SessionServices, name: &str) -> bool {
+    let source = services.agent.registry().source_of(name);
+    source == Some(&ToolSource::BuiltIn) && !ORDINARY_BUILTINS.contains(&name)
+}
+
+/// Returns the measured number of tokens that offering these tools costs (L26). `None` means all tools.
+pub(super) fn tool_tokens(services: &SessionServices, offered: Option<&[String]>) -> u32 {
+    let registry = services.agent.registry();
+    match (services.agent.config().tool_dialect, offered) {
+        (ToolDialect::Native, None) => registry.tokens(),
+        (ToolDialect::Native, Some(names)) => registry.tokens_of(names),
+        (ToolDialect::Text, offered) => {
+            let tools = registry.offered_among(offered);
+            let sourced = tools.iter().map(|tool| (*tool, registry.source_of(&tool.author_name)));
+            let texts = prompt::texts(&schema_sections(sourced));
+            texts.iter().fold(0, |sum, text| sum.saturating_add(tokens::of_text(text)))
+        }
+    }
+}
+
+/// Returns the names in registry order, so that the same set produces the same prompt.
+fn names_at(services: &SessionServices, mut places: Vec<usize>) -> Vec<String> {
+    places.sort_unstable();
+    let tools = services.agent.registry().offered();
+    places.into_iter().map(|place| tools[place].author_name.clone()).collect()
+}
+
+/// Returns the indexes of all tools for each query, nearest first. If the embedding model fails, the tools are ranked by words;
+/// the turn does not fail.
+async fn nearest(services: &SessionServices, queries: &[String]) -> Vec<Vec<usize>> {
+    let agent = &services.agent;
+    let tools = agent.registry().offered();
+    if let Some(embedder) = agent.models().embedder.as_ref().filter(|_| !queries.is_empty() && !tools.is_empty()) {
+        match rank_by_meaning(services, agent, embedder, queries).await {
+            Ok(orders) => return orders,
+            Err(error) => {
+                tracing::warn!(
+                    session = services.subject,
+                    error,
+                    "the embedding model failed, so tools are ranked by words"
+                );
+            }
+        }
+    }
+    let words = agent.registry().words();
+    queries.iter().map(|query| nearest_by_words(words, query, tools.len())).collect()
+}
+
+async fn rank_by_meaning(
+    services: &SessionServices,
+    agent: &Agent,
+    embedder: &Embedder,
+    queries: &[String],
+) -> Result<Vec<Vec<usize>>, String> {
+    let tools = agent.registry().offered();
+    let vectors = agent.tool_vectors().get(&services.store, embedder, tools).await?;
+    let queries = embedder.embed(queries).await.map_err(|error| error.to_string())?;
+    Ok(queries.iter().map(|query| nearest_by_meaning(vectors, query, tools.len())).collect())
+}

@@ -1,0 +1,16 @@
+//! What a turn can wait for: approvals and answers from people, answers from services, and other agents.
+
+mod approval_answers;
+mod children;
+mod delegate_result;
+mod first_use;
+mod forwarded;
+mod questions;
+mod responses;
+
+pub(crate) use children::{ChildTurn, open_child};
+pub(crate) use delegate_result::delegate_result;
+pub(crate) use first_use::{FirstUseQuestions, ask_about_builder};
+pub(crate) use forwarded::forwarded_call;
+pub use questions::question;
+pub use responses::{RespondError, ResponseOutcome};

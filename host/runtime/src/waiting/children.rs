@@ -1,0 +1,131 @@
+//! The sessions of other agents that work for calls of a session (L16).
+
+use crate::agent::{Agent, Delegate, LiveAgent};
+use crate::events::{ParentWatchers, Watchers};
+use crate::host::Host;
+use crate::session::{Session, SessionError};
+use agent_core::message::{CallId, TurnInput};
+use agent_core::plugin::TraceContext;
+use agent_core::run::{LoopConfig, RestoreError, Run};
+use agent_core::tool::ToolError;
+use agent_store::{OpenMode, StoreError};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// How often, and at what interval, opening a child session is retried while a dropped driver still holds its lease.
+const LEASE_RETRIES: u32 = 50;
+const LEASE_RETRY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Everything that the turn of a child session needs.
+pub(crate) struct ChildTurn {
+    pub(crate) host: Host,
+    pub(crate) agent: LiveAgent,
+    pub(crate) call: CallId,
+    /// State of the child session before its first input.
+    pub(crate) new: Run,
+    pub(crate) input: TurnInput,
+    pub(crate) bounds: LoopConfig,
+    pub(crate) trace: TraceContext,
+    pub(crate) above: ParentWatchers,
+    pub(crate) cancel: CancellationToken,
+}
+
+impl Session {
+    /// Returns the calls that the open turn delegated to other agents and that have no result yet, in call order.
+    pub fn delegated_calls(&self) -> Vec<CallId> {
+        self.run.delegations().into_iter().map(|(call, _)| call).collect()
+    }
+
+    /// Opens the session that works for a delegated call, so that a person can answer its questions there (L16, L17). Returns
+    /// `None` if nothing can be answered now: the session has not started, another process holds it, or it cannot continue.
+    /// In the last case, [`Session::run`] turns the error into the call's result.
+    pub async fn open_delegated(&mut self, call: &CallId) -> Result<Option<Session>, SessionError> {
+        let Some((call, subject)) = self.run.delegations().into_iter().find(|(known, _)| known == call) else {
+            return Ok(None);
+        };
+        let Ok(work) = self.child_turn(&call, &subject, &CancellationToken::new()).await? else { return Ok(None) };
+        match open_child(&work, OpenMode::Existing).await {
+            Ok(session) => Ok(Some(session)),
+            Err(SessionError::Store(StoreError::NoSession { .. } | StoreError::Busy { .. })) => Ok(None),
+            Err(error @ SessionError::Store(_)) => Err(error),
+            Err(error) => {
+                tracing::info!(session = subject, %error, "the session of a delegated call cannot be opened now");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Prepares the child turn of a call. The inner error is a tool error for the model.
+    pub(crate) async fn child_turn(
+        &mut self,
+        call: &CallId,
+        subject: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Result<ChildTurn, ToolError>, SessionError> {
+        let records = self.history.load_calls(std::slice::from_ref(call)).await?;
+        let Some(record) = records.into_iter().next() else {
+            let message = "internal error: a call of the open batch has no record in the store".to_owned();
+            return Ok(Err(ToolError::Failed { message }));
+        };
+        let agent = self.services.agent.clone();
+        let same = |delegate: &&Delegate| delegate.subject(&self.services.subject, call) == subject;
+        let Some(delegate) = agent.config().delegates.get(&record.name).filter(same) else {
+            let message = format!("the agent `{}` is no longer configured", record.name);
+            return Ok(Err(ToolError::NotFound { message }));
+        };
+        let below = delegate.agent.current();
+        let name = below.config().name.clone();
+        let child = match self.run.may_delegate(&name) {
+            Ok(()) => below.for_user(agent.config().user.as_deref()),
+            Err(error) => return Ok(Err(error)),
+        };
+        // The child also gets later revocations and grants, unless it works for a different user than its configuration names.
+        let live = |child: Arc<Agent>| match Arc::ptr_eq(&child, &below) {
+            true => delegate.agent.clone(),
+            false => child.into(),
+        };
+        let trace = self.services.scope(&self.run).trace;
+        let (written, tool) = (record.effective_arguments(), agent.registry().get(&record.name));
+        let arguments = tool.map_or(Cow::Borrowed(written), |tool| tool.outgoing(written, &self.run.session));
+        Ok(child.map_err(|error| ToolError::Failed { message: error.to_string() }).map(|child| ChildTurn {
+            host: self.services.host(),
+            bounds: self.run.bounds_below(child.bounds()),
+            agent: live(child),
+            call: call.clone(),
+            new: self.run.delegated(subject, name),
+            input: delegate.input(&arguments),
+            trace,
+            above: self.watchers.for_children(),
+            cancel: cancel.clone(),
+        }))
+    }
+}
+
+/// Opens the child's session. If the parent's driver was dropped, the child's previous driver may still hold the lease for
+/// a moment, so the open is retried.
+pub(crate) async fn open_child(child: &ChildTurn, mode: OpenMode) -> Result<Session, SessionError> {
+    for _ in 0..LEASE_RETRIES {
+        match open_child_once(child, mode).await {
+            Err(SessionError::Store(StoreError::Busy { holder, .. })) if holder.is_this_process() => {
+                tokio::time::sleep(LEASE_RETRY_INTERVAL).await;
+            }
+            opened => return opened,
+        }
+    }
+    open_child_once(child, mode).await
+}
+
+async fn open_child_once(child: &ChildTurn, mode: OpenMode) -> Result<Session, SessionError> {
+    let watchers = Watchers::for_child(child.above.clone());
+    let session = Session::open_as(&child.host, child.agent.clone(), (child.new.clone(), mode), watchers).await?;
+    if session.state().delegated_by == child.new.delegated_by {
+        return Ok(session);
+    }
+    // For example, a document was imported under the subject that belongs to this call.
+    let subject = session.subject().to_owned();
+    session.close().await?;
+    let error = RestoreError::Inconsistent("the session with this call's subject was not delegated by this session");
+    Err(SessionError::Restore { session: subject, error })
+}

@@ -1,0 +1,32 @@
+//! Tool calls that are answered outside the host: by a service, another agent, or the user.
+
+use super::questions::awaited_answer;
+use crate::host::SessionServices;
+use crate::outbox::{ForwardedCall, ServiceContract, forward};
+use agent_core::change::CallRecord;
+use agent_core::event::WaitCause;
+use agent_core::run::{Awaited, Run};
+use agent_core::tool::ToolSource;
+
+/// Returns what a call waits for if it is answered outside the host, or `None` if the host runs it.
+pub(crate) fn forwarded_call(services: &SessionServices, run: &Run, record: &CallRecord) -> Option<ForwardedCall> {
+    if let Some(awaits) = awaited_agent(services, record).or_else(|| awaited_answer(run, record)) {
+        return Some(ForwardedCall { awaits, contract: None });
+    }
+    let tool = services.agent.registry().get(&record.name)?;
+    let service = match &tool.source {
+        ToolSource::Service { .. } => services.agent.config().services.get(&record.name)?,
+        _ => return None,
+    };
+    let data = tool.outgoing(record.effective_arguments(), &run.session).into_owned();
+    let contract = ServiceContract::of_service(service, None);
+    let request = (service.request(data), service.domain.clone());
+    Some(forward(&services.scope(run), &record.id, request, contract))
+}
+
+/// Returns what a call to another agent waits for, or `None` if the call is not a delegation.
+fn awaited_agent(services: &SessionServices, record: &CallRecord) -> Option<Awaited> {
+    let delegate = services.agent.config().delegates.get(&record.name)?;
+    let session = delegate.subject(&services.subject, &record.id);
+    Some(Awaited { cause: WaitCause::Agent { session }, event: None })
+}

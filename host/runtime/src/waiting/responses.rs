@@ -1,0 +1,262 @@
+//! Service answers to forwarded calls: each is matched to its call, checked against the agreed schema, and taken once (L10, I6).
+
+use crate::agent::ANY_TYPE;
+use crate::approvals::{APPROVAL_RESOLVED, without_edit_note};
+use crate::host::trace::is_trace;
+use crate::records::{CommitNotes, ServiceAnswerRecord, StepRecordBody};
+use crate::session::{Session, SessionError};
+use crate::tools::results::{bounded, error_result};
+use agent_core::change::{CallRecord, CallResult, CallState};
+use agent_core::cloud_event::CloudEvent;
+use agent_core::event::{Wait, WaitCause};
+use agent_core::event_type::{HostEventType, is_reserved};
+use agent_core::message::{CallId, Content, Digest};
+use agent_core::plugin::TraceContext;
+use agent_core::run::{Answerer, Input};
+use agent_core::schema::Schema;
+use agent_core::tool::{ToolError, Violation};
+use agent_store::{CallFilter, StepRecord, StoreError};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Outcome of an answer that was delivered to a session.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ResponseOutcome {
+    /// The answer became the call's result.
+    Taken {
+        /// Where the answer does not match the agreed schema. If this is not empty, the model gets an error with these
+        /// violations in place of the answer.
+        violations: Vec<Violation>,
+        /// What the turn still waits for. If this is empty, [`Session::run`] continues the turn.
+        waits: Vec<Wait>,
+    },
+    /// The call already has exactly this answer. Nothing has changed.
+    Duplicate,
+    /// The call already has another result: it was answered differently, has expired, or its turn is over. Nothing has
+    /// changed.
+    Late,
+}
+
+/// An answer was rejected. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum RespondError {
+    /// The event does not name the request that it answers.
+    #[error("the event has no `parentid`; set it to the `id` of the request that it answers, which is the call's id")]
+    NoParent,
+    /// The event claims a type that is reserved for the host.
+    #[error(
+        "the event's `type` is `{event_type}`: types that begin with `agent-host.`, or look like it, are reserved for the host; \
+         the only one of them that an answer may have is `{APPROVAL_RESOLVED}`"
+    )]
+    Reserved {
+        /// Type of the event.
+        event_type: String,
+    },
+    /// The event is for another session.
+    #[error(
+        "the event's `subject` is `{subject}`, but the session is `{session}`: omit the subject, or set it to this session"
+    )]
+    OtherSubject {
+        /// Subject of the event.
+        subject: String,
+        /// Subject of the session.
+        session: String,
+    },
+    /// The session has no call with this id.
+    #[error("the event's `parentid` is `{call}`, but session `{session}` has no such call; {waiting}")]
+    NoCall {
+        /// The call's id as the event gives it.
+        call: String,
+        /// Subject of the session.
+        session: String,
+        /// Text that lists the calls that wait.
+        waiting: String,
+    },
+    /// The call does not wait for a service.
+    #[error("call `{call}` does not wait for a service: {state}; {waiting}")]
+    NotAService {
+        /// Id of the call.
+        call: CallId,
+        /// Text about the state of the call.
+        state: &'static str,
+        /// Text that lists the calls that wait.
+        waiting: String,
+    },
+    /// No schema was agreed for answers of this type.
+    #[error(
+        "the event's `type` is `{event_type}`, which is not an expected answer to call `{call}`; expected types: {known}"
+    )]
+    UnknownType {
+        /// Type of the event.
+        event_type: String,
+        /// Id of the call.
+        call: CallId,
+        /// The expected types, separated by commas.
+        known: String,
+    },
+    /// An answer to an approval request does not name its session.
+    #[error("the event has no `subject`; an approval must name its session there, which is `{session}`")]
+    NoSubject {
+        /// Subject of the session that received the event.
+        session: String,
+    },
+    /// The data of an approval answer cannot be read or contains no decisions.
+    #[error(
+        "the event's data is not an approval answer: {problem}; the data of `{event_type}` has the form \
+         {{\"decisions\": [{{\"call\": ID, \"verdict\": \"granted\"|\"denied\"}}]}}"
+    )]
+    Decisions {
+        /// What is wrong with the data.
+        problem: String,
+        /// Type of the event, which determines the form of its data.
+        event_type: HostEventType,
+    },
+    /// The session never sent this approval request.
+    #[error("the event's `parentid` is `{request}`, but session `{session}` has sent no such approval request")]
+    NoRequest {
+        /// The request's id as the event gives it.
+        request: String,
+        /// Subject of the session.
+        session: String,
+    },
+    /// The answer decides about a call that the request did not ask about.
+    #[error("the approval request `{request}` did not ask about call `{call}`")]
+    NotRequested {
+        /// Id of the call.
+        call: CallId,
+        /// Id of the request.
+        request: String,
+    },
+    /// The session cannot be read or changed.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+impl From<StoreError> for RespondError {
+    fn from(error: StoreError) -> Self {
+        Self::Session(error.into())
+    }
+}
+
+impl Session {
+    /// Takes a service's answer to a forwarded call (L10), or an answer to an approval request (L17). Only the stored state is
+    /// needed (L1), because the schema of the answer was stored when the request was sent. [`Session::run`] then continues the
+    /// turn.
+    pub async fn respond(&mut self, event: CloudEvent) -> Result<ResponseOutcome, RespondError> {
+        let session = self.subject().to_owned();
+        self.require_stored_state()?;
+        if let Some(subject) = event.subject.as_ref().filter(|subject| **subject != session) {
+            return Err(RespondError::OtherSubject { subject: subject.clone(), session });
+        }
+        if event.event_type == APPROVAL_RESOLVED.as_str() {
+            return self.respond_to_approval(&event).await;
+        }
+        if is_reserved(&event.event_type) {
+            return Err(RespondError::Reserved { event_type: event.event_type });
+        }
+        let parent = event.parentid.clone().ok_or(RespondError::NoParent)?;
+        self.expire_overdue_calls().await?;
+        let filter = CallFilter::Ids(self.services.call_ids(&parent));
+        let found = self.services.store.calls(&session, filter).await?;
+        let Some(record) = found.into_iter().next() else {
+            return Err(RespondError::NoCall { call: parent, session, waiting: self.waiting_calls() });
+        };
+        let call = record.id.clone();
+        let answer = answer_result(event.data.clone());
+        if let Some(result) = &record.result {
+            let same = without_edit_note(&record, &result.content) == answer.content && !result.is_error;
+            return Ok(if same { ResponseOutcome::Duplicate } else { ResponseOutcome::Late });
+        }
+        let contract = match self.run.waits().into_iter().find(|wait| wait.call == call).map(|wait| wait.cause) {
+            Some(WaitCause::Service { emits, .. }) => emits,
+            _ => {
+                return Err(RespondError::NotAService {
+                    call,
+                    state: state_text(&record),
+                    waiting: self.waiting_calls(),
+                });
+            }
+        };
+        let violations = match contract {
+            Some(contract) => self.violations(&contract, &event, &call).await?,
+            None => Vec::new(),
+        };
+        let result = if violations.is_empty() { answer } else { broken_contract(&event.event_type, &violations) };
+        let notes = CommitNotes { records: vec![answer_record(&record, &event)], ..CommitNotes::default() };
+        self.apply(Input::Respond { call, from: Answerer::Service, result }, notes).await?;
+        Ok(ResponseOutcome::Taken { violations, waits: self.run.waits() })
+    }
+
+    /// Returns where the data does not match the agreed schema. Returns an error if no answer of this type was agreed.
+    async fn violations(
+        &self,
+        contract: &Digest,
+        event: &CloudEvent,
+        call: &CallId,
+    ) -> Result<Vec<Violation>, RespondError> {
+        let text = self.services.store.text(contract).await?;
+        let damaged =
+            |problem: String| StoreError::Invalid { what: format!("the answer's schema {contract}"), problem };
+        let schemas: BTreeMap<String, Value> =
+            serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+        let Some(schema) = schemas.get(&event.event_type).or_else(|| schemas.get(ANY_TYPE)) else {
+            let known = schemas.keys().map(|known| format!("`{known}`")).collect::<Vec<_>>().join(", ");
+            return Err(RespondError::UnknownType { event_type: event.event_type.clone(), call: call.clone(), known });
+        };
+        let schema = Schema::compile(schema).map_err(|error| damaged(error.to_string()))?;
+        Ok(schema.check(event.data.as_ref().unwrap_or(&Value::Null)).err().unwrap_or_default())
+    }
+
+    fn waiting_calls(&self) -> String {
+        let waits: Vec<_> = self.run.waits().iter().map(|wait| format!("`{}` ({})", wait.call, wait.name)).collect();
+        if waits.is_empty() { "no call is waiting".to_owned() } else { format!("waiting calls: {}", waits.join(", ")) }
+    }
+}
+
+/// Builds the step record about the origin and trace of an answer.
+fn answer_record(record: &CallRecord, event: &CloudEvent) -> StepRecord {
+    let (traceparent, tracestate) = (event.traceparent.clone(), event.tracestate.clone());
+    let trace = traceparent.map(|traceparent| TraceContext { traceparent, tracestate }).filter(is_trace);
+    let body = ServiceAnswerRecord {
+        call: record.id.clone(),
+        id: event.id.clone(),
+        source: event.source.clone(),
+        event_type: event.event_type.clone(),
+        time: event.time.clone(),
+        trace,
+    };
+    StepRecordBody::ServiceAnswer(Box::new(body)).into_record(record.turn, record.step)
+}
+
+fn state_text(record: &CallRecord) -> &'static str {
+    match record.state {
+        CallState::Waiting => "it has not started",
+        CallState::AwaitingApproval => "it waits for an approval",
+        CallState::Outstanding => "it waits for an answer from outside the host",
+        CallState::Started => "it is running",
+        CallState::OutcomeUnknown => "its outcome is unknown; decide with `session resolve`",
+        CallState::Finished => "it already has a result",
+    }
+}
+
+/// Builds the call's result: content for the model, and the unchanged data.
+fn answer_result(data: Option<Value>) -> CallResult {
+    let content = match &data {
+        None => Content::Text("The service answered without data.".to_owned()),
+        Some(Value::String(text)) => Content::Text(text.clone()),
+        Some(json) => Content::Json(json.clone()),
+    };
+    CallResult { content: bounded(vec![content]), structured: data, ..CallResult::default() }
+}
+
+/// Builds the error for the model if an answer does not match the agreed schema: each place with the violated rule.
+fn broken_contract(event_type: &str, violations: &[Violation]) -> CallResult {
+    let problems = violations.iter().map(|violation| {
+        let pointer = if violation.pointer.is_empty() { "the whole answer" } else { &violation.pointer };
+        let rule = violation.rule.as_deref().unwrap_or("format");
+        format!("{pointer} violates `{rule}`: {}", violation.message)
+    });
+    let problems = problems.collect::<Vec<_>>().join("; ");
+    let message = format!("the service's answer `{event_type}` does not match its agreed schema: {problems}");
+    error_result(&ToolError::Failed { message })
+}

@@ -1,0 +1,99 @@
+//! Lists and searches over the `sessions` table and the full-text index of messages.
+
+use super::failure::Failure;
+use super::owners::{Liveness, Owner};
+use super::queries::{collect, page, rfc3339, unsigned};
+use super::search;
+use super::writer::Effort;
+use super::{Access, SqliteStore};
+use crate::{MessageHit, SessionFilter, SessionIndex, SessionSummary, StoreError, Unowned};
+use async_trait::async_trait;
+use rusqlite::{OptionalExtension, Row, params};
+
+#[async_trait]
+impl SessionIndex for SqliteStore {
+    async fn sessions(&self, filter: SessionFilter, limit: usize) -> Result<Vec<SessionSummary>, StoreError> {
+        let owner = self.owner.clone();
+        self.read(move |connection| {
+            let SessionFilter { subject, agent, user, unowned, state, delegated_by } = filter;
+            // Build these conditions for each case, so that SQLite can use their indexes.
+            let one = if subject.is_some() { "subject = ?6" } else { "?6 IS NULL" };
+            let parent = if delegated_by.is_some() { "delegated_by = ?4" } else { "?4 IS NULL" };
+            let sql = format!(
+                "SELECT subject, agent, user, created, updated, revision, turns, last_message, state, title, owner,
+                 delegated_by FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR user = ?2 OR (?7 AND user IS NULL))
+                 AND (?3 IS NULL OR state = ?3) AND {parent} AND {one}
+                 ORDER BY place DESC, id DESC LIMIT ?5"
+            );
+            let parameters = params![agent, user, state, delegated_by, page(limit), subject, unowned == Unowned::Shown];
+            collect(connection, &sql, parameters, |row| summary(&owner, row))
+        })
+        .await
+    }
+
+    async fn latest(&self, agent: &str) -> Result<Option<String>, StoreError> {
+        let agent = agent.to_owned();
+        self.read(move |connection| {
+            let sql = "SELECT subject FROM sessions WHERE agent = ?1 AND delegated_by IS NULL AND revision > 0
+                       AND state <> 'incomplete' ORDER BY place DESC, id DESC LIMIT 1";
+            Ok(connection.prepare_cached(sql)?.query_row([agent], |row| row.get(0)).optional()?)
+        })
+        .await
+    }
+
+    async fn unfinished(&self, after: &str, limit: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let after = after.to_owned();
+        self.read(move |connection| {
+            let sql = "SELECT s.subject, p.run FROM sessions s JOIN snapshots p ON p.session = s.id
+                       WHERE s.subject > ?1 AND s.state IN ('running', 'suspended') ORDER BY s.subject LIMIT ?2";
+            collect(connection, sql, params![after, page(limit)], |row| Ok((row.get(0)?, row.get(1)?)))
+        })
+        .await
+    }
+
+    async fn search_messages(&self, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
+        // Commits do not wait for the index, so it may be behind; a search updates it first.
+        self.update_message_index().await?;
+        let query = query.to_owned();
+        self.read(move |connection| search::messages(connection, &query, limit)).await
+    }
+
+    async fn search_evicted(&self, session: &str, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
+        self.update_message_index().await?;
+        let (session, query) = (session.to_owned(), query.to_owned());
+        self.read(move |connection| search::evicted(connection, &session, &query, limit)).await
+    }
+}
+
+impl SqliteStore {
+    /// Indexes all committed messages. A read-only store searches only the messages that are already indexed.
+    async fn update_message_index(&self) -> Result<(), StoreError> {
+        if self.access == Access::Read {
+            return Ok(());
+        }
+        while self.write(Effort::Long, search::index_some).await? == search::Progress::Indexed {}
+        Ok(())
+    }
+}
+
+fn summary(owner: &Owner, row: &Row<'_>) -> Result<SessionSummary, Failure> {
+    let stored_owner: Option<String> = row.get(10)?;
+    let open_in = match stored_owner.map(|stored| owner.liveness(&stored)) {
+        Some(Liveness::Alive(holder)) => Some(holder),
+        Some(Liveness::Dead) | None => None,
+    };
+    Ok(SessionSummary {
+        subject: row.get(0)?,
+        agent: row.get(1)?,
+        user: row.get(2)?,
+        delegated_by: row.get(11)?,
+        created: rfc3339(row.get(3)?)?,
+        updated: rfc3339(row.get(4)?)?,
+        revision: unsigned(row.get(5)?),
+        turns: row.get(6)?,
+        messages: unsigned(row.get(7)?),
+        state: row.get(8)?,
+        open_in,
+        title: row.get(9)?,
+    })
+}

@@ -1,0 +1,98 @@
+//! Reads a Markdown page as a reader who follows it: the files that it shows, and the commands to type.
+
+use crate::support::repository;
+
+/// A code block.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// The heading above it.
+    pub(crate) section: String,
+    /// The text after its opening fence.
+    pub(crate) language: String,
+    pub(crate) text: String,
+    /// The file that the preceding text names last.
+    pub(crate) file: Option<String>,
+}
+
+/// A command of a block, and the lines that it prints.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TypedCommand {
+    pub(crate) command: String,
+    pub(crate) prints: String,
+}
+
+/// Extensions of files that pages show.
+const FILES: [&str; 7] = [".toml", ".rs", ".wit", ".py", ".js", ".c", ".h"];
+
+/// A page of this repository.
+pub(crate) fn page(path: &str) -> String {
+    std::fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// All blocks, in order.
+pub(crate) fn blocks(page: &str) -> Vec<Block> {
+    let (mut found, mut section, mut paragraph) = (Vec::new(), String::new(), String::new());
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        if let Some(language) = line.strip_prefix("```") {
+            let inside: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            let block = Block {
+                section: section.clone(),
+                language: language.to_owned(),
+                text: inside.join("\n") + "\n",
+                file: last_named_file(&paragraph),
+            };
+            found.push(block);
+            // A block belongs to the file that its own paragraph names, or to none.
+            paragraph.clear();
+        } else if line.starts_with('#') {
+            section = line.trim_start_matches('#').trim().to_owned();
+            paragraph.clear();
+        } else if line.is_empty() && lines.clone().next().is_none_or(|next| !next.starts_with("```")) {
+            paragraph.clear();
+        } else {
+            paragraph.push_str(line);
+            paragraph.push(' ');
+        }
+    }
+    found
+}
+
+/// The last file name in backticks.
+fn last_named_file(paragraph: &str) -> Option<String> {
+    let spans = paragraph.split('`').skip(1).step_by(2);
+    spans
+        .filter(|span| FILES.iter().any(|ending| span.ends_with(ending)) && !span.contains(' '))
+        .last()
+        .map(str::to_owned)
+}
+
+impl Block {
+    /// The commands of the block. If no line has a prompt, every line is a command.
+    pub(crate) fn typed(&self) -> Vec<TypedCommand> {
+        let has_prompts = self.text.lines().any(|line| line.starts_with("$ "));
+        let mut typed: Vec<TypedCommand> = Vec::new();
+        for line in self.text.lines() {
+            let command = if has_prompts { line.strip_prefix("$ ") } else { Some(line) };
+            match (command, typed.last_mut()) {
+                (Some(command), _) => typed.push(TypedCommand { command: command.to_owned(), prints: String::new() }),
+                (None, Some(before)) => before.prints.push_str(&format!("{line}\n")),
+                (None, None) => panic!("no command prints `{line}`"),
+            }
+        }
+        typed
+    }
+}
+
+/// Blocks, files and commands are read as documented.
+#[test]
+fn reads_blocks_files_and_commands_of_a_page() {
+    let page = "# One\n\nThe file `a.toml` is no `b.rs file`.\n\nSee `c.rs`, then `src/d.rs`:\n\n```rust\nx\n```\n\n```console\n$ one 'a b'\n1\n2\n$ two\n```\n## Two\n```\nthree\n```\n";
+    let found = blocks(page);
+    let seen: Vec<_> =
+        found.iter().map(|block| (block.section.as_str(), block.language.as_str(), block.file.as_deref())).collect();
+    assert_eq!(seen, [("One", "rust", Some("src/d.rs")), ("One", "console", None), ("Two", "", None)]);
+    let typed = |command: &str, prints: &str| TypedCommand { command: command.to_owned(), prints: prints.to_owned() };
+    assert_eq!(found[1].typed(), [typed("one 'a b'", "1\n2\n"), typed("two", "")]);
+    assert_eq!(found[2].typed(), [typed("three", "")]);
+}

@@ -1,0 +1,125 @@
+//! `plugin explain`, `plugin list` and `config check`: what would be granted, and which versions would serve (P6, P10,
+//! S3).
+
+use crate::support::{SharedCompiledCode, components};
+use agent_plugins::{Access, Asks, Manifest, with_manifest};
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+fn plugin_folder(file: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["plugins", "docs"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    drop(SharedCompiledCode::in_data(&folder.path().join("data")));
+    std::fs::write(folder.path().join("agent.toml"), file).unwrap();
+    folder
+}
+
+fn put_manifest(folder: &Path, manifest: &Manifest) {
+    let bytes = with_manifest(&std::fs::read(components().join("text.wasm")).unwrap(), manifest).unwrap();
+    std::fs::write(folder.join(format!("plugins/{}.wasm", manifest.name)), bytes).unwrap();
+}
+
+/// Stdout followed by stderr.
+fn output(folder: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    command.args(arguments).args(["--data", "data"]).current_dir(folder).env_remove("NO_COLOR");
+    let output = command.env("GRANTED", "yes").env("A_TOKEN", "0123456789").output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn manifest_with_every_request() -> Manifest {
+    let asks = Asks {
+        files: Some(Access::ReadWrite),
+        env: vec!["GRANTED".into(), "HOME".into()],
+        config: vec!["region".into(), "a.b".into()],
+        http: vec!["GET https://*.example.com".into(), "https://other.example/v1/".into()],
+        secrets: vec!["TOKEN".into(), "KEY".into()],
+        key_value: true,
+        model_tokens: Some(5_000),
+        events: vec!["com.example.paid".into(), "com.example.sent".into()],
+        media: true,
+    };
+    Manifest {
+        name: "wants".into(),
+        version: "1.0.0".into(),
+        description: "Wants all.".into(),
+        asks,
+        ..Manifest::default()
+    }
+}
+
+const GRANTS: &str = "plugin_directory = \"plugins\"\n\n[plugins.wants.grants]\nread = [\"docs\"]\nenv = [\"GRANTED\", \"PATH\"]\n\
+                      config = { region = \"north\" }\nevents = [\"com.example.paid\", \"com.example.other\"]\nhttp = [\"GET https://api.example.com/v1/\", \"https://elsewhere.example\"]\n\n\
+                      [plugins.wants.secrets.TOKEN]\nenv = \"A_TOKEN\"\nhosts = [\"api.example.com\"]\n";
+
+/// P6, P7: Each request with its grant or denial on one line, with the line that would change it; values are not shown.
+#[test]
+fn p6_explain_shows_every_kind_of_request() {
+    let folder = plugin_folder(GRANTS);
+    put_manifest(folder.path(), &manifest_with_every_request());
+    let shown = output(folder.path(), &["plugin", "explain", "plugins/wants.wasm", "--agent", "agent.toml"]);
+    let (heading, rest) = shown.split_once('\n').unwrap();
+    assert!(heading.starts_with("wants ") && !shown.contains("north") && !shown.contains("0123456789"), "{shown}");
+    insta::assert_snapshot!(rest, @r#"
+      always    clocks, random numbers and a limited number of log lines
+      gets      reading below docs
+      gets      the variable GRANTED
+      gets      the configuration value region
+      gets      the request GET https://api.example.com/v1/
+      gets      the secret TOKEN, which the host puts into the header `authorization` for https://api.example.com
+      gets      sending the service event com.example.paid through the host, if the service's own rules allow it
+      partly    reading and writing files; it gets reading
+                to allow all of it: [plugins.wants.grants] write = ["."]
+      partly    the request GET https://*.example.com; it gets GET https://api.example.com/v1/
+                to allow all of it: [plugins.wants.grants] http = ["GET https://*.example.com"]
+      denied    the environment variable HOME
+                to allow it: [plugins.wants.grants] env = ["HOME"]
+      denied    the configuration value "a.b"
+                to allow it: [plugins.wants.grants] config = { "a.b" = "…" }
+      denied    the request https://other.example/v1/
+                to allow it: [plugins.wants.grants] http = ["https://other.example/v1/"]
+      denied    the secret KEY
+                to allow it: [plugins.wants.secrets] KEY = { env = "KEY", hosts = ["…"] }
+      denied    keeping values between calls
+                to allow it: [plugins.wants.grants] key_value_mib = 10
+      denied    asking the agent's model
+                to allow it: [plugins.wants.grants] model_tokens = 5000
+      denied    sending the service event com.example.sent
+                to allow it: [plugins.wants.grants] events = ["com.example.sent"]
+      denied    reading the media of the conversation
+                to allow it: [plugins.wants.grants] media = true
+      unused    `wants` does not ask for the variable PATH in its manifest, so this grant has no effect
+      unused    `wants` does not ask for the request https://elsewhere.example in its manifest, so this grant has no effect
+      unused    `wants` does not ask for the service event com.example.other in its manifest, so this grant has no effect
+    "#);
+    let alone = output(folder.path(), &["plugin", "explain", "plugins/wants.wasm"]);
+    assert_eq!(alone.matches("  denied ").count(), 14, "{alone}");
+    assert!(!alone.contains("gets"), "{alone}");
+}
+
+/// P10: A version that was rolled back is not listed as serving, neither for a folder nor for an agent.
+#[test]
+fn p10_lists_show_the_versions_that_would_serve() {
+    let folder = plugin_folder("plugin_directory = \"plugins\"\n");
+    let version = |number: &str| Manifest { name: "text".into(), version: number.into(), ..Manifest::default() };
+    let serve = |number| {
+        put_manifest(folder.path(), &version(number));
+        output(folder.path(), &["--agent", "agent.toml", "Hello."])
+    };
+    serve("1.0.0");
+    serve("2.0.0");
+    let list = || output(folder.path(), &["plugin", "list", "plugins"]);
+    assert!(list().contains("text 2.0.0"), "{}", list());
+    let back = output(folder.path(), &["plugin", "rollback", "text"]);
+    for shown in [list(), output(folder.path(), &["plugin", "list", "--agent", "agent.toml"])] {
+        assert!(shown.contains("text 1.0.0") && !shown.contains("text 2.0.0"), "{back}{shown}");
+        assert!(shown.contains("is rolled back") && shown.contains("--undo"), "{shown}");
+    }
+    let checked = output(folder.path(), &["config", "check", "agent.toml"]);
+    assert!(checked.contains("agent.toml: ok") && checked.contains("is rolled back"), "{checked}");
+    output(folder.path(), &["plugin", "rollback", "text", "--undo"]);
+    assert!(list().contains("text 2.0.0"), "{}", list());
+}

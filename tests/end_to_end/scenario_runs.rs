@@ -1,0 +1,398 @@
+//! `agent-host test` (S4): scenarios that pass, fail, or cannot run, among them the project's own.
+
+mod apart;
+mod kept;
+mod strict;
+
+use crate::support::{components, repository};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// A folder with scenarios. All such folders share one data folder.
+struct ScenarioFolder(TempDir);
+
+impl ScenarioFolder {
+    fn with(scenarios: &[(&str, &str)]) -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        for (name, text) in scenarios {
+            folder.write(&format!("{name}.scenario.toml"), text);
+        }
+        folder
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.0.path().join(name), text).unwrap();
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn test(&self, arguments: &[&str]) -> Output {
+        self.test_with(components(), arguments)
+    }
+
+    /// Runs with the components of this folder.
+    fn test_with(&self, plugins: &Path, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        command.current_dir(self.path()).arg("test").args(arguments).arg("--plugins").arg(plugins);
+        command.arg("--data").arg(data()).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// The exit code, and the output without times.
+    fn shown(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        self.shown_with(components(), arguments)
+    }
+
+    /// The same with the components of this folder.
+    fn shown_with(&self, plugins: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+        let output = self.test_with(plugins, arguments);
+        let printed = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+        let time = regex::Regex::new(r" \([0-9.]+ m?s\)").unwrap();
+        (output.status.code(), time.replace_all(&printed, "").into_owned())
+    }
+}
+
+/// Kept between runs for its compiled code, which other tests share.
+fn data() -> PathBuf {
+    let data = crate::support::scratch();
+    // The host requires that only the owner can access a data folder.
+    #[cfg(unix)]
+    std::fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    data
+}
+
+/// The line `plugins = [...]` for a scenario outside a plugin's project.
+fn plugins_line(plugin: &str) -> String {
+    format!("plugins = [{:?}]\n", components().join(format!("{plugin}.wasm")).display().to_string())
+}
+
+/// S4: Every scenario of the project's own plugins passes.
+#[test]
+fn the_plugins_own_scenarios_pass() {
+    let folder = ScenarioFolder(tempfile::tempdir().unwrap());
+    let plugins = repository().join("plugins");
+    let (code, printed) = folder.shown(&[plugins.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{printed}");
+    let projects = agent_devkit::build::projects_in(&plugins).unwrap();
+    assert_eq!(projects.len(), 12);
+    for project in projects {
+        let name = project.directory().file_name().unwrap().to_str().unwrap();
+        assert!(printed.contains(&format!("✓ {name}/")), "{name} has no scenario: {printed}");
+    }
+}
+
+/// S4: The first example of the page is the plugin's own scenario, and the second one runs.
+#[test]
+fn the_examples_of_the_page_run() {
+    let page = std::fs::read_to_string(repository().join("host/docs/guide/scenarios.md")).unwrap();
+    let examples: Vec<&str> = page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert_eq!(examples.len(), 2);
+    let folder = ScenarioFolder::with(&[
+        ("first", &(plugins_line("text") + examples[0])),
+        ("second", &(plugins_line("calc") + examples[1])),
+    ]);
+    let golden = repository().join("plugins/text/count.golden");
+    std::fs::copy(golden, folder.0.path().join("first.golden")).unwrap();
+    let (code, printed) = folder.shown(&[]);
+    assert_eq!(code, Some(0), "{printed}");
+}
+
+/// S4: A failure names scenario, place, expectation, actual value and what to do; all failures are shown at once.
+#[test]
+fn reports_a_failed_expectation_with_its_place() {
+    let scenario = "plugins = [\"PLUGIN\"]
+golden = true
+[agent.plugins.text.grants]
+read = [\".\"]
+[[turns]]
+say = \"Count.\"
+replies = [
+  { calls = [{ name = \"text.count\", arguments = { text = \"one\" } }, { name = \"text.count_file\", arguments = { path = \"no.md\" } }] },
+  { text = \"fine\", expect = { contains = \"moon\" } },
+  { text = \"never\" },
+]
+calls = [
+  { name = \"text.count\", arguments = { text = \"two\" }, result = \"The text has 3 lines.\" },
+  { name = \"text.count_file\", result = { at = { \"/a\" = 1 } } },
+]
+[[turns]]
+say = \"Again.\"
+replies = [{ text = \"done\" }]
+calls = [{ name = \"text.count\" }]
+output = { matches = \"^not\" }
+ends = \"limit\"
+[[turns]]
+say = \"Fail.\"
+replies = [{ error = { status = 400, message = \"no\" } }]
+error = { contains = \"yes\" }
+";
+    let plugin = components().join("text.wasm").display().to_string();
+    let folder = ScenarioFolder::with(&[("wrong", &scenario.replace("PLUGIN", &plugin))]);
+    let (code, printed) = folder.shown(&[]);
+    assert_eq!(code, Some(1), "{printed}");
+    insta::assert_snapshot!(printed);
+}
+
+/// S4: A scenario that cannot run reports where its mistake is. On its own it gives exit code 2, with other scenarios
+/// 1.
+#[test]
+fn reports_why_a_scenario_cannot_run() {
+    let text = plugins_line("text");
+    let with = |rest: &str| text.clone() + rest;
+    let folder = ScenarioFolder::with(&[
+        ("key", "[[turns]]\nsay = \"hi\"\nreplys = []\n"),
+        ("agent-key", &with("[agent]\nmax_interactons = 2\n[[turns]]\nsay = \"hi\"\n")),
+        ("toml", "[[turns]\n"),
+        ("plugin", "plugins = [\"nope\"]\n[[turns]]\nsay = \"hi\"\n"),
+        ("network", &with("agent = { model = \"openai/gpt-4.1\" }\n[[turns]]\nsay = \"hi\"\n")),
+        (
+            "outside",
+            &with(
+                "[agent.plugins.text.grants]\nread = [\"/etc\"]\n[[turns]]\nsay = \"hi\"\nreplies = [{ text = \"\" }]\n",
+            ),
+        ),
+        ("climbing", &with("files = { \"../x\" = \"\" }\n[[turns]]\nsay = \"hi\"\n")),
+        ("good", &with("[[turns]]\nsay = \"hi\"\nreplies = [{ text = \"ho\" }]\noutput = \"ho\"\n")),
+    ]);
+    let (code, printed) = folder.shown(&[]);
+    assert_eq!(code, Some(1), "{printed}");
+    let expected = [
+        "key.scenario.toml:3:1: turns[0].replys: unknown field `replys`, expected one of `say`, `replies`",
+        "agent-key.scenario.toml:3:1: unknown key `agent.max_interactons`",
+        "did you mean `max_interactions`?",
+        "toml.scenario.toml:1:",
+        "plugin.scenario.toml:1: plugins[0]: there is no nope.wasm in `",
+        "network.scenario.toml:2: agent.model: `openai/gpt-4.1` would be called over the network",
+        "outside.scenario.toml:3: agent.plugins.text.grants.read[0]: a scenario can read and write only in its own folder",
+        "climbing.scenario.toml:2:20: files.\"../x\" is not a path inside the scenario's folder",
+        "✓ good",
+        "8 scenarios: 1 passed, 7 not run",
+    ];
+    for line in expected {
+        assert!(printed.contains(line), "`{line}` is missing in: {printed}");
+    }
+    assert_eq!(folder.shown(&["network.scenario.toml"]).0, Some(2));
+    assert_eq!(folder.shown(&[".", "good"]).0, Some(0));
+    let (code, printed) = folder.shown(&[".", "zzz"]);
+    assert_eq!(code, Some(2));
+    assert!(printed.contains("no scenario's name contains `zzz`; the scenarios are: agent-key, climbing"), "{printed}");
+    let (code, printed) = ScenarioFolder::with(&[]).shown(&[]);
+    assert_eq!(code, Some(2));
+    assert!(printed.contains("there is no scenario (*.scenario.toml) in `.`"), "{printed}");
+}
+
+/// S4: A golden transcript is reviewed as a diff, is written only on request, and is the same in every run.
+#[test]
+fn compares_and_writes_golden_transcripts() {
+    let scenario = plugins_line("text")
+        + "golden = true\n[[turns]]\nsay = \"Count.\"\n\
+           replies = [{ calls = [{ name = \"text.count\", arguments = { text = \"one two\" } }] }, { text = \"Two.\" }]\n";
+    let folder = ScenarioFolder::with(&[("words", &scenario)]);
+    let (code, printed) = folder.shown(&[]);
+    assert_eq!(code, Some(1));
+    assert!(
+        printed.contains("words.scenario.toml:2: golden") && printed.contains("there is no such file"),
+        "{printed}"
+    );
+    assert_eq!(folder.shown(&["--update"]).0, Some(0));
+    let golden = std::fs::read_to_string(folder.0.path().join("words.golden")).unwrap();
+    assert!(
+        golden.starts_with("turn 1\nuser: Count.\ncall: text.count {\"text\":\"one two\"}\nresult of text.count: "),
+        "{golden}"
+    );
+    assert!(golden.ends_with("\nmodel: Two.\nend: answered\n"), "{golden}");
+    assert_eq!(folder.shown(&[]).0, Some(0), "the transcript is the same in the next run");
+    folder.write("words.scenario.toml", &scenario.replace("Two.", "It has two."));
+    let (code, printed) = folder.shown(&[]);
+    assert_eq!(code, Some(1));
+    assert!(printed.contains("    -model: Two.\n    +model: It has two.\n"), "{printed}");
+    let (code, printed) = folder.shown(&["--update"]);
+    assert_eq!(code, Some(0));
+    assert!(printed.contains("words.golden; review the changes:") && printed.contains("-model: Two."), "{printed}");
+}
+
+/// S4, M3: Scripted faults of the model: overloaded, broken off, slow, and more output than requested.
+#[test]
+fn scripts_model_faults() {
+    let busy = "golden = true\n[[turns]]\nsay = \"Hi.\"\nreplies = [\n\
+        { text = \"It was bro\", error = { message = \"cut\", times = 1 } },\n]\nends = \"error\"\n[[turns]]\nsay = \"Hi.\"\n\
+        replies = [{ text = \"It is here.\", error = { status = 503, message = \"busy\", times = 2 } }]\noutput = \"It is here.\"\n";
+    // A reply with a temporary fault is given completely afterwards.
+    let busy = busy.replace("ends = \"error\"", "output = \"It was bro\"");
+    let slow = "time_limit_ms = 200\n[[turns]]\nsay = \"Hi.\"\nreplies = [{ text = \"late\", delay_ms = 60000 }]\n";
+    let more =
+        "[[turns]]\nsay = \"Hi.\"\nreplies = [{ calls = [{ name = \"text.count\", arguments = { text = \"a\" } }] }]\n";
+    let with = |rest: &str| plugins_line("text") + rest;
+    let folder = ScenarioFolder::with(&[("busy", &with(&busy)), ("slow", &with(slow)), ("more", &with(more))]);
+    let (code, printed) = folder.shown(&[".", "busy", "--update"]);
+    assert_eq!(code, Some(0), "{printed}");
+    let golden = std::fs::read_to_string(folder.0.path().join("busy.golden")).unwrap();
+    assert!(golden.contains("try 2: ") && golden.contains("try 3: "), "{golden}");
+    let (code, printed) = folder.shown(&[".", "slow"]);
+    assert_eq!(code, Some(1));
+    assert!(printed.contains("the scenario to finish in 200 ms"), "{printed}");
+    let (code, printed) = folder.shown(&[".", "more"]);
+    assert_eq!(code, Some(1));
+    assert!(printed.contains("the turn asks the model more often than it has replies (1)"), "{printed}");
+}
+
+/// S4, P5: Pictures are sent with the user's text, in full the first time; a file that is not a picture is refused with
+/// its place.
+#[test]
+fn sends_pictures_with_the_input() {
+    let template = repository().join("host/devkit/templates/manifest/media-policy-scenario.toml");
+    let template = std::fs::read_to_string(template).unwrap();
+    let picture = template.lines().find(|line| line.contains("base64")).unwrap();
+    let scenario = format!(
+        "golden = true\n{}[files]\n{picture}\n[[turns]]\nsay = \"What is on this?\"\nmedia = [\"chart.png\"]\n\
+         replies = [{{ text = \"Two colours.\", expect = {{ last_contains = [\"What is on this?\", \"sha256:\"] }} }}]\n",
+        plugins_line("calc")
+    );
+    let folder = ScenarioFolder::with(&[("seen", &scenario)]);
+    let (code, printed) = folder.shown(&["--update"]);
+    assert_eq!(code, Some(0), "{printed}");
+    let golden = std::fs::read_to_string(folder.0.path().join("seen.golden")).unwrap();
+    assert!(golden.contains("What is on this?") && golden.contains("[chart.png]"), "{golden}");
+    for (name, media, words) in [
+        ("absent", "none.png", "turns[0]: `none.png` cannot be attached: No such file"),
+        ("other", "a.txt", "`a.txt` cannot be attached: it is not a PNG"),
+        ("outside", "../a.png", "turns[0].media[0] is not a path inside the scenario's folder"),
+    ] {
+        let turn = format!(
+            "[files]\n\"a.txt\" = \"text\"\n[[turns]]\nsay = \"Look\"\nmedia = [\"{media}\"]\nreplies = [{{ text = \"a\" }}]\n"
+        );
+        let folder = ScenarioFolder::with(&[(name, &(plugins_line("calc") + &turn))]);
+        let (code, printed) = folder.shown(&[]);
+        assert!(code == Some(2) && printed.contains(words), "{printed}");
+    }
+}
+
+/// S4, P6: HTTP requests are answered from the scenario file. A request that was not recorded is denied and reported,
+/// and so is a recorded request that was not made.
+#[test]
+fn answers_recorded_requests_and_denies_others() {
+    let scenario = plugins_line("web")
+        + "[agent.plugins.web.grants]\nhttp = [\"GET https://*.example.com\"]\n[[http]]\nrequest = \"GET https://a.example.com/x\"\nbody = \"A\"\n\
+           [[http]]\nrequest = \"GET https://never.example.com/\"\n\
+           [[calls]]\nname = \"web.fetch\"\narguments = { url = \"https://a.example.com/x\" }\nresult = { at = { \"/text\" = \"A\" } }\n\
+           [[calls]]\nname = \"web.fetch\"\narguments = { url = \"https://b.example.com/y\" }\nfails = true\n";
+    let (code, printed) = ScenarioFolder::with(&[("page", &scenario)]).shown(&[]);
+    assert_eq!(code, Some(1));
+    let expected = [
+        "`web` sent GET https://b.example.com/y, which was denied",
+        "request = \"GET https://b.example.com/y\"",
+        "expected  `GET https://never.example.com/` to be sent at least once",
+    ];
+    for line in expected {
+        assert!(printed.contains(line), "`{line}` is missing in: {printed}");
+    }
+    assert!(!printed.contains("calls["), "the calls themselves are as they should be: {printed}");
+}
+
+/// L10, L16–L18: Approvals, questions, services and child agents of complete agents and their files.
+#[test]
+fn runs_complete_agents() {
+    let agents = repository().join("tests/agents");
+    let agents = agents.display();
+    let careful = plugins_line("files")
+        + &format!("agent = \"{agents}/careful.toml\"\n")
+        + "[[turns]]\nsay = \"Write a note.\"\nreplies = [\n\
+           { calls = [{ name = \"files.write\", arguments = { path = \"note.txt\", text = \"milk\" } }, { name = \"files.move\", arguments = { from = \"a\", to = \"b\" } }] },\n\
+           { text = \"Done.\" }]\napprovals = [{ name = \"files.write\", verdict = \"allow\", arguments = { path = \"note.txt\", text = \"tea\" } }]\n\
+           calls = [{ name = \"files.write\", arguments = { path = \"note.txt\", text = \"tea\" }, fails = true }, { name = \"files.move\", fails = true }]\n";
+    let lead = format!(
+        "agent = \"{agents}/lead.toml\"\nfiles = {{ \"lighthouse.md\" = {{ copy = \"{agents}/lighthouse.md\" }} }}\n[[turns]]\nsay = \"When does the lighthouse open?\"\noutput = {{ contains = \"nine\" }}\n"
+    );
+    let service = "plugins = []\n[agent.services.tide]\ntype = \"com.example.tide\"\n[agent.services.tide.emits.\"com.example.tide.known\"]\ntype = \"object\"\n\
+        [agent.services.tide.accepts]\ntype = \"object\"\n[[turns]]\nsay = \"When?\"\nreplies = [{ calls = [{ name = \"tide\", arguments = {} }] }, { text = \"At four.\" }]\n\
+        services = [{ name = \"tide\", type = \"com.example.tide.known\", data = { at = \"four\" } }]\ncalls = [{ name = \"tide\", result = { json = { at = \"four\" } } }]\n";
+    let question = "plugins = []\nagent = { finish = \"tool\" }\n[[turns]]\nsay = \"Paint it.\"\nreplies = [\n\
+        { calls = [{ name = \"ask_question\", arguments = { question = \"Which colour?\" } }] },\n\
+        { calls = [{ name = \"task_completion\", arguments = { result = \"blue\" } }], expect = { last_contains = \"blue\" } }]\n\
+        questions = [{ question = { contains = \"colour\" }, answer = \"blue\" }]\nends = \"completed\"\n";
+    let folder =
+        ScenarioFolder::with(&[("careful", &careful), ("lead", &lead), ("service", service), ("question", question)]);
+    let (code, printed) = folder.shown(&[]);
+    assert_eq!(code, Some(0), "{printed}");
+    // Without an answer, each of them waits, and the report says what to write.
+    let waiting = careful.replace("approvals = ", "approvals = [] # ");
+    let folder = ScenarioFolder::with(&[
+        ("careful", &waiting),
+        ("question", &question.replace("colour\" }, answer", "size\" }, answer")),
+    ]);
+    let (code, printed) = folder.shown(&[]);
+    assert_eq!(code, Some(1));
+    assert!(printed.contains("approvals = [{ name = \"files.write\", verdict = \"allow\" }]"), "{printed}");
+    assert!(printed.contains("expected  a text that contains \"size\"\n    found     \"Which colour?\""), "{printed}");
+}
+
+/// S4: Reports for programs and CI servers.
+#[test]
+fn writes_reports_for_programs() {
+    let good = plugins_line("text") + "[[calls]]\nname = \"text.count\"\narguments = { text = \"a\" }\n";
+    let folder = ScenarioFolder::with(&[("good", &good), ("bad", &(good.clone() + "result = \"<&>\"\n"))]);
+    let output = folder.test(&["--json", "--junit", "report.xml"]);
+    assert_eq!(output.status.code(), Some(1));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&document["passed"], &document["failed"]), (&1.into(), &1.into()));
+    assert_eq!(document["scenarios"][0]["failures"][0]["key"], "calls[0].result");
+    assert_eq!(document["scenarios"][0]["failures"][0]["line"], 5);
+    let xml = std::fs::read_to_string(folder.0.path().join("report.xml")).unwrap();
+    assert!(xml.contains("<testsuite name=\"scenarios\" tests=\"2\" failures=\"1\" errors=\"0\""), "{xml}");
+    assert!(xml.contains("&lt;&amp;&gt;") && !xml.contains("<&>"), "{xml}");
+    let (code, printed) = folder.shown(&["--junit", "no/such/folder.xml"]);
+    assert_eq!(code, Some(2));
+    assert!(printed.contains("`no/such/folder.xml` cannot be written"), "{printed}");
+    assert!(!printed.contains("✓ good"), "that is seen before anything is played: {printed}");
+}
+
+/// S4: Without `--plugins`, the projects that scenarios need are built first, in their own folders.
+#[test]
+fn builds_projects_before_their_scenarios() {
+    let folder = tempfile::tempdir().unwrap();
+    let (project, sdk) = (folder.path().join("shout"), repository().join("sdk"));
+    std::fs::create_dir_all(project.join("src")).unwrap();
+    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    let block = |language: &str, holds: &str| {
+        let fence = format!("```{language}\n");
+        let blocks = readme.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap());
+        let mut fitting = blocks.filter(|block| block.contains(holds)).map(str::to_owned);
+        fitting.next().unwrap()
+    };
+    let manifest = block("toml", "crate-type").replace("../../sdk", sdk.to_str().unwrap()) + "\n[workspace]\n";
+    std::fs::write(project.join("Cargo.toml"), manifest).unwrap();
+    std::fs::copy(repository().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
+    std::fs::write(project.join("plugin.toml"), block("toml", "Text in capitals")).unwrap();
+    std::fs::write(project.join("src/lib.rs"), block("rust", "text.shout")).unwrap();
+    let scenario = block("toml", "[[calls]]");
+    std::fs::write(project.join("shout.scenario.toml"), scenario).unwrap();
+    let test = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        let target = crate::support::scratch().join("scenario-target");
+        command
+            .current_dir(&project)
+            .arg("test")
+            .args(arguments)
+            .arg("--data")
+            .arg(data())
+            .env("CARGO_TARGET_DIR", target);
+        command.stdin(Stdio::null()).output().unwrap()
+    };
+    let output_text = |output: &Output| {
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    };
+    let unbuilt = test(&["--no-build"]);
+    assert_eq!(unbuilt.status.code(), Some(2), "{}", output_text(&unbuilt));
+    assert!(output_text(&unbuilt).contains("the plugin `shout` has no component"), "{}", output_text(&unbuilt));
+    let built = test(&[]);
+    assert_eq!(built.status.code(), Some(0), "{}", output_text(&built));
+    assert!(project.join("shout.wasm").is_file());
+    std::fs::write(project.join("src/lib.rs"), block("rust", "text.shout").replace("to_uppercase", "to_lowercase"))
+        .unwrap();
+    let changed = test(&[]);
+    assert_eq!(changed.status.code(), Some(1), "{}", output_text(&changed));
+    assert!(output_text(&changed).contains("+hello"), "{}", output_text(&changed));
+}

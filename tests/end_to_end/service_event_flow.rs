@@ -1,0 +1,157 @@
+//! A service event handler as a sequence of steps: tool names in both directions, reserved fields, contracts, counts,
+//! and resuming. Delegation is tested in `agents`.
+
+use crate::support::{TestHost, base_call_id, call_reply, event_types, run_turn, script, text_reply, with_tree_grant};
+use agent_core::change::{CallState, OutboxEffect};
+use agent_core::cloud_event::CloudEvent;
+use agent_core::run::Emission;
+use agent_runtime::{AgentConfig, OpenSession, ResponseOutcome, ServiceConfig, Session, TurnResult};
+use agent_store::{CallFilter, Outbox, OutboxFilter, SessionLog};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+fn response(call: &str, data: Value) -> CloudEvent {
+    let event = json!({"specversion": "1.0", "id": "r", "source": "/service", "type": "weather.done",
+        "parentid": call, "data": data});
+    CloudEvent::parse(event.to_string().as_bytes()).expect("an event")
+}
+
+/// L1, L8, L10–L15, I6: The steps of the handler, one after another.
+#[tokio::test(flavor = "multi_thread")]
+async fn l10_the_service_event_handler_step_by_step() {
+    let test_host = TestHost::new(&[]).await;
+    let mut config = AgentConfig::new("seed-b");
+    config.include_history = true;
+    config.output_schema = Some(json!({"type": "object", "required": ["sky"]}));
+    // Setup: service contracts become tools.
+    let service = ServiceConfig {
+        accepts: json!({"type": "object", "required": ["parentSubject$$", "city"],
+            "properties": {"parentSubject$$": {"type": ["string", "null"]}, "city": {"type": "string"}}}),
+        emits: [("weather.done".to_owned(), json!({"type": "object", "required": ["sky"]}))].into(),
+        domain: Some("region-1".to_owned()),
+        ..ServiceConfig::new("com.weather.forecast".parse().unwrap())
+    };
+    config.services.insert("weather.forecast".to_owned(), service);
+    // The model knows the tool by a name that providers accept.
+    let two =
+        call_reply(&[("weather_forecast", json!({"city": "Bern"})), ("weather_forecast", json!({"city": "Basel"}))]);
+    let bad = call_reply(&[("weather_forecast", json!({"city": 7}))]);
+    let replies = script(&[bad, two, json!({"text": "it is blue"}), json!({"text": "{\"sky\": \"blue\"}"})]);
+    let agent = test_host.agent(config, replies).await;
+    let offered = agent.registry().offered().iter().find(|tool| tool.author_name == "weather.forecast").unwrap();
+    assert_eq!(offered.name, "weather_forecast", "L14");
+    let expected = json!({"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}});
+    assert_eq!(offered.input_schema, expected, "L15");
+
+    // Initial request: arguments are validated by the contract before anything is sent, and the model corrects itself.
+    // Then the tool requests are pending: names are mapped back, requests are built, and the counts per tool are
+    // stored.
+    let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
+    let TurnResult::Suspended(suspension) = run_turn(&mut session, "How is the sky?").await else { panic!() };
+    assert_eq!(suspension.waits.len(), 2);
+    let first = test_host.store.calls(session.subject(), CallFilter::Turn(1)).await.unwrap();
+    assert!(first[0].result.as_ref().is_some_and(|result| result.is_error), "L8");
+    let items = test_host.store.outbox(Some(session.subject()), OutboxFilter::All, 0, 9).await.unwrap();
+    let sent: Vec<CloudEvent> = items
+        .into_iter()
+        .map(|item| match item.item.effect {
+            OutboxEffect::Event(event) => event.into_inner(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    for (event, (call, city)) in sent.iter().zip([("call_1_2_1", "Bern"), ("call_1_2_2", "Basel")]) {
+        assert_eq!((base_call_id(&event.id).as_str(), event.deduplicationid.as_ref()), (call, Some(&event.id)), "I6");
+        assert_eq!((event.event_type.as_str(), event.domain.as_deref()), ("com.weather.forecast", Some("region-1")));
+        assert_eq!(event.data, Some(json!({"city": city, "parentSubject$$": session.subject()})), "L15");
+    }
+    let state: Value = serde_json::from_slice(&session.state().snapshot()).unwrap();
+    assert_eq!(state.pointer("/turn/phase/working/outstanding"), Some(&json!({"weather.forecast": 2})), "L11");
+    let subject = session.subject().to_owned();
+    session.close().await.unwrap();
+
+    // Service response: the context must exist; if the counts do not match yet, only the answer is recorded.
+    let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
+    session.respond(response("call_1_2_2", json!({"sky": "grey"}))).await.unwrap();
+    let result = session.run(None, CancellationToken::new()).await.unwrap();
+    assert!(matches!(result, TurnResult::Suspended(left) if left.waits[0].call.is_named("call_1_2_1")));
+    let open = test_host.store.calls(session.subject(), CallFilter::Unfinished).await.unwrap();
+    assert_eq!((open.len(), open[0].state), (1, CallState::Outstanding));
+
+    // The last answer: the engine resumes, and the output is validated, corrected once, and accepted, with the history.
+    let last = session.respond(response("call_1_2_1", json!({"sky": "blue"}))).await.unwrap();
+    assert!(matches!(last, ResponseOutcome::Taken { waits, .. } if waits.is_empty()));
+    let TurnResult::Finished(output) = session.run(None, CancellationToken::new()).await.unwrap() else { panic!() };
+    assert_eq!((output.data, output.interactions), (json!({"sky": "blue"}), 4), "L12, L13");
+    assert!(output.messages.is_some_and(|messages| messages.len() >= 8), "`include_history`");
+}
+
+/// L17, L10, L11: The approval's answer is stored in the cache first; while the counts do not match yet, the engine
+/// does not run; and an approved call is not asked about again.
+#[tokio::test(flavor = "multi_thread")]
+async fn l17_the_approval_cache_step_by_step() {
+    let test_host = TestHost::new(&["payer"]).await;
+    let mut config = with_tree_grant(&test_host, "payer");
+    config.outbox.announced.approvals = Emission::Emitted;
+    let service = ServiceConfig {
+        emits: [("weather.done".to_owned(), json!({"type": "object"}))].into(),
+        ..ServiceConfig::new("weather.forecast".parse().unwrap())
+    };
+    config.services.insert("weather.forecast".to_owned(), service);
+    let pay = |amount: u32| ("payer.pay", json!({"to": "Ann", "amount": amount}));
+    let both = call_reply(&[("weather_forecast", json!({})), pay(1)]);
+    let replies =
+        script(&[both, text_reply("Paid, and it is fine."), call_reply(&[pay(2)]), text_reply("Paid again.")]);
+    let agent = test_host.agent(config, replies).await;
+    let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
+    let TurnResult::Suspended(suspension) = run_turn(&mut session, "Pay when it is fine.").await else { panic!() };
+    let waits: Vec<String> = suspension.waits.iter().map(|wait| base_call_id(&wait.call.0)).collect();
+    assert_eq!(waits, ["call_1_1_1", "call_1_1_2"], "the service and the approval");
+    let subject = session.subject().to_owned();
+    session.close().await.unwrap();
+
+    // An event of this conversation asked for the approval.
+    let items = test_host.store.outbox(Some(&subject), OutboxFilter::All, 0, 9).await.unwrap();
+    let mut requests = items.into_iter().filter_map(|item| match item.item.effect {
+        OutboxEffect::Event(event) => Some(event.into_inner()),
+        _ => None,
+    });
+    let request =
+        requests.find(|event| event.event_type == "agent-host.approval.requested").expect("an approval is requested");
+    assert_eq!(request.subject.as_deref(), Some(subject.as_str()));
+
+    // The response is an approval: it is in the cache at once, and the engine waits for the other answer. Each event of
+    // the stream names its conversation.
+    let open = OpenSession::Existing(subject.clone());
+    let mut session = Session::open(&test_host.host(), agent.clone(), open).await.unwrap();
+    let mut stream = session.subscribe();
+    let resolved = json!({"specversion": "1.0", "type": "agent-host.approval.resolved", "id": "1", "source": "/desk",
+        "parentid": request.id, "subject": subject,
+        "data": {"decisions": [{"call": "call_1_1_2", "verdict": "granted", "scope": "session"}]}});
+    let resolved = CloudEvent::parse(resolved.to_string().as_bytes()).unwrap();
+    let taken = session.respond(resolved).await.unwrap();
+    assert!(matches!(&taken, ResponseOutcome::Taken { waits, .. } if waits.len() == 1), "{taken:?}");
+    assert_eq!(session.state().grants.len(), 1, "the approval cache");
+    let result = session.run(None, CancellationToken::new()).await.unwrap();
+    assert!(
+        matches!(result, TurnResult::Suspended(left) if left.waits.len() == 1 && left.waits[0].call.is_named("call_1_1_1"))
+    );
+    let types = event_types(&test_host, &session).await;
+    assert_eq!(types.iter().filter(|kind| *kind == "loop_iteration").count(), 1, "no model call");
+    assert!(types.contains(&"approval_resolved".to_owned()) && types.contains(&"tool_result".to_owned()), "{types:?}");
+
+    let mut streamed = 0;
+    while let Ok(event) = stream.try_recv() {
+        assert_eq!(event.session, subject, "{event:?}");
+        streamed += 1;
+    }
+    assert!(streamed >= 3, "the approval, the payment and its result: {streamed}");
+
+    // The counts match: the engine resumes. The next payment finds its approval in the cache.
+    session.respond(response("call_1_1_1", json!({"sky": "blue"}))).await.unwrap();
+    let TurnResult::Finished(output) = session.run(None, CancellationToken::new()).await.unwrap() else { panic!() };
+    assert_eq!(output.data, json!("Paid, and it is fine."));
+    let TurnResult::Finished(output) = run_turn(&mut session, "And once more.").await else {
+        panic!("no approval is requested")
+    };
+    assert_eq!(output.data, json!("Paid again."));
+}

@@ -1,0 +1,104 @@
+//! A service response resumes a suspended turn, step by step, from the stored state alone. The complete sequence, from
+//! the first input to the exhausted quota, is in `drawn`.
+
+mod drawn;
+
+use crate::support::{
+    TestHost, base_call_id, call_reply, event_types, records, results, run_turn, script, text_reply, view_summary,
+};
+use agent_core::cloud_event::CloudEvent;
+use agent_core::plugin::Lifecycle;
+use agent_core::run::Action;
+use agent_plugins::{Access, TreeGrant};
+use agent_runtime::{AgentConfig, OpenSession, ResponseOutcome, ServiceConfig, Session, TurnResult};
+use agent_store::{Outbox, OutboxFilter};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+fn response(call: &str, data: Value) -> CloudEvent {
+    let event =
+        json!({"specversion": "1.0", "id": "r", "source": "/service", "type": "done", "parentid": call, "data": data});
+    CloudEvent::parse(event.to_string().as_bytes()).expect("an event")
+}
+
+/// L1, L2, L3, L5, L10: The steps of the resume phase, one after another.
+#[tokio::test(flavor = "multi_thread")]
+async fn l10_the_resume_phase_step_by_step() {
+    let test_host = TestHost::new(&["stateful-builder"]).await;
+    std::fs::write(test_host.tree().join("a.txt"), "a").unwrap();
+    let mut config = AgentConfig::new("seed-a");
+    config.context_builder = Some("stateful-builder".to_owned());
+    config.host_trees = vec![TreeGrant { host: test_host.tree(), guest: "docs".to_owned(), access: Access::Read }];
+    for name in ["weather.forecast", "stock.price"] {
+        let accepts = json!({"type": "object", "required": ["of"], "properties": {"of": {"type": "string"}}});
+        config.services.insert(name.to_owned(), ServiceConfig { accepts, ..ServiceConfig::new(name.parse().unwrap()) });
+    }
+    let calls = call_reply(&[
+        ("weather_forecast", json!({"of": "Bern"})),
+        ("list_directory", json!({"path": "docs"})),
+        ("weather_forecast", json!({})),
+        ("nowhere", json!({})),
+        ("stock.price", json!({"of": "X"})),
+    ]);
+    let agent = test_host.agent(config, script(&[calls, text_reply("Sunny.")])).await;
+    let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
+
+    // Initialisation: the context builder's `init`, and its input message. The loop: one model call, after which every
+    // sent message has been seen once. An unknown tool and a schema violation get error results at once, the local tool
+    // runs, the service requests are queued, and the agent suspends.
+    let TurnResult::Suspended(suspension) = run_turn(&mut session, "Plan my day.").await else { panic!() };
+    let waits: Vec<_> = suspension.waits.iter().map(|wait| (base_call_id(&wait.call.0), wait.name.clone())).collect();
+    assert_eq!(
+        waits,
+        [("call_1_1_1", "weather.forecast"), ("call_1_1_5", "stock.price")].map(|(id, name)| (id.into(), name.into()))
+    );
+    assert_eq!(view_summary(&test_host, &session).await, ["user 1", "assistant 1"]);
+    let state = session.state().clone();
+    let before = state.turn.as_ref().unwrap();
+    assert_eq!((before.interactions, before.execution_units, before.sections.is_empty()), (1, 110, false));
+    let outbox = test_host.store.outbox(Some(session.subject()), OutboxFilter::All, 0, 9).await.unwrap();
+    assert_eq!(outbox.len(), 2, "one event for each service call");
+    let subject = session.subject().to_owned();
+    session.close().await.unwrap();
+
+    // Resume: the state is loaded with its seen counts, and the response is matched by `parentid`.
+    let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::Existing(subject)).await.unwrap();
+    assert_eq!(*session.state(), state, "only the stored state");
+    let taken = session.respond(response("call_1_1_5", json!({"price": 7}))).await.unwrap();
+    assert!(matches!(taken, ResponseOutcome::Taken { waits, .. } if waits.len() == 1));
+    // The other answer is still missing: the agent stays suspended.
+    let again = session.run(None, CancellationToken::new()).await.unwrap();
+    assert!(matches!(again, TurnResult::Suspended(left) if left.waits.len() == 1));
+    assert_eq!(
+        view_summary(&test_host, &session).await,
+        ["user 1", "assistant 1"],
+        "no result has entered the history"
+    );
+
+    // All answers are there: the results are appended with seen count 0, and the loop starts with `tool_result`.
+    session.respond(response("call_1_1_1", json!({"sky": "blue"}))).await.unwrap();
+    assert_eq!(view_summary(&test_host, &session).await[2..], ["tool 0", "tool 0", "tool 0", "tool 0", "tool 0"]);
+    let Action::CallModel(plan) = session.state().action() else { panic!() };
+    assert_eq!((plan.step, plan.lifecycle), (2, Lifecycle::ToolResult));
+    let TurnResult::Finished(output) = session.run(None, CancellationToken::new()).await.unwrap() else { panic!() };
+    assert_eq!((output.data, output.interactions, output.execution_units), (json!("Sunny."), 2, 220));
+    assert_eq!(view_summary(&test_host, &session).await[6..], ["tool 1", "assistant 1"]);
+
+    // `init` ran once, and its sections were restored.
+    assert_eq!(session.state().turn.as_ref().unwrap().sections, before.sections);
+    let kinds: Vec<_> = records(&test_host, &session, 1).await.into_iter().map(|stored| stored.record.kind).collect();
+    assert_eq!(kinds.iter().filter(|kind| *kind == "context").count(), 1, "{kinds:?}");
+    let results = results(&test_host, &session).await;
+    let errors: Vec<_> = results.iter().map(|(name, is_error, _)| (name.as_str(), *is_error)).collect();
+    let expected = [
+        ("weather.forecast", false),
+        ("list_directory", false),
+        ("weather.forecast", true),
+        ("nowhere", true),
+        ("stock.price", false),
+    ];
+    assert_eq!(errors, expected);
+    assert!(results[2].2.contains("required"), "L8: {}", results[2].2);
+    let types = event_types(&test_host, &session).await;
+    assert_eq!(types.iter().filter(|kind| *kind == "loop_end").count(), 1, "{types:?}");
+}

@@ -1,0 +1,347 @@
+//! Session commands with the real binary: the output is complete, the commands that it suggests can be pasted and work,
+//! and a waiting turn can be ended (L1, L17, L18, D5).
+
+use crate::support::{call_reply, components, script, text_reply};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+pub(crate) struct TestCli {
+    folder: TempDir,
+}
+
+impl TestCli {
+    pub(crate) fn new(agent: &str, replies: &[Value]) -> Self {
+        let cli = Self { folder: tempfile::tempdir().unwrap() };
+        std::fs::write(cli.path("script.json"), script(replies).to_string()).unwrap();
+        std::fs::write(cli.path("agent.toml"), format!("name = \"desk\"\nmodel = \"scripted:script.json\"\n{agent}"))
+            .unwrap();
+        cli
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Exit code, stdout and stderr.
+    pub(crate) fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        self.run_in(&self.path("my data"), arguments)
+    }
+
+    /// The same in another data folder.
+    pub(crate) fn run_in(&self, data: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        command.args(arguments).arg("--data").arg(data).current_dir(self.folder.path());
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    }
+}
+
+const AGENT: [&str; 2] = ["--agent", "agent.toml"];
+
+/// D5: Names in a document appear on command lines and terminals, so a name with special characters is refused, and
+/// nothing is imported.
+#[test]
+fn d5_refuses_imported_names_with_special_characters() {
+    let cli = TestCli::new("", &[call_reply(&[("read_result", json!({"call_id": "x"}))]), text_reply("Done.")]);
+    cli.run(&[&AGENT[..], &["Go."]].concat());
+    let (_, document, _) = cli.run(&["session", "export", "desk"]);
+    let parsed: Value = serde_json::from_str(&document).unwrap();
+    let (subject, agent) = (parsed["session"]["subject"].as_str().unwrap(), "\"desk\"");
+    for (named, hostile) in [
+        (subject, "desk/x; touch PWNED #"),
+        (subject, "desk/\\u001b[2Jx"),
+        (subject, "desk/\\u202ex"),
+        (subject, "desk/a\\nforged"),
+        (subject, "-rf"),
+        (agent, "\"de sk\""),
+        ("call_1_1_1", "../../evil"),
+        ("call_1_1_1", "x$(touch PWNED)"),
+    ] {
+        std::fs::write(cli.path("hostile.json"), document.replace(named, hostile)).unwrap();
+        let (code, _, stderr) = cli.run(&["session", "import", "hostile.json", "--as", "desk/hostile"]);
+        assert!(code == Some(2) && stderr.contains("damaged at"), "{hostile}: {stderr}");
+        assert!(!stderr.contains('\u{1b}') && !stderr.contains('\u{202e}'), "{stderr:?}");
+    }
+    std::fs::write(cli.path("good.json"), &document).unwrap();
+    for name in ["a b", "x;y", "a/../b", "/"] {
+        let (code, _, stderr) = cli.run(&["session", "import", "good.json", "--as", name]);
+        assert_eq!(code, Some(2), "{name}: {stderr}");
+    }
+    let (code, _, stderr) = cli.run(&["session", "import", "good.json", "--as", "desk/copy"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("--data '") && stderr.contains("my data'"), "a hint can be pasted: {stderr}");
+    let (_, listed, _) = cli.run(&["session", "list", "--json"]);
+    assert_eq!(listed.lines().count(), 2);
+}
+
+/// L17: A person who decides without a terminal sees every argument, however much text precedes it.
+#[test]
+fn l17_shows_every_argument_of_a_call() {
+    let padded = json!({"path": format!("note{}", " ".repeat(500)), "text": "rm -rf", "amount": 1_000_000});
+    let service = "[services.pay]\nemits = { \"*\" = {} }\n[approval.tools]\npay = \"ask\"\n";
+    let cli = TestCli::new(service, &[call_reply(&[("pay", padded)]), text_reply("Done.")]);
+    let (code, _, stderr) = cli.run(&[&AGENT[..], &["Pay."]].concat());
+    assert_eq!(code, Some(3), "{stderr}");
+    let (_, shown, _) = cli.run(&["session", "show", "desk"]);
+    for text in [&stderr, &shown] {
+        assert!(text.contains("\"amount\": 1000000") && text.contains("\"text\": \"rm -rf\""), "{text}");
+        assert!(text.contains("not all is shown") && text.contains("--call call_1_1_1"), "{text}");
+    }
+    let (code, whole, stderr) = cli.run(&["session", "show", "desk", "--call", "call_1_1_1"]);
+    assert!(code == Some(0) && whole.contains(&" ".repeat(500)), "{stderr}");
+    let (code, _, stderr) = cli.run(&["session", "show", "desk", "--call", "call_9"]);
+    assert!(code == Some(2) && stderr.contains("has no call `call_9`"), "{stderr}");
+}
+
+/// L1, L29: A waiting turn is ended from the command line, and the session can continue.
+#[test]
+fn l1_cancels_a_waiting_turn() {
+    let service = "[services.pay]\nemits = { \"*\" = {} }\n";
+    let cli = TestCli::new(service, &[call_reply(&[("pay", json!({}))]), text_reply("Then not.")]);
+    cli.run(&[&AGENT[..], &["Pay."]].concat());
+    let (code, _, stderr) = cli.run(&["session", "cancel", "desk"]);
+    assert!(
+        code == Some(0) && stderr.contains("cancelled; to continue the session: agent-host --session desk/"),
+        "{stderr}"
+    );
+    let (code, _, stderr) = cli.run(&["session", "cancel", "desk"]);
+    assert!(code == Some(2) && stderr.contains("no open turn to cancel"), "{stderr}");
+    let (code, printed, stderr) = cli.run(&[&AGENT[..], &["--continue", "And now?"]].concat());
+    assert_eq!((code, printed.as_str()), (Some(0), "Then not.\n"), "{stderr}");
+}
+
+/// L16, L29: Cancelling a turn also cancels its child turns and their children.
+#[test]
+fn l16_cancelling_a_turn_cancels_its_children() {
+    let child = "[agents.below]\nagent = \"below.toml\"\ndescription = \"Works.\"\n";
+    let cli = TestCli::new(child, &[call_reply(&[("below", json!({"task": "Pay."}))]), text_reply("Done.")]);
+    let pays = crate::support::script(&[call_reply(&[("pay", json!({}))]), text_reply("Paid.")]);
+    std::fs::write(cli.path("below.json"), pays.to_string()).unwrap();
+    let file = "name = \"below\"\nmodel = \"scripted:below.json\"\n[services.pay]\nemits = { \"*\" = {} }\n";
+    std::fs::write(cli.path("below.toml"), file).unwrap();
+    let (code, _, stderr) = cli.run(&[&AGENT[..], &["Pay."]].concat());
+    assert_eq!(code, Some(3), "{stderr}");
+    let (code, _, stderr) = cli.run(&["session", "cancel", "desk"]);
+    assert!(code == Some(0) && stderr.contains("was cancelled, too"), "{stderr}");
+    let (_, listed, _) = cli.run(&["session", "list", "--json"]);
+    let states: Vec<_> =
+        listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["state"].clone()).collect();
+    assert_eq!(states, ["cancelled", "cancelled"], "{listed}");
+}
+
+/// L18: A question without an answer before its deadline ends its turn, and the next prompt reports that.
+#[test]
+fn l18_reports_an_expired_question() {
+    let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
+    let done = call_reply(&[("task_completion", json!({"result": "Done."}))]);
+    let cli = TestCli::new("finish = \"tool\"\nanswer_within_ms = 700\n", &[ask, done]);
+    assert_eq!(cli.run(&[&AGENT[..], &["Do it."]].concat()).0, Some(3));
+    std::thread::sleep(std::time::Duration::from_millis(900));
+    let (code, printed, stderr) = cli.run(&[&AGENT[..], &["--continue", "--json", "The red one."]].concat());
+    assert_eq!(code, Some(0), "{stderr}");
+    let results: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ends: Vec<_> =
+        results.iter().filter(|line| line["type"] == "result").map(|line| line["finish"].clone()).collect();
+    assert_eq!(ends, [json!("asked"), json!("completed")], "{printed}");
+}
+
+/// D5, L18: A turn that has its answer is listed as ready, not as interrupted: it waits for nobody, and one line names
+/// the command that continues it.
+#[test]
+fn d5_an_answered_turn_is_ready() {
+    let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
+    let done = call_reply(&[("task_completion", json!({"result": "Done."}))]);
+    let cli = TestCli::new("finish = \"tool\"\n", &[ask, done]);
+    let states = |state: &str| {
+        let (_, listed, _) = cli.run(&["session", "list"]);
+        assert!(listed.contains(&format!("  {state}, 1 turn")), "{listed}");
+        let (_, listed, _) = cli.run(&["session", "list", "--json"]);
+        assert_eq!(serde_json::from_str::<Value>(&listed).unwrap()["state"], state);
+        cli.run(&["session", "show"]).1
+    };
+    cli.run(&[&AGENT[..], &["Do it."]].concat());
+    states("suspended");
+    cli.run(&["session", "answer", "desk", "The red one."]);
+    let shown = states("ready");
+    assert!(shown.contains("\nready: this turn has what it waited for") && !shown.contains("interrupted"), "{shown}");
+    assert!(shown.contains("agent-host --session desk/") && !shown.contains("waits for"), "{shown}");
+    cli.run(&["session", "answer", "desk", "The red one."]);
+    states("ready");
+    let (code, _, stderr) = cli.run(&[&AGENT[..], &["--continue"]].concat());
+    assert_eq!(code, Some(0), "{stderr}");
+    states("idle");
+}
+
+/// D5: If an undo is refused, the message names commands that end or continue the turn, and both work.
+#[test]
+fn d5_a_refused_undo_names_working_commands() {
+    let ask = || call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
+    let done = || call_reply(&[("task_completion", json!({"result": "Done."}))]);
+    for command in ["resume", "cancel"] {
+        let cli = TestCli::new("finish = \"tool\"\n", &[ask(), done()]);
+        cli.run(&[&AGENT[..], &["Do it."]].concat());
+        let (code, _, stderr) = cli.run(&["session", "undo", "desk"]);
+        assert_eq!(code, Some(2), "{stderr}");
+        let begin = format!("agent-host session {command} desk/");
+        let at = stderr.find(&begin).unwrap_or_else(|| panic!("no `{begin}` in: {stderr}"));
+        let id = stderr[at..].split_whitespace().nth(3).unwrap();
+        assert!(stderr[at..].contains("my data"), "it can be pasted: {stderr}");
+        match command {
+            "cancel" => {
+                let (code, _, stderr) = cli.run(&["session", "cancel", id]);
+                assert_eq!(code, Some(0), "{stderr}");
+                assert_eq!(cli.run(&["session", "undo", id]).0, Some(0), "a cancelled turn can be undone");
+            }
+            _ => {
+                let (code, printed, stderr) = cli.run(&[&["session", "resume", id, "The red."], &AGENT[..]].concat());
+                assert_eq!((code, printed.as_str()), (Some(0), "Done.\n"), "{stderr}");
+            }
+        }
+    }
+}
+
+/// D5: `session resume` finishes the open turn of the agent's latest session or of the named one, and asks the given
+/// prompt.
+#[test]
+fn d5_resume_finishes_an_open_turn() {
+    let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
+    let done = |text: &str| call_reply(&[("task_completion", json!({"result": text}))]);
+    let cli = TestCli::new("finish = \"tool\"\n", &[ask, done("One."), done("Two.")]);
+    cli.run(&[&AGENT[..], &["Do it."]].concat());
+    cli.run(&["session", "answer", "desk", "The red one."]);
+    let (code, printed, stderr) = cli.run(&[&["session", "resume"], &AGENT[..]].concat());
+    assert_eq!((code, printed.as_str()), (Some(0), "One.\n"), "{stderr}");
+    let (code, printed, stderr) = cli.run(&[&["session", "resume", "desk/", "And now?"], &AGENT[..]].concat());
+    assert_eq!((code, printed.as_str()), (Some(0), "Two.\n"), "{stderr}");
+    assert_eq!(cli.run(&["session", "list"]).1.matches("idle, 2 turns").count(), 1);
+    let (code, _, stderr) = cli.run(&[&["session", "resume", "nobody/", "And now?"], &AGENT[..]].concat());
+    assert!(code == Some(2) && stderr.contains("no session `nobody/`"), "{stderr}");
+}
+
+/// I1: However a turn ends, the last line of `--json` is its result.
+#[test]
+fn i1_the_last_json_line_is_the_result() {
+    let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
+    let cli =
+        TestCli::new("finish = \"tool\"\n", &[ask, call_reply(&[("task_completion", json!({"result": "Done."}))])]);
+    let last = |arguments: &[&str]| {
+        let (code, printed, stderr) = cli.run(&[&AGENT[..], &["--json"], arguments].concat());
+        let lines: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let (last, events) = lines.split_last().unwrap_or_else(|| panic!("nothing was printed: {stderr}"));
+        assert!(events.iter().all(|event| event["type"] != "result" && event["type"] != "output"), "{printed}");
+        assert!(last["type"] == "result" && last["session"].as_str().unwrap().starts_with("desk/"), "{last}");
+        (code, last.clone())
+    };
+    let (code, suspended) = last(&["Do it."]);
+    assert_eq!((code, &suspended["status"]), (Some(3), &json!("suspended")));
+    assert_eq!(suspended["suspension"]["waits"][0]["question"], "Which one?");
+    let (code, finished) = last(&["--continue", "The red one."]);
+    assert_eq!((code, &finished["status"]), (Some(0), &json!("finished")));
+    assert_eq!((&finished["data"], &finished["finish"]), (&json!("Done."), &json!("completed")));
+    let (_, again) = last(&["--continue"]);
+    assert_eq!((&again["status"], &again["data"]), (&finished["status"], &finished["data"]));
+    // The script has no more replies.
+    let (code, failed) = last(&["--continue", "And now?"]);
+    assert_eq!((code, &failed["status"]), (Some(1), &json!("failed")));
+    assert!(failed["code"].is_string() && failed["message"].is_string(), "{failed}");
+}
+
+/// P6: The terminal shows a denial once, with the line to add; programs get the event and the result.
+#[test]
+fn p6_shows_a_denial_once() {
+    let call = || call_reply(&[("text.count_file", json!({"path": "note.txt"}))]);
+    let cli = TestCli::new("plugin_directory = \"plugins\"\n", &[call(), text_reply("No."), call(), text_reply("No.")]);
+    std::fs::create_dir(cli.path("plugins")).unwrap();
+    std::fs::copy(components().join("text.wasm"), cli.path("plugins/text.wasm")).unwrap();
+    let (_, _, stderr) = cli.run(&[&AGENT[..], &["Count."]].concat());
+    assert_eq!(stderr.matches("--grant text:read=DIR").count(), 1, "{stderr}");
+    assert!(
+        stderr.contains("was denied reading files; to allow it") && stderr.contains("denied: `note.txt` is outside"),
+        "{stderr}"
+    );
+    let (_, printed, _) = cli.run(&[&AGENT[..], &["--continue", "--json", "Count."]].concat());
+    let is_reported =
+        |kind: &str| printed.lines().any(|line| line.contains(kind) && line.contains("--grant text:read=DIR"));
+    assert!(is_reported("\"type\":\"denied\"") && is_reported("\"type\":\"tool_result_error\""), "{printed}");
+    let call = ["plugin", "call", "plugins/text.wasm", "text.count_file", "{\"path\": \"note.txt\"}"];
+    let (code, _, stderr) = cli.run(&call);
+    assert_eq!((code, stderr.matches("--grant text:read=DIR").count()), (Some(1), 1), "{stderr}");
+}
+
+/// D4: Replies of the offline router are not remembered; results of its tools are.
+#[test]
+fn d4_does_not_remember_replies_of_the_offline_router() {
+    let cli = TestCli::new("plugin_directory = \"plugins\"\n", &[text_reply("A seal.")]);
+    std::fs::create_dir(cli.path("plugins")).unwrap();
+    std::fs::copy(components().join("text.wasm"), cli.path("plugins/text.wasm")).unwrap();
+    let remembered = || {
+        let (_, listed, _) = cli.run(&["memory", "list", "--user", "ada", "--json"]);
+        let mut kinds: Vec<_> = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
+        assert!(kinds.iter().all(|memory| !memory.to_string().contains("language model")), "{listed}");
+        kinds.iter_mut().map(|memory| memory["kind"].take().as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for prompt in ["text.count {\"text\": \"one two\"}", "What swims in the harbour?"] {
+        let (code, printed, stderr) = cli.run(&[&AGENT[..], &["--user", "ada", "--model", "offline", prompt]].concat());
+        assert!(code == Some(0) && printed.contains("language model"), "{printed}{stderr}");
+    }
+    assert_eq!(remembered(), ["tool"]);
+    cli.run(&[&AGENT[..], &["--user", "ada", "What swims in the harbour?"]].concat());
+    assert_eq!(remembered(), ["final", "tool"], "a model's answer is");
+}
+
+/// L18: An expired question is not an answer: nothing is printed on stdout, and the exit code shows it.
+#[test]
+fn l18_an_expired_question_is_not_an_answer() {
+    let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
+    let cli = TestCli::new("finish = \"tool\"\nanswer_within_ms = 2500\n", &[ask]);
+    let (code, ..) = cli.run(&[&AGENT[..], &["Do it."]].concat());
+    assert_eq!(code, Some(3));
+    std::thread::sleep(std::time::Duration::from_millis(2600));
+    let (code, printed, stderr) = cli.run(&[&AGENT[..], &["--continue"]].concat());
+    assert_eq!((code, printed.as_str()), (Some(1), ""), "{stderr}");
+    assert!(stderr.contains("nobody answered in time") && stderr.contains("Which one?"), "{stderr}");
+}
+
+/// I1: An empty reply of the model is reported.
+#[test]
+fn i1_reports_an_empty_answer() {
+    let cli = TestCli::new("", &[text_reply("")]);
+    let (code, printed, stderr) = cli.run(&[&AGENT[..], &["Well?"]].concat());
+    assert_eq!((code, printed.as_str()), (Some(0), ""), "{stderr}");
+    assert!(stderr.contains("the model gave no answer"), "{stderr}");
+}
+
+/// L24: A configuration that contradicts itself is refused with its line.
+#[test]
+fn l24_refuses_a_planner_with_finish_by_tool() {
+    let cli = TestCli::new(
+        "planner = \"scripted:script.json\"\nexecutor = \"scripted:script.json\"\nfinish = \"tool\"\n",
+        &[],
+    );
+    let (code, _, stderr) = cli.run(&["config", "check", "agent.toml"]);
+    assert!(
+        code != Some(0) && stderr.contains("agent.toml:3") && stderr.contains("`finish = \"tool\"`"),
+        "{code:?} {stderr}"
+    );
+}
+
+/// If the log cannot be written, for example on a full disk, only the log is lost: the turn completes.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_log_that_cannot_be_written_does_not_fail_the_turn() {
+    let url = "http://127.0.0.1:1/";
+    let cli = TestCli::new(
+        "plugin_directory = \"plugins\"\n",
+        &[call_reply(&[("web.fetch", json!({"url": url}))]), text_reply("Done.")],
+    );
+    std::fs::create_dir(cli.path("plugins")).unwrap();
+    std::fs::copy(components().join("web.wasm"), cli.path("plugins/web.wasm")).unwrap();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    command.args(["-v", "--agent", "agent.toml", "--data", "data", "Go."]).current_dir(cli.folder.path());
+    let output = command.stdin(Stdio::null()).stderr(full).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"Done.\n".as_slice()));
+}

@@ -1,0 +1,329 @@
+//! Sessions that are copied (D5): after a fork, an export or an import they are complete and can continue. The original
+//! does not change.
+
+use crate::support::{TestHost, call_reply, results, run_turn, script, text_reply, visible_messages, with_tree_grant};
+use agent_core::event::EventKind;
+use agent_core::message::{Dimensions, Part, TurnInput};
+use agent_core::run::Output;
+use agent_runtime::transfer::{Exported, ForkAt, ImportAs, TransferError, export, fork, import};
+use agent_runtime::{AgentConfig, OpenSession, Session, TurnResult};
+use agent_store::{Commit, INCOMPLETE, RecordRange, Status, StoreError};
+use agent_store::{
+    MediaDescription, Memories, MessageRange, OpenMode, SessionFilter, SessionIndex, SessionLog, SessionMeta, Store,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+fn expect_finished(result: TurnResult) -> Output {
+    match result {
+        TurnResult::Finished(output) => output,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A session with a turn that has two calls, one that was undone, and one with a picture.
+async fn sample_session(test_host: &TestHost) -> Session {
+    let mut config = with_tree_grant(test_host, "probe");
+    config.user = Some("ada".to_owned());
+    let calls = [("probe.echo", json!({"text": "walrus"})), ("probe.echo", json!({"text": "tusk"}))];
+    let replies = [call_reply(&calls), text_reply("Both."), text_reply("Forget it."), text_reply("A dot.")];
+    let mut session = test_host.session(config, script(&replies)).await;
+    expect_finished(run_turn(&mut session, "Echo both.").await);
+    expect_finished(run_turn(&mut session, "Never mind.").await);
+    session.undo().await.unwrap();
+    let about = MediaDescription {
+        mime_type: "image/png".to_owned(),
+        name: Some("dot.png".to_owned()),
+        dimensions: Some(Dimensions { width: 1, height: 1 }),
+    };
+    let picture = test_host.store.clone();
+    let media = agent_store::Blobs::put(&*picture, session.subject(), one_pixel_png(), about).await.unwrap();
+    let input = TurnInput::Message(vec![Part::Text("What is this?".to_owned()), Part::Media(media)]);
+    expect_finished(session.run(Some(input), CancellationToken::new()).await.unwrap());
+    session
+}
+
+/// A picture of one pixel.
+fn one_pixel_png() -> Vec<u8> {
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    image::RgbImage::new(1, 1).write_to(&mut bytes, image::ImageFormat::Png).unwrap();
+    bytes.into_inner()
+}
+
+async fn document(store: &dyn Store, session: &str) -> Vec<u8> {
+    let mut document = Vec::new();
+    export(store, session, &mut document).await.unwrap_or_else(|error| panic!("{error}"));
+    document
+}
+
+/// The document without times, and with the subject replaced.
+fn without_times(document: &[u8], subject: &str, to: &str) -> Value {
+    let text = std::str::from_utf8(document).unwrap().replace(subject, to);
+    let mut json: Value = serde_json::from_str(&text).unwrap();
+    for list in ["events", "records"] {
+        for item in json[list].as_array_mut().unwrap() {
+            assert!(item["time"].take().is_string());
+        }
+    }
+    for time in ["created", "updated"] {
+        assert!(json["session"][time].take().is_string());
+    }
+    // It belongs to the user who imports it.
+    json["session"]["user"].take();
+    // `id_ending` differs for each copy, so that their later call ids differ.
+    assert!(json["snapshot"]["id_ending"].take().is_string());
+    json
+}
+
+/// Opens a closed session with the same agent, and runs a turn in it.
+async fn continue_session(test_host: &TestHost, subject: &str, reply: Value) -> Session {
+    // The script continues after the four replies that the session has had.
+    let replies = [vec![text_reply("Spent."); 4], vec![reply]].concat();
+    let agent = test_host.agent(with_tree_grant(test_host, "probe"), script(&replies)).await;
+    let which = OpenSession::Existing(subject.to_owned());
+    let mut session = Session::open(&test_host.host(), agent, which).await.unwrap();
+    assert_eq!(expect_finished(run_turn(&mut session, "Go on.").await).data, json!("Going on."));
+    session
+}
+
+fn expecting_reply(contains: &[&str], lacks: &[&str]) -> Value {
+    let mut reply = text_reply("Going on.");
+    reply["expect"] = json!({"contains": contains, "lacks": lacks});
+    reply
+}
+
+/// D5: An exported session that is imported into another store is the same except for its times, and can continue
+/// there.
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_an_imported_session_is_complete_and_continues() {
+    let (test_host, other) = (TestHost::new(&["probe"]).await, TestHost::new(&["probe"]).await);
+    let session = sample_session(&test_host).await;
+    let subject = session.subject().to_owned();
+    let mut busy = Vec::new();
+    let refused = export(&*test_host.store, &subject, &mut busy).await.unwrap_err();
+    assert!(matches!(refused, TransferError::Store(StoreError::Busy { .. })), "{refused}");
+    session.close().await.unwrap();
+    let exported = document(&*test_host.store, &subject).await;
+
+    let imported = import(&*other.store, &exported, ImportAs::OriginalSubject).await.unwrap();
+    assert_eq!((imported.session.as_str(), imported.agent.as_str(), imported.messages), (&*subject, "test", 9));
+    let again = document(&*other.store, &subject).await;
+    assert_eq!(without_times(&again, "", ""), without_times(&exported, "", ""));
+    assert_eq!(Memories::list(&*other.store, "ada", "", 9).await.unwrap(), [], "memories belong to the user");
+    let found = other.store.search_messages("walrus", 9).await.unwrap();
+    assert!(found.iter().all(|hit| hit.session == subject) && !found.is_empty(), "{found:?}");
+
+    let session = continue_session(&other, &subject, expecting_reply(&["walrus", "tusk"], &["Never mind"])).await;
+    assert_eq!(session.state().turns, 4);
+    session.close().await.unwrap();
+    assert_eq!(without_times(&document(&*test_host.store, &subject).await, "", ""), without_times(&exported, "", ""));
+}
+
+/// D5: After an import under another subject in the same store, everything that names the session uses the new subject.
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_a_session_is_imported_under_another_subject() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let session = sample_session(&test_host).await;
+    let subject = session.subject().to_owned();
+    session.close().await.unwrap();
+    let exported = document(&*test_host.store, &subject).await;
+    let refused = import(&*test_host.store, &exported, ImportAs::OriginalSubject).await.unwrap_err();
+    assert_eq!(refused.to_string(), format!("session `{subject}` already exists"));
+    import(&*test_host.store, &exported, ImportAs::Subject("copy".to_owned())).await.unwrap();
+    let copy = document(&*test_host.store, "copy").await;
+    assert_eq!(without_times(&copy, "", ""), without_times(&exported, &subject, "copy"));
+    test_host.store.delete(&subject).await.unwrap();
+    continue_session(&test_host, "copy", expecting_reply(&["walrus"], &[])).await.close().await.unwrap();
+    let events = test_host.store.events("copy", 0, 10_000).await.unwrap();
+    assert!(events.iter().all(|timed| timed.event.session == "copy"));
+}
+
+/// D3, D5: A session with an open turn is exported with it, and the turn continues after the import.
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_an_open_turn_is_exported_with_its_calls() {
+    let (test_host, other) = (TestHost::new(&["probe"]).await, TestHost::new(&["probe"]).await);
+    let call = call_reply(&[("probe.count", json!({"path": "effects.txt", "ms": 60_000}))]);
+    let mut session = test_host.session(with_tree_grant(&test_host, "probe"), script(&[call])).await;
+    let mut events = session.subscribe();
+    {
+        let running = session.run(Some(TurnInput::Text("Count.".to_owned())), CancellationToken::new());
+        tokio::pin!(running);
+        // The call's intent is committed; then the driver is dropped, as when its process dies.
+        loop {
+            tokio::select! {
+                event = events.recv() => if matches!(event.unwrap().kind, EventKind::ToolCall { .. }) { break },
+                result = &mut running => panic!("{result:?}"),
+            }
+        }
+    }
+    let subject = session.subject().to_owned();
+    session.close().await.unwrap();
+    let exported = document(&*test_host.store, &subject).await;
+    import(&*other.store, &exported, ImportAs::OriginalSubject).await.unwrap();
+    let listed = other.store.sessions(SessionFilter::default(), 9).await.unwrap().remove(0);
+    assert_eq!((listed.state.as_str(), listed.open_in, listed.title.as_deref()), ("suspended", None, Some("Count.")));
+
+    let agent =
+        other.agent(with_tree_grant(&other, "probe"), script(&[text_reply("Spent."), text_reply("Decided.")])).await;
+    let which = OpenSession::Existing(subject.clone());
+    let mut session = Session::open(&other.host(), agent, which).await.unwrap();
+    let waits = session.run(None, CancellationToken::new()).await.unwrap();
+    assert!(matches!(waits, TurnResult::Suspended(_)), "{waits:?}");
+    let call = agent_core::message::CallId("call_1_1_1".to_owned());
+    session.resolve(call, agent_core::run::Decision::Result("7".to_owned())).await.unwrap();
+    assert_eq!(expect_finished(session.run(None, CancellationToken::new()).await.unwrap()).data, json!("Decided."));
+    assert_eq!(results(&other, &session).await[0].2, "7");
+}
+
+/// D5: Each kind of damage is reported with its place, and nothing is imported.
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_reports_damage_in_a_document_with_its_place() {
+    let (test_host, other) = (TestHost::new(&["probe"]).await, TestHost::new(&[]).await);
+    let session = sample_session(&test_host).await;
+    let subject = session.subject().to_owned();
+    session.close().await.unwrap();
+    let exported = document(&*test_host.store, &subject).await;
+    let whole: Value = serde_json::from_slice(&exported).unwrap();
+    let mut damaged: Vec<(Vec<u8>, &str)> = vec![
+        (exported[..exported.len() / 2].to_vec(), "damaged at its JSON: "),
+        (Vec::new(), "damaged at its JSON: "),
+        (b"[]".to_vec(), "this is not an exported session"),
+        (b"{\"messages\":[]}".to_vec(), "this is not an exported session: it has no member `format`"),
+        (br#"{"format":"agent-host.session","version":2}"#.to_vec(), "version 2; this host supports versions up to 1"),
+        (br#"{"format":"another","version":1}"#.to_vec(), "its format is `another`"),
+    ];
+    let mut with = |pointer: &str, value: Value, output_text: &'static str| {
+        let mut crafted = whole.clone();
+        *crafted.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value;
+        damaged.push((serde_json::to_vec(&crafted).unwrap(), output_text));
+    };
+    with("/messages/3/role", json!("nobody"), "damaged at messages[3]: ");
+    with("/messages/4/id", json!(7), "damaged at messages[4]: message 5 is missing");
+    with(
+        "/messages/2/body/result_of",
+        json!("call_9_9_9"),
+        "damaged at messages[2]: the call `call_9_9_9` has no result",
+    );
+    with("/messages", json!([]), "damaged at messages: the document has 0, but the state counts 9");
+    with("/calls/1/id", whole["calls"][0]["id"].clone(), "damaged at calls[1]: the call `call_1_1_1");
+    with("/events/5/event/sequence", json!(9), "damaged at events[5]: event 6 is missing");
+    with("/events/0/event/session", json!("x"), "damaged at events[0]: it belongs to another session");
+    with("/hidden/0/id", json!(99), "damaged at hidden[0]: this message does not exist");
+    with("/records/0/body", json!({}), "");
+    with("/texts/0/text", json!("another"), "damaged at texts[0]: its bytes do not match the digest sha256:");
+    with("/media/0/base64", json!("AAAA"), "damaged at media[0]: its bytes do not match the digest sha256:");
+    with("/media/0/base64", json!("?"), "damaged at media[0]: ");
+    with("/media", json!([]), "the media sha256:");
+    with("/snapshot/view/0/since", json!(99), "damaged at snapshot: the stored state cannot be used");
+    with("/snapshot/session", json!("x"), "damaged at snapshot: it belongs to another session");
+    with("/snapshot/sequence", json!(3), "damaged at events: the document has ");
+    with("/session/agent", json!("x"), "damaged at snapshot: it belongs to another session or another agent");
+    with("/session/user", json!("x".repeat(129)), "damaged at session.user: the user's name has 129 characters");
+    with("/session/user", json!("a\nb"), "damaged at session.user: the user's name has '\\n' in it");
+    with("/session/title", json!("x".repeat(81)), "damaged at session.title: it has more than 80 characters");
+    for (document, output_text) in damaged.into_iter().filter(|(_, output_text)| !output_text.is_empty()) {
+        let error =
+            import(&*other.store, &document, ImportAs::OriginalSubject).await.expect_err(output_text).to_string();
+        assert!(error.contains(output_text), "{error:?} does not say {output_text:?}");
+        assert_eq!(other.store.sessions(SessionFilter::default(), 9).await.unwrap(), [], "{output_text}");
+    }
+    // Leftovers of an import whose process died do not block a new import.
+    let meta = SessionMeta { agent: "test".to_owned(), ..SessionMeta::default() };
+    for died_after in 0..2 {
+        let partial = other.store.open(&subject, OpenMode::CreateNew, meta.clone()).await.unwrap();
+        for revision in 0..died_after {
+            let status = Status { state: INCOMPLETE.to_owned(), ..Status::default() };
+            other.store.commit(&partial.lease, revision, Commit { status, ..Commit::default() }).await.unwrap();
+            let busy = import(&*other.store, &exported, ImportAs::OriginalSubject).await.unwrap_err();
+            assert!(matches!(busy, TransferError::Store(StoreError::Busy { .. })), "the session continues: {busy}");
+        }
+        other.store.release(partial.lease).await.unwrap();
+        if died_after > 0 {
+            let refused = fork(&*other.store, &subject, ForkAt::Last).await.unwrap_err().to_string();
+            assert!(refused.contains("is incomplete") && refused.contains("session delete"), "{refused}");
+        }
+        import(&*other.store, &exported, ImportAs::OriginalSubject).await.unwrap();
+        let imported: Value = serde_json::from_slice(&document(&*other.store, &subject).await).unwrap();
+        assert_eq!((&imported["messages"], &imported["calls"]), (&whole["messages"], &whole["calls"]));
+        other.store.delete(&subject).await.unwrap();
+    }
+}
+
+/// D5: A fork contains what is visible up to the message, can continue, and leaves the original unchanged.
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_a_fork_continues_and_the_original_is_unchanged() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let session = sample_session(&test_host).await;
+    let subject = session.subject().to_owned();
+    session.close().await.unwrap();
+    let before = document(&*test_host.store, &subject).await;
+
+    // Message 3 is the first of two results: the cut moves behind the second.
+    let forked = fork(&*test_host.store, &subject, ForkAt::Message(3)).await.unwrap();
+    assert_eq!((forked.at, forked.messages), (4, 4));
+    let summary = SessionFilter { subject: Some(forked.session.clone()), ..SessionFilter::default() };
+    let summary = test_host.store.sessions(summary, 1).await.unwrap().remove(0);
+    assert_eq!((summary.state.as_str(), summary.turns, summary.title.as_deref()), ("idle", 1, Some("Echo both.")));
+    let origin = test_host.store.records(&forked.session, RecordRange::Turn(1)).await.unwrap().remove(0).record;
+    assert_eq!((origin.kind.as_str(), &origin.body["from"], &origin.body["at"]), ("fork", &json!(subject), &json!(4)));
+    let open = continue_session(
+        &test_host,
+        &forked.session,
+        expecting_reply(&["walrus", "tusk"], &["Both", "Never mind", "dot.png"]),
+    )
+    .await;
+    assert_eq!((open.state().turns, results(&test_host, &open).await.len()), (2, 2));
+    assert_eq!(visible_messages(&test_host, &open).await.len(), 6);
+    open.close().await.unwrap();
+
+    // A fork of the whole session: the undone turn is not visible, and the picture is shared.
+    let forked = fork(&*test_host.store, &subject, ForkAt::Last).await.unwrap();
+    assert_eq!((forked.at, forked.messages), (9, 7));
+    test_host.store.delete(&subject).await.unwrap();
+    let open =
+        continue_session(&test_host, &forked.session, expecting_reply(&["Both", "image/png"], &["Never mind"])).await;
+    open.close().await.unwrap();
+    import(&*test_host.store, &before, ImportAs::OriginalSubject).await.unwrap();
+    let after = document(&*test_host.store, &subject).await;
+    assert_eq!(without_times(&after, "", ""), without_times(&before, "", ""));
+}
+
+/// D5, L9: A fork never separates a call from its result, and the error names the nearest possible positions.
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_a_refused_fork_names_the_nearest_positions() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let session = sample_session(&test_host).await;
+    // The session is open here, so it is forked through the library.
+    let forked = session.fork(ForkAt::Message(1)).await.unwrap();
+    assert_eq!((forked.at, forked.messages), (1, 1));
+    let hidden = session.fork(ForkAt::Message(6)).await.unwrap_err().to_string();
+    assert!(hidden.contains("message 6 is not in the session's view"), "{hidden}");
+    assert!(hidden.ends_with("the nearest messages after which it can be cut are 5 and 8"), "{hidden}");
+    let busy = fork(&*test_host.store, session.subject(), ForkAt::Last).await.unwrap_err();
+    assert!(matches!(busy, TransferError::Store(StoreError::Busy { .. })), "{busy}");
+    let empty = test_host.session(AgentConfig::new("empty"), script(&[text_reply("Unasked.")])).await;
+    let refused = empty.fork(ForkAt::Last).await.unwrap_err();
+    assert!(matches!(refused, TransferError::Empty { .. }), "{refused}");
+    let before = test_host.store.sessions(SessionFilter::default(), 99).await.unwrap().len();
+    assert_eq!(before, 3, "a refused fork creates no session");
+    let parts = test_host.store.messages(&forked.session, MessageRange::Ids(vec![1])).await.unwrap();
+    assert_eq!(parts[0].parts, [Part::Text("Echo both.".to_owned())]);
+}
+
+/// D5: A large medium is written and read in chunks, and is the same afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn d5_exports_a_large_medium_completely() {
+    let (test_host, other) = (TestHost::new(&["probe"]).await, TestHost::new(&[]).await);
+    let session = sample_session(&test_host).await;
+    let bytes: Vec<u8> = (0..7_000_001_u32).map(|number| (number % 253) as u8).collect();
+    let about = MediaDescription { mime_type: "application/octet-stream".to_owned(), ..MediaDescription::default() };
+    let media = agent_store::Blobs::put(&*test_host.store, session.subject(), bytes.clone(), about).await.unwrap();
+    let subject = session.subject().to_owned();
+    session.close().await.unwrap();
+    let mut exported = Vec::new();
+    let counts = export(&*test_host.store, &subject, &mut exported).await.unwrap();
+    assert_eq!(counts, Exported { messages: 9, media: 2 });
+    import(&*other.store, &exported, ImportAs::OriginalSubject).await.unwrap();
+    let read = agent_store::Blobs::read(&*other.store, &subject, &media.digest, 0, u32::MAX).await.unwrap();
+    assert!(read == bytes);
+}
