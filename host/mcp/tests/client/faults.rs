@@ -226,7 +226,7 @@ async fn i5_a_server_that_floods_requests_is_not_read() {
     // The limit is what the two pipes and the client's buffer hold. Without backpressure, the client would have read a
     // hundred times as many.
     let thousands = fixture.diary.count("a thousand questions");
-    assert!(thousands <= 10, "{thousands} thousand requests were read");
+    assert!(thousands <= 5, "{thousands} thousand requests were read");
     acquired.release().await;
     fixture.diary.all_gone().await;
 }
