@@ -25,6 +25,7 @@ mod refused_calls;
 mod repetition;
 mod state;
 mod step;
+mod stored_call;
 #[cfg(test)]
 mod stored_variants;
 mod transition;

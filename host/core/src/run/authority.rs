@@ -108,20 +108,16 @@ impl Run {
     /// Calls that wait for an approval without an identity: nobody on this host was told what they would allow.
     pub fn approvals_without_identity(&self) -> Vec<CallId> {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return Vec::new() };
-        let asking = batch
-            .calls
-            .iter()
-            .filter(|call| call.state == CallProgress::AwaitingApproval && call.approval_identity.is_none());
+        let asking = batch.calls.iter().filter(|call| call.state == CallProgress::AwaitingApproval { identity: None });
         asking.map(|call| call.id.clone()).collect()
     }
 
     /// Sets the identity that an approval of such a call is bound to.
     pub fn set_approval_identity(&mut self, id: &CallId, identity: Digest) {
         if let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn
-            && let Some(call) =
-                batch.calls.iter_mut().find(|call| call.id == *id && call.state == CallProgress::AwaitingApproval)
+            && let Some(call) = batch.calls.iter_mut().find(|call| call.id == *id && call.state.is_awaiting_approval())
         {
-            call.approval_identity = Some(identity);
+            call.state = CallProgress::AwaitingApproval { identity: Some(identity) };
         }
     }
 
@@ -132,7 +128,7 @@ impl Run {
             _ => None,
         };
         let calls = batch.into_iter().flat_map(|batch| &batch.calls);
-        calls.map(|call| (&call.id, call.name.as_str(), matches!(call.state, CallProgress::Finished { .. })))
+        calls.map(|call| (&call.id, call.name.as_str(), call.state.is_finished()))
     }
 
     /// Takes the turn, role and tokens in the view from the messages themselves. An error is the id of a missing
@@ -160,19 +156,17 @@ impl Turn {
         let Phase::Working(batch) = &mut self.phase else { return };
         for call in &mut batch.calls {
             dropped.approvals += usize::from(call.authorization.take().is_some());
-            call.approval_identity = None;
+            if let CallProgress::AwaitingApproval { identity } = &mut call.state {
+                *identity = None;
+            }
             // A plugin's service request is only a claim of the document. It is not sent, and nobody may be asked to
             // allow it.
             let had_request = call.request.take().is_some();
-            let asks_for_it = had_request && call.state == CallProgress::AwaitingApproval;
+            let asks_for_it = had_request && call.state.is_awaiting_approval();
             // This host has not sent that request, begun that agent's session, or agreed what an answer is.
-            let is_handed_on =
-                call.state == CallProgress::Outstanding && !matches!(call.awaits, Some(WaitCause::Answer { .. }));
-            if is_handed_on {
-                call.awaits = None;
-                if let Some(count) = batch.outstanding.get_mut(&call.name) {
-                    *count = count.saturating_sub(1);
-                }
+            let is_handed_on = matches!(&call.state, CallProgress::Outstanding { awaits } if !matches!(awaits, WaitCause::Answer { .. }));
+            if is_handed_on && let Some(count) = batch.outstanding.get_mut(&call.name) {
+                *count = count.saturating_sub(1);
             }
             if asks_for_it || is_handed_on || matches!(call.state, CallProgress::Waiting | CallProgress::Running) {
                 call.state = CallProgress::OutcomeUnknown;

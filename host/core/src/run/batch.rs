@@ -3,6 +3,7 @@
 use super::input::{Answerer, DispatchedCall, InputError, UnapprovedRequest};
 use super::loop_breaks::Completion;
 use super::repetition::CallEnd;
+use super::stored_call::StoredCall;
 use super::{Action, Dispatch};
 use crate::approval::Authorization;
 use crate::change::{CallChange, CallState};
@@ -36,6 +37,7 @@ pub(super) struct Batch {
 
 /// One call. Its arguments and its result are in its record, not here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "StoredCall", into = "StoredCall")]
 pub(super) struct BatchCall {
     pub(super) id: CallId,
     pub(super) name: String,
@@ -43,51 +45,41 @@ pub(super) struct BatchCall {
     pub(super) repeatable: bool,
     pub(super) attempt: u32,
     pub(super) state: CallProgress,
-    /// What the call waits for while it is outstanding.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) awaits: Option<WaitCause>,
-    /// Whether the call was outstanding and has its answer.
-    #[serde(default)]
-    pub(super) answered: bool,
-    /// Identity of the tool that the approval is about (L17).
-    #[serde(default, rename = "asked_about", skip_serializing_if = "Option::is_none")]
-    pub(super) approval_identity: Option<Digest>,
-    /// Why the call is allowed to run (L17).
-    #[serde(default, rename = "granted", skip_serializing_if = "Option::is_none")]
+    /// Why the call is allowed to run (L17). None: its tool needs no approval, or nobody has approved it yet.
     pub(super) authorization: Option<Authorization>,
     /// What the call's tool requests from a service, if that needs approval first (P2).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) request: Option<UnapprovedRequest>,
     /// Cost of a call that ran before it was sent outside.
-    #[serde(default, rename = "spent")]
     pub(super) spent_cost: CallCost,
     /// Fingerprint of the call's arguments (L28).
-    #[serde(default)]
     pub(super) arguments: u64,
-    /// Whether the call succeeded. None: it has not finished, or it was deferred.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) end: Option<CallEnd>,
     /// How the call ends the turn. Such a call runs last (L18). None: it does not end the turn.
-    #[serde(default, rename = "breaks", skip_serializing_if = "Option::is_none")]
     pub(super) loop_break: Option<LoopBreak>,
 }
 
-/// The state of a call in its batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// The state of a call in its batch, with the data that is valid in this state only.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CallProgress {
     Waiting,
-    #[serde(rename = "asking")]
-    AwaitingApproval,
+    AwaitingApproval {
+        /// Identity of the tool that the approval is about (L17). None: the call was imported, or an older host wrote
+        /// it.
+        identity: Option<Digest>,
+    },
     Running,
-    Outstanding,
-    #[serde(rename = "unknown")]
+    Outstanding {
+        awaits: WaitCause,
+    },
     OutcomeUnknown,
     /// The call returned the turn's result, which is being checked.
     Checking,
-    #[serde(rename = "done")]
     Finished {
+        /// Estimated tokens of the result as the model sees it.
         tokens: u32,
+        /// Whether the call succeeded. None: it was deferred, or the turn ended first.
+        end: Option<CallEnd>,
+        /// Whether the call was outstanding and got its answer (L11).
+        answered: bool,
     },
 }
 
@@ -100,14 +92,10 @@ impl BatchCall {
             repeatable: false,
             attempt: 0,
             state,
-            awaits: None,
-            answered: false,
-            approval_identity: None,
             authorization: None,
             request: None,
             spent_cost: CallCost::default(),
             arguments: 0,
-            end: None,
             loop_break: None,
         }
     }
@@ -121,9 +109,9 @@ impl BatchCall {
     pub(super) fn moved(&self) -> CallChange {
         let state = match self.state {
             CallProgress::Waiting => CallState::Waiting,
-            CallProgress::AwaitingApproval => CallState::AwaitingApproval,
+            CallProgress::AwaitingApproval { .. } => CallState::AwaitingApproval,
             CallProgress::Running | CallProgress::Checking => CallState::Started,
-            CallProgress::Outstanding => CallState::Outstanding,
+            CallProgress::Outstanding { .. } => CallState::Outstanding,
             CallProgress::OutcomeUnknown => CallState::OutcomeUnknown,
             CallProgress::Finished { .. } => CallState::Finished,
         };
@@ -132,12 +120,49 @@ impl BatchCall {
 }
 
 impl CallProgress {
-    fn for_people(self) -> &'static str {
+    /// A finished call that did not count as a success or a failure.
+    pub(super) fn abandoned(tokens: u32) -> Self {
+        CallProgress::Finished { tokens, end: None, answered: false }
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self, CallProgress::Waiting)
+    }
+
+    pub(super) fn is_awaiting_approval(&self) -> bool {
+        matches!(self, CallProgress::AwaitingApproval { .. })
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self, CallProgress::Running)
+    }
+
+    pub(super) fn is_outstanding(&self) -> bool {
+        matches!(self, CallProgress::Outstanding { .. })
+    }
+
+    pub(super) fn is_checking(&self) -> bool {
+        matches!(self, CallProgress::Checking)
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        matches!(self, CallProgress::Finished { .. })
+    }
+
+    /// Whether the call succeeded. None: it has not finished, or it counts as neither.
+    pub(super) fn end(&self) -> Option<CallEnd> {
+        match self {
+            CallProgress::Finished { end, .. } => *end,
+            _ => None,
+        }
+    }
+
+    fn for_people(&self) -> &'static str {
         match self {
             CallProgress::Waiting => "waiting to run",
-            CallProgress::AwaitingApproval => "waiting for an approval",
+            CallProgress::AwaitingApproval { .. } => "waiting for an approval",
             CallProgress::Running => "running",
-            CallProgress::Outstanding => "waiting for an answer",
+            CallProgress::Outstanding { .. } => "waiting for an answer",
             CallProgress::OutcomeUnknown => "waiting for a decision, because its outcome is unknown",
             CallProgress::Checking => "waiting for its result to be checked",
             CallProgress::Finished { .. } => "finished",
@@ -162,7 +187,7 @@ impl Batch {
         let dispatch = self.dispatchable(parallel_calls);
         if !dispatch.is_empty() {
             Action::Dispatch(dispatch)
-        } else if self.any(CallProgress::Running) {
+        } else if self.any(CallProgress::is_running) {
             Action::AwaitOutcome
         } else {
             Action::Suspended(self.suspension())
@@ -172,10 +197,10 @@ impl Batch {
     /// What the batch waits for when none of its calls can run.
     pub(super) fn suspension(&self) -> Suspension {
         let waits = self.calls.iter().filter_map(|call| {
-            let cause = match call.state {
+            let cause = match &call.state {
                 CallProgress::OutcomeUnknown => WaitCause::OutcomeUnknown,
-                CallProgress::AwaitingApproval => WaitCause::Approval,
-                CallProgress::Outstanding => call.awaits.clone()?,
+                CallProgress::AwaitingApproval { .. } => WaitCause::Approval,
+                CallProgress::Outstanding { awaits } => awaits.clone(),
                 CallProgress::Waiting
                 | CallProgress::Running
                 | CallProgress::Checking
@@ -189,20 +214,19 @@ impl Batch {
 
     /// Whether the batch can only continue after something external happens.
     pub(super) fn is_blocked(&self) -> bool {
-        let may_run = |call: &BatchCall| call.state == CallProgress::Waiting && !self.waits_for_others(&call.id);
+        let may_run = |call: &BatchCall| call.state.is_waiting() && !self.waits_for_others(&call.id);
         let can_continue =
-            self.any(CallProgress::Running) || self.any(CallProgress::Checking) || self.calls.iter().any(may_run);
+            self.any(CallProgress::is_running) || self.any(CallProgress::is_checking) || self.calls.iter().any(may_run);
         !self.is_done() && !can_continue
     }
 
     /// Whether a call is in a state that nothing can end. No transition produces such a state.
     pub(super) fn is_inconsistent(&self) -> bool {
-        self.calls.iter().any(|call| match call.state {
+        self.calls.iter().any(|call| match &call.state {
             CallProgress::Checking => self.completion.is_none(),
-            CallProgress::Outstanding => !matches!(
-                call.awaits,
-                Some(WaitCause::Service { .. } | WaitCause::Agent { .. } | WaitCause::Answer { .. })
-            ),
+            CallProgress::Outstanding { awaits } => {
+                !matches!(awaits, WaitCause::Service { .. } | WaitCause::Agent { .. } | WaitCause::Answer { .. })
+            }
             _ => false,
         })
     }
@@ -210,14 +234,16 @@ impl Batch {
     /// Number of answers that have arrived, by tool (L11).
     pub(super) fn answered(&self) -> BTreeMap<String, u32> {
         let mut answered = BTreeMap::new();
-        for call in self.calls.iter().filter(|call| call.answered) {
+        let answered_calls =
+            self.calls.iter().filter(|call| matches!(call.state, CallProgress::Finished { answered: true, .. }));
+        for call in answered_calls {
             *answered.entry(call.name.clone()).or_default() += 1;
         }
         answered
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.calls.iter().all(|call| matches!(call.state, CallProgress::Finished { .. }))
+        self.calls.iter().all(|call| call.state.is_finished())
     }
 
     pub(super) fn call_mut(&mut self, id: &CallId) -> Option<&mut BatchCall> {
@@ -241,22 +267,23 @@ impl Batch {
     }
 
     pub(super) fn check_running(&self, id: &CallId) -> Result<(), InputError> {
-        self.check_state(id, CallProgress::Running)
+        self.check_state(id, CallProgress::is_running)
     }
 
     pub(super) fn check_unknown(&self, id: &CallId) -> Result<(), InputError> {
-        self.check_state(id, CallProgress::OutcomeUnknown)
+        self.check_state(id, |state| matches!(state, CallProgress::OutcomeUnknown))
     }
 
     pub(super) fn check_outstanding(&self, id: &CallId) -> Result<(), InputError> {
-        self.check_state(id, CallProgress::Outstanding)
+        self.check_state(id, CallProgress::is_outstanding)
     }
 
     /// Checks that the call waits for an answer of this kind.
     pub(super) fn check_answer(&self, id: &CallId, from: Answerer) -> Result<(), InputError> {
         self.check_outstanding(id)?;
-        let awaits = self.find(id)?.awaits.as_ref();
-        if awaits.is_none_or(|cause| from.may_answer(cause)) {
+        if let CallProgress::Outstanding { awaits } = &self.find(id)?.state
+            && from.may_answer(awaits)
+        {
             return Ok(());
         }
         Err(InputError::Unexpected(match from {
@@ -268,58 +295,60 @@ impl Batch {
 
     /// Checks that each call waits for an approval that a person has been asked for.
     pub(super) fn check_awaiting_approval<'a>(&self, ids: impl Iterator<Item = &'a CallId>) -> Result<(), InputError> {
-        self.check_all(ids, CallProgress::AwaitingApproval)?;
+        self.check_all(ids, CallProgress::is_awaiting_approval)?;
         if self.approval_requested { Ok(()) } else { Err(InputError::Unexpected("an approval")) }
     }
 
     /// Checks that each call was about to run. Calls that end the loop never need approval.
     pub(super) fn check_reapproval<'a>(&self, ids: impl Iterator<Item = &'a CallId> + Clone) -> Result<(), InputError> {
-        self.check_all(ids.clone(), CallProgress::Waiting)?;
+        self.check_all(ids.clone(), CallProgress::is_waiting)?;
         let breaks = |id: &CallId| self.find(id).is_ok_and(|call| call.loop_break.is_some());
         if ids.into_iter().any(breaks) { Err(InputError::Unexpected("an approval")) } else { Ok(()) }
     }
 
-    /// Checks that there is at least one call and each is named once.
-    fn check_all<'a>(&self, ids: impl Iterator<Item = &'a CallId>, expected: CallProgress) -> Result<(), InputError> {
+    /// Checks that there is at least one call, that each is named once, and that each is in the expected state.
+    fn check_all<'a>(
+        &self,
+        ids: impl Iterator<Item = &'a CallId>,
+        is_expected: impl Fn(&CallProgress) -> bool,
+    ) -> Result<(), InputError> {
         let mut seen = Vec::new();
         for id in ids {
             if seen.contains(&id) {
                 return Err(InputError::Settled(id.clone(), "named twice"));
             }
-            self.check_state(id, expected)?;
+            self.check_state(id, &is_expected)?;
             seen.push(id);
         }
         if seen.is_empty() { Err(InputError::Unexpected("an approval")) } else { Ok(()) }
     }
 
     pub(super) fn check_waiting(&self, id: &CallId) -> Result<(), InputError> {
-        self.check_state(id, CallProgress::Waiting)
+        self.check_state(id, CallProgress::is_waiting)
     }
 
-    fn check_state(&self, id: &CallId, expected: CallProgress) -> Result<(), InputError> {
-        let found = self.find(id)?.state;
-        if found == expected { Ok(()) } else { Err(InputError::Settled(id.clone(), found.for_people())) }
+    fn check_state(&self, id: &CallId, is_expected: impl Fn(&CallProgress) -> bool) -> Result<(), InputError> {
+        let found = &self.find(id)?.state;
+        if is_expected(found) { Ok(()) } else { Err(InputError::Settled(id.clone(), found.for_people())) }
     }
 
     fn find(&self, id: &CallId) -> Result<&BatchCall, InputError> {
         self.calls.iter().find(|call| call.id == *id).ok_or_else(|| InputError::UnknownCall(id.clone()))
     }
 
-    pub(super) fn any(&self, state: CallProgress) -> bool {
-        self.calls.iter().any(|call| call.state == state)
+    pub(super) fn any(&self, is_in: impl Fn(&CallProgress) -> bool) -> bool {
+        self.calls.iter().any(|call| is_in(&call.state))
     }
 
     /// The calls that may start now, in call order: up to the limit, and a sequential call only alone (L9).
     fn dispatchable(&self, parallel_calls: u32) -> Vec<Dispatch> {
-        let running: Vec<&BatchCall> = self.calls.iter().filter(|call| call.state == CallProgress::Running).collect();
+        let running: Vec<&BatchCall> = self.calls.iter().filter(|call| call.state.is_running()).collect();
         if running.iter().any(|call| call.sequential) {
             return Vec::new();
         }
         let free = (parallel_calls.max(1) as usize).saturating_sub(running.len());
         let mut picked = Vec::new();
-        for call in
-            self.calls.iter().filter(|call| call.state == CallProgress::Waiting && !self.waits_for_others(&call.id))
-        {
+        for call in self.calls.iter().filter(|call| call.state.is_waiting() && !self.waits_for_others(&call.id)) {
             if picked.len() == free {
                 break;
             }

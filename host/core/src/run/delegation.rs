@@ -39,9 +39,10 @@ impl Run {
     /// Calls of the open batch that wait for another agent's output, each with that agent's session.
     pub fn delegations(&self) -> Vec<(CallId, String)> {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return Vec::new() };
-        let outstanding = batch.calls.iter().filter(|call| call.state == CallProgress::Outstanding);
-        let delegated = outstanding.filter_map(|call| match &call.awaits {
-            Some(WaitCause::Agent { session }) => Some((call.id.clone(), session.clone())),
+        let delegated = batch.calls.iter().filter_map(|call| match &call.state {
+            CallProgress::Outstanding { awaits: WaitCause::Agent { session } } => {
+                Some((call.id.clone(), session.clone()))
+            }
             _ => None,
         });
         delegated.collect()

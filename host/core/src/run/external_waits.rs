@@ -27,28 +27,35 @@ pub(super) struct ServiceApproval {
 
 impl Batch {
     /// Marks a call as outstanding. The event that requests its answer is sent with the same commit.
-    pub(super) fn mark_outstanding(&mut self, id: &CallId, awaits: Awaited, change: &mut Change) {
-        let Some(call) = self.call_mut(id) else { return };
-        call.state = CallProgress::Outstanding;
-        call.awaits = Some(awaits.cause);
+    pub(super) fn mark_outstanding(
+        &mut self,
+        id: &CallId,
+        awaits: Awaited,
+        change: &mut Change,
+    ) -> Result<(), &'static str> {
+        let call = self.call_mut(id).ok_or(NO_SUCH_CALL)?;
+        call.state = CallProgress::Outstanding { awaits: awaits.cause };
         change.calls.push(call.moved());
         let name = call.name.clone();
         *self.outstanding.entry(name).or_default() += 1;
         // The effect has the id of the call, so sending it again changes nothing.
         let item = |event| OutboxItem { id: id.0.clone(), effect: OutboxEffect::Event(event) };
         change.outbox.extend(awaits.event.map(item));
+        Ok(())
     }
 
     /// The calls that need approval, as far as the batch knows them.
     fn asking(&self) -> Vec<ApprovalItem> {
-        let asking = self.calls.iter().filter(|call| call.state == CallProgress::AwaitingApproval);
-        let item = |call: &BatchCall| ApprovalItem {
-            call: call.id.clone(),
-            name: call.approval_name().to_owned(),
-            digest: call.approval_identity.clone(),
-            details: None,
+        let item = |call: &BatchCall| match &call.state {
+            CallProgress::AwaitingApproval { identity } => Some(ApprovalItem {
+                call: call.id.clone(),
+                name: call.approval_name().to_owned(),
+                digest: identity.clone(),
+                details: None,
+            }),
+            _ => None,
         };
-        asking.map(item).collect()
+        self.calls.iter().filter_map(item).collect()
     }
 }
 
@@ -81,7 +88,9 @@ impl Run {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
         };
-        batch.mark_outstanding(id, awaits, change);
+        if let Err(contradiction) = batch.mark_outstanding(id, awaits, change) {
+            return self.inconsistent(contradiction);
+        }
         let Some(call) = batch.call_mut(id) else { return self.inconsistent(NO_SUCH_CALL) };
         call.spent_cost = cost;
         self.announce_suspension(change);
@@ -101,8 +110,7 @@ impl Run {
         };
         batch.approval_requested = false;
         let Some(call) = batch.call_mut(id) else { return self.inconsistent(NO_SUCH_CALL) };
-        call.state = CallProgress::AwaitingApproval;
-        call.approval_identity = Some(approval.digest);
+        call.state = CallProgress::AwaitingApproval { identity: Some(approval.digest) };
         call.authorization = None;
         call.request = Some(request);
         call.spent_cost = approval.cost;
@@ -113,11 +121,6 @@ impl Run {
     /// An outstanding call has its answer. The turn stays suspended, and says so, until all answers have arrived
     /// (L10).
     pub(super) fn respond(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
-        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
-            return self.inconsistent(NO_OPEN_BATCH);
-        };
-        let Some(call) = batch.call_mut(id) else { return self.inconsistent(NO_SUCH_CALL) };
-        call.answered = true;
         self.settle_waiting(id, result, change);
     }
 
@@ -139,8 +142,9 @@ impl Run {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
         };
-        let awaits = batch.call_mut(id).and_then(|call| call.awaits.clone());
-        if let Some(WaitCause::Answer { question, .. }) = awaits {
+        let Some(call) = batch.call_mut(id) else { return self.inconsistent(NO_SUCH_CALL) };
+        if let CallProgress::Outstanding { awaits: WaitCause::Answer { question, .. } } = &call.state {
+            let question = question.clone();
             self.announce_resumption(change);
             self.abandon_batch(EXPIRED, EXPIRED, change);
             return self.finish(OutputData::Text(question), EndReason::QuestionExpired, change);
@@ -193,8 +197,11 @@ impl Run {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else {
             return false;
         };
-        let requested = batch.calls.iter().find(|call| call.id == *id).and_then(|call| call.approval_identity.as_ref());
-        requested.is_some_and(|digest| digest == grant.identity())
+        let call = batch.calls.iter().find(|call| call.id == *id);
+        matches!(
+            call.map(|call| &call.state),
+            Some(CallProgress::AwaitingApproval { identity: Some(digest) }) if digest == grant.identity()
+        )
     }
 
     fn grant(&mut self, id: CallId, edited: Option<Value>, scoped: ScopedGrant, change: &mut Change) {
@@ -204,7 +211,6 @@ impl Run {
         };
         let Some(call) = batch.call_mut(&id) else { return self.inconsistent(NO_SUCH_CALL) };
         call.state = CallProgress::Waiting;
-        call.approval_identity = None;
         call.authorization = Some(Authorization::Answered(grant.clone()));
         let name = call.approval_name().to_owned();
         change.calls.push(call.moved());
@@ -243,11 +249,12 @@ impl Run {
         };
         batch.approval_requested = false;
         let Some(call) = batch.call_mut(&id) else { return self.inconsistent(NO_SUCH_CALL) };
-        let was_answered = call.authorization.take().is_some() || call.state == CallProgress::AwaitingApproval;
-        if std::mem::replace(&mut call.state, CallProgress::AwaitingApproval) != CallProgress::AwaitingApproval {
+        let was_asking = call.state.is_awaiting_approval();
+        let was_answered = call.authorization.take().is_some() || was_asking;
+        call.state = CallProgress::AwaitingApproval { identity: Some(digest) };
+        if !was_asking {
             change.calls.push(call.moved());
         }
-        call.approval_identity = Some(digest);
         let name = call.approval_name().to_owned();
         // A call that needed no approval before has no answer that could be void.
         if was_answered {

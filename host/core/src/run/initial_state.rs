@@ -6,7 +6,7 @@ use super::step::text_result;
 use crate::change::CallResult;
 use crate::event::EventKind;
 use crate::loop_break::LoopBreak;
-use crate::message::CallId;
+use crate::message::{CallId, Digest};
 use crate::tool::ToolError;
 
 /// The state in which a call of a reply begins.
@@ -18,6 +18,8 @@ pub(super) enum InitialState {
     NeedsApproval {
         sequential: bool,
         repeatable: bool,
+        /// Identity of the tool that the approval is about.
+        identity: Digest,
     },
     LoopBreak(LoopBreak),
     /// A call of higher priority runs instead.
@@ -35,10 +37,12 @@ pub(super) fn initial_state(disposition: Disposition, approval: &Approval, highe
     match disposition {
         Disposition::Ready { priority, .. } if Some(priority) < highest => InitialState::Deferred,
         Disposition::Breaks(loop_break) => InitialState::LoopBreak(loop_break),
-        Disposition::Ready { sequential, repeatable, .. } if matches!(approval, Approval::Needed(_)) => {
-            InitialState::NeedsApproval { sequential, repeatable }
-        }
-        Disposition::Ready { sequential, repeatable, .. } => InitialState::Waits { sequential, repeatable },
+        Disposition::Ready { sequential, repeatable, .. } => match approval {
+            Approval::Needed(identity) => {
+                InitialState::NeedsApproval { sequential, repeatable, identity: identity.clone() }
+            }
+            Approval::NotNeeded | Approval::Remembered(_) => InitialState::Waits { sequential, repeatable },
+        },
         Disposition::NotFound { message } => InitialState::Settled {
             result: Box::new(text_result(&ToolError::NotFound { message }.for_model(), true)),
             disabling: Disabling::Impossible,

@@ -1,7 +1,7 @@
 //! Calls that end the turn (L18). They run last in their batch, only the first of them counts, and the result of
 //! `task_completion` passes the same checks as a reply (L12).
 
-use super::batch::{Batch, CallProgress};
+use super::batch::{Batch, BatchCall, CallProgress};
 use super::input::{Disposition, ResolvedCall};
 use super::state::{NO_OPEN_BATCH, NO_SUCH_CALL, NO_TURN, Run};
 use super::step::text_result;
@@ -65,15 +65,14 @@ impl Batch {
     /// Whether a call waits until all others of the batch have their results.
     pub(super) fn waits_for_others(&self, id: &CallId) -> bool {
         let breaks = self.calls.iter().any(|call| call.id == *id && call.loop_break.is_some());
-        breaks && self.calls.iter().any(|call| call.id != *id && !matches!(call.state, CallProgress::Finished { .. }))
+        breaks && self.calls.iter().any(|call| call.id != *id && !call.state.is_finished())
     }
 
     /// Whether the batch can continue on its own once the settled calls have their results.
     pub(super) fn continues_after(&self, settled: impl Fn(&CallId) -> bool) -> bool {
-        let is_over =
-            |call: &super::batch::BatchCall| matches!(call.state, CallProgress::Finished { .. }) || settled(&call.id);
+        let is_over = |call: &BatchCall| call.state.is_finished() || settled(&call.id);
         let ends = self.calls.iter().all(|call| is_over(call) || call.loop_break.is_some());
-        let mut waiting = self.calls.iter().filter(|call| call.state == CallProgress::Waiting);
+        let mut waiting = self.calls.iter().filter(|call| call.state.is_waiting());
         ends || waiting.any(|call| call.loop_break.is_none())
     }
 }

@@ -228,13 +228,11 @@ impl Run {
 
     fn take_plan(&mut self, steps: Vec<PlannedStep>, change: &mut Change) {
         let kind = EventKind::Plan { steps: steps.iter().map(|planned| planned.step.clone()).collect() };
-        if let Some(turn) = &mut self.turn
-            && let Some(plan) = &mut turn.plan
-        {
-            plan.steps = steps;
-            plan.enter(0);
-            turn.use_plan_budget();
-        }
+        let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
+        let Some(plan) = &mut turn.plan else { return self.inconsistent("the turn has no plan") };
+        plan.steps = steps;
+        plan.enter(0);
+        turn.use_plan_budget();
         self.emit(change, kind);
         self.next_step(change);
     }

@@ -2,7 +2,7 @@
 
 use super::batch::{BatchCall, CallProgress};
 use super::end::TurnError;
-use super::state::Run;
+use super::state::{NO_TURN, Run};
 use super::step::text_result;
 use super::turn::{Phase, Turn};
 use crate::change::{CallResult, Change};
@@ -125,32 +125,32 @@ impl Run {
     /// is visible however long the error is.
     pub(super) fn note_outcome(
         &mut self,
-        call: &mut BatchCall,
-        result: CallResult,
+        call: &BatchCall,
+        mut result: CallResult,
         disabling: Disabling,
-    ) -> (CallResult, ToolEffect) {
-        let Some(turn) = &mut self.turn else { return (result, ToolEffect::Unchanged) };
+    ) -> CountedOutcome {
+        let unchanged = |result, end| CountedOutcome { result, end, tool_effect: ToolEffect::Unchanged };
+        let Some(turn) = &mut self.turn else {
+            self.inconsistent(NO_TURN);
+            return unchanged(result, CallEnd::Succeeded);
+        };
         let needed = turn.config.finish == Finish::Tool && LoopBreak::of_tool(&call.name).is_some();
         let disabling = if needed { Disabling::Impossible } else { disabling };
         if !result.is_error {
-            call.end = Some(CallEnd::Succeeded);
-            return (result, ToolEffect::Unchanged);
+            return unchanged(result, CallEnd::Succeeded);
         }
         let reply = turn.interactions;
         let (error, consequence) = turn.repetition.failed(call, &result_text(&result.content), reply);
-        call.end = Some(CallEnd::Failed(error));
+        let end = CallEnd::Failed(error);
         if consequence == Consequence::None {
-            return (result, ToolEffect::Unchanged);
+            return unchanged(result, end);
         }
-        let mut result = result;
         result.content.insert(0, Content::Text(warning(&call.name, consequence, disabling)));
         match (consequence, disabling) {
-            (Consequence::None | Consequence::Warning, _) | (_, Disabling::Impossible) => {
-                (result, ToolEffect::Unchanged)
-            }
+            (Consequence::None | Consequence::Warning, _) | (_, Disabling::Impossible) => unchanged(result, end),
             (Consequence::Disable, Disabling::Allowed) => {
                 turn.repetition.disabled.insert(call.name.clone(), error);
-                (result, ToolEffect::Disabled)
+                CountedOutcome { result, end, tool_effect: ToolEffect::Disabled }
             }
         }
     }
@@ -163,9 +163,9 @@ impl Run {
         };
         let has_not_begun = |call: &&BatchCall| match call.state {
             CallProgress::Waiting => call.attempt == 0,
-            CallProgress::AwaitingApproval => call.attempt == 0 && !batch.approval_requested,
+            CallProgress::AwaitingApproval { .. } => call.attempt == 0 && !batch.approval_requested,
             CallProgress::Running
-            | CallProgress::Outstanding
+            | CallProgress::Outstanding { .. }
             | CallProgress::OutcomeUnknown
             | CallProgress::Checking
             | CallProgress::Finished { .. } => false,
@@ -181,10 +181,18 @@ impl Run {
     pub(super) fn repeated_error(&mut self) -> Option<TurnError> {
         let turn = self.turn.as_mut().filter(|turn| turn.config.finish == Finish::Tool)?;
         let Phase::Working(batch) = &turn.phase else { return None };
-        let replies = turn.repetition.count_streak(batch.calls.iter().filter_map(|call| call.end))?;
-        let last = batch.calls.iter().rev().find(|call| matches!(call.end, Some(CallEnd::Failed(_))))?;
+        let replies = turn.repetition.count_streak(batch.calls.iter().filter_map(|call| call.state.end()))?;
+        let last = batch.calls.iter().rev().find(|call| matches!(call.state.end(), Some(CallEnd::Failed(_))))?;
         Some(TurnError::SameError { replies, tool: last.name.clone(), message: turn.repetition.last.clone() })
     }
+}
+
+/// The result of a call after its failure, if it is one, was counted.
+pub(super) struct CountedOutcome {
+    /// The result, with a warning for the model if the same failure has occurred before.
+    pub(super) result: CallResult,
+    pub(super) end: CallEnd,
+    pub(super) tool_effect: ToolEffect,
 }
 
 /// Whether the result of a call disabled its tool.

@@ -12,7 +12,7 @@ use super::loop_breaks::keep_first_loop_break;
 use super::persistence::{MAX_EMPTY_REPLIES, ReplyHandling};
 use super::planning::{ModelRole, OfferedTools};
 use super::refused_calls::cut;
-use super::repetition::{Disabling, ToolEffect, fingerprint_of};
+use super::repetition::{CountedOutcome, Disabling, ToolEffect, fingerprint_of};
 use super::state::{Mask, NO_MODEL_CALL, NO_OPEN_BATCH, NO_SUCH_CALL, NO_TURN, Run};
 use super::turn::{Phase, Turn};
 use crate::approval::Authorization;
@@ -265,36 +265,30 @@ impl Run {
             result: None,
         };
         let name = call.name.clone();
-        let (approval_identity, authorization) = match &call.approval {
-            Approval::NotNeeded => (None, None),
-            Approval::Needed(digest) => (Some(digest.clone()), None),
-            Approval::Remembered(grant) => (None, Some(Authorization::Remembered(grant.clone()))),
-        };
-        let mut entry = BatchCall {
-            approval_identity,
-            authorization,
-            ..BatchCall::new(id.clone(), name.clone(), CallProgress::Waiting)
-        };
+        let mut entry = BatchCall::new(id.clone(), name.clone(), CallProgress::Waiting);
+        if let Approval::Remembered(grant) = &call.approval {
+            entry.authorization = Some(Authorization::Remembered(grant.clone()));
+        }
         entry.arguments = fingerprint_of(&record.arguments);
         let is_there = !matches!(call.disposition, Disposition::NotFound { .. });
         match initial_state(call.disposition, &call.approval, highest) {
             InitialState::Waits { sequential, repeatable } => {
                 (entry.sequential, entry.repeatable) = (sequential, repeatable);
             }
-            InitialState::NeedsApproval { sequential, repeatable } => {
+            InitialState::NeedsApproval { sequential, repeatable, identity } => {
                 record.state = CallState::AwaitingApproval;
-                (entry.sequential, entry.repeatable, entry.state) =
-                    (sequential, repeatable, CallProgress::AwaitingApproval);
+                let state = CallProgress::AwaitingApproval { identity: Some(identity) };
+                (entry.sequential, entry.repeatable, entry.state) = (sequential, repeatable, state);
             }
             // Ending a turn needs no approval.
             InitialState::LoopBreak(loop_break) => {
-                (entry.loop_break, entry.approval_identity, entry.authorization) = (Some(loop_break), None, None);
+                (entry.loop_break, entry.authorization) = (Some(loop_break), None);
             }
             InitialState::Deferred => {
                 self.emit(change, EventKind::ToolDeferred { call: id, name });
                 let goes_by_plan = self.turn.as_ref().is_some_and(|turn| turn.plan.is_some());
                 let why = if goes_by_plan { DEFERRED_BY_PLAN } else { DEFERRED };
-                entry.state = CallProgress::Finished { tokens: tokens::of_text(why) };
+                entry.state = CallProgress::abandoned(tokens::of_text(why));
                 (record.state, record.result) = (CallState::Finished, Some(text_result(why, true)));
             }
             InitialState::Settled { result, disabling, event } => {
@@ -303,9 +297,10 @@ impl Run {
                     let (call, name, arguments) = (id.clone(), name.clone(), record.arguments.clone());
                     self.emit(change, EventKind::ToolCall { call, name, arguments, attempt: 0 });
                 }
-                let (result, tool_effect) = self.note_outcome(&mut entry, *result, disabling);
+                let CountedOutcome { result, end, tool_effect } = self.note_outcome(&entry, *result, disabling);
                 let shown = self.shown(&id, &result);
-                entry.state = CallProgress::Finished { tokens: tokens::of_text(&shown) };
+                let tokens = tokens::of_text(&shown);
+                entry.state = CallProgress::Finished { tokens, end: Some(end), answered: false };
                 for denial in result.denials.iter().cloned() {
                     self.emit(change, EventKind::Denied { call: Some(id.clone()), denial });
                 }
@@ -408,7 +403,11 @@ impl Run {
                 loop_breaking = Some((id.clone(), loop_break, arguments.clone()));
             }
             match awaits {
-                Some(awaits) => batch.mark_outstanding(&id, awaits, change),
+                Some(awaits) => {
+                    if let Err(contradiction) = batch.mark_outstanding(&id, awaits, change) {
+                        return self.inconsistent(contradiction);
+                    }
+                }
                 None => change.calls.push(call.moved()),
             }
             if runs {
@@ -444,15 +443,16 @@ impl Run {
 
     /// Stores the result of a call and emits its event.
     pub(super) fn record(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
-        let Some(mut call) = self.batch_call(id).cloned() else { return self.inconsistent(NO_SUCH_CALL) };
-        let (result, tool_effect) = self.note_outcome(&mut call, depth::shallow_result(result), Disabling::Allowed);
+        let Some(call) = self.batch_call(id).cloned() else { return self.inconsistent(NO_SUCH_CALL) };
+        let CountedOutcome { result, end, tool_effect } =
+            self.note_outcome(&call, depth::shallow_result(result), Disabling::Allowed);
         let shown = self.shown(id, &result);
         let tokens = tokens::of_text(&shown).saturating_add(tokens::of_media(&result.content));
-        call.state = CallProgress::Finished { tokens };
-        let (name, spent, attempt) = (call.name.clone(), call.spent_cost, call.attempt);
-        if let Some(entry) = self.batch_call(id) {
-            *entry = call;
-        }
+        // Only an answer settles an outstanding call; a turn that ends first abandons it.
+        let answered = call.state.is_outstanding();
+        let Some(entry) = self.batch_call(id) else { return self.inconsistent(NO_SUCH_CALL) };
+        entry.state = CallProgress::Finished { tokens, end: Some(end), answered };
+        let BatchCall { name, spent_cost: spent, attempt, .. } = call;
         let cost = if result.cost == CallCost::default() { spent } else { result.cost };
         // The call never ran, so no event has named it yet (L30). The host adds the arguments from the call's record.
         if attempt == 0 {
@@ -499,9 +499,12 @@ impl Run {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else {
             return;
         };
-        let results: Vec<_> = batch.calls.iter().map(|call| (call.id.clone(), call.state)).collect();
-        for (id, state) in results {
-            let tokens = if let CallProgress::Finished { tokens } = state { tokens } else { 0 };
+        let tokens_of = |state: &CallProgress| match state {
+            CallProgress::Finished { tokens, .. } => *tokens,
+            _ => 0,
+        };
+        let results: Vec<_> = batch.calls.iter().map(|call| (call.id.clone(), tokens_of(&call.state))).collect();
+        for (id, tokens) in results {
             self.append(change, Role::Tool, Body::ResultOf(id), tokens.saturating_add(tokens::PER_MESSAGE));
         }
     }
@@ -519,16 +522,16 @@ impl Run {
         let mut abandoned = Vec::new();
         for call in &mut batch.calls {
             let text = match call.state {
-                CallProgress::Waiting | CallProgress::AwaitingApproval if call.attempt == 0 => waiting,
+                CallProgress::Waiting | CallProgress::AwaitingApproval { .. } if call.attempt == 0 => waiting,
                 CallProgress::Checking => waiting,
                 CallProgress::Waiting
-                | CallProgress::AwaitingApproval
+                | CallProgress::AwaitingApproval { .. }
                 | CallProgress::Running
-                | CallProgress::Outstanding
+                | CallProgress::Outstanding { .. }
                 | CallProgress::OutcomeUnknown => running,
                 CallProgress::Finished { .. } => continue,
             };
-            call.state = CallProgress::Finished { tokens: tokens::of_text(text) };
+            call.state = CallProgress::abandoned(tokens::of_text(text));
             abandoned.push((call.id.clone(), call.name.clone(), text));
         }
         for (id, name, text) in abandoned {

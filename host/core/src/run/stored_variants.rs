@@ -47,9 +47,9 @@ variants! {
     }
     progress: CallProgress {
         CallProgress::Waiting => "call: waiting",
-        CallProgress::AwaitingApproval => "call: asking",
+        CallProgress::AwaitingApproval { .. } => "call: asking",
         CallProgress::Running => "call: running",
-        CallProgress::Outstanding => "call: outstanding",
+        CallProgress::Outstanding { .. } => "call: outstanding",
         CallProgress::OutcomeUnknown => "call: outcome unknown",
         CallProgress::Checking => "call: its result is checked",
         CallProgress::Finished { .. } => "call: done",
@@ -165,9 +165,9 @@ fn of_turn(turn: &Turn, labels: &mut Labels) {
 
 fn of_batch(batch: &Batch, labels: &mut Labels) {
     labels.extend(batch.suspension().waits.iter().map(|wait| cause(&wait.cause)));
-    for BatchCall { state, end, loop_break, authorization: allowed, .. } in &batch.calls {
+    for BatchCall { state, loop_break, authorization: allowed, .. } in &batch.calls {
         labels.insert(progress(state));
-        labels.extend(end.as_ref().map(call_end));
+        labels.extend(state.end().as_ref().map(call_end));
         labels.extend(loop_break.as_ref().map(breaks));
         labels.extend(allowed.as_ref().map(authorization));
     }

@@ -261,10 +261,10 @@ impl Run {
             return;
         };
         let mut unknown = Vec::new();
-        for call in batch.calls.iter_mut().filter(|call| call.state == CallProgress::Running) {
+        for call in batch.calls.iter_mut().filter(|call| call.state.is_running()) {
             call.state = if call.repeatable { CallProgress::Waiting } else { CallProgress::OutcomeUnknown };
             change.calls.push(call.moved());
-            if call.state == CallProgress::OutcomeUnknown {
+            if !call.repeatable {
                 unknown.push(EventKind::OutcomeUnknown { call: call.id.clone(), name: call.name.clone() });
             }
         }

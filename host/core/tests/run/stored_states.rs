@@ -95,9 +95,12 @@ fn keeps(old: &Value, new: &Value) -> bool {
             old["calls"].as_array().expect("a list").iter().eq(calls)
         }
         (Value::Object(old), Value::Object(new)) => {
-            // An empty list may be left out.
-            let is_left_out = |value: &Value| *value == Value::Array(Vec::new());
-            old.iter().all(|(key, value)| new.get(key).map_or(is_left_out(value), |new| keeps(value, new)))
+            // An empty list may be left out, and so may what a finished call waited for.
+            let is_finished_call = new.get("state").is_some_and(|state| state.get("done").is_some());
+            let is_left_out = |key: &str, value: &Value| {
+                *value == Value::Array(Vec::new()) || (is_finished_call && ["awaits", "asked_about"].contains(&key))
+            };
+            old.iter().all(|(key, value)| new.get(key).map_or(is_left_out(key, value), |new| keeps(value, new)))
         }
         (Value::Array(old), Value::Array(new)) => {
             old.len() == new.len() && old.iter().zip(new).all(|(old, new)| keeps(old, new))
