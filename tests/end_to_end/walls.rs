@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 /// Each crate in `host` with the crates in `host` that it may depend on.
 const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("core", &[]),
+    ("area-average", &[]),
     ("plugins", &["core"]),
     ("models", &["core"]),
     ("store", &["core"]),

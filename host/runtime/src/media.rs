@@ -3,7 +3,6 @@
 mod cache;
 mod label;
 mod reduce;
-mod resample;
 mod scale;
 
 pub(crate) use label::{about, with_labels};

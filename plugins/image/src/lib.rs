@@ -7,7 +7,6 @@ mod header;
 mod open;
 mod picture;
 mod region;
-mod resample;
 mod source;
 mod work;
 

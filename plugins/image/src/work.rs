@@ -6,9 +6,9 @@ use crate::deliver::{Format, deliver};
 use crate::header::{Header, is_sideways};
 use crate::picture::decode;
 use crate::region::{Region, RequestedRange, Unit};
-use crate::resample::reduced;
 use crate::source::{LoadedPicture, Source};
 use agent_host_sdk::prelude::*;
+use area_average::reduced;
 use image::DynamicImage;
 use image::imageops::FilterType;
 

@@ -69,7 +69,7 @@ pub(super) fn reduced(bytes: &[u8], to: Dimensions) -> Result<Reduced, Unscalabl
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     drop(decoder);
     let picture = with_eight_bits(reader(bytes, format).decode().map_err(unreadable)?);
-    let mut small = super::resample::reduced(&picture, fitted((width, height), to));
+    let mut small = area_average::reduced(&picture, fitted((width, height), to));
     drop(picture);
     // The new picture has no EXIF data, so its pixels must be rotated.
     small.apply_orientation(orientation);

@@ -1,11 +1,23 @@
-//! Resamples pictures: each new pixel is the mean of the area that it covers. This takes time linear in the size of the
-//! picture, causes no moiré, and needs no memory except for the result. The `image` crate would need 16 bytes per pixel
-//! for this.
+//! Reduces the size of images by area averaging: each new pixel is the mean of the area that it covers.
+//!
+//! This takes time linear in the size of the image, causes no moiré, and allocates only the result. The filters of the
+//! `image` crate allocate 16 bytes per pixel, which does not fit into the memory of a guest. The host and the image
+//! plugin use this crate, so that both produce the same pixels.
+//!
+//! ```
+//! use image::{DynamicImage, GrayImage};
+//!
+//! let image = GrayImage::from_raw(4, 1, vec![0, 100, 200, 100]).map(DynamicImage::ImageLuma8).unwrap();
+//! assert_eq!(area_average::reduced(&image, (2, 1)).as_bytes(), [50, 150]);
+//! ```
 
 use image::{DynamicImage, GrayAlphaImage, GrayImage, RgbImage, RgbaImage};
 
-/// The picture at a new size. A side that would become longer keeps its length.
-pub(super) fn reduced(picture: &DynamicImage, (width, height): (u32, u32)) -> DynamicImage {
+/// Returns the image at a new size, in pixels. A side that would become longer keeps its length.
+///
+/// The image must have 8 bits per channel. With an alpha channel, transparent pixels do not affect the colours of their
+/// neighbours.
+pub fn reduced(picture: &DynamicImage, (width, height): (u32, u32)) -> DynamicImage {
     let from = (picture.width(), picture.height());
     let to = (width.min(from.0), height.min(from.1));
     let color = picture.color();
@@ -16,13 +28,13 @@ pub(super) fn reduced(picture: &DynamicImage, (width, height): (u32, u32)) -> Dy
         _ => means::<4>(picture.as_bytes(), from, to),
     };
     let (width, height) = to;
-    let made = match color.channel_count() {
+    let new_picture = match color.channel_count() {
         1 => GrayImage::from_raw(width, height, bytes).map(DynamicImage::ImageLuma8),
         2 => GrayAlphaImage::from_raw(width, height, bytes).map(DynamicImage::ImageLumaA8),
         3 => RgbImage::from_raw(width, height, bytes).map(DynamicImage::ImageRgb8),
         _ => RgbaImage::from_raw(width, height, bytes).map(DynamicImage::ImageRgba8),
     };
-    made.unwrap_or_default()
+    new_picture.unwrap_or_default()
 }
 
 /// The pixels along one axis that one new pixel covers, and the covered share of each.
@@ -87,7 +99,7 @@ mod tests {
             DynamicImage::ImageLuma8(GrayImage::from_raw(width, height, bytes.to_vec()).expect("pixels"))
         };
         assert_eq!(reduced(&grey(4, &[0, 100, 200, 100, 0, 100, 0, 100]), (2, 1)), grey(2, &[50, 100]));
-        assert_eq!(reduced(&grey(3, &[0, 90, 180]), (2, 1)), grey(2, &[30, 150]), "the middle counts half");
+        assert_eq!(reduced(&grey(3, &[0, 90, 180]), (2, 1)), grey(2, &[30, 150]), "the middle pixel counts half");
         assert_eq!(reduced(&grey(2, &[7, 9]), (9, 9)), grey(2, &[7, 9]), "nothing is enlarged");
     }
 
