@@ -309,7 +309,7 @@ async fn l16_l29_cancelling_the_parent_cancels_all_children() {
     let all = test_host.store.sessions(SessionFilter::default(), 10).await.unwrap();
     assert_eq!(all.len(), 4);
     let is_released = |session: &SessionSummary| session.subject == parent.subject() || session.open_in.is_none();
-    assert!(all.iter().all(|session| session.state == "cancelled"), "{all:?}");
+    assert!(all.iter().all(|session| session.state.as_str() == "cancelled"), "{all:?}");
     assert!(all.iter().all(is_released), "{all:?}");
     assert_eq!(expect_finished(run_turn(&mut parent, "Go on.").await).data, json!("Going on."));
 }
@@ -454,7 +454,7 @@ async fn l16_a_child_that_waits_for_a_decision_suspends_its_parent() {
             cancel.cancel();
             assert_eq!(parent.run(None, cancel).await.unwrap(), TurnResult::Cancelled);
             let all = test_host.store.sessions(SessionFilter::default(), 10).await.unwrap();
-            assert!(all.len() == 2 && all.iter().all(|session| session.state == "cancelled"), "{all:?}");
+            assert!(all.len() == 2 && all.iter().all(|session| session.state.as_str() == "cancelled"), "{all:?}");
             continue;
         }
         let which = OpenSession::Existing(children.clone());

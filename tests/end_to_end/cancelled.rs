@@ -174,7 +174,7 @@ async fn l29_cancels_every_kind_of_wait() {
         assert!(took < Duration::from_secs(5), "{}: {took:?}", work.what);
         let children = SessionFilter { delegated_by: Some(session.subject().to_owned()), ..SessionFilter::default() };
         let children = test_host.store.sessions(children, 9).await.unwrap();
-        assert!(children.iter().all(|child| child.state == "cancelled"), "{}: {children:?}", work.what);
+        assert!(children.iter().all(|child| child.state.as_str() == "cancelled"), "{}: {children:?}", work.what);
         assert_eq!(children.len(), usize::from(work.what.starts_with("another agent")), "{}", work.what);
         let last = last_event(&*test_host.store, session.subject()).await;
         assert!(last.is_some_and(|last| last.contains("\"loop_end\"") && last.contains("cancelled")), "{}", work.what);

@@ -10,7 +10,7 @@ use agent_core::run::{Action, LoopConfig, TurnEnd, TurnError};
 use agent_plugins::digest_of;
 use agent_runtime::transfer::{ImportAs, ImportOptions, export, import, import_for};
 use agent_runtime::{AgentConfig, ApprovalDecision, OpenSession, Session, TurnResult, Verdict};
-use agent_store::{Audit, Commit, OpenMode, SessionLog, SessionMeta, SqliteStore, Status, Store};
+use agent_store::{Audit, Commit, OpenMode, SessionLog, SessionMeta, SessionState, SqliteStore, Status, Store};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -229,7 +229,7 @@ async fn edit_snapshot(test_host: &TestHost, subject: &str, change: impl FnOnce(
     let opened = test_host.store.open(subject, OpenMode::Existing, SessionMeta::default()).await.unwrap();
     let mut state: Value = serde_json::from_slice(&opened.snapshot.unwrap()).unwrap();
     change(&mut state);
-    let status = Status { state: "suspended".into(), turn: 1, title: None };
+    let status = Status { state: SessionState::Suspended, turn: 1, title: None };
     let commit = Commit { snapshot: state.to_string().into_bytes(), status, ..Commit::default() };
     test_host.store.commit(&opened.lease, opened.revision, commit).await.unwrap();
     test_host.store.release(opened.lease).await.unwrap();

@@ -6,7 +6,9 @@ use crate::support::components;
 use agent_core::change::CallState;
 use agent_core::event::EventKind;
 use agent_core::message::Part;
-use agent_store::{CallFilter, Memories, MessageRange, Options, SessionFilter, SessionIndex, SessionLog, SqliteStore};
+use agent_store::{
+    CallFilter, Integrity, Memories, MessageRange, Options, SessionFilter, SessionIndex, SessionLog, SqliteStore,
+};
 use serde_json::json;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -147,7 +149,7 @@ impl KillTarget {
             store.integrity_check().await.unwrap_or_else(|error| panic!("{context}: {error}"));
             let sessions = store.sessions(SessionFilter::default(), 10).await.unwrap();
             let [session] = &sessions[..] else { panic!("{context}: {} sessions", sessions.len()) };
-            assert_eq!(session.state, "idle", "{context}");
+            assert_eq!(session.state.as_str(), "idle", "{context}");
             let messages = store.messages(&session.subject, MessageRange::After { id: 0, limit: 100 }).await.unwrap();
             let calls = store.calls(&session.subject, CallFilter::Turn(1)).await.unwrap();
             assert_eq!(calls.len(), 4, "{context}: every call once");
@@ -360,7 +362,7 @@ fn p10_a_plugin_is_replaced_during_a_turn() {
             let session = store_file.sessions(SessionFilter::default(), 1).await.unwrap().remove(0);
             let calls = store_file.calls(&session.subject, CallFilter::Turn(1)).await.unwrap();
             let open = calls.iter().filter(|call| call.result.is_none()).count();
-            assert!(open == 0 || session.state == "suspended", "{store}: {open} calls are open");
+            assert!(open == 0 || session.state.as_str() == "suspended", "{store}: {open} calls are open");
             let sources = calls.iter().map(|call| call.source.as_ref().unwrap().to_string());
             assert!(sources.into_iter().all(|source| source.starts_with("probe@")), "{store}");
         });

@@ -139,7 +139,7 @@ fn l16_d3_killed_at_every_point_a_call_has_one_child() {
             let sessions = store.sessions(SessionFilter::default(), 10).await.unwrap();
             assert_eq!(sessions.len(), 2, "{point}: one child: {sessions:?}");
             for session in sessions {
-                assert_eq!(session.state, "idle", "{point}");
+                assert_eq!(session.state.as_str(), "idle", "{point}");
                 let calls = store.calls(&session.subject, CallFilter::Turn(1)).await.unwrap();
                 let result = calls[0].result.as_ref().unwrap_or_else(|| panic!("{point}: no result"));
                 assert!(calls.len() == 1 && !result.is_error, "{point}: {result:?}");

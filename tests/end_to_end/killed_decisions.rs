@@ -4,7 +4,7 @@
 use crate::support::{call_reply, components, script, text_reply};
 use agent_core::event::EventKind;
 use agent_core::message::Part;
-use agent_store::{CallFilter, MessageRange, Options, SessionFilter, SessionIndex, SessionLog, SqliteStore};
+use agent_store::{CallFilter, Integrity, MessageRange, Options, SessionFilter, SessionIndex, SessionLog, SqliteStore};
 use serde_json::{Value, json};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -95,7 +95,7 @@ impl TestCli {
             let store = self.store();
             store.integrity_check().await.unwrap_or_else(|error| panic!("{context}: {error}"));
             let session = store.sessions(SessionFilter::default(), 1).await.unwrap().remove(0);
-            let is_open = ["running", "suspended"].contains(&session.state.as_str());
+            let is_open = session.state.is_open();
             let all = MessageRange::After { id: 0, limit: 1_000 };
             let messages = store.messages(&session.subject, all).await.unwrap();
             let parts: Vec<_> = messages.iter().flat_map(|message| &message.parts).collect();

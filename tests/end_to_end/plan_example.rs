@@ -81,7 +81,7 @@ fn check(data: &Path, point: &str) {
     runtime.block_on(async {
         let store = SqliteStore::open(data.join("agent-host.db"), Options::default()).unwrap();
         let session = store.sessions(SessionFilter::default(), 1).await.unwrap().remove(0);
-        assert_eq!(session.state, "idle", "{point}");
+        assert_eq!(session.state.as_str(), "idle", "{point}");
         let calls = store.calls(&session.subject, CallFilter::Turn(1)).await.unwrap();
         let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
         assert_eq!(names, ["list_directory", "read_file"], "{point}");

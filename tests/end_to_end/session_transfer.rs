@@ -7,7 +7,7 @@ use agent_core::message::{Dimensions, Part, TurnInput};
 use agent_core::run::Output;
 use agent_runtime::transfer::{Exported, ForkAt, ImportAs, TransferError, export, fork, import};
 use agent_runtime::{AgentConfig, OpenSession, Session, TurnResult};
-use agent_store::{Commit, INCOMPLETE, RecordRange, Status, StoreError};
+use agent_store::{Commit, RecordRange, SessionState, Status, StoreError};
 use agent_store::{
     MediaDescription, Memories, MessageRange, OpenMode, SessionFilter, SessionIndex, SessionLog, SessionMeta, Store,
 };
@@ -232,7 +232,7 @@ async fn d5_reports_damage_in_a_document_with_its_place() {
     for died_after in 0..2 {
         let partial = other.store.open(&subject, OpenMode::CreateNew, meta.clone()).await.unwrap();
         for revision in 0..died_after {
-            let status = Status { state: INCOMPLETE.to_owned(), ..Status::default() };
+            let status = Status { state: SessionState::Incomplete, ..Status::default() };
             other.store.commit(&partial.lease, revision, Commit { status, ..Commit::default() }).await.unwrap();
             let busy = import(&*other.store, &exported, ImportAs::OriginalSubject).await.unwrap_err();
             assert!(matches!(busy, TransferError::Store(StoreError::Busy { .. })), "the session continues: {busy}");

@@ -25,13 +25,7 @@ impl Digest {
 
     /// Makes a digest from the 32 bytes of a SHA-256 hash.
     pub fn from_sha256(bytes: [u8; 32]) -> Self {
-        use fmt::Write;
-        let mut text = String::with_capacity(71);
-        text.push_str("sha256:");
-        for byte in bytes {
-            write!(text, "{byte:02x}").expect("writing to a string cannot fail");
-        }
-        Self(text)
+        Self(format!("sha256:{}", hex::encode(bytes)))
     }
 
     /// The whole text, including `sha256:`.

@@ -4,10 +4,13 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The state of a session as lists of sessions show it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionState {
-    /// No turn is open, and the last one has an output. Also the state of a new session.
+    /// Nothing was stored in the session yet.
+    #[default]
+    New,
+    /// No turn is open, and the last one, if there is one, has an output.
     Idle,
     /// A turn is open and can continue.
     Running,
@@ -19,21 +22,38 @@ pub enum SessionState {
     Cancelled,
     /// An import or a fork is writing the session, or was interrupted. Such a session can only be listed and deleted.
     Incomplete,
+    /// A turn was running when its process ended. Lists derive this state from [`SessionState::Running`] and the
+    /// session's holder; it is never stored.
+    Interrupted,
+    /// Like [`SessionState::Interrupted`], but the answer that the turn waited for has arrived. Never stored.
+    Ready,
 }
 
 impl SessionState {
-    const ALL: [Self; 6] =
-        [Self::Idle, Self::Running, Self::Suspended, Self::Failed, Self::Cancelled, Self::Incomplete];
+    const ALL: [Self; 9] = [
+        Self::New,
+        Self::Idle,
+        Self::Running,
+        Self::Suspended,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Incomplete,
+        Self::Interrupted,
+        Self::Ready,
+    ];
 
     /// The name of the state in the database and in output.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::New => "new",
             Self::Idle => "idle",
             Self::Running => "running",
             Self::Suspended => "suspended",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
             Self::Incomplete => "incomplete",
+            Self::Interrupted => "interrupted",
+            Self::Ready => "ready",
         }
     }
 
@@ -44,7 +64,7 @@ impl SessionState {
 
     /// Whether a turn of the session is open.
     pub fn is_open(self) -> bool {
-        matches!(self, Self::Running | Self::Suspended)
+        matches!(self, Self::Running | Self::Suspended | Self::Interrupted | Self::Ready)
     }
 }
 
@@ -64,6 +84,6 @@ mod tests {
             assert_eq!(serde_json::to_value(state).expect("JSON"), state.as_str());
             assert_eq!(SessionState::parse(state.as_str()), Some(state));
         }
-        assert_eq!(SessionState::parse("ready"), None);
+        assert_eq!(SessionState::parse("asleep"), None);
     }
 }

@@ -22,7 +22,7 @@ use agent_core::change::{Change, Denial};
 use agent_core::event::{Event, Suspension};
 use agent_core::message::{CallId, Digest, Media, TurnInput};
 use agent_core::plugin::TraceContext;
-use agent_core::run::{Action, Input, InputError, Output, QueuedPrompt, RestoreError, Run, TurnEnd, TurnError};
+use agent_core::run::{Input, InputError, Output, QueuedPrompt, RestoreError, Run, TurnEnd, TurnError};
 use agent_mcp::AcquiredServers;
 use agent_plugins::{GenerationError, MediumToStore};
 use agent_store::{Blobs, Commit, Lease, Status, StoreError, StoredView, ViewPiece, digest_of};
@@ -376,16 +376,7 @@ pub fn status_of(snapshot: &[u8]) -> Option<Status> {
 
 /// Returns what session lists show about a session in this state.
 pub(crate) fn status_of_run(run: &Run, title: Option<String>) -> Status {
-    let state = match run.action() {
-        Action::Suspended(_) => "suspended",
-        _ if run.is_open() => "running",
-        _ => match run.turn.as_ref().and_then(|turn| turn.end()) {
-            Some(TurnEnd::Failed(_)) => "failed",
-            Some(TurnEnd::Cancelled) => "cancelled",
-            Some(TurnEnd::Finished(_)) | None => "idle",
-        },
-    };
-    Status { state: state.to_owned(), turn: run.turns, title }
+    Status { state: run.session_state(), turn: run.turns, title }
 }
 
 fn title_of(input: &TurnInput) -> String {

@@ -14,7 +14,7 @@ mod projections;
 mod sessions;
 mod versions;
 
-use crate::{Commit, OpenMode, OpenedSession, SessionMeta, Status, Store, StoreError};
+use crate::{Commit, OpenMode, OpenedSession, SessionMeta, SessionState, Status, Store, StoreError};
 use agent_core::change::{Body, CallChange, CallRecord, CallResult, CallState, Change, NewMessage};
 use agent_core::event::{Event, EventKind};
 use agent_core::message::{CallId, Content, MessageId, Part, Role, ToolCall};
@@ -144,7 +144,7 @@ fn meta(agent: &str) -> SessionMeta {
 }
 
 fn commit_of(change: Change) -> Commit {
-    let status = Status { state: "running".to_owned(), turn: 1, title: Some("the title".to_owned()) };
+    let status = Status { state: SessionState::Running, turn: 1, title: Some("the title".to_owned()) };
     Commit { snapshot: b"{\"run\":1}".to_vec(), change, status, ..Commit::default() }
 }
 

@@ -8,6 +8,7 @@ mod audit;
 mod blobs;
 pub mod conformance;
 mod error;
+mod integrity;
 mod key_value;
 mod memories;
 mod outbox;
@@ -19,10 +20,12 @@ mod sqlite;
 mod versions;
 
 pub use agent_core::memory::{Memory, MemoryKind};
+pub use agent_core::session_state::SessionState;
 pub use approvals::{Approvals, NamedRule, StoredGrant};
 pub use audit::{Audit, AuditAction, AuditEntry};
 pub use blobs::{BlobReference, Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, digest_of};
 pub use error::StoreError;
+pub use integrity::Integrity;
 pub use key_value::{Bucket, ENTRY_BYTES, KeyValue, MAX_ENTRIES, MAX_KEY_BYTES, MAX_VALUE_BYTES, Swap};
 pub use memories::{MAX_MEMORY_BYTES, Memories, MemoryFilter, MemoryScope, StoredMemory};
 pub use outbox::{Outbox, OutboxFilter, StoredOutboxItem};
@@ -30,7 +33,7 @@ pub use projections::{Projection, ProjectionComparison, Projections, RebuiltProj
 pub use session_holder::SessionHolder;
 pub use session_index::{MessageHit, SessionFilter, SessionIndex, SessionSummary, Unowned};
 pub use session_log::{
-    CallFilter, Commit, Deletion, INCOMPLETE, Lease, MAX_JSON_DEPTH, MAX_PAGE, MAX_PAGE_BYTES, MessageRange, OpenMode,
+    CallFilter, Commit, Deletion, Lease, MAX_JSON_DEPTH, MAX_PAGE, MAX_PAGE_BYTES, MessageRange, OpenMode,
     OpenedSession, RecordRange, SessionLog, SessionMeta, Status, StepRecord, StoredRecord, StoredView, TimedEvent,
     ViewPiece,
 };
@@ -43,7 +46,17 @@ pub use versions::{
 /// A store that implements every part. Use it as `dyn Store`, on which the methods of all parts can be called without importing
 /// their traits. Only the code that opens a store needs to name its type.
 pub trait Store:
-    SessionLog + SessionIndex + Outbox + Blobs + KeyValue + Memories + Approvals + Audit + PluginVersions + Projections
+    SessionLog
+    + SessionIndex
+    + Outbox
+    + Blobs
+    + KeyValue
+    + Memories
+    + Approvals
+    + Audit
+    + PluginVersions
+    + Projections
+    + Integrity
 {
 }
 
@@ -58,5 +71,6 @@ impl<T> Store for T where
         + Audit
         + PluginVersions
         + Projections
+        + Integrity
 {
 }

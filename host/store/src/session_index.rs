@@ -2,6 +2,7 @@
 
 use crate::{SessionHolder, StoreError};
 use agent_core::message::{MessageId, Role};
+use agent_core::session_state::SessionState;
 use async_trait::async_trait;
 use serde::Serialize;
 
@@ -40,7 +41,7 @@ pub struct SessionFilter {
     /// If [`SessionFilter::user`] is set: whether to list sessions whose user is not known.
     pub unowned: Unowned,
     /// Only sessions in this state.
-    pub state: Option<String>,
+    pub state: Option<SessionState>,
     /// Only sessions to which this session delegated work (L16).
     pub delegated_by: Option<String>,
 }
@@ -76,9 +77,10 @@ pub struct SessionSummary {
     pub turns: u32,
     /// Number of messages appended, including hidden ones.
     pub messages: u64,
-    /// State after the last commit; `new` before the first.
-    pub state: String,
-    /// Who has the session open. A session that is `running` and open nowhere was interrupted.
+    /// State after the last commit. The store reports no derived state: a session that is [`SessionState::Running`] and
+    /// open nowhere was interrupted.
+    pub state: SessionState,
+    /// Who has the session open.
     pub open_in: Option<SessionHolder>,
     /// Start of the first input.
     pub title: Option<String>,

@@ -4,6 +4,7 @@ use crate::StoreError;
 use agent_core::change::{CallRecord, Change, HiddenMessage};
 use agent_core::event::Event;
 use agent_core::message::{CallId, MessageId, StoredMessage};
+use agent_core::session_state::SessionState;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,10 +16,6 @@ pub const MAX_PAGE: usize = 10_000;
 /// page means that there are no more items.
 pub const MAX_PAGE_BYTES: usize = 4 << 20;
 
-/// State of a session that an import or a fork is still writing, or whose import or fork was interrupted. Such a session can
-/// be listed and deleted, but it cannot be opened or found by a search, and it is never the latest session.
-pub const INCOMPLETE: &str = "incomplete";
-
 /// Maximum nesting of stored JSON, including the levels that wrap a value in its message, call or record. Deeper JSON could be
 /// written but not read back.
 pub const MAX_JSON_DEPTH: usize = 127;
@@ -28,7 +25,7 @@ pub const MAX_JSON_DEPTH: usize = 127;
 pub trait SessionLog: Send + Sync {
     /// Takes the session's lease and returns the session's state. The lease of a dead process is taken over at once. A lease
     /// of a living process, or one that this store already holds, gives [`StoreError::Busy`]. A session in the state
-    /// [`INCOMPLETE`] gives [`StoreError::Incomplete`].
+    /// [`SessionState::Incomplete`] gives [`StoreError::Incomplete`].
     async fn open(&self, session: &str, mode: OpenMode, meta: SessionMeta) -> Result<OpenedSession, StoreError>;
 
     /// Releases the lease. Releasing a lease that is no longer valid changes nothing.
@@ -159,8 +156,9 @@ impl StoredView {
 /// Status of a session, for lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// State in one word, such as `idle`, `running` or `suspended`.
-    pub state: String,
+    /// State of the session. A session that is [`SessionState::Incomplete`] can be listed and deleted, but it cannot be
+    /// opened or found by a search, and it is never the latest session.
+    pub state: SessionState,
     /// Number of the last turn that was begun, starting at 1.
     pub turn: u32,
     /// Start of the first input. The first title that is stored for a session is kept.

@@ -22,7 +22,8 @@ mod sessions;
 mod versions;
 mod writer;
 
-use crate::StoreError;
+use crate::{Integrity, StoreError};
+use async_trait::async_trait;
 use failure::Failure;
 use owners::Owner;
 use readers::Readers;
@@ -36,7 +37,7 @@ use writer::{Effort, LeaderPolicy, SpaceLimit, Writer, WriterOptions};
 /// A store in one SQLite file, or in memory. Dropping it writes queued jobs and stops the writer thread.
 ///
 /// ```
-/// use agent_store::{Commit, OpenMode, Options, SessionIndex, SessionLog, SessionMeta, SqliteStore, Status};
+/// use agent_store::{Commit, OpenMode, Options, SessionIndex, SessionLog, SessionMeta, SessionState, SqliteStore, Status};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -45,7 +46,7 @@ use writer::{Effort, LeaderPolicy, SpaceLimit, Writer, WriterOptions};
 ///
 /// let meta = SessionMeta { agent: "helper".to_owned(), ..SessionMeta::default() };
 /// let opened = store.open("helper/1", OpenMode::CreateNew, meta).await?;
-/// let status = Status { state: "idle".to_owned(), turn: 1, title: Some("Hello".to_owned()) };
+/// let status = Status { state: SessionState::Idle, turn: 1, title: Some("Hello".to_owned()) };
 /// let commit = Commit { snapshot: b"{}".to_vec(), status, ..Commit::default() };
 /// let revision = store.commit(&opened.lease, opened.revision, commit).await?;
 /// store.release(opened.lease).await?;
@@ -213,11 +214,6 @@ impl SqliteStore {
         }
     }
 
-    /// Runs SQLite's full integrity check on the file. It takes long for large files.
-    pub async fn integrity_check(&self) -> Result<(), StoreError> {
-        self.read(|connection| file::run_check(connection, "PRAGMA integrity_check(100)", Indexes::Intact)).await
-    }
-
     fn start(
         connection: Connection,
         path: PathBuf,
@@ -265,6 +261,13 @@ impl SqliteStore {
                 self.writer.run(Effort::Long, once).await
             }
         }
+    }
+}
+
+#[async_trait]
+impl Integrity for SqliteStore {
+    async fn integrity_check(&self) -> Result<(), StoreError> {
+        self.read(|connection| file::run_check(connection, "PRAGMA integrity_check(100)", Indexes::Intact)).await
     }
 }
 

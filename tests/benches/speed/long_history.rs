@@ -9,7 +9,9 @@ use agent_core::message::{Part, Role, TurnInput};
 use agent_core::run::{Run, ViewEntry};
 use agent_plugins::{Sandbox, SandboxOptions};
 use agent_runtime::{Agent, Host, OpenSession, Session, TurnResult};
-use agent_store::{Commit, OpenMode, Options, SessionIndex, SessionLog, SessionMeta, SqliteStore, Status, Synchronous};
+use agent_store::{
+    Commit, OpenMode, Options, SessionIndex, SessionLog, SessionMeta, SessionState, SqliteStore, Status, Synchronous,
+};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -146,7 +148,7 @@ async fn fill(store: &SqliteStore, older: u64) -> wasmtime::Result<()> {
             .map(|id| HiddenMessage { id, seen_count: 1, why: HideReason::Evicted })
             .collect();
         let change = Change { messages: ids.map(message).collect(), hidden, ..Change::default() };
-        let status = Status { state: "idle".to_owned(), turn: run.turns, title: None };
+        let status = Status { state: SessionState::Idle, turn: run.turns, title: None };
         let commit = Commit { snapshot: run.snapshot(), change, status, ..Commit::default() };
         revision = store.commit(&opened.lease, revision, commit).await?;
     }

@@ -1,18 +1,17 @@
 //! Sessions of delegates: whether their turns can continue, and which session waits for them (L16).
 
-use super::stored_sessions::{INTERRUPTED, READY};
 use crate::exit::Failure;
 use crate::terminal::suspension::{fold_events, last_suspension};
 use agent_config::DataDirectory;
 use agent_core::change::CallState;
 use agent_core::event::{EventKind, Wait, WaitCause};
-use agent_store::{CallFilter, SessionFilter, SessionSummary, Store};
+use agent_store::{CallFilter, SessionFilter, SessionState, SessionSummary, Store};
 
 /// Changes the state of interrupted sessions to `ready` if the answer that they waited for has arrived.
 pub(crate) async fn mark_ready(store: &dyn Store, sessions: &mut [SessionSummary]) -> Result<(), Failure> {
-    for session in sessions.iter_mut().filter(|session| session.state == INTERRUPTED) {
+    for session in sessions.iter_mut().filter(|session| session.state == SessionState::Interrupted) {
         if is_just_resumed(store, &session.subject).await? {
-            READY.clone_into(&mut session.state);
+            session.state = SessionState::Ready;
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ use crate::terminal::turn::Storage;
 use agent_config::assembly::{AssembledAgents, Assembler, DelegateReader, UnusablePlugins, open_sandbox, open_store};
 use agent_config::{DataDirectory, Settings};
 use agent_runtime::{CheckpointObserver, Downscaler, FirstUse, Host, LiveAgent, OpenSession, Session, SessionError};
-use agent_store::{INCOMPLETE, MAX_PAGE, SessionFilter, SessionSummary, SqliteStore, Store, StoreError};
+use agent_store::{MAX_PAGE, SessionFilter, SessionState, SessionSummary, Store, StoreError};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Receiver;
@@ -140,13 +140,13 @@ pub(crate) async fn close(session: Session, store: &dyn Store) -> Result<(), Fai
 async fn which(
     run: &RunArguments,
     settings: &Settings,
-    (store, data): (&SqliteStore, &DataDirectory),
+    (store, data): (&dyn Store, &DataDirectory),
 ) -> Result<OpenSession, Failure> {
     let agent = &settings.name;
     if run.continue_latest {
         let filter = SessionFilter { agent: Some(agent.clone()), ..SessionFilter::default() };
         let sessions = stored_sessions::sessions(store, data, filter, MAX_PAGE).await?;
-        let is_whole = |session: &SessionSummary| session.revision > 0 && session.state != INCOMPLETE;
+        let is_whole = |session: &SessionSummary| session.revision > 0 && session.state != SessionState::Incomplete;
         let latest = sessions.into_iter().find(|session| session.delegated_by.is_none() && is_whole(session));
         return latest.map(|session| OpenSession::Existing(session.subject)).ok_or_else(|| {
             Failure::refused(format!("the agent `{agent}` has no session yet: run without --continue to begin one"))

@@ -14,7 +14,7 @@ use agent_devkit::replay::{Difference, Replay, ReplayReport, StopAt};
 use agent_plugins::{Grants, LoadedPlugin, Sandbox};
 use agent_runtime::PluginAllowance;
 use agent_runtime::transfer;
-use agent_store::{SessionFilter, SqliteStore, Store};
+use agent_store::{SessionFilter, Store};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -140,7 +140,7 @@ async fn session(
     }
     let unreadable = |error: std::io::Error| Failure::refused(format!("`{id_or_file}` cannot be read: {error}"));
     let document = std::fs::File::open(file).map_err(unreadable)?;
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open_temporary().map_err(Failure::refused)?);
+    let store = assembly::open_temporary_store()?;
     let imported = transfer::import_to_replay(&*store, document).await;
     let imported = imported.map_err(|error| Failure::refused(format!("`{id_or_file}`: {error}")))?;
     let filter = SessionFilter { subject: Some(imported.session), ..SessionFilter::default() };

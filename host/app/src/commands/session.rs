@@ -26,7 +26,7 @@ use agent_config::{DataDirectory, assembly};
 use agent_models::provider;
 use agent_plugins::Generation;
 use agent_runtime::{Agent, AgentConfig, Downscaler, Host, OpenSession, Session};
-use agent_store::{MAX_PAGE, SessionFilter, SessionSummary, SqliteStore, Store};
+use agent_store::{MAX_PAGE, SessionFilter, SessionSummary, Store};
 use delete::Confirmation;
 use destination::Existing;
 use serde::Serialize;
@@ -130,7 +130,7 @@ pub(crate) async fn check(id: Option<&str>, data: &DataDirectory) -> Result<(), 
 /// Opens a session to record a decision or an answer. No turn runs. If another process has the session open, waits up
 /// to `timeout`.
 async fn open_to_decide(
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     session: &SessionSummary,
     data: &DataDirectory,
     timeout: Duration,

@@ -6,7 +6,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal::{DIM, GREEN, RED, Terminal, text};
 use agent_config::{DataDirectory, assembly};
 use agent_runtime::session::status_of;
-use agent_store::{Projection, ProjectionComparison, Projections, SqliteStore};
+use agent_store::{Projection, ProjectionComparison, Projections, Store};
 use serde_json::json;
 
 /// Runs one of the commands.
@@ -25,7 +25,7 @@ pub(crate) async fn run(command: StoreCommand, data: &DataDirectory, terminal: &
     }
 }
 
-async fn check(store: &SqliteStore, json: bool, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
+async fn check(store: &dyn Store, json: bool, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
     let file = store.integrity_check().await.err().map(|error| error.to_string());
     let compared = store.check_projections(status_of).await.map_err(Failure::failed)?;
     let print = |line: String| terminal.print(line).map_err(Failure::output);
@@ -54,7 +54,7 @@ async fn check(store: &SqliteStore, json: bool, data: &DataDirectory, terminal: 
     Ok(Exit::Failed)
 }
 
-async fn rebuild(store: &SqliteStore, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
+async fn rebuild(store: &dyn Store, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
     let before = store.check_projections(status_of).await.map_err(Failure::failed)?;
     for of in before.iter().filter(|of| of.different > 0) {
         terminal.print(shown(of)).map_err(Failure::output)?;

@@ -4,21 +4,13 @@ use crate::exit::Failure;
 use crate::terminal::text::{self, shell_word};
 use crate::terminal::{BOLD, DIM};
 use agent_config::DataDirectory;
-use agent_store::{INCOMPLETE, MAX_PAGE, SessionFilter, SessionSummary, Store};
-
-/// State of a session whose turn was running when its process ended.
-pub(crate) const INTERRUPTED: &str = "interrupted";
-/// State of an interrupted session whose turn has the answer that it waited for, and can continue.
-pub(crate) const READY: &str = "ready";
-
-/// States of sessions that have an open turn.
-pub(crate) const OPEN: [&str; 4] = ["running", "suspended", INTERRUPTED, READY];
+use agent_store::{MAX_PAGE, SessionFilter, SessionState, SessionSummary, Store};
 
 /// Finds one of the user's sessions by its id or a unique prefix of it. Without an id, returns the latest session.
 pub(crate) async fn find(store: &dyn Store, data: &DataDirectory, id: Option<&str>) -> Result<SessionSummary, Failure> {
     let Some(id) = id else {
         let latest = sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
-        let latest = latest.into_iter().find(|session| session.state != INCOMPLETE);
+        let latest = latest.into_iter().find(|session| session.state != SessionState::Incomplete);
         return latest.ok_or_else(|| Failure::refused("there are no sessions yet"));
     };
     let mut all = sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
@@ -53,7 +45,7 @@ async fn missing(store: &dyn Store, id: &str) -> Result<Failure, Failure> {
 /// Like [`find`], but if several sessions have the prefix and exactly one of them has an open turn, returns that one.
 pub(crate) async fn find_open(store: &dyn Store, data: &DataDirectory, id: &str) -> Result<SessionSummary, Failure> {
     let mut open = sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
-    open.retain(|session| session.subject.starts_with(id) && OPEN.contains(&session.state.as_str()));
+    open.retain(|session| session.subject.starts_with(id) && session.state.is_open());
     match open.as_slice() {
         [_] => Ok(open.remove(0)),
         _ => find(store, data, Some(id)).await,
@@ -61,7 +53,7 @@ pub(crate) async fn find_open(store: &dyn Store, data: &DataDirectory, id: &str)
 }
 
 /// Returns the user's sessions that match the filter, the last changed first. Sessions whose process died get the state
-/// [`INTERRUPTED`].
+/// [`SessionState::Interrupted`].
 pub(crate) async fn sessions(
     store: &dyn Store,
     data: &DataDirectory,
@@ -69,8 +61,10 @@ pub(crate) async fn sessions(
     limit: usize,
 ) -> Result<Vec<SessionSummary>, Failure> {
     let mut found = store.sessions(data.sessions_of_user(filter), limit).await.map_err(Failure::refused)?;
-    for session in found.iter_mut().filter(|session| session.state == "running" && session.open_in.is_none()) {
-        INTERRUPTED.clone_into(&mut session.state);
+    for session in
+        found.iter_mut().filter(|session| session.state == SessionState::Running && session.open_in.is_none())
+    {
+        session.state = SessionState::Interrupted;
     }
     Ok(found)
 }

@@ -2,17 +2,17 @@
 
 use crate::data_directory::DataDirectory;
 use crate::error::ConfigError;
-use agent_store::{Indexes, Options, SqliteStore, StoreError};
+use agent_store::{Indexes, Options, SqliteStore, Store, StoreError};
 use std::sync::Arc;
 
 /// Opens the database. Creates it if it does not exist.
-pub fn open_store(data: &DataDirectory) -> Result<Arc<SqliteStore>, ConfigError> {
+pub fn open_store(data: &DataDirectory) -> Result<Arc<dyn Store>, ConfigError> {
     Ok(Arc::new(SqliteStore::open(data.database(), Options::default())?))
 }
 
 /// Opens the database for a command that only needs to read. If the file or its disk cannot be written, the store is
 /// read-only and every write fails.
-pub fn open_store_to_read(data: &DataDirectory) -> Result<Arc<SqliteStore>, ConfigError> {
+pub fn open_store_to_read(data: &DataDirectory) -> Result<Arc<dyn Store>, ConfigError> {
     let cannot_write = match SqliteStore::open(data.database(), Options::default()) {
         Err(cannot_write @ (StoreError::ReadOnly { .. } | StoreError::DiskFull { .. })) => cannot_write,
         opened => return Ok(Arc::new(opened?)),
@@ -23,8 +23,13 @@ pub fn open_store_to_read(data: &DataDirectory) -> Result<Arc<SqliteStore>, Conf
     Ok(Arc::new(store))
 }
 
+/// Opens a new, empty store. It is deleted when the last reference to it is dropped.
+pub fn open_temporary_store() -> Result<Arc<dyn Store>, ConfigError> {
+    Ok(Arc::new(SqliteStore::open_temporary()?))
+}
+
 /// Opens the database with indexes that may be damaged, to check it or to rebuild them.
-pub fn open_store_to_rebuild(data: &DataDirectory) -> Result<SqliteStore, ConfigError> {
+pub fn open_store_to_rebuild(data: &DataDirectory) -> Result<Arc<dyn Store>, ConfigError> {
     let options = Options { indexes: Indexes::ToBeRebuilt, ..Options::default() };
-    Ok(SqliteStore::open(data.database(), options)?)
+    Ok(Arc::new(SqliteStore::open(data.database(), options)?))
 }

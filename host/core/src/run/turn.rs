@@ -274,19 +274,11 @@ mod hex_bytes {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub(super) fn serialize<S: Serializer>(bytes: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
-        let text = bytes.as_ref().map(|bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
-        text.serialize(serializer)
+        bytes.as_ref().map(hex::encode).serialize(serializer)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u8>>, D::Error> {
-        let Some(text) = Option::<String>::deserialize(deserializer)? else {
-            return Ok(None);
-        };
-        let digits = text.as_bytes().chunks(2).map(|pair| {
-            // `from_str_radix` alone would accept a sign.
-            let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2 && !pair.starts_with('+'));
-            pair.and_then(|pair| u8::from_str_radix(pair, 16).ok())
-        });
-        digits.collect::<Option<Vec<u8>>>().map(Some).ok_or_else(|| serde::de::Error::custom("not hexadecimal"))
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(hex::decode).transpose().map_err(serde::de::Error::custom)
     }
 }

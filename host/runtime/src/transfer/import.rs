@@ -15,7 +15,7 @@ use crate::host::trace::{self, is_trace};
 use crate::session::{TITLE_CHARACTERS, new_id_ending};
 use agent_core::message::{CallId, MessageId, Role};
 use agent_core::run::{DroppedClaims, ImportTerms, Mask, Run};
-use agent_store::{INCOMPLETE, SessionMeta, Store, StoreError};
+use agent_store::{SessionMeta, SessionState, Store, StoreError};
 use calls::OpenCall;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -134,7 +134,7 @@ async fn import_with(
 /// Returns an error if a session with this name exists. This is checked before the document is read.
 async fn refuse_existing(store: &dyn Store, session: &str) -> Result<(), StoreError> {
     match summary(store, session).await? {
-        Some(there) if there.revision > 0 && there.state != INCOMPLETE => {
+        Some(there) if there.revision > 0 && there.state != SessionState::Incomplete => {
             Err(StoreError::SessionExists { session: session.to_owned() })
         }
         _ => Ok(()),

@@ -1,4 +1,4 @@
-//! Writes a new session in several commits. Until the last commit the session is [`INCOMPLETE`] and cannot be opened. If the
+//! Writes a new session in several commits. Until the last commit the session is [`SessionState::Incomplete`] and cannot be opened. If the
 //! process dies, the next import with the same name replaces it.
 
 use super::summary;
@@ -6,7 +6,7 @@ use crate::session::{status_of_run, view_pieces};
 use agent_core::change::Change;
 use agent_core::run::Run;
 use agent_store::{
-    Commit, INCOMPLETE, OpenMode, OpenedSession, SessionMeta, Status, StepRecord, Store, StoreError, StoredView,
+    Commit, OpenMode, OpenedSession, SessionMeta, SessionState, Status, StepRecord, Store, StoreError, StoredView,
 };
 
 /// A session that is being written.
@@ -20,7 +20,7 @@ impl<'a> Staging<'a> {
     /// Starts writing under a name that no session has, or that belongs to an interrupted import or fork.
     pub(super) async fn begin(store: &'a dyn Store, session: &str, meta: SessionMeta) -> Result<Self, StoreError> {
         match summary(store, session).await? {
-            Some(there) if there.revision == 0 || there.state == INCOMPLETE => {
+            Some(there) if there.revision == 0 || there.state == SessionState::Incomplete => {
                 store.delete(session).await?;
             }
             Some(_) => return Err(StoreError::SessionExists { session: session.to_owned() }),
@@ -49,7 +49,7 @@ impl<'a> Staging<'a> {
         records: Vec<StepRecord>,
         texts: Vec<String>,
     ) -> Result<(), StoreError> {
-        let status = Status { state: INCOMPLETE.to_owned(), ..Status::default() };
+        let status = Status { state: SessionState::Incomplete, ..Status::default() };
         // The snapshot is not one from which a host could continue.
         let snapshot = b"{}".to_vec();
         let commit = Commit { snapshot, view: StoredView::InSnapshot, change, records, texts, status };

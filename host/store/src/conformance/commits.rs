@@ -4,7 +4,8 @@ use super::{
     SessionWriter, TestStore, call, call_message, commit_of, event, finished, message, meta, result_message, text,
 };
 use crate::{
-    CallFilter, Commit, MessageRange, OpenMode, RecordRange, Status, StepRecord, StoreError, StoredView, ViewPiece,
+    CallFilter, Commit, MessageRange, OpenMode, RecordRange, SessionState, Status, StepRecord, StoreError, StoredView,
+    ViewPiece,
 };
 use agent_core::change::{CallChange, Change, HiddenMessage, HideReason};
 use agent_core::event::{EndReason, EventKind};
@@ -25,7 +26,7 @@ fn full_commit(session: &str) -> Commit {
     };
     let body = json!({"prompt": "p", "sections": ["a"]});
     let records = vec![StepRecord { turn: 1, step: 1, kind: "prompt".to_owned(), body }];
-    let status = Status { state: "idle".to_owned(), turn: 1, title: Some("question".to_owned()) };
+    let status = Status { state: SessionState::Idle, turn: 1, title: Some("question".to_owned()) };
     let (snapshot, texts) = (b"{\"state\":\"x\"}".to_vec(), vec!["section".to_owned()]);
     Commit { snapshot, view: StoredView::InSnapshot, change, records, texts, status }
 }

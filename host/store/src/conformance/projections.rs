@@ -3,7 +3,7 @@
 use super::{SessionWriter, TestStore, call, call_message, commit_of, finished, message, result_message, text};
 use crate::{
     Commit, Memory, MemoryFilter, MemoryKind, Projection, ProjectionComparison, RebuiltProjection, SessionFilter,
-    Status, Store,
+    SessionState, Status, Store,
 };
 use agent_core::change::{CallChange, Change};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 fn status(snapshot: &[u8]) -> Option<Status> {
     let json: Value = serde_json::from_slice(snapshot).ok()?;
     let turn = json["turn"].as_u64().and_then(|turn| u32::try_from(turn).ok())?;
-    Some(Status { state: json["state"].as_str()?.to_owned(), turn, title: None })
+    Some(Status { state: SessionState::parse(json["state"].as_str()?)?, turn, title: None })
 }
 
 fn memory(session: &str, words: &str) -> Memory {
@@ -95,14 +95,14 @@ pub(super) async fn pending_messages_are_not_differences(test: TestStore) {
 
 pub(super) async fn rebuild_takes_the_status_from_the_snapshot(test: TestStore) {
     let store = &test.store;
-    let snapshot = |text: &str, state: &str| Commit {
+    let snapshot = |text: &str, state| Commit {
         snapshot: text.as_bytes().to_vec(),
-        status: Status { state: state.to_owned(), turn: 1, title: Some("the title".to_owned()) },
+        status: Status { state, turn: 1, title: Some("the title".to_owned()) },
         ..Commit::default()
     };
     for (session, text) in [("wrong", r#"{"state": "idle", "turn": 3}"#), ("unread", "{\"run\": 1}")] {
         let mut writer = SessionWriter::new(store, session).await;
-        writer.commit(snapshot(text, "running")).await.expect("the commit succeeds");
+        writer.commit(snapshot(text, SessionState::Running)).await.expect("the commit succeeds");
         writer.release().await;
     }
     let compared = store.check_projections(status).await.expect("the check succeeds");

@@ -4,8 +4,8 @@ use super::{
     SessionWriter, TestStore, call, call_message, commit_of, event, finished, message, meta, result_message, text,
 };
 use crate::{
-    CallFilter, Commit, INCOMPLETE, MAX_PAGE_BYTES, MediaDescription, MessageRange, OpenMode, RecordRange,
-    SessionFilter, SessionMeta, Status, StepRecord, StoreError,
+    CallFilter, Commit, MAX_PAGE_BYTES, MediaDescription, MessageRange, OpenMode, RecordRange, SessionFilter,
+    SessionMeta, SessionState, Status, StepRecord, StoreError,
 };
 use agent_core::change::{CallChange, Change, HiddenMessage, HideReason};
 use agent_core::event::EventKind;
@@ -33,10 +33,10 @@ pub(super) async fn sessions_are_listed_newest_first(test: TestStore) {
             ..SessionMeta::default()
         };
         let opened = store.open(session, OpenMode::CreateNew, meta).await.unwrap();
-        let status = Status { state: "idle".to_owned(), turn: 2, title: Some(format!("title of {session}")) };
+        let status = Status { state: SessionState::Idle, turn: 2, title: Some(format!("title of {session}")) };
         store.commit(&opened.lease, 0, Commit { status, ..Commit::default() }).await.unwrap();
         if session == "one" {
-            let status = Status { state: "suspended".to_owned(), turn: 1, title: Some("another title".to_owned()) };
+            let status = Status { state: SessionState::Suspended, turn: 1, title: Some("another title".to_owned()) };
             store.commit(&opened.lease, 1, Commit { status, ..Commit::default() }).await.unwrap();
         }
     }
@@ -47,7 +47,7 @@ pub(super) async fn sessions_are_listed_newest_first(test: TestStore) {
     assert_eq!(subjects(every.clone()).await, ["three", "two", "one"]);
     assert_eq!(subjects(SessionFilter { agent: Some("a".to_owned()), ..every.clone() }).await, ["three", "one"]);
     assert_eq!(subjects(SessionFilter { user: Some("u".to_owned()), ..every.clone() }).await, ["two"]);
-    assert_eq!(subjects(SessionFilter { state: Some("suspended".to_owned()), ..every.clone() }).await, ["one"]);
+    assert_eq!(subjects(SessionFilter { state: Some(SessionState::Suspended), ..every.clone() }).await, ["one"]);
     assert_eq!(subjects(SessionFilter { subject: Some("one".to_owned()), ..every.clone() }).await, ["one"]);
     assert_eq!(store.sessions(every.clone(), 1).await.unwrap().len(), 1);
     store.open("four", OpenMode::CreateNew, meta("a")).await.unwrap();
@@ -105,7 +105,7 @@ pub(super) async fn records_are_read_by_turn_kind_and_page(test: TestStore) {
 pub(super) async fn incomplete_session_can_only_be_listed_and_deleted(test: TestStore) {
     let store = &test.store;
     let mut writer = SessionWriter::new(store, "half").await;
-    let status = Status { state: INCOMPLETE.to_owned(), ..Status::default() };
+    let status = Status { state: SessionState::Incomplete, ..Status::default() };
     let change = Change { messages: vec![message(1, text("walrus"))], ..Change::default() };
     writer.commit(Commit { status: status.clone(), ..commit_of(change) }).await.unwrap();
     let lease = writer.opened.lease.clone();
@@ -121,7 +121,7 @@ pub(super) async fn incomplete_session_can_only_be_listed_and_deleted(test: Test
     assert_eq!(store.search_messages("walrus", 10).await, Ok(Vec::new()));
     assert_eq!(store.unfinished("", 10).await, Ok(Vec::new()));
     let listed = store.sessions(SessionFilter::default(), 10).await.unwrap();
-    assert!(listed.iter().map(|session| session.state.as_str()).eq([INCOMPLETE]), "{listed:?}");
+    assert!(listed.iter().map(|session| session.state).eq([SessionState::Incomplete]), "{listed:?}");
     store.delete("half").await.unwrap();
 
     // The commit that sets another state makes it an ordinary session.

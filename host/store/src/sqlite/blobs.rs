@@ -226,9 +226,6 @@ async fn hash(what: &'static str, bytes: Vec<u8>) -> Result<StoredBytes, StoreEr
 /// Decodes the digest's 64 hex digits.
 fn key_of(digest: &Digest) -> Result<[u8; 32], StoreError> {
     let mut key = [0; 32];
-    for (byte, digits) in key.iter_mut().zip(digest.hex().as_bytes().chunks(2)) {
-        let digits = std::str::from_utf8(digits).unwrap_or_default();
-        *byte = u8::from_str_radix(digits, 16).map_err(|error| invalid(digest.to_string(), error.to_string()))?;
-    }
+    hex::decode_to_slice(digest.hex(), &mut key).map_err(|error| invalid(digest.to_string(), error.to_string()))?;
     Ok(key)
 }

@@ -116,7 +116,7 @@ impl PreparedCommit {
             )?
             .execute(params![head.session, self.snapshot])?;
         self.write_view(connection, head.session)?;
-        if (&head.state, head.turns) != (&self.status.state, self.status.turn) {
+        if (head.state.as_str(), head.turns) != (self.status.state.as_str(), self.status.turn) {
             move_to_front(connection, &head)?;
         }
         let revision = head.revision + 1;
@@ -131,7 +131,7 @@ impl PreparedCommit {
                 time,
                 signed(last_message),
                 signed(last_event),
-                self.status.state,
+                self.status.state.as_str(),
                 self.status.turn,
                 self.status.title,
             ])?;

@@ -236,8 +236,11 @@ fn session_rows(connection: &Connection, read: StatusReader) -> Result<Vec<Sessi
         let (state, turns): (String, u32) = (row.get(2)?, row.get(3)?);
         let run: Option<Vec<u8>> = row.get(6)?;
         let known = run.and_then(|run| read(&run));
-        let Status { state: state_in_log, turn, .. } =
-            known.unwrap_or_else(|| Status { state: state.clone(), turn: turns, title: None });
+        // The state in the log is compared as text, because a damaged list may contain any text.
+        let (state_in_log, turn) = match known {
+            Some(status) => (status.state.as_str().to_owned(), status.turn),
+            None => (state.clone(), turns),
+        };
         Ok(SessionRow {
             number: row.get(0)?,
             subject: row.get(1)?,

@@ -1,7 +1,7 @@
 //! Helpers that convert between rows and values, for all code that reads or writes tables.
 
 use super::failure::{Failure, invalid};
-use crate::{MAX_JSON_DEPTH, MAX_PAGE, MAX_PAGE_BYTES, StoreError};
+use crate::{MAX_JSON_DEPTH, MAX_PAGE, MAX_PAGE_BYTES, SessionState, StoreError};
 use agent_core::change::{CallRecord, CallResult, CallState};
 use agent_core::message::{CallId, Part, Role, StoredMessage, ToolResult};
 use jiff::Timestamp;
@@ -134,6 +134,11 @@ fn call_state(text: &str) -> Result<CallState, Failure> {
         .into_iter()
         .find(|state| state.as_str() == text)
         .ok_or_else(|| Failure::Unreadable(format!("`{text}` is not a call's state")))
+}
+
+/// Parses the text that [`SessionState::as_str`] returns.
+pub(super) fn session_state(text: &str) -> Result<SessionState, Failure> {
+    SessionState::parse(text).ok_or_else(|| Failure::Unreadable(format!("`{text}` is not a session's state")))
 }
 
 /// Reads JSON that [`to_json`] wrote.

@@ -2,11 +2,11 @@
 
 use super::failure::Failure;
 use super::owners::{Liveness, Owner};
-use super::queries::{collect, page, rfc3339, unsigned};
+use super::queries::{collect, page, rfc3339, session_state, unsigned};
 use super::search;
 use super::writer::Effort;
 use super::{Access, SqliteStore};
-use crate::{MessageHit, SessionFilter, SessionIndex, SessionSummary, StoreError, Unowned};
+use crate::{MessageHit, SessionFilter, SessionIndex, SessionState, SessionSummary, StoreError, Unowned};
 use async_trait::async_trait;
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -25,7 +25,7 @@ impl SessionIndex for SqliteStore {
                  AND (?3 IS NULL OR state = ?3) AND {parent} AND {one}
                  ORDER BY place DESC, id DESC LIMIT ?5"
             );
-            let parameters = params![agent, user, state, delegated_by, page(limit), subject, unowned == Unowned::Shown];
+            let parameters = params![agent, user, state.map(SessionState::as_str), delegated_by, page(limit), subject, unowned == Unowned::Shown];
             collect(connection, &sql, parameters, |row| summary(&owner, row))
         })
         .await
@@ -92,7 +92,7 @@ fn summary(owner: &Owner, row: &Row<'_>) -> Result<SessionSummary, Failure> {
         revision: unsigned(row.get(5)?),
         turns: row.get(6)?,
         messages: unsigned(row.get(7)?),
-        state: row.get(8)?,
+        state: session_state(&row.get::<_, String>(8)?)?,
         open_in,
         title: row.get(9)?,
     })

@@ -12,12 +12,13 @@ use super::queries::{
 use super::search;
 use super::writer::Effort;
 use crate::{
-    CallFilter, Commit, Deletion, INCOMPLETE, Lease, MAX_PAGE, MessageRange, OpenMode, OpenedSession, RecordRange,
-    SessionLog, SessionMeta, StepRecord, StoreError, StoredRecord, TimedEvent,
+    CallFilter, Commit, Deletion, Lease, MAX_PAGE, MessageRange, OpenMode, OpenedSession, RecordRange, SessionLog,
+    SessionMeta, StepRecord, StoreError, StoredRecord, TimedEvent,
 };
 use agent_core::change::{CallRecord, HiddenMessage, HideReason};
 use agent_core::event::Event;
 use agent_core::message::{MessageId, StoredMessage};
+use agent_core::session_state::SessionState;
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::sync::atomic::Ordering;
@@ -135,7 +136,7 @@ fn take_lease(
         }
         (Some((state, holder)), _) => {
             refuse_if_open(owner, session, holder)?;
-            if state == INCOMPLETE {
+            if state == SessionState::Incomplete.as_str() {
                 return Err(StoreError::Incomplete { session: session.to_owned() }.into());
             }
         }

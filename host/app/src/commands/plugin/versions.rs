@@ -11,7 +11,7 @@ use agent_core::message::Digest;
 use agent_plugins::PluginStore;
 use agent_runtime::swap::{directory_name, prune};
 use agent_store::{
-    Audit, AuditAction, MAX_PAGE, PluginVersion, PluginVersions, Rollback, SqliteStore, VersionEnd, VersionFilter,
+    Audit, AuditAction, MAX_PAGE, PluginVersion, PluginVersions, Rollback, Store, VersionEnd, VersionFilter,
 };
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ pub(super) async fn prune_components(data: Option<&Path>, terminal: &Terminal) -
 
 /// Finds the one directory that has the plugin, and returns it with its versions, the latest first.
 async fn versions_of(
-    store: &SqliteStore,
+    store: &dyn Store,
     plugin: &str,
     directory: Option<PathBuf>,
 ) -> Result<(String, Vec<PluginVersion>), Failure> {

@@ -7,14 +7,14 @@ use crate::commands::open_session::BUSY_TIMEOUT;
 use crate::exit::{Exit, Failure};
 use crate::terminal::Terminal;
 use agent_config::DataDirectory;
-use agent_store::{SessionSummary, SqliteStore};
+use agent_store::{SessionSummary, Store};
 use std::sync::Arc;
 
 /// Stores the answer. The turn continues when the session is continued.
 pub(super) async fn answer(
     session: SessionSummary,
     text: String,
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {

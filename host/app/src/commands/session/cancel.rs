@@ -7,7 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, text};
 use agent_config::DataDirectory;
 use agent_core::event::{Wait, WaitCause};
-use agent_store::{SessionFilter, SessionIndex, SessionSummary, SqliteStore};
+use agent_store::{SessionFilter, SessionIndex, SessionState, SessionSummary, Store};
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -18,11 +18,11 @@ const MAX_LEVELS: usize = 16;
 /// Ends the open turn. The result of each call that waits is an error that says it was cancelled.
 pub(super) async fn cancel(
     session: SessionSummary,
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    if let (Some(process), "running") = (&session.open_in, session.state.as_str()) {
+    if let (Some(process), SessionState::Running) = (&session.open_in, session.state) {
         return Err(Failure::refused(format!(
             "the turn of session {} runs in {process}, and only that process can cancel it: press Ctrl-C there, or \
              run `kill -INT {}`",
@@ -61,7 +61,7 @@ struct EndedTurn {
 
 /// Ends the open turn of a session. Returns `None` if there is no open turn.
 async fn end_turn(
-    store: &Arc<SqliteStore>,
+    store: &Arc<dyn Store>,
     session: &SessionSummary,
     data: &DataDirectory,
 ) -> Result<Option<EndedTurn>, Failure> {
@@ -80,7 +80,7 @@ async fn end_turn(
 /// Ends the turns of the delegate sessions of a cancelled turn, and of their delegates, because no session uses their
 /// answers any more. Returns one line for each.
 fn cancel_delegates<'c>(
-    store: &'c Arc<SqliteStore>,
+    store: &'c Arc<dyn Store>,
     waits: Vec<Wait>,
     data: &'c DataDirectory,
     levels: usize,
@@ -93,7 +93,7 @@ fn cancel_delegates<'c>(
             let found = store.sessions(filter, 1).await.map_err(Failure::failed)?;
             // The delegate's session was not created yet, and will not be.
             let Some(child) = found.into_iter().next() else { continue };
-            if let (Some(process), "running") = (&child.open_in, child.state.as_str()) {
+            if let (Some(process), SessionState::Running) = (&child.open_in, child.state) {
                 lines.push(format!(
                     "its delegate session {subject} runs in {process}, and only that process can cancel it"
                 ));

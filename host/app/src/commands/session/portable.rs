@@ -6,7 +6,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, text};
 use agent_config::DataDirectory;
 use agent_runtime::transfer::{self, ForkAt, ImportAs, ImportOptions, SessionDocument, TransferError};
-use agent_store::{SqliteStore, Store, StoreError};
+use agent_store::{Store, StoreError};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(super) async fn fork(
 
 /// Undoes the last turn: the model no longer sees its messages.
 pub(super) async fn undo(
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     session: &str,
     data: &DataDirectory,
     terminal: &Terminal,

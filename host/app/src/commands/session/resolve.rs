@@ -10,7 +10,7 @@ use agent_config::DataDirectory;
 use agent_core::change::{CallRecord, CallState};
 use agent_core::event::{Suspension, Wait};
 use agent_core::message::CallId;
-use agent_store::{CallFilter, SessionFilter, SessionSummary, SqliteStore, Store};
+use agent_store::{CallFilter, SessionFilter, SessionSummary, Store};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(super) struct ResolveOptions {
 /// Stores the decision. The turn continues when the session is continued.
 pub(super) async fn resolve(
     options: ResolveOptions,
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {

@@ -20,7 +20,7 @@ use agent_core::event::Wait;
 use agent_core::tool::Violation;
 use agent_runtime::approvals::APPROVAL_RESOLVED;
 use agent_runtime::{RespondError, ResponseOutcome, Session, SessionError, TurnResult};
-use agent_store::SqliteStore;
+use agent_store::Store;
 use serde_json::json;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -51,7 +51,7 @@ pub(super) enum AfterAnswer {
 /// Stores the answer, and continues the turn if that is asked for and possible.
 pub(super) async fn respond(
     options: RespondOptions,
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {

@@ -1,7 +1,7 @@
 //! `session show`: shows a session's messages, its tool calls, and what it waits for.
 
 use super::tree;
-use crate::commands::stored_sessions::{INTERRUPTED, READY, summary};
+use crate::commands::stored_sessions::summary;
 use crate::exit::{Exit, Failure};
 use crate::terminal::pending_calls::{waits_for_approval, waits_for_decision};
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, cost, suspension, text};
@@ -11,7 +11,7 @@ use agent_core::event::{EndReason, ErrorScope, EventKind};
 use agent_core::loop_break::name::ASK_QUESTION;
 use agent_core::message::{CallId, Content, MessageId, Part, StoredMessage, ToolResult};
 use agent_core::tool::{CallCost, errors_in_words};
-use agent_store::{CallFilter, MAX_PAGE, MessageRange, SessionSummary, Store};
+use agent_store::{CallFilter, MAX_PAGE, MessageRange, SessionState, SessionSummary, Store};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of messages that are read at once.
@@ -98,7 +98,7 @@ async fn show_open_calls(
 ) -> Result<(), Failure> {
     let line = |line: String| terminal.print(line).map_err(Failure::output);
     let open = store.calls(&session.subject, CallFilter::Unfinished).await.map_err(Failure::failed)?;
-    let is_abandoned = [INTERRUPTED, READY].contains(&session.state.as_str());
+    let is_abandoned = [SessionState::Interrupted, SessionState::Ready].contains(&session.state);
     if is_abandoned {
         line(format!("\n{}", abandoned_turn(session, &open, data)))?;
     }
@@ -158,8 +158,8 @@ fn end(reason: EndReason, error: Option<&str>) -> String {
 
 /// Describes a turn that no process works on, and how to continue it.
 fn abandoned_turn(session: &SessionSummary, open: &[CallRecord], data: &DataDirectory) -> String {
-    let (id, flag, state) = (&session.subject, data.flag(), &session.state);
-    let why = match state == READY {
+    let (id, flag, state) = (&session.subject, data.flag(), session.state);
+    let why = match state == SessionState::Ready {
         true => "this turn has what it waited for, and was not continued yet",
         false => "the process that ran this turn has ended",
     };

@@ -1,7 +1,7 @@
 //! Shows sessions as a tree in which delegate sessions are below their parents (L16).
 
 use crate::commands::delegation;
-use crate::commands::stored_sessions::{OPEN, sessions, summary};
+use crate::commands::stored_sessions::{sessions, summary};
 use crate::exit::Failure;
 use crate::terminal::{DIM, text};
 use agent_config::DataDirectory;
@@ -69,7 +69,7 @@ pub(super) fn kept_children_note(children: &[SessionSummary], flag: &str) -> Opt
     let subjects: Vec<_> = children.iter().map(|child| child.subject.as_str()).collect();
     let number = text::count(subjects.len(), "session");
     let which = subjects.join(" ");
-    let open = children.iter().filter(|child| OPEN.contains(&child.state.as_str())).count();
+    let open = children.iter().filter(|child| child.state.is_open()).count();
     let open = match open {
         0 => String::new(),
         open => format!(" ({} still open, and no session waits for the answer any more)", text::count(open, "turn")),
@@ -82,6 +82,7 @@ pub(super) fn kept_children_note(children: &[SessionSummary], flag: &str) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agent_store::SessionState;
 
     fn session(subject: &str, delegated_by: Option<&str>) -> SessionSummary {
         SessionSummary {
@@ -94,7 +95,7 @@ mod tests {
             revision: 1,
             turns: 1,
             messages: 2,
-            state: "idle".into(),
+            state: SessionState::Idle,
             open_in: None,
             title: Some("What?".into()),
         }
@@ -103,13 +104,12 @@ mod tests {
     /// L16, D5: deleting a session reports its children that stay, and which of them have open turns.
     #[test]
     fn d5_kept_children_note_names_children_and_open_turns() {
-        let child =
-            |subject: &str, state: &str| SessionSummary { state: state.into(), ..session(subject, Some("lead")) };
+        let child = |subject: &str, state| SessionSummary { state, ..session(subject, Some("lead")) };
         let note = |children: &[SessionSummary]| kept_children_note(children, " --data d").unwrap_or_default();
         assert_eq!(note(&[]), "");
         let ended = "kept 1 session that worked for it; to delete them, too: agent-host session delete a --data d";
-        assert_eq!(note(&[child("a", "idle")]), ended);
-        let shown = note(&[child("a", "idle"), child("b", "suspended")]);
+        assert_eq!(note(&[child("a", SessionState::Idle)]), ended);
+        let shown = note(&[child("a", SessionState::Idle), child("b", SessionState::Suspended)]);
         assert!(shown.contains("2 sessions") && shown.contains("(1 turn still open"), "{shown}");
     }
 
