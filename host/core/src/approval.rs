@@ -17,7 +17,7 @@ pub enum ApprovalPolicy {
     /// The tool runs without an approval.
     #[default]
     Allow,
-    /// A person is asked before each call, unless a remembered answer covers it.
+    /// A user is asked before each call, unless a remembered answer covers it.
     Ask,
     /// The tool never runs.
     Deny,
@@ -35,14 +35,14 @@ pub struct LastingGrant {
     /// Digest of the arguments' canonical JSON. None: the grant covers any arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Digest>,
-    /// What else the person agreed to. None: an older host issued the grant without recording it, so the grant is not
+    /// What else the user agreed to. None: an older host issued the grant without recording it, so the grant is not
     /// valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<ApprovalScope>,
 }
 
 impl LastingGrant {
-    /// Digest that identifies what the person was asked about. A grant with another identity is void (row 52).
+    /// Digest that identifies what the user was asked about. A grant with another identity is void (row 52).
     pub fn identity(&self) -> &Digest {
         self.scope.as_ref().map_or(&self.digest, |scope| &scope.identity)
     }
@@ -71,7 +71,7 @@ pub enum GrantScope {
     Always,
 }
 
-/// A grant together with the time for which it is remembered. The host decides what it is bound to, never the person
+/// A grant together with the time for which it is remembered. The host decides what it is bound to, never the user
 /// who answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScopedGrant {
@@ -85,9 +85,9 @@ pub struct ScopedGrant {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Authorization {
-    /// A person was asked about this call and allowed it.
+    /// A user was asked about this call and allowed it.
     Answered(LastingGrant),
-    /// A person allowed this kind of call earlier. The grant must still be remembered when the call runs.
+    /// A user allowed this kind of call earlier. The grant must still be remembered when the call runs.
     Remembered(LastingGrant),
 }
 
@@ -109,16 +109,16 @@ pub struct ReapprovalRequest {
     pub digest: Digest,
 }
 
-/// A person's answer about one call.
+/// A user's answer about one call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalAnswer {
     /// Id of the tool call.
     pub call: CallId,
-    /// The person's decision about the call.
+    /// The user's decision about the call.
     pub verdict: ApprovalVerdict,
 }
 
-/// What a person decided about a call.
+/// What a user decided about a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalVerdict {
@@ -128,12 +128,12 @@ pub enum ApprovalVerdict {
         /// own arguments.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edited: Option<Value>,
-        /// Binds the call to the tool as it was when the person was asked.
+        /// Binds the call to the tool as it was when the user was asked.
         grant: ScopedGrant,
     },
     /// The call does not run, and the model is told so.
     Denied {
-        /// The person's reason, for the model. None: no reason was given.
+        /// The user's reason, for the model. None: no reason was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -151,6 +151,6 @@ pub enum ApprovalOutcome {
     Always,
     /// The call does not run.
     Denied,
-    /// The tool has changed since the request, so the person is asked again.
+    /// The tool has changed since the request, so the user is asked again.
     Void,
 }

@@ -1,4 +1,4 @@
-//! What the host remembers about a user beyond one session (D4).
+//! Memories: records about a user that the host keeps beyond one session (D4).
 
 use serde::{Deserialize, Serialize};
 
@@ -25,10 +25,10 @@ impl MemoryKind {
     }
 }
 
-/// Something to remember.
+/// A record in a user's long-term memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// The user whom the memory belongs to.
+    /// The user to whom the memory belongs.
     pub user: String,
     /// What the memory was made from.
     pub kind: MemoryKind,
@@ -37,12 +37,13 @@ pub struct Memory {
     pub agent: String,
     /// Subject of the session that the memory comes from.
     pub session: String,
-    /// Number of the turn that the memory comes from, from 1. It is 0 if unknown.
+    /// Number of the turn that the memory comes from, starting at 1. It is 0 if unknown.
     #[serde(default)]
     pub turn: u32,
     /// Text of the memory. The store limits its length.
     pub text: String,
-    /// When the memory was written, in RFC 3339. None: when it is stored.
+    /// Time at which the memory was written, in RFC 3339. None: the store sets it to the time at which it stores the
+    /// memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,
 }

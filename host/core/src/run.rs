@@ -82,7 +82,7 @@ pub enum Action {
 pub struct Dispatch {
     /// Id of the call. Its record contains the name and the arguments.
     pub call: CallId,
-    /// Number of the attempt, from 1.
+    /// Number of the attempt, starting at 1.
     pub attempt: u32,
     /// Why the call is allowed to run (L17). None: it needs no approval. If the authorization does not cover the tool and
     /// the arguments as they are now, the call must not run. Answer with [`Input::RequestReapproval`] or
@@ -103,7 +103,7 @@ pub struct Validation {
     /// The result of `task_completion` as the model wrote it (L18). None: the output is a reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
-    /// Number of the attempt at an output, from 1.
+    /// Number of the attempt at an output, starting at 1.
     pub attempt: u32,
     /// Number of corrections that are left. At 0, a rejection ends the turn.
     pub corrections_left: u32,

@@ -1,23 +1,23 @@
-//! The state of a session as lists of sessions show it.
+//! The state of a session, which lists of sessions show.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The state of a session as lists of sessions show it.
+/// The state of a session, which lists of sessions show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionState {
-    /// No turn is open, and the last one has an output. Also the state of a new session.
+    /// No turn is open. Either the session is new, or its last turn ended with an output.
     Idle,
     /// A turn is open and can continue.
     Running,
-    /// A turn is open and waits for something external.
+    /// A turn is open and waits for an external event, such as an approval or a service's response.
     Suspended,
     /// The last turn ended with an error.
     Failed,
     /// The last turn was cancelled.
     Cancelled,
-    /// An import or a fork is writing the session, or was interrupted. Such a session can only be listed and deleted.
+    /// An import or a fork is writing the session, or was interrupted. The session can only be listed and deleted.
     Incomplete,
 }
 

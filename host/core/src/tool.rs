@@ -36,7 +36,7 @@ impl Traits {
 pub struct ToolDefinition {
     /// Name as the tool's author wrote it: 1 to 128 letters, digits, `_`, `-` or `.`.
     pub name: String,
-    /// Title for people. None: there is none.
+    /// Title for users. None: there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Description for the model, at most 2 KiB.
@@ -106,7 +106,7 @@ impl ToolError {
         serde_json::to_string(self).expect("a tool error can always be serialized")
     }
 
-    /// The error as a sentence for people.
+    /// The error as a sentence for users.
     pub fn for_people(&self) -> String {
         match self {
             ToolError::InvalidArguments { violations } => {

@@ -1,4 +1,4 @@
-//! Makes invisible and text-reordering characters visible in everything that a person or a model reads. Stored texts
+//! Makes invisible and text-reordering characters visible in everything that a user or a model reads. Stored texts
 //! keep them (invariant 4).
 
 use crate::message::{Content, Message, Part};

@@ -1,4 +1,4 @@
-//! Call arguments in approvals: one canonical text for equal arguments, and a description of what a person edited.
+//! Call arguments in approvals: one canonical text for equal arguments, and a description of what a user edited.
 
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ fn separate(index: usize, text: &mut String) {
     }
 }
 
-/// Tells the model which arguments a person changed before the call ran. The text precedes the call's result and is
+/// Tells the model which arguments a user changed before the call ran. The text precedes the call's result and is
 /// shortened, so that the result stays visible.
 pub fn edit_note(written: &Value, edited: &Value) -> String {
     let changes = match (written, edited) {

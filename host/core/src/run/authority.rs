@@ -85,7 +85,7 @@ impl Run {
     }
 
     /// Takes the state of an imported document without its authority, and returns what was dropped. A call without a
-    /// result waits for a person's decision, because a document gives no permission to run anything.
+    /// result waits for a user's decision, because a document gives no permission to run anything.
     pub fn imported(mut self, terms: &ImportTerms) -> (Self, DroppedClaims) {
         let mut dropped = DroppedClaims { approvals: self.grants.len(), ..DroppedClaims::default() };
         self.grants.clear();

@@ -20,7 +20,7 @@ pub(super) struct Batch {
     pub(super) calls: Vec<BatchCall>,
     /// Whether the suspension has been announced.
     pub(super) suspended: bool,
-    /// Whether a person has been asked about the calls that need approval (L17).
+    /// Whether a user has been asked about the calls that need approval (L17).
     #[serde(default, rename = "asked")]
     pub(super) approval_requested: bool,
     /// Number of calls sent outside, by tool (L11).
@@ -112,7 +112,7 @@ impl BatchCall {
         }
     }
 
-    /// Name of the tool that a person is asked about: the service, if the call's own tool has run and requests one.
+    /// Name of the tool that a user is asked about: the service, if the call's own tool has run and requests one.
     pub(super) fn approval_name(&self) -> &str {
         self.request.as_ref().map_or(&self.name, |request| &request.service)
     }
@@ -266,7 +266,7 @@ impl Batch {
         }))
     }
 
-    /// Checks that each call waits for an approval that a person has been asked for.
+    /// Checks that each call waits for an approval that a user has been asked for.
     pub(super) fn check_awaiting_approval<'a>(&self, ids: impl Iterator<Item = &'a CallId>) -> Result<(), InputError> {
         self.check_all(ids, CallProgress::AwaitingApproval)?;
         if self.approval_requested { Ok(()) } else { Err(InputError::Unexpected("an approval")) }

@@ -26,7 +26,7 @@ pub struct LoopConfig {
     pub evict_at: u32,
     /// Percentage of the history budget down to which messages are evicted. Default 50.
     pub evict_to: u32,
-    /// Maximum number of delegations from agent to agent, counted from the agent that a person uses (L16). Default 4.
+    /// Maximum number of delegations from agent to agent, counted from the agent that a user uses (L16). Default 4.
     pub max_depth: u32,
     /// What ends the turn (L18). Default: a reply without a tool call.
     pub finish: Finish,

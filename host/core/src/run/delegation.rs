@@ -24,7 +24,7 @@ impl Run {
             );
             return Err(ToolError::Denied { message });
         }
-        // The first agent of the chain got its work from a person.
+        // The first agent of the chain got its work from a user.
         if chain.len() > config.max_depth as usize {
             let message = format!(
                 "work may be delegated at most {} times, and this is the limit ({shown}): do the work without the agent \

@@ -38,9 +38,9 @@ pub struct Output {
     pub interactions: u32,
     /// The model that answered last, as `provider/model`.
     pub model: String,
-    /// Subject of the session, which identifies it.
+    /// Subject of the session, which identifies the session.
     pub session: String,
-    /// Number of the turn in its session, from 1.
+    /// Number of the turn in its session, starting at 1.
     pub turn: u32,
     /// The session's messages except those that were undone. None: the agent does not set `include_history`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub struct Output {
 /// What a turn has cost so far, whether it has ended or is suspended (L5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TurnCost {
-    /// Number of the turn in its session, from 1.
+    /// Number of the turn in its session, starting at 1.
     pub turn: u32,
     /// Execution units of the whole turn.
     pub execution_units: u64,
@@ -185,7 +185,7 @@ pub enum TurnError {
 }
 
 impl TurnError {
-    /// The error as JSON for programs: its code, the message for people and, for a rejected output, the last reply
+    /// The error as JSON for programs: its code, the message for users and, for a rejected output, the last reply
     /// with its problems (L12).
     pub fn details(&self) -> serde_json::Value {
         let mut details = serde_json::json!({"code": self.code(), "message": self.to_string()});

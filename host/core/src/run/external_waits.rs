@@ -61,7 +61,7 @@ impl Run {
         }
     }
 
-    /// The calls that a person was asked about and has not decided, also while other calls run (L17). The run does
+    /// The calls that a user was asked about and has not decided, also while other calls run (L17). The run does
     /// not know their details.
     pub fn asking(&self) -> Vec<ApprovalItem> {
         match &self.turn {
@@ -149,8 +149,8 @@ impl Run {
         self.respond(id, text_result(&error.for_model(), true), change);
     }
 
-    /// Applies a person's answers. Granted calls run with the model's arguments or the edited ones, and denied calls
-    /// get an error result (L17). If the tool has changed since the request, the person is asked again.
+    /// Applies a user's answers. Granted calls run with the model's arguments or the edited ones, and denied calls
+    /// get an error result (L17). If the tool has changed since the request, the user is asked again.
     pub(super) fn approval(&mut self, answers: Vec<ApprovalAnswer>, change: &mut Change) {
         let mut denied = Vec::new();
         for ApprovalAnswer { call, verdict } in answers {
@@ -164,7 +164,7 @@ impl Run {
                 ApprovalVerdict::Denied { reason } => denied.push((call, reason)),
             }
         }
-        // A tool may have been disabled while a person was asked about it (L28).
+        // A tool may have been disabled while a user was asked about it (L28).
         self.refuse_disabled(change);
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
@@ -188,7 +188,7 @@ impl Run {
         self.after_results(change);
     }
 
-    /// Whether a grant is for the tool that the person was asked about.
+    /// Whether a grant is for the tool that the user was asked about.
     fn grant_matches_request(&self, id: &CallId, grant: &LastingGrant) -> bool {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else {
             return false;

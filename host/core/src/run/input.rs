@@ -105,13 +105,13 @@ pub enum Input {
         /// Id of the tool call.
         call: CallId,
     },
-    /// A person has answered the approval request for some or all of its calls (L17).
+    /// A user has answered the approval request for some or all of its calls (L17).
     Approval {
         /// The answers, at least one.
         answers: Vec<ApprovalAnswer>,
     },
     /// These calls were about to run but are no longer approved: the tool has changed, the grant was revoked, or the
-    /// configuration now requires an approval. A person is asked again (L17).
+    /// configuration now requires an approval. A user is asked again (L17).
     #[serde(rename = "ask_again")]
     RequestReapproval {
         /// The calls, each with the identity of its tool.
@@ -124,11 +124,11 @@ pub enum Input {
         /// Error for the model.
         error: ToolError,
     },
-    /// A person has decided about a call whose outcome is unknown (D3).
+    /// A user has decided about a call whose outcome is unknown (D3).
     Resolve {
         /// Id of the tool call.
         call: CallId,
-        /// The person's decision.
+        /// The user's decision.
         decision: Decision,
     },
     /// Requests were denied to plugins that work for the turn between its calls: its context builder, or a call that
@@ -363,9 +363,9 @@ pub enum Approval {
     /// The call needs no approval.
     #[default]
     NotNeeded,
-    /// A person must be asked about the tool with this identity.
+    /// A user must be asked about the tool with this identity.
     Needed(Digest),
-    /// A person approved the tool earlier. The call runs only while the tool is the one in this grant.
+    /// A user approved the tool earlier. The call runs only while the tool is the one in this grant.
     Remembered(LastingGrant),
 }
 
@@ -393,7 +393,7 @@ pub enum Disposition {
     Withheld {
         /// Message for the model.
         message: String,
-        /// Denial for people.
+        /// Denial for users.
         denial: Denial,
     },
     /// The call ends the turn once the other calls of its batch have their results (L18).

@@ -25,7 +25,7 @@ pub enum ModelRole {
     Planner,
     /// The executor, which makes one tool call.
     Executor {
-        /// Number of the step in the plan, from 1.
+        /// Number of the step in the plan, starting at 1.
         step: u32,
         /// Number of steps in the plan.
         of: u32,

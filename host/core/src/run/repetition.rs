@@ -37,7 +37,7 @@ pub(super) struct Repetition {
     /// The last error, and the number of consecutive replies in which a call ended with it.
     #[serde(rename = "row")]
     streak: Option<(u64, u32)>,
-    /// The beginning of the last error, for people.
+    /// The beginning of the last error, for users.
     last: String,
 }
 
@@ -155,7 +155,7 @@ impl Run {
         }
     }
 
-    /// Refuses the calls of the open batch that have not begun and whose tool is disabled. A call that a person has
+    /// Refuses the calls of the open batch that have not begun and whose tool is disabled. A call that a user has
     /// been asked about is refused when they answer. Does nothing if no batch is open.
     pub(super) fn refuse_disabled(&mut self, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), repetition, .. }) = &self.turn else {

@@ -66,7 +66,7 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     version: u32,
-    /// Subject of the session, which identifies it.
+    /// Subject of the session, which identifies the session.
     pub session: String,
     /// Name of the agent in the configuration.
     pub agent: String,
@@ -81,7 +81,7 @@ pub struct Run {
     /// Names of the agents that delegated the work, outermost first (L16).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delegation: Vec<String>,
-    /// What a person has allowed for the rest of the session (L17).
+    /// What a user has allowed for the rest of the session (L17).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<LastingGrant>,
     /// Number of successful model calls in the session. It is the clock of the seen counts (L3).

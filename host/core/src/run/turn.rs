@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 /// One turn, from an input to an output or an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// Number of the turn in its session, from 1.
+    /// Number of the turn in its session, starting at 1.
     pub number: u32,
     /// The input that began the turn.
     pub input: TurnInput,
@@ -55,7 +55,7 @@ pub struct Turn {
     /// Index of the current model in the agent's chain of models (M3).
     #[serde(default, rename = "place")]
     pub model_index: u32,
-    /// Number of attempts of the current model call, from 1.
+    /// Number of attempts of the current model call, starting at 1.
     #[serde(default = "first_attempt")]
     pub attempt: u32,
     /// System sections that `init` returned. They are restored on resume (L2).
@@ -157,7 +157,7 @@ pub struct PinnedAgent {
 /// One model call to make.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepPlan {
-    /// Number of the step in its turn, from 1.
+    /// Number of the step in its turn, starting at 1.
     pub step: u32,
     /// Model calls that the turn may still make, including this one.
     pub steps_left: u32,

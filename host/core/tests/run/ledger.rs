@@ -29,7 +29,7 @@ pub(crate) struct Ledger {
     pub(crate) events: Vec<Event>,
     /// Number of replies in the turn.
     pub(crate) replies: u32,
-    /// Whether a person has been asked about the calls that need approval.
+    /// Whether a user has been asked about the calls that need approval.
     pub(crate) asked: bool,
     pub(crate) outbox: Vec<String>,
     /// Tools that were disabled in the turn (L28).

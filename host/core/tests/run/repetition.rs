@@ -184,7 +184,7 @@ fn l28_other_calls_of_a_reply_do_not_run_when_its_refused_calls_disable_the_tool
     assert!(matches!(session.run.action(), Action::CallModel(_)), "{:?}", session.run.action());
 }
 
-/// L17: an approval does not re-enable a tool that was disabled while a person was asked.
+/// L17: an approval does not re-enable a tool that was disabled while a user was asked.
 #[test]
 fn l28_l17_a_call_that_is_approved_after_its_tool_is_disabled_does_not_run() {
     let mut session = Session::calling(LoopConfig::default());

@@ -50,7 +50,7 @@ fn goes_out() -> Input {
     Input::Dispatched { calls: vec![DispatchedCall { awaits, ..DispatchedCall::running(id(), json!({})) }] }
 }
 
-/// P2, L17: nothing is sent before the approval. The person is asked about the service, by its name.
+/// P2, L17: nothing is sent before the approval. The user is asked about the service, by its name.
 #[test]
 fn p2_a_service_request_is_sent_after_its_approval() {
     let (mut session, change) = held();
@@ -83,7 +83,7 @@ fn p2_a_service_request_is_sent_after_its_approval() {
     assert_eq!(cost.cpu_us, 40, "the cost of running the tool stays on its event");
 }
 
-/// P2, L17: a denial is the call's result, and nothing is sent. If the tool has changed, the person is asked again.
+/// P2, L17: a denial is the call's result, and nothing is sent. If the tool has changed, the user is asked again.
 #[test]
 fn p2_a_denied_service_request_is_never_sent() {
     let (mut session, _) = held();
@@ -123,7 +123,7 @@ fn row51_an_answer_from_another_source_is_refused() {
             assert_eq!(result.is_ok(), from == right, "{cause:?} from {from:?}: {result:?}");
         }
     }
-    // Nobody else can answer a call that waits for a person.
+    // Nobody else can answer a call that waits for a user.
     let (mut session, _) = held();
     for from in everybody {
         assert!(session.apply(Input::Respond { call: id(), from, result: result("mine") }).is_err(), "{from:?}");

@@ -20,11 +20,11 @@ pub(crate) struct Call {
     pub(crate) dispatches: u32,
     /// Whether the call has run and its service request waits for approval.
     pub(crate) held: bool,
-    /// Whether a person has approved the call.
+    /// Whether a user has approved the call.
     pub(crate) granted: bool,
     /// Identity of the tool that the approval is about.
     pub(super) approval_identity: Option<Digest>,
-    /// Whether a person has decided that the call may run again.
+    /// Whether a user has decided that the call may run again.
     pub(super) retry: bool,
     pub(super) results: u32,
 }
