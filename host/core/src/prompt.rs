@@ -78,8 +78,7 @@ pub fn system_sections(parts: &PromptParts, finish: Finish, built: Vec<Section>)
         (section::CAPABILITIES, Some(CAPABILITIES)),
         (section::CHAIN_OF_THOUGHT, parts.chain_of_thought.as_deref()),
     ];
-    let mut sections: Vec<Section> =
-        host_sections.into_iter().filter_map(|(name, text)| fixed(name, text?)).collect();
+    let mut sections: Vec<Section> = host_sections.into_iter().filter_map(|(name, text)| fixed(name, text?)).collect();
     for section in built {
         match sections.iter_mut().find(|existing| existing.name == section.name) {
             Some(existing) => *existing = section,
