@@ -257,7 +257,7 @@ fn l20_the_history_is_written_as_text() {
 }
 
 proptest! {
-    /// L20: the result does not depend on how the text is cut, and the text never contains an opening tag.
+    /// L20: the result does not depend on how the text is cut. Text without code never contains an opening tag.
     #[test]
     fn l20_a_reply_in_pieces_is_read_like_the_whole_reply(
         words in prop::collection::vec(
