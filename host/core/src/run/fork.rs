@@ -60,8 +60,8 @@ impl Run {
     }
 }
 
-/// The messages after which a session can be cut: those after which no call waits for its result, so that a call and its
-/// result are never separated. It keeps a few bytes for each message.
+/// The messages after which a session can be cut: those after which no call waits for its result, so that a call and
+/// its result are never separated. It keeps a few bytes for each message.
 ///
 /// ```
 /// use agent_core::message::{Part, Role, StoredMessage};
