@@ -136,7 +136,7 @@ impl Run {
         self.transition(input, &mut change);
         match self.inconsistency.take() {
             None => Ok(change),
-            Some(what) => Err(InputError::Inconsistent(what)),
+            Some(contradiction) => Err(InputError::Inconsistent(contradiction)),
         }
     }
 }
