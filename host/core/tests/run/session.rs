@@ -53,7 +53,7 @@ impl Session {
         let restored = restored(&self.run);
         assert_eq!(restored, self.run, "the snapshot is the whole state");
         assert_eq!(restored.action(), self.run.action());
-        self.ledger.take(&before, &input, &change);
+        self.ledger.commit(&before, &input, &change);
         Ledger::check_order(&self.run, &change);
         self.ledger.check(&self.run);
         Ok(change)
