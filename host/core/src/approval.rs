@@ -133,7 +133,7 @@ pub enum ApprovalVerdict {
         /// The grant that results from the answer. The call only runs while the tool is the same as in the grant.
         grant: ScopedGrant,
     },
-    /// The call does not run, and the model is told so.
+    /// The call does not run, and the model gets an error result.
     Denied {
         /// The user's reason, which is sent to the model. None: the user gave no reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,7 +145,7 @@ pub enum ApprovalVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalOutcome {
-    /// The call runs, this time only.
+    /// The call runs. Later calls need another approval.
     Once,
     /// The call runs, and so do later calls that the grant covers in this session.
     Session,

@@ -52,7 +52,7 @@ pub enum EndReason {
     Error,
 }
 
-/// What a turn is waiting for.
+/// The calls for which a suspended turn waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredSuspension")]
 pub struct Suspension {
@@ -68,12 +68,12 @@ pub struct Wait {
     /// Name of the tool as its author wrote it.
     #[serde(default)]
     pub name: String,
-    /// What the call is waiting for.
+    /// The external decision or response for which the call waits.
     #[serde(flatten)]
     pub cause: WaitCause,
 }
 
-/// What a call is waiting for.
+/// The external decision or response for which a call waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "cause")]
 pub enum WaitCause {
@@ -165,10 +165,11 @@ pub enum NudgeCause {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorScope {
-    /// The turn. It ends permanently.
+    /// The error has ended the turn permanently.
     #[default]
     Turn,
-    /// A call in a reply that the host could not parse. The model receives the error, and the turn continues (L20).
+    /// The error only concerns a call that the host could not parse. The model receives the error, and the turn
+    /// continues (L20).
     Reply,
 }
 
@@ -194,7 +195,7 @@ pub struct ApprovalItem {
     pub details: Option<ApprovalDetails>,
 }
 
-/// What a call that needs approval would do.
+/// Details of a call that needs approval, for the user who decides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalDetails {
     /// Where the tool comes from.
@@ -442,12 +443,12 @@ pub enum EventKind {
         by: String,
         /// Number of the attempt, starting at 1.
         attempt: u32,
-        /// What is wrong with the output.
+        /// The problems of the output.
         problems: Vec<Violation>,
     },
     /// The turn is suspended.
     Suspended {
-        /// What the turn is waiting for.
+        /// The calls for which the turn waits.
         #[serde(flatten)]
         suspension: Suspension,
     },

@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 /// Names of the loop-breaking tools.
 pub mod name {
-    /// Ends the turn with a result.
+    /// Name of the tool that ends the turn with a result.
     pub const TASK_COMPLETION: &str = "task_completion";
-    /// Suspends the turn until the user has answered.
+    /// Name of the tool that suspends the turn until the user has answered a question.
     pub const ASK_QUESTION: &str = "ask_question";
-    /// Ends the turn with a message.
+    /// Name of the tool that ends the turn with a message.
     pub const CONVERSE: &str = "converse";
 }
 
@@ -26,10 +26,10 @@ pub mod argument {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Finish {
-    /// A reply without a tool call.
+    /// A reply without a tool call ends the turn.
     #[default]
     Text,
-    /// A call of a loop-breaking tool.
+    /// Only a call of a loop-breaking tool ends the turn.
     Tool,
 }
 

@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a memory was made from.
+/// The source of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryKind {
-    /// An interaction with a tool.
+    /// The memory was made from an interaction with a tool.
     Tool,
-    /// A final answer.
+    /// The memory was made from the final answer of a turn.
     Final,
-    /// A turn that ended at its limit.
+    /// The memory was made from a turn that ended at its limit.
     Limit,
 }
 
@@ -30,7 +30,7 @@ impl MemoryKind {
 pub struct Memory {
     /// The user to whom the memory belongs.
     pub user: String,
-    /// What the memory was made from.
+    /// The source of the memory.
     pub kind: MemoryKind,
     /// Name of the agent that made the memory. Empty if unknown.
     #[serde(default)]

@@ -205,7 +205,7 @@ pub enum Role {
     User,
     /// The model.
     Assistant,
-    /// Tool results only.
+    /// The host, which sends tool results. A message with this role contains nothing else.
     Tool,
 }
 

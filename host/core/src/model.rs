@@ -4,7 +4,7 @@ use crate::message::{Dimensions, Media, Message, Replay};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The model that a prompt is for.
+/// The model to which a prompt is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
     /// Kind of the configured provider, such as `scripted`, `offline` or `openai`.
@@ -93,7 +93,7 @@ pub enum Lifecycle {
     OutputErrorFeedback,
 }
 
-/// Everything that one model call sends.
+/// The request of one model call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelRequest {
     /// The model that receives the request.

@@ -125,7 +125,7 @@ pub struct BuilderRequest {
     pub lifecycle: Lifecycle,
     /// The agent, session, user and turn that the plugin works for.
     pub scope: Scope,
-    /// The model that the prompt is for.
+    /// The model to which the prompt is sent.
     pub model: Model,
     /// The input that begins the turn.
     pub input: TurnInput,
@@ -157,11 +157,11 @@ pub struct StepRequest {
     pub lifecycle: Lifecycle,
     /// The agent, session, user and turn that the plugin works for.
     pub scope: Scope,
-    /// The model that the prompt is for.
+    /// The model to which the prompt is sent.
     pub model: Model,
     /// Number of model calls of this turn so far.
     pub step: u32,
-    /// Model calls that the turn may still make, including this one.
+    /// Number of model calls that the turn may still make, including this one.
     pub steps_left: u32,
     /// Messages that were added since the previous step.
     pub latest: Vec<Message>,

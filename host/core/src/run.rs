@@ -59,7 +59,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Do nothing: no turn is open. [`Input::Start`] begins one.
+    /// Do nothing, because no turn has begun. [`Input::Start`] begins a turn.
     Idle,
     /// Call the context builder's `init`, or assemble the host's own prompt. Respond with [`Input::Context`].
     BuildContext,
@@ -75,7 +75,7 @@ pub enum Action {
     Validate(Validation),
     /// Wait for an external answer or decision: [`Input::Respond`], [`Input::Approval`] or [`Input::Resolve`].
     Suspended(Suspension),
-    /// Do nothing: the turn is over. [`Input::Start`] begins the next one.
+    /// Do nothing, because the turn has ended. [`Input::Start`] begins the next turn.
     Ended,
 }
 

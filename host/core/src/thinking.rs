@@ -33,9 +33,9 @@ enum Position {
     /// Before the answer: the text so far is white space, thinking, or a part of an opening tag.
     #[default]
     Beginning,
-    /// Between `<think>` and `</think>`.
+    /// Inside thinking, between `<think>` and `</think>`.
     Tagged,
-    /// In the answer.
+    /// Inside the answer. No tag is recognized any more.
     Answer,
 }
 

@@ -74,7 +74,7 @@ pub struct Violation {
 pub enum ToolError {
     /// The arguments are invalid. The model should change them.
     InvalidArguments {
-        /// The violations, at least one.
+        /// The violations. There is at least one.
         violations: Vec<Violation>,
     },
     /// The requested item, such as a file, does not exist.
@@ -180,7 +180,7 @@ pub struct ToolDone {
 }
 
 impl ToolDone {
-    /// Creates a result with one text.
+    /// Creates a result whose only content is this text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: vec![Content::Text(text.into())], structured: None }
     }
@@ -257,16 +257,16 @@ fn is_zero(number: &u64) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolSource {
-    /// A plugin's component.
+    /// The tool comes from a plugin.
     Plugin {
         /// Name of the plugin.
         plugin: String,
-        /// Digest of the component.
+        /// Digest of the plugin's component.
         digest: Digest,
     },
-    /// The host itself.
+    /// The tool is built into the host.
     BuiltIn,
-    /// An MCP server.
+    /// The tool comes from an MCP server.
     Mcp {
         /// Name of the server in the configuration.
         server: String,
@@ -275,12 +275,12 @@ pub enum ToolSource {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         definition: Option<Digest>,
     },
-    /// A service outside the host, which receives requests as events.
+    /// The tool is a service outside the host, which receives requests as events.
     Service {
         /// CloudEvent type of the requests to the service.
         event_type: String,
     },
-    /// Another agent (L16).
+    /// The tool delegates work to another agent (L16).
     Agent {
         /// Name of the agent in the configuration.
         agent: String,

@@ -74,7 +74,7 @@ impl Unescape {
         self.settle(report);
     }
 
-    /// Ends the text. An incomplete escape is reported as it is.
+    /// Ends the text. The bytes of an incomplete escape are reported without decoding.
     pub(super) fn finish(&mut self, report: &mut impl FnMut(Symbol)) {
         while !self.pending.is_empty() {
             report(self.pending.remove(0));

@@ -4,7 +4,7 @@
 /// A kind of sentence. A sentence is of this kind if one of the patterns matches and it contains none of the words in
 /// `unless`.
 pub(super) struct Kind {
-    /// Patterns, of which one must match.
+    /// The sentence must match at least one of these patterns.
     pub(super) patterns: &'static [&'static str],
     /// Words that must not occur in the sentence.
     pub(super) unless: &'static [&'static str],
@@ -95,7 +95,7 @@ pub(super) const WORK_LEFT: Kind = Kind {
         "unless",
         "once",
         "until",
-        // These words describe things that are left as they are on purpose.
+        // These words describe items that are intentionally left unchanged.
         "unchanged",
         "untouched",
         "asked",

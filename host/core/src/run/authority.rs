@@ -30,7 +30,7 @@ pub struct DroppedClaims {
     pub prompts: usize,
     /// Subject of the session that delegated the work. None: the work was not delegated.
     pub delegated_by: Option<String>,
-    /// The user for whom the open turn worked. None: the turn had no user, or the user is the one who imports.
+    /// The user for whom the open turn worked. None: the turn had no user, or the same user imports the document.
     pub user: Option<String>,
 }
 

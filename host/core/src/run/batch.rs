@@ -43,7 +43,7 @@ pub(super) struct BatchCall {
     pub(super) repeatable: bool,
     pub(super) attempt: u32,
     pub(super) state: CallProgress,
-    /// What the call waits for while it is outstanding.
+    /// The external response for which the call waits while it is outstanding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) awaits: Option<WaitCause>,
     /// Whether the call was outstanding and has its answer.
@@ -55,7 +55,7 @@ pub(super) struct BatchCall {
     /// Why the call is allowed to run (L17).
     #[serde(default, rename = "granted", skip_serializing_if = "Option::is_none")]
     pub(super) authorization: Option<Authorization>,
-    /// What the call's tool requests from a service, if that needs approval first (P2).
+    /// The service request of the call's tool, if the request needs an approval before it is sent (P2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) request: Option<UnapprovedRequest>,
     /// Cost of a call that ran before it was sent outside.
@@ -112,7 +112,8 @@ impl BatchCall {
         }
     }
 
-    /// Name of the tool that a user is asked about: the service, if the call's own tool has run and requests one.
+    /// Name of the tool for which approval is requested. If the call's tool has run and requested a service, this is
+    /// the name of the service.
     pub(super) fn approval_name(&self) -> &str {
         self.request.as_ref().map_or(&self.name, |request| &request.service)
     }

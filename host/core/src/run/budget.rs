@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
     Fits,
-    Not,
+    DoesNotFit,
 }
 
 /// The token budget of a model's context window (L26).
@@ -39,7 +39,7 @@ impl PromptBudget {
     /// Whether a prompt without tools, which the last call of a turn sends, fits into the context window.
     pub(super) fn fits_without_tools(&self, messages: u32) -> Fit {
         let prompt = self.system.saturating_add(self.reserved).saturating_add(messages);
-        if prompt < self.window { Fit::Fits } else { Fit::Not }
+        if prompt < self.window { Fit::Fits } else { Fit::DoesNotFit }
     }
 
     /// Returns the budget in the form that plugins receive.

@@ -29,7 +29,7 @@ pub struct LoopConfig {
     pub max_depth: u32,
     /// The kind of reply that ends the turn (L18). Default: a reply without a tool call.
     pub finish: Finish,
-    /// Whether the host nudges the model when a reply gives up too early (L23). Default: no.
+    /// Whether the host nudges the model if a reply ends the task too early (L23). Default: no.
     pub persistence: bool,
     /// Time that a question of `ask_question` waits for the user's answer, in milliseconds. None: the question waits
     /// indefinitely.
@@ -44,12 +44,12 @@ pub struct LoopConfig {
     /// The events that announce the turn's progress to services (I6). Default: no events.
     #[serde(skip_serializing_if = "AnnouncedEvents::is_nothing")]
     pub announced: AnnouncedEvents,
-    /// How model calls are counted in execution units (L5). Default: their tokens.
+    /// How model calls are counted in execution units (L5). By default, each token of prompt and reply is one unit.
     #[serde(skip_serializing_if = "UnitWeights::is_default")]
     pub execution_units: UnitWeights,
 }
 
-/// How model calls are counted in execution units (L5). Default: one unit for each token of prompt and reply.
+/// How model calls are counted in execution units (L5). By default, each token of prompt and reply is one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UnitWeights {
@@ -67,7 +67,7 @@ pub struct UnitWeights {
 pub struct Weight(u32);
 
 impl Weight {
-    /// The weight of one execution unit.
+    /// A weight of one execution unit.
     pub const ONE: Weight = Weight(MILLION);
     /// The maximum weight, in execution units.
     pub const MAX: u32 = 1_000;

@@ -57,7 +57,7 @@ impl Run {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let last = last || budget.is_full(messages, &turn.config);
         turn.phase = Phase::Calling { last };
-        if last && budget.fits_without_tools(messages) == Fit::Not {
+        if last && budget.fits_without_tools(messages) == Fit::DoesNotFit {
             return self.too_large(budget.system.saturating_add(messages), change);
         }
         self.emit_budget(change);

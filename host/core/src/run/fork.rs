@@ -114,8 +114,8 @@ impl CutPoints {
         self.cut_points().next_back()
     }
 
-    /// Returns the message after which to cut so that the message `at` is the last one that is kept. If `at` contains
-    /// calls, this is the message with the last of their results.
+    /// Returns the first cut point that is not before the message `at`. If `at` contains calls, this is the message
+    /// with the last of their results. It is an error if the message is not in the view, or if results are missing.
     pub fn after(&self, at: MessageId) -> Result<MessageId, CutError> {
         let before = self.cut_points().rev().find(|point| *point < at);
         let after = self.cut_points().find(|point| *point > at);

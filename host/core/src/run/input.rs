@@ -75,7 +75,7 @@ pub enum Input {
     Pending {
         /// Id of the tool call.
         call: CallId,
-        /// What the call waits for now.
+        /// The response for which the call waits from now on.
         awaits: Awaited,
         /// Cost of running the call.
         cost: CallCost,
@@ -141,7 +141,7 @@ pub enum Input {
     /// A prompt has arrived while the turn is open. It is queued until the turn has ended.
     #[serde(rename = "keep")]
     QueuePrompt {
-        /// The prompt.
+        /// The prompt to add to the queue.
         prompt: QueuedPrompt,
     },
     /// The last turn is removed from the view. Its messages stay stored (D5).
@@ -265,7 +265,7 @@ pub struct DispatchedCall {
 /// The external response for which an outstanding call waits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Awaited {
-    /// What the call waits for.
+    /// The kind of response for which the call waits.
     pub cause: WaitCause,
     /// Event that the host sends after the commit, such as the request to a service. None: the host sends no event.
     #[serde(default, skip_serializing_if = "Option::is_none")]

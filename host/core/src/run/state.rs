@@ -111,7 +111,7 @@ pub struct Run {
     /// Prompts that arrived while a turn was open, oldest first. The first of them begins the next turn.
     #[serde(default, rename = "kept", skip_serializing_if = "Vec::is_empty")]
     pub queued_prompts: Vec<QueuedPrompt>,
-    /// The open turn, or the last one. None: no turn has begun.
+    /// The open turn or, if no turn is open, the last turn. None: no turn has begun.
     pub turn: Option<Turn>,
     /// The first contradiction that the current transition has found. [`Run::apply`] returns it as an error.
     #[serde(skip)]

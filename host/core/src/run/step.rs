@@ -30,7 +30,7 @@ use serde_json::Value;
 const DEFERRED: &str = "deferred: a higher-priority call ran first; call it again if it is still needed";
 const DEFERRED_BY_PLAN: &str = "deferred: a step of the plan makes one call, and another one of this reply was it";
 
-/// Creates a result with one text of the host, not of a tool.
+/// Creates a result whose only content is a text that the host wrote.
 pub(super) fn text_result(text: &str, is_error: bool) -> CallResult {
     let content = vec![Content::Text(text.to_owned())];
     CallResult { content, is_error, ..Default::default() }
@@ -61,7 +61,7 @@ impl Run {
         let interactions = turn.interactions;
         let spent = interactions >= turn.config.max_interactions;
         let last = spent || budget.is_full(messages, &turn.config);
-        if last && budget.fits_without_tools(messages) == Fit::Not {
+        if last && budget.fits_without_tools(messages) == Fit::DoesNotFit {
             return self.too_large(budget.system.saturating_add(messages), change);
         }
         turn.phase = Phase::Calling { last };

@@ -162,7 +162,7 @@ pub struct PinnedAgent {
 pub struct StepPlan {
     /// Number of the step in its turn, starting at 1.
     pub step: u32,
-    /// Model calls that the turn may still make, including this one.
+    /// Number of model calls that the turn may still make, including this one.
     pub steps_left: u32,
     /// Whether the model is offered no tools, because this is the last call (L4) or the reply must be a summary (L23).
     pub last: bool,

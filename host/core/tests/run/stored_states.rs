@@ -1,9 +1,10 @@
-//! Every state that a released host has stored continues in this version, so an upgrade loses no session (L1, D3).
+//! Tests that this version can continue every state that a released host has stored, so that an upgrade loses no session
+//! (L1, D3).
 //!
-//! `states/v1` holds snapshots and changes of the first host, `states/v2` those of one with services, approvals, plans
-//! and evictions. Both use the first version of the state's format. Existing files are never rewritten. With
-//! `AGENT_HOST_WRITE_STATES` set, missing files of [`all`] are added to the last set. `run/stored_variants.rs` tests
-//! that the set covers every variant.
+//! `states/v1` contains snapshots and changes of the first host. `states/v2` contains those of a later host, which had
+//! services, approvals, plans and evictions. Both sets use version 1 of the state's format. Existing files are never
+//! rewritten. If `AGENT_HOST_WRITE_STATES` is set, missing files of [`all`] are added to the last set.
+//! `run/stored_variants.rs` tests that the last set covers every variant.
 
 use crate::session::{Session, WIDE, dispatched, plain, repeatable, reply, respond_to, result, sequential};
 use crate::stored_ways::completing;

@@ -229,7 +229,7 @@ fn l10_a_service_that_does_not_answer_in_time_is_unavailable() {
     assert!(matches!(session.run.action(), Action::CallModel(_)), "an expired call counts as answered (L11)");
 }
 
-/// L18: a question that nobody answers ends the turn.
+/// L18: a question that the user does not answer in time ends the turn.
 #[test]
 fn l18_a_question_that_expires_ends_the_turn() {
     let mut session = working(&["ask", "pay"], &[2]);
