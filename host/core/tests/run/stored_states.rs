@@ -1,5 +1,5 @@
-//! Tests that this version can continue every state that a released host has stored, so that an upgrade loses no session
-//! (L1, D3).
+//! Tests that this version can continue every state that a released host has stored, so that an upgrade loses no
+//! session (L1, D3).
 //!
 //! `states/v1` contains snapshots and changes of the first host. `states/v2` contains those of a later host, which had
 //! services, approvals, plans and evictions. Both sets use version 1 of the state's format. Existing files are never
