@@ -1,4 +1,5 @@
-//! Approvals: which tool calls need one, how people answer, and which answers the host remembers (L17).
+//! Approvals of tool calls (L17): the rules that require them, the users' answers, and the grants that the host
+//! remembers.
 
 mod arguments;
 mod rules;
@@ -10,20 +11,20 @@ use crate::message::{CallId, Digest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Whether a tool may run according to the agent's configuration. If several rules match, the strictest applies.
+/// Whether a tool may run, according to the agent's configuration. If several rules match, the strictest rule applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalPolicy {
     /// The tool runs without an approval.
     #[default]
     Allow,
-    /// A person is asked before each call, unless a remembered answer covers it.
+    /// A user is asked before each call, unless a remembered grant covers the call.
     Ask,
     /// The tool never runs.
     Deny,
 }
 
-/// What a remembered grant is bound to. Another agent, tool or digest needs a grant of its own.
+/// A grant that the host remembers after a user has approved a call. It is only valid for this agent, tool and digest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LastingGrant {
     /// Name of the agent in the configuration.
@@ -35,26 +36,28 @@ pub struct LastingGrant {
     /// Digest of the arguments' canonical JSON. None: the grant covers any arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Digest>,
-    /// What else the person agreed to. None: an older host issued the grant without recording it, so the grant is not
-    /// valid.
+    /// Digests of everything else to which the user agreed. None: an older version of the host, which did not record
+    /// them, issued the grant. Such a grant is not valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<ApprovalScope>,
 }
 
 impl LastingGrant {
-    /// Digest that identifies what the person was asked about. A grant with another identity is void (row 52).
+    /// Digest that identifies the tool about which the user was asked. The grant is void for a tool with another
+    /// identity (row 52).
     pub fn identity(&self) -> &Digest {
         self.scope.as_ref().map_or(&self.digest, |scope| &scope.identity)
     }
 }
 
-/// Digests of everything that an approval covers in addition to the tool's name and its arguments (row 52).
+/// Digests of the agent's configuration and the tool's executor. An approval is only valid while they stay the same
+/// (row 52).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ApprovalScope {
-    /// Digest of the agent's file, the user, and the executor. The executor is the plugin's component, the server's
-    /// command or URL, the service, or the delegate agent.
+    /// Digest of the agent's file, the user and the executor. The executor is the plugin's component, the command or
+    /// URL of an MCP server, the service, or the agent to which the call delegates.
     pub identity: Digest,
-    /// Digest of the grants that the executor had.
+    /// Digest of the grants that the executor had when the user approved the call.
     pub grants: Digest,
 }
 
@@ -67,17 +70,16 @@ pub enum GrantScope {
     Once,
     /// The grant covers this session.
     Session,
-    /// The grant lasts until somebody revokes it.
+    /// The grant is valid until a user revokes it.
     Always,
 }
 
-/// A grant together with the time for which it is remembered. The host decides what it is bound to, never the person
-/// who answers.
+/// A grant, and how long it is remembered. The user who answers chooses only the time. The host fills in the grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScopedGrant {
     /// How long the grant is remembered.
     pub scope: GrantScope,
-    /// What the grant is bound to.
+    /// The grant: the agent, tool, digest and arguments for which it is valid.
     pub grant: LastingGrant,
 }
 
@@ -85,9 +87,9 @@ pub struct ScopedGrant {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Authorization {
-    /// A person was asked about this call and allowed it.
+    /// A user was asked about this call and approved it.
     Answered(LastingGrant),
-    /// A person allowed this kind of call earlier. The grant must still be remembered when the call runs.
+    /// A remembered grant covers the call. The host must still remember the grant when the call runs.
     Remembered(LastingGrant),
 }
 
@@ -105,52 +107,52 @@ impl Authorization {
 pub struct ReapprovalRequest {
     /// Id of the tool call.
     pub call: CallId,
-    /// Identity of the tool as it is now; see [`LastingGrant::identity`].
+    /// Current identity of the tool; see [`LastingGrant::identity`].
     pub digest: Digest,
 }
 
-/// A person's answer about one call.
+/// A user's answer about one call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalAnswer {
     /// Id of the tool call.
     pub call: CallId,
-    /// The person's decision about the call.
+    /// The user's decision about the call.
     pub verdict: ApprovalVerdict,
 }
 
-/// What a person decided about a call.
+/// A user's decision about a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalVerdict {
     /// The call runs.
     Granted {
-        /// Arguments that replace the model's. They are already checked against the tool's schema. None: the model's
-        /// own arguments.
+        /// Arguments that replace the model's arguments. They are already checked against the tool's schema. None: the
+        /// call runs with the model's arguments.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edited: Option<Value>,
-        /// Binds the call to the tool as it was when the person was asked.
+        /// The grant that results from the answer. The call only runs while the tool is the same as in the grant.
         grant: ScopedGrant,
     },
-    /// The call does not run, and the model is told so.
+    /// The call does not run, and the model gets an error result.
     Denied {
-        /// The person's reason, for the model. None: no reason was given.
+        /// The user's reason, which is sent to the model. None: the user gave no reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
 }
 
-/// The outcome of an approval request as one word, for events.
+/// The outcome of an approval request. Events contain it as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalOutcome {
-    /// The call runs, this time only.
+    /// The call runs. Later calls need another approval.
     Once,
     /// The call runs, and so do later calls that the grant covers in this session.
     Session,
-    /// The call runs, and so do later calls that the grant covers, until somebody revokes it.
+    /// The call runs, and so do later calls that the grant covers, until a user revokes the grant.
     Always,
     /// The call does not run.
     Denied,
-    /// The tool has changed since the request, so the person is asked again.
+    /// The tool has changed since the approval request, so the user is asked again.
     Void,
 }

@@ -1,5 +1,5 @@
-//! The changes that one transition of a run makes to the stored session. The store commits all of them or none (D2,
-//! D6).
+//! The changes that one transition of a run makes to the stored session. The store commits either all of them or none
+//! (D2, D6).
 
 pub use crate::plugin::Denial;
 
@@ -12,24 +12,24 @@ use crate::tool::{CallCost, ToolSource};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The changes of one transition, each list in the order in which things happened.
+/// The changes of one transition. Each list is in chronological order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// Messages that are appended to the session.
     pub messages: Vec<NewMessage>,
-    /// Messages that are removed from the view. They stay stored and searchable.
+    /// Messages that are removed from the prompt. They stay stored and searchable.
     pub hidden: Vec<HiddenMessage>,
     /// New tool calls and changes to existing ones.
     pub calls: Vec<CallChange>,
     /// Durable events that the transition emits.
     pub events: Vec<Event>,
-    /// Effects outside the session that follow from the change. Each is performed once (D6).
+    /// Effects outside the session that the change requests. Each effect happens exactly once (D6).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outbox: Vec<OutboxItem>,
 }
 
 impl Change {
-    /// Whether this change contains the result of the call.
+    /// Whether this change contains the result of `call`.
     pub fn finishes(&self, call: &CallId) -> bool {
         self.calls.iter().any(|change| match change {
             CallChange::Requested(record) => record.id == *call && record.result.is_some(),
@@ -39,11 +39,11 @@ impl Change {
     }
 }
 
-/// An effect outside the session. It is stored with the change that requests it and performed after the commit, with
-/// retries. The effect is idempotent.
+/// An effect outside the session. The effect is stored with the change that requests it. The host performs it after the
+/// commit and retries it if it fails, so the effect must be idempotent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutboxItem {
-    /// Identifies the effect within the session. The same effect always has the same id.
+    /// Id of the effect within the session. The same effect always has the same id.
     pub id: String,
     /// The effect to perform.
     pub effect: OutboxEffect,
@@ -54,7 +54,7 @@ pub struct OutboxItem {
 #[serde(rename_all = "snake_case", tag = "kind", content = "body")]
 #[expect(clippy::large_enum_variant, reason = "there are only a few at a time, and they are not buffered")]
 pub enum OutboxEffect {
-    /// Send this event (I6).
+    /// Send this event to its recipients (I6).
     Event(OutgoingEvent),
     /// Remember this approval beyond the session (L17).
     Allow(LastingGrant),
@@ -62,12 +62,12 @@ pub enum OutboxEffect {
     Remember {
         /// Id of the memory, unique over all sessions.
         id: String,
-        /// The memory, without a time. It counts as written when the outbox item was.
+        /// The memory without a time. The time at which the outbox item was stored becomes its time.
         memory: Memory,
     },
     /// Delete the memories of a turn that the user has undone (D4, D5).
     Forget {
-        /// Number of the turn in its session, from 1.
+        /// Number of the turn in its session, starting at 1.
         turn: u32,
     },
 }
@@ -87,39 +87,39 @@ pub struct NewMessage {
     pub tokens: u32,
 }
 
-/// Content of a message. A tool result is stored in its call's record only.
+/// Content of a message. A tool result is only stored in the record of its call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
     /// The parts of the message.
     Parts(Vec<Part>),
-    /// The result of this call, which is stored in the call's record.
+    /// The result of the call with this id. The result itself is stored in the call's record.
     ResultOf(CallId),
 }
 
-/// A message that is removed from the view.
+/// A message that is removed from the prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HiddenMessage {
     /// Id of the message.
     pub id: MessageId,
-    /// Seen count of the message at that time.
+    /// Number of model calls that had sent the message when it was removed.
     pub seen_count: u32,
     /// Why the message is removed.
     #[serde(default, skip_serializing_if = "HideReason::is_superseded")]
     pub why: HideReason,
 }
 
-/// Why a message is no longer in the view.
+/// Why a message is no longer in the prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HideReason {
     /// The message is obsolete, such as a rejected answer or an input that was too large for every model.
     #[default]
     Superseded,
-    /// The user has undone its turn (D5).
+    /// The user has undone the turn of the message (D5).
     #[serde(rename = "taken_back")]
     Undone,
-    /// The prompt had no room for it. The message is still valid, and a summary replaces it (L27).
+    /// The message no longer fitted into the prompt. It is still valid, and a summary replaces it (L27).
     Evicted,
 }
 
@@ -149,16 +149,16 @@ impl HideReason {
 pub enum CallState {
     /// The call has not been dispatched.
     Waiting,
-    /// The call has not been dispatched because a person must approve it first (L17).
+    /// The call has not been dispatched because a user must approve it first (L17).
     #[serde(rename = "asking")]
     AwaitingApproval,
-    /// The call was sent to a service, an agent or the user, and the answer has not arrived (L10).
+    /// The call was sent to a service, an agent or the user, and the response has not arrived (L10).
     Outstanding,
-    /// The intent to run the call is committed. The call may be running.
+    /// The store has committed that the call is about to run. The call may be running.
     Started,
-    /// The call was running when the host stopped, and it cannot be repeated without asking (D3).
+    /// The call was running when the host stopped, and the host must not repeat it without asking the user (D3).
     OutcomeUnknown,
-    /// The call has its result.
+    /// The call has a result.
     Finished,
 }
 
@@ -181,9 +181,9 @@ impl CallState {
 #[serde(rename_all = "snake_case")]
 #[expect(clippy::large_enum_variant, reason = "there are only a few at a time, and they are not buffered")]
 pub enum CallChange {
-    /// A reply requested this call.
+    /// A reply of the model requested this call.
     Requested(CallRecord),
-    /// The call has changed its state and has no result yet.
+    /// The state of the call changed, and the call has no result yet.
     Moved {
         /// Id of the tool call.
         id: CallId,
@@ -192,14 +192,14 @@ pub enum CallChange {
         /// Number of dispatches so far.
         attempt: u32,
     },
-    /// A person edited the arguments before the call ran (L17). The model's own arguments stay in its message.
+    /// A user edited the arguments before the call ran (L17). The model's message keeps the original arguments.
     Edited {
         /// Id of the tool call.
         id: CallId,
         /// The arguments with which the call runs.
         arguments: Value,
     },
-    /// The call has its result, and its state is now [`CallState::Finished`]. This happens once for each call.
+    /// The call has a result, and its state is now [`CallState::Finished`]. Each call finishes exactly once.
     Finished {
         /// Id of the tool call.
         id: CallId,
@@ -215,27 +215,27 @@ pub struct CallRecord {
     pub id: CallId,
     /// Number of the turn that made the call.
     pub turn: u32,
-    /// Number of the model call that requested it, from 1 in its turn.
+    /// Number of the model call that requested this tool call. The model calls of a turn are numbered, starting at 1.
     pub step: u32,
     /// Name of the tool as its author wrote it.
     pub name: String,
-    /// Where the tool comes from. None: there is no such tool.
+    /// Where the tool comes from. None: the tool does not exist.
     pub source: Option<ToolSource>,
     /// The arguments as the model wrote them.
     pub arguments: Value,
-    /// The arguments as a person edited them during approval (L17). None: they were not edited.
+    /// The arguments as a user edited them during approval (L17). None: the user did not edit them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edited: Option<Value>,
     /// The state of the call.
     pub state: CallState,
     /// Number of dispatches so far.
     pub attempt: u32,
-    /// The result. None: the call has not finished.
+    /// The result of the call. None: the call has not finished.
     pub result: Option<CallResult>,
 }
 
 impl CallRecord {
-    /// The arguments with which the call runs: the edited ones if there are any.
+    /// The arguments with which the call runs: the user's edited arguments or, if there are none, the model's.
     pub fn effective_arguments(&self) -> &Value {
         self.edited.as_ref().unwrap_or(&self.arguments)
     }
@@ -246,18 +246,18 @@ impl CallRecord {
 pub struct CallResult {
     /// The content in the order in which the tool returned it.
     pub content: Vec<Content>,
-    /// The result as structured data. None: the tool returned none.
+    /// The result as structured data. None: the tool returned no structured data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
     /// Whether the call failed, from the model's point of view.
     pub is_error: bool,
-    /// Cost of the attempt that finished. It is zero for a call that never ran.
+    /// Cost of the attempt that produced the result. It is zero for a call that never ran.
     #[serde(default)]
     pub cost: CallCost,
-    /// Requests of the call that were denied.
+    /// Requests that the plugin made during the call and that the host denied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
-    /// Whether the tool still existed when the call was to run.
+    /// Whether the tool still existed when the host was about to run the call.
     #[serde(default, skip_serializing_if = "ToolAvailability::is_available")]
     pub tool: ToolAvailability,
 }
@@ -270,7 +270,7 @@ pub enum ToolAvailability {
     #[default]
     #[serde(rename = "there")]
     Available,
-    /// The tool existed when the model called it, and has been removed since (L7).
+    /// The tool existed when the model called it, and was removed before the call ran (L7).
     #[serde(rename = "gone")]
     Removed,
 }

@@ -1,4 +1,4 @@
-//! Events between the host and services in the JSON format of CloudEvents 1.0 (I6).
+//! Events that the host and services exchange, in the JSON format of CloudEvents 1.0 (I6).
 
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -8,12 +8,12 @@ use std::fmt;
 /// The only version of CloudEvents that the host reads and writes.
 pub const SPEC_VERSION: &str = "1.0";
 
-/// Maximum size of an event that the host reads, in bytes of its JSON text.
+/// Maximum size of an event that the host accepts, in bytes of JSON text.
 pub const MAX_EVENT_BYTES: usize = 1 << 20;
 /// Attributes that CloudEvents 1.0 requires.
 const REQUIRED: [&str; 4] = ["specversion", "id", "source", "type"];
-/// Maximum number of characters of an attribute.
-const MAX_ATTRIBUTE: usize = 1024;
+/// Maximum number of characters of an attribute's value.
+const MAX_ATTRIBUTE_LENGTH: usize = 1024;
 
 /// Why an event cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,40 +32,40 @@ pub enum EventError {
     Invalid {
         /// Name of the attribute.
         attribute: String,
-        /// What is wrong, as the end of a sentence.
+        /// Description of the problem. It completes the sentence "the event's `id` …".
         problem: &'static str,
     },
 }
 
-/// An event in the JSON format of CloudEvents 1.0, with the attributes that the host uses. Other attributes are
-/// dropped.
+/// An event in the JSON format of CloudEvents 1.0. It contains only the attributes that the host uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CloudEvent {
     /// Version of CloudEvents: `1.0`.
     pub specversion: String,
-    /// Id of the event, unique per source. For a request, it is the call's id, which is unique over all sessions.
+    /// Id of the event, unique per source. The id of a request is the id of its tool call, which is unique over all
+    /// sessions.
     pub id: String,
-    /// Who sends the event. For a request, it is `agent-host/` and the agent's name.
+    /// Sender of the event. The source of a request is `agent-host/` and the agent's name.
     pub source: String,
     /// Type of the event, in reverse-DNS or dotted form.
     #[serde(rename = "type")]
     pub event_type: String,
-    /// Subject of the session, which identifies it.
+    /// Subject of the session, which identifies the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// Time of the event in RFC 3339. None: not set.
+    /// Time of the event in RFC 3339. None: the event has no time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
-    /// Content type of the data: `application/json`. None: there is no data.
+    /// Content type of the data: `application/json` or another JSON type. None: the event does not state it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datacontenttype: Option<String>,
-    /// Extension attribute: in a response, the id of the request (the tool-call id).
+    /// Extension attribute: in a response, the id of the request, which is the id of the tool call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parentid: Option<String>,
     /// Extension attribute: the routing domain from the service's configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// Extension attribute: the same value for every repetition of a request.
+    /// Extension attribute: a value that is the same in every repetition of a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deduplicationid: Option<String>,
     /// Extension attribute: the `traceparent` of W3C Trace Context.
@@ -74,14 +74,14 @@ pub struct CloudEvent {
     /// Extension attribute: the `tracestate` of W3C Trace Context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracestate: Option<String>,
-    /// The payload.
+    /// The data of the event as JSON. None: the event has no data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
 
 impl CloudEvent {
-    /// Parses one event in the JSON format. All attributes that CloudEvents 1.0 requires must be present. Extension
-    /// attributes that the host does not use are dropped.
+    /// Parses one event in the JSON format. All attributes that CloudEvents 1.0 requires must be present. Attributes
+    /// that the host does not use are dropped.
     pub fn parse(text: &[u8]) -> Result<Self, EventError> {
         if text.len() > MAX_EVENT_BYTES {
             return Err(EventError::TooLarge(text.len()));
@@ -103,7 +103,7 @@ impl CloudEvent {
     }
 }
 
-/// The members of an event. A duplicate member is an error, because parsers disagree about which one counts.
+/// The members of an event. A duplicate member is an error, because JSON parsers disagree about which value counts.
 struct Attributes(Map<String, Value>);
 
 impl<'de> Deserialize<'de> for Attributes {
@@ -131,8 +131,8 @@ impl<'de> Deserialize<'de> for Attributes {
     }
 }
 
-/// Checks an attribute. Names consist of lower-case letters and digits, and the attributes that the host uses are
-/// non-empty strings.
+/// Checks the name and the value of an attribute. A name must consist of lower-case letters and digits. The value of an
+/// attribute that the host uses must be a non-empty string.
 fn check(attribute: &str, value: &Value) -> Result<(), EventError> {
     const USED: [&str; 12] = [
         "specversion",
@@ -167,7 +167,7 @@ fn check(attribute: &str, value: &Value) -> Result<(), EventError> {
     if text.is_empty() {
         return Err(invalid(attribute, "is empty"));
     }
-    if text.chars().count() > MAX_ATTRIBUTE || text.contains(char::is_control) {
+    if text.chars().count() > MAX_ATTRIBUTE_LENGTH || text.contains(char::is_control) {
         return Err(invalid(attribute, "is longer than 1,024 characters or contains a control character"));
     }
     match attribute {
@@ -186,13 +186,13 @@ fn is_json(media_type: &str) -> bool {
     essence == "application/json" || essence.ends_with("+json")
 }
 
-/// Whether a text has the form of `2026-01-31T12:00:00.5Z`. The host only forwards times, so it does not check their
-/// values.
+/// Whether a string has the form of an RFC 3339 time, such as `2026-01-31T12:00:00.5Z`. The host only forwards times,
+/// so it does not check that the date exists.
 fn is_time(text: &str) -> bool {
     let form: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c.to_ascii_uppercase() }).collect();
-    let Some(rest) = form.strip_prefix("0000-00-00T00:00:00") else { return false };
-    let rest = rest.strip_prefix('.').map_or(rest, |fraction| fraction.trim_start_matches('0'));
-    matches!(rest, "Z" | "+00:00" | "-00:00")
+    let Some(zone) = form.strip_prefix("0000-00-00T00:00:00") else { return false };
+    let zone = zone.strip_prefix('.').map_or(zone, |fraction| fraction.trim_start_matches('0'));
+    matches!(zone, "Z" | "+00:00" | "-00:00")
 }
 
 #[cfg(test)]
@@ -204,30 +204,28 @@ mod tests {
         CloudEvent::parse(event.to_string().as_bytes()).map_err(|error| error.to_string())
     }
 
-    fn smallest() -> Value {
+    fn minimal_event() -> Value {
         json!({"specversion": "1.0", "id": "7", "source": "/bank", "type": "com.example.paid"})
     }
 
-    /// I6
     #[test]
-    fn i6_an_event_is_read_with_what_the_host_uses() {
-        let mut event = smallest();
-        let more = json!({"parentid": "call_1_1_1", "subject": "agent/1", "time": "2026-01-31T12:00:00.25+01:00",
+    fn i6_an_event_is_parsed_and_unknown_attributes_are_dropped() {
+        let mut event = minimal_event();
+        let optional = json!({"parentid": "call_1_1_1", "subject": "agent/1", "time": "2026-01-31T12:00:00.25+01:00",
             "datacontenttype": "application/json; charset=utf-8", "data": {"amount": 3}, "colour": "red", "count": 2});
-        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        event.as_object_mut().unwrap().extend(optional.as_object().unwrap().clone());
         let read = parse(event).unwrap();
         assert_eq!((read.parentid.as_deref(), read.data), (Some("call_1_1_1"), Some(json!({"amount": 3}))));
         assert_eq!(read.event_type, "com.example.paid");
-        assert!(parse(smallest()).is_ok());
-        let written = serde_json::to_value(parse(smallest()).unwrap()).unwrap();
-        assert_eq!(written, smallest(), "missing attributes are not written");
+        assert!(parse(minimal_event()).is_ok());
+        let written = serde_json::to_value(parse(minimal_event()).unwrap()).unwrap();
+        assert_eq!(written, minimal_event(), "missing attributes are not written");
     }
 
-    /// I6
     #[test]
     fn i6_an_invalid_event_is_refused_with_the_reason() {
         for required in ["specversion", "id", "source", "type"] {
-            let mut event = smallest();
+            let mut event = minimal_event();
             event.as_object_mut().unwrap().remove(required);
             assert!(parse(event).unwrap_err().contains(&format!("no `{required}`")));
         }
@@ -249,7 +247,7 @@ mod tests {
             ("parentId", json!("call_1_1_1"), "lower-case"),
             ("colour", json!(["red"]), "not a string, number"),
         ] {
-            let mut event = smallest();
+            let mut event = minimal_event();
             event[attribute] = value;
             let error = parse(event).unwrap_err();
             assert!(error.contains(attribute) && error.contains(problem), "{attribute}: {error}");

@@ -1,4 +1,4 @@
-//! The events that a session emits: one closed set (L30).
+//! The events that a session emits (L30).
 
 use crate::approval::ApprovalOutcome;
 use crate::message::{CallId, Digest};
@@ -9,21 +9,24 @@ use crate::tool::{CallCost, ToolSource, Traits, Violation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// An event with its position. Durable events have their own sequence number and are committed with the state.
-/// Provisional events (streamed text and thinking) are numbered after the durable event before them and are never
-/// stored.
+/// An event with its position in the session.
+///
+/// A durable event has its own sequence number and is committed together with the state. A provisional event (streamed
+/// text or thinking) is never stored. It has the sequence number of the preceding durable event and a second number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Subject of the session, which identifies it.
+    /// Subject of the session, which identifies the session.
     pub session: String,
-    /// Number of the turn in its session, from 1.
+    /// Number of the turn in its session, starting at 1.
     pub turn: u32,
-    /// Sequence number of the durable event, from 1 in its session.
+    /// Sequence number of the event or, for a provisional event, of the preceding durable event. The durable events of
+    /// a session are numbered, starting at 1.
     pub sequence: u64,
-    /// Number of a provisional event, from 1 after the durable event. It is written as `sequence.n`.
+    /// Number of a provisional event since the preceding durable event, starting at 1. Events are displayed as
+    /// `sequence.provisional`. None: the event is durable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisional: Option<u32>,
-    /// What happened.
+    /// The type of the event and its data.
     #[serde(flatten)]
     pub kind: EventKind,
 }
@@ -38,22 +41,22 @@ pub enum EndReason {
     Completed,
     /// `converse` ended the turn with a message (L18).
     Converse,
-    /// The model asked a question, and nobody answered in time (L18).
+    /// The model asked a question, and the user did not answer in time (L18).
     #[serde(rename = "asked")]
     QuestionExpired,
-    /// The turn reached its limit of interactions or of the window and ended with a last answer.
+    /// The turn reached its maximum number of interactions or filled the context window, and ended with a last answer.
     Limit,
-    /// Somebody cancelled the turn.
+    /// The turn was cancelled.
     Cancelled,
-    /// The turn ended with a typed error.
+    /// The turn failed with an error.
     Error,
 }
 
-/// What a turn is waiting for.
+/// The calls for which a suspended turn waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredSuspension")]
 pub struct Suspension {
-    /// The waiting calls in call order, at least one.
+    /// The waiting calls, in the order of the calls. There is at least one.
     pub waits: Vec<Wait>,
 }
 
@@ -65,29 +68,30 @@ pub struct Wait {
     /// Name of the tool as its author wrote it.
     #[serde(default)]
     pub name: String,
-    /// What the call is waiting for.
+    /// The external decision or response for which the call waits.
     #[serde(flatten)]
     pub cause: WaitCause,
 }
 
-/// What a call is waiting for.
+/// The external decision or response for which a call waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "cause")]
 pub enum WaitCause {
-    /// A decision: the call had started when the host stopped, and it cannot be repeated without asking (D3).
+    /// A user's decision. The call had started when the host stopped, and the host must not repeat it without asking
+    /// (D3).
     OutcomeUnknown,
-    /// A person's approval (L17).
+    /// A user's approval (L17).
     Approval,
     /// A service's response (L10).
     Service {
         /// CloudEvent type of the request.
         event_type: String,
-        /// Milliseconds since the Unix epoch at which the host answers `unavailable` itself. None: it waits
-        /// indefinitely.
+        /// Time at which the host ends the call with the error `unavailable`, in milliseconds since the Unix epoch.
+        /// None: the call waits indefinitely.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expires_at: Option<u64>,
-        /// Digest of a stored text that says which answers are valid, by event type, as agreed when the request was
-        /// sent (I6). None: any answer is valid.
+        /// Digest of a stored text that lists the valid responses by event type, as they were configured when the
+        /// request was sent (I6). None: any response is valid.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         emits: Option<Digest>,
     },
@@ -100,14 +104,15 @@ pub enum WaitCause {
     Answer {
         /// The question that the model asked.
         question: String,
-        /// Milliseconds since the Unix epoch at which the turn ends without an answer. None: it waits indefinitely.
+        /// Time at which the turn ends without an answer, in milliseconds since the Unix epoch. None: the turn waits
+        /// indefinitely.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expires_at: Option<u64>,
     },
 }
 
 impl WaitCause {
-    /// Milliseconds since the Unix epoch at which the wait ends. None: it has no time limit.
+    /// Time at which the wait ends, in milliseconds since the Unix epoch. None: the wait has no time limit.
     pub fn expires_at(&self) -> Option<u64> {
         match self {
             WaitCause::Service { expires_at, .. } | WaitCause::Answer { expires_at, .. } => *expires_at,
@@ -117,13 +122,14 @@ impl WaitCause {
 }
 
 impl Suspension {
-    /// The calls whose outcome is unknown.
+    /// The waits of the calls whose outcome is unknown.
     pub fn unknown(&self) -> impl Iterator<Item = &Wait> {
         self.waits.iter().filter(|wait| wait.cause == WaitCause::OutcomeUnknown)
     }
 }
 
-/// Also accepts the format of the first version, which knew only one cause.
+/// A stored suspension. The first version stored only the ids of the calls, because the only cause of a wait was an
+/// unknown outcome.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StoredSuspension {
@@ -145,24 +151,25 @@ impl From<StoredSuspension> for Suspension {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NudgeCause {
-    /// The reply says that something is left to do.
+    /// The reply states that work is left to do.
     Incomplete,
     /// The reply refuses or asks a question instead of acting.
     Deflection,
     /// The reply is empty.
     Empty,
-    /// The third empty reply in a row. The host withholds tools, so that the model must write a summary.
+    /// The reply is the third empty reply in a row. The host withholds the tools so that the model writes a summary.
     ForcedSummary,
 }
 
-/// What an error has ended.
+/// The part of the session that an error has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorScope {
-    /// The turn, permanently.
+    /// The error has ended the turn permanently.
     #[default]
     Turn,
-    /// A call in a reply that the host could not read. The model is told, and the turn continues (L20).
+    /// The error only concerns a call that the host could not parse. The model receives the error, and the turn
+    /// continues (L20).
     Reply,
 }
 
@@ -172,7 +179,7 @@ impl ErrorScope {
     }
 }
 
-/// One call of an approval request, with everything that a person needs to decide about it.
+/// One call of an approval request, with everything that a user needs to decide about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalItem {
     /// Id of the tool call.
@@ -180,15 +187,15 @@ pub struct ApprovalItem {
     /// Name of the tool as its author wrote it.
     pub name: String,
     /// Digest of the plugin's component, or of the tool's definition if the tool does not come from a plugin. The
-    /// answer is bound to it.
+    /// user's answer is only valid for this digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
-    /// Details from the stored call record, which the run itself does not hold.
+    /// Details from the stored call record. None: the event comes directly from the run, which does not store them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<ApprovalDetails>,
 }
 
-/// What a call that needs approval would do.
+/// Details of a call that needs approval, for the user who decides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalDetails {
     /// Where the tool comes from.
@@ -201,7 +208,7 @@ pub struct ApprovalDetails {
     pub because: String,
 }
 
-/// What happened.
+/// The type of an event and its data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "type")]
 pub enum EventKind {
@@ -214,14 +221,14 @@ pub enum EventKind {
     },
     /// A step begins.
     LoopIteration {
-        /// Number of the step in its turn, from 1.
+        /// Number of the step in its turn, starting at 1.
         step: u32,
-        /// Whether this is the last step, in which tools are withheld.
+        /// Whether this is the last step, in which the model is offered no tools.
         last: bool,
     },
     /// The prompt of the step is complete.
     ContextBuilt {
-        /// Number of the step in its turn, from 1.
+        /// Number of the step in its turn, starting at 1.
         step: u32,
         /// Number of messages in the prompt.
         messages: u32,
@@ -231,10 +238,10 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         offered_tools: Option<u32>,
     },
-    /// Token usage of the window. It is emitted before each step, and at the end with the answer, before
-    /// `stream_complete` (L26).
+    /// Token usage of the context window. The event is emitted before each step. At the end of the turn it is emitted
+    /// again, with the answer included, before `stream_complete` (L26).
     ContextBudget {
-        /// The model's window.
+        /// Size of the model's context window, in tokens.
         total: u32,
         /// Tokens of the system text.
         system: u32,
@@ -244,7 +251,7 @@ pub enum EventKind {
         reserved: u32,
         /// Tokens of the messages.
         messages: u32,
-        /// Tokens that are left.
+        /// Tokens that are still free.
         remaining: u32,
     },
     /// The model begins to think (L21).
@@ -261,7 +268,7 @@ pub enum EventKind {
         /// Text of the piece.
         text: String,
     },
-    /// Everything streamed of this reply so far is void.
+    /// Everything that was streamed of this reply so far must be discarded.
     StreamClear,
     /// The reply is complete.
     StreamComplete {
@@ -272,18 +279,18 @@ pub enum EventKind {
         /// Token counts as the provider reported them.
         usage: Usage,
     },
-    /// A model did not answer and will be tried again (M3).
+    /// A model did not answer, and the host will retry the request (M3).
     Retry {
         /// The model, as `provider/model`.
         model: String,
-        /// Number of the next attempt, from 2.
+        /// Number of the next attempt. The first retry has number 2.
         attempt: u32,
-        /// Wait before the next attempt, in milliseconds.
+        /// Time until the next attempt, in milliseconds.
         wait_ms: u64,
         /// Why the model did not answer.
         reason: String,
     },
-    /// A model finally failed, and the next one of the chain is used (M3).
+    /// All attempts with a model failed, and the host uses the next model of the configured chain (M3).
     ModelFallback {
         /// The model that failed, as `provider/model`.
         from: String,
@@ -292,8 +299,8 @@ pub enum EventKind {
         /// Why the model did not answer.
         reason: String,
     },
-    /// A call is about to run. For a call that was refused or denied before it ran, the attempt is 0 and its error
-    /// follows.
+    /// A call is about to run. If a call was refused or denied before it ran, its attempt is 0 and an event with its
+    /// error follows.
     ToolCall {
         /// Id of the tool call.
         call: CallId,
@@ -301,7 +308,7 @@ pub enum EventKind {
         name: String,
         /// The arguments as the model wrote them.
         arguments: Value,
-        /// Number of the attempt, from 1.
+        /// Number of the attempt, starting at 1.
         attempt: u32,
     },
     /// A call succeeded.
@@ -310,9 +317,9 @@ pub enum EventKind {
         call: CallId,
         /// Name of the tool as its author wrote it.
         name: String,
-        /// The result as the model sees it.
+        /// The result as text, as it is sent to the model.
         content: String,
-        /// What the call cost.
+        /// Resources that the call used.
         cost: CallCost,
     },
     /// A call failed, or was refused before it ran.
@@ -321,9 +328,9 @@ pub enum EventKind {
         call: CallId,
         /// Name of the tool as its author wrote it.
         name: String,
-        /// The result as the model sees it.
+        /// The result as text, as it is sent to the model.
         content: String,
-        /// What the call cost.
+        /// Resources that the call used.
         cost: CallCost,
     },
     /// The model called a tool that does not exist.
@@ -333,7 +340,7 @@ pub enum EventKind {
         /// Name of the tool as the model wrote it.
         name: String,
     },
-    /// The call was deferred because a call of higher priority ran first (L6).
+    /// A call did not run because the same reply called a tool with a higher priority (L6).
     ToolDeferred {
         /// Id of the tool call.
         call: CallId,
@@ -350,18 +357,18 @@ pub enum EventKind {
     },
     /// A reply called no tool although only a loop-breaking tool may end the turn (L19).
     NoToolCall {
-        /// Number of consecutive replies.
+        /// Number of consecutive replies without a tool call.
         count: u32,
-        /// The reminder that the model gets.
+        /// The text that reminds the model to call a tool.
         reminder: String,
     },
     /// The host did not accept a reply as the end of the turn, and the model continues (L23).
     Nudge {
         /// Why the reply was not accepted.
         cause: NudgeCause,
-        /// Number of nudges for this cause, from 1.
+        /// Number of nudges for this cause, starting at 1.
         attempt: u32,
-        /// The text that the model gets.
+        /// The text that is sent to the model.
         text: String,
     },
     /// The oldest messages were removed from the prompt. They stay stored and are summarised (L27).
@@ -386,47 +393,47 @@ pub enum EventKind {
         /// Why the plan was abandoned.
         reason: String,
     },
-    /// Calls need approval (L17). One request covers all calls of a reply.
+    /// Calls need a user's approval (L17). One request covers all such calls of a reply.
     ApprovalRequested {
-        /// The calls in call order.
+        /// The calls that need approval, in the order of the reply.
         calls: Vec<ApprovalItem>,
     },
-    /// A person has decided about a call (L17).
+    /// A user has decided about a call (L17).
     ApprovalResolved {
         /// Id of the tool call.
         call: CallId,
         /// Name of the tool as its author wrote it.
         name: String,
-        /// The person's decision.
+        /// The user's decision.
         verdict: ApprovalOutcome,
     },
     /// The turn uses another version of a plugin than the previous turn (P10).
     PluginSwapped {
         /// Name of the plugin.
         plugin: String,
-        /// Digest in the previous turn. None: the plugin was not loaded.
+        /// Digest of the plugin in the previous turn. None: the plugin was not loaded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<Digest>,
-        /// Digest in this turn. None: the plugin is no longer loaded.
+        /// Digest of the plugin in this turn. None: the plugin is no longer loaded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<Digest>,
     },
-    /// The turn uses an earlier version of a plugin than its file holds, because the newer version was rolled back
-    /// (P10).
+    /// The turn uses an earlier version of a plugin than the plugin's file contains, because a user rolled the plugin
+    /// back (P10).
     PluginRolledBack {
         /// Name of the plugin.
         plugin: String,
         /// Digest of the version that was rolled back.
         from: Digest,
-        /// Digest in this turn.
+        /// Digest of the version that this turn uses.
         to: Digest,
     },
-    /// A plugin requested something that it is not granted, or a model something that its agent may not do (P6).
+    /// The host denied a request: a plugin has no grant for it, or the model's agent is not allowed to make it (P6).
     Denied {
-        /// The call that made the request. None: the request came from a context builder, between calls.
+        /// The call that made the request. None: a context builder made the request outside of any call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call: Option<CallId>,
-        /// The plugin, what it requested, and what to add to the configuration.
+        /// The plugin, its request, and the line to add to the configuration.
         #[serde(flatten)]
         denial: Denial,
     },
@@ -434,33 +441,33 @@ pub enum EventKind {
     OutputRejected {
         /// The plugin that rejected the output, or `output schema`.
         by: String,
-        /// Number of the attempt, from 1.
+        /// Number of the attempt, starting at 1.
         attempt: u32,
-        /// What is wrong with the output.
+        /// The problems of the output.
         problems: Vec<Violation>,
     },
     /// The turn is suspended.
     Suspended {
-        /// What the turn is waiting for.
+        /// The calls for which the turn waits.
         #[serde(flatten)]
         suspension: Suspension,
     },
     /// The turn continues after a suspension.
     Resumed,
-    /// It is unknown whether a call had its effect (D3).
+    /// The host cannot know whether a call had its effect, because the host stopped while the call was running (D3).
     OutcomeUnknown {
         /// Id of the tool call.
         call: CallId,
         /// Name of the tool as its author wrote it.
         name: String,
     },
-    /// Something failed. If the turn failed, `loop_end` follows.
+    /// An error occurred. If the error ended the turn, `loop_end` follows.
     Error {
-        /// Code for programs.
+        /// Machine-readable code of the error.
         code: String,
-        /// Message for people.
+        /// Message for users.
         message: String,
-        /// What the error has ended.
+        /// Whether the error has ended the turn or only a call.
         #[serde(default, skip_serializing_if = "ErrorScope::is_turn")]
         scope: ErrorScope,
     },
@@ -472,8 +479,8 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Whether the event is provisional. Streamed text and thinking are, because a later durable event makes them
-    /// redundant.
+    /// Whether the event is provisional. Streamed text and thinking are provisional, because a later durable event
+    /// contains the whole reply.
     pub fn is_provisional(&self) -> bool {
         matches!(
             self,
@@ -482,7 +489,7 @@ impl EventKind {
     }
 }
 
-/// A plugin by name and short digest, as it is written in errors and events.
+/// Formats a plugin as `name@digest` with its short digest, as errors and events show it.
 pub fn plugin_at_digest(name: &str, digest: &Digest) -> String {
     format!("{name}@{}", digest.short())
 }

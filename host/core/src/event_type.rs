@@ -1,24 +1,24 @@
-//! Types of CloudEvents, parsed once: those of the host and those of services. A service type is never a host type
-//! and cannot be mistaken for one (row 51).
+//! CloudEvent types of the host and of services, as parsed types. A service type is never one of the host's types and
+//! does not look like one (row 51).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Prefix of all host types. Every type with this prefix is reserved, whether the host uses it or not.
+/// Prefix of the host's event types. Every type with this prefix is reserved, even if the host does not use it.
 pub const RESERVED_PREFIX: &str = "agent-host.";
 
 /// Maximum number of characters of a service's event type.
 const MAX_LENGTH: usize = 256;
 /// Maximum number of characters of a refused type that an error shows.
-const SHOWN: usize = 80;
+const MAX_SHOWN: usize = 80;
 
-/// An event type that the host itself sends or reads. Nobody else may send one.
+/// An event type that is reserved for events that the host itself sends or reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostEventType {
-    /// Asks a person to approve calls (L17).
+    /// A request to a user to approve calls (L17).
     ApprovalRequested,
-    /// Answers such a request. It is the only host type that the host accepts from outside.
+    /// The answer to an approval request. The host accepts no other host type from outside.
     ApprovalResolved,
     /// A turn ended with an output (I6).
     TurnFinished,
@@ -32,7 +32,7 @@ impl HostEventType {
     const ALL: [Self; 5] =
         [Self::ApprovalRequested, Self::ApprovalResolved, Self::TurnFinished, Self::TurnFailed, Self::TurnCancelled];
 
-    /// The type as it is written in events.
+    /// The type as a string, for the `type` attribute of an event.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ApprovalRequested => "agent-host.approval.requested",
@@ -43,7 +43,7 @@ impl HostEventType {
         }
     }
 
-    /// Parses the exact text of a host type. None: it is not one.
+    /// Parses a host type. None: the text is not exactly one of the host's types.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.as_str() == text)
     }
@@ -55,15 +55,16 @@ impl fmt::Display for HostEventType {
     }
 }
 
-/// The event type of a service: 1 to 256 printable ASCII characters without spaces, and not one of the host's types.
+/// The event type of a service. It has 1 to 256 characters, which are ASCII letters, digits and some punctuation, and
+/// it does not look like one of the host's types.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ServiceEventType(String);
 
-/// Why a text cannot be the type of a service's event.
+/// Why a string cannot be the type of a service's event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventTypeError {
-    /// The type belongs to the host or can be mistaken for one that does.
+    /// The type is one of the host's types or looks like one.
     #[error(
         "the event type \"{0}\" is reserved: types that begin with `{RESERVED_PREFIX}`, or look like it, are the host's own; \
          use a name of your own, such as `com.example.payment.requested`"
@@ -90,12 +91,12 @@ impl ServiceEventType {
         Ok(Self(text.to_owned()))
     }
 
-    /// The type as it is written in events.
+    /// The type as a string, for the `type` attribute of an event.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether the types differ and a person could still mistake one for the other.
+    /// Whether the two types are different but look the same to a quick reader.
     pub fn looks_like(&self, other: &Self) -> bool {
         self != other && skeleton(&self.0) == skeleton(&other.0)
     }
@@ -129,29 +130,30 @@ impl From<ServiceEventType> for String {
     }
 }
 
-/// Whether a type is one of the host's or looks like one: in another case, with other separators, with digits for
-/// letters, or after a URI scheme.
+/// Whether a type is one of the host's types or looks like one. A type looks like a host type if it differs only in
+/// letter case, in its separators, by digits in place of letters, or by a URI scheme before it.
 pub fn is_reserved(event_type: &str) -> bool {
-    // No valid type is longer. This bounds the work for a type that is refused anyway.
-    let begin: String = event_type.chars().take(MAX_LENGTH * 4).collect();
-    let without_scheme = begin.split_once(':').map(|(_, rest)| rest).unwrap_or_default();
-    let behind_slashes = without_scheme.trim_start_matches('/');
+    // A valid type is never longer than this. The cut bounds the work for a type that is refused anyway.
+    let beginning: String = event_type.chars().take(MAX_LENGTH * 4).collect();
+    let after_scheme = beginning.split_once(':').map(|(_, after)| after).unwrap_or_default();
+    let without_scheme = after_scheme.trim_start_matches('/');
     let reserved = skeleton(RESERVED_PREFIX);
-    [begin.as_str(), behind_slashes].iter().any(|text| skeleton(text).starts_with(&reserved))
+    [beginning.as_str(), without_scheme].iter().any(|text| skeleton(text).starts_with(&reserved))
 }
 
-/// The letters and digits of a text as a quick reader sees them: in lower case, without separators and invisible
-/// characters, and with look-alike characters replaced.
+/// Reduces a string to the letters and digits that a quick reader sees. Letters become lower case, separators and
+/// invisible characters are removed, and look-alike characters are replaced.
 fn skeleton(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).filter_map(look_alike).collect()
 }
 
-/// Maps full-width forms, digits and letters of other alphabets to the letter of `agent-host` that they look like.
+/// Maps a character to the letter of `agent-host` that it looks like. Covers full-width forms, digits and letters of
+/// other alphabets. None: the character is a separator or an unknown character.
 fn look_alike(character: char) -> Option<char> {
     Some(match character {
         '\u{ff01}'..='\u{ff5e}' => {
             return char::from_u32(u32::from(character) - 0xfee0)
-                .map(|plain| plain.to_ascii_lowercase())
+                .map(|ascii| ascii.to_ascii_lowercase())
                 .and_then(look_alike);
         }
         '0' | 'ο' | 'о' | 'օ' | 'ס' | 'ö' | 'ó' | 'ò' | 'ø' | 'ō' => 'o',
@@ -164,15 +166,15 @@ fn look_alike(character: char) -> Option<char> {
         'һ' | 'հ' | 'ʜ' | 'н' | 'ħ' => 'h',
         'п' | 'ո' | 'η' | 'ɴ' | 'ñ' => 'n',
         other if other.is_ascii_alphanumeric() => other,
-        // The alphabet check refuses all other non-ASCII characters, so they do not separate anything here.
+        // `ServiceEventType::parse` refuses all other non-ASCII characters, so they can be ignored here.
         _ => return None,
     })
 }
 
-/// The beginning of a refused type, with everything except plain ASCII escaped.
+/// Returns the beginning of a refused type for an error message, with control and non-ASCII characters escaped.
 fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(SHOWN).flat_map(char::escape_default).collect();
-    if text.chars().nth(SHOWN).is_some() {
+    let mut shown: String = text.chars().take(MAX_SHOWN).flat_map(char::escape_default).collect();
+    if text.chars().nth(MAX_SHOWN).is_some() {
         shown.push('…');
     }
     shown
@@ -182,7 +184,7 @@ fn shown(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Row 51: no text from a plugin, a configuration or an event becomes one of the host's types.
+    /// Row 51: a string from a plugin, a configuration or an event never becomes one of the host's types.
     #[test]
     fn row51_host_types_and_lookalikes_are_reserved() {
         for known in HostEventType::ALL {
@@ -226,7 +228,7 @@ mod tests {
         }
     }
 
-    /// P2: an invalid type is refused with an error that is short however long the type is.
+    /// P2: the error for an invalid type is short, even if the type is long.
     #[test]
     fn p2_malformed_types_are_refused_with_a_short_error() {
         let long = "x".repeat(10 << 20);
@@ -239,7 +241,7 @@ mod tests {
         assert!(ServiceEventType::parse(&"x".repeat(MAX_LENGTH + 1)).is_err());
     }
 
-    /// I6: the types that services use in practice.
+    /// I6: types that services use in practice are accepted.
     #[test]
     fn i6_service_types_are_accepted() {
         for good in [
@@ -255,7 +257,7 @@ mod tests {
         ] {
             let parsed = ServiceEventType::parse(good).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(parsed.as_str(), good);
-            let text = serde_json::to_string(&parsed).expect("a text");
+            let text = serde_json::to_string(&parsed).expect("the type can be serialized");
             assert_eq!(serde_json::from_str::<ServiceEventType>(&text).ok(), Some(parsed));
         }
         let parse = |text: &str| ServiceEventType::parse(text).expect(text);

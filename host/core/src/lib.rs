@@ -1,4 +1,5 @@
-//! The agent loop as a value, and the types of the domain. No I/O, no async, no clock.
+//! The agent loop and the domain types that the other crates share. The crate performs no I/O, contains no async code
+//! and reads no clock.
 //!
 //! [`run::Run`] is the entry point.
 

@@ -1,47 +1,48 @@
-//! Describes configurable limits: key, default and bounds. Each crate with such limits has one list of rows, and its
-//! defaults, the keys of agent.toml and their documentation come from that list.
+//! Describes configurable limits: key, default and bounds. Each crate with such limits has one list of rows. Its
+//! default values, the keys of agent.toml and the documentation of these keys are generated from that list.
 
-/// One limit of the set `L`.
+/// Describes one limit, whose value is stored in the struct `L`.
 #[derive(Clone, Copy)]
 pub struct LimitRow<L> {
-    /// Key in agent.toml, with the unit as its suffix if it has one.
+    /// Key in agent.toml. If the limit has a unit, the key ends with that unit.
     pub key: &'static str,
-    /// What applies if the key is not set.
+    /// The default, which applies if the key is not set.
     pub default: DefaultLimit,
-    /// Smallest allowed value.
+    /// Minimum allowed value, in the key's unit.
     pub least: u64,
-    /// Largest allowed value.
+    /// Maximum allowed value, in the key's unit.
     pub most: u64,
-    /// What is limited.
+    /// Description of the limit, which is shown in the documentation of the key.
     pub meaning: &'static str,
     /// An example value, as TOML.
     pub example: &'static str,
-    /// Reads the value from a set, in the key's unit. None: it is not set.
+    /// Reads the value from an `L`, in the key's unit. None if the `L` has no value for this limit.
     pub get: fn(&L) -> Option<u64>,
-    /// Writes a value, in the key's unit, into a set.
+    /// Writes a value, in the key's unit, into an `L`.
     pub set: fn(&mut L, u64),
 }
 
-/// What applies if a limit is not configured.
+/// The default of a limit, which applies if the limit is not configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultLimit {
-    /// This value.
+    /// A fixed value, in the key's unit.
     Is(u64),
-    /// What this text describes. The set then has no value.
+    /// A default that is computed at run time. The text describes it for the documentation, and the `L` has no value.
     Words(&'static str),
-    /// The limit is off. A switch can turn it on too, with a value that the meaning states.
+    /// The limit is off. The key also accepts `true`, which turns the limit on with the value that its description
+    /// states.
     Off,
 }
 
 impl<L> LimitRow<L> {
-    /// Writes the default into a set if the default is a value.
+    /// Writes the default into `limits` if the default is a fixed value.
     pub fn reset(&self, limits: &mut L) {
         if let DefaultLimit::Is(value) = self.default {
             (self.set)(limits, value);
         }
     }
 
-    /// Reduces the value of a set to the largest allowed one.
+    /// Reduces the value in `limits` to the maximum allowed value.
     pub fn bound(&self, limits: &mut L) {
         if (self.get)(limits).is_some_and(|value| value > self.most) {
             (self.set)(limits, self.most);

@@ -4,36 +4,36 @@ use serde::{Deserialize, Serialize};
 
 /// Names of the loop-breaking tools.
 pub mod name {
-    /// Ends the turn with a result.
+    /// Name of the tool that ends the turn with a result.
     pub const TASK_COMPLETION: &str = "task_completion";
-    /// Suspends the turn until the user has answered.
+    /// Name of the tool that suspends the turn until the user has answered a question.
     pub const ASK_QUESTION: &str = "ask_question";
-    /// Ends the turn with a message.
+    /// Name of the tool that ends the turn with a message.
     pub const CONVERSE: &str = "converse";
 }
 
 /// Argument names of the loop-breaking tools.
 pub mod argument {
-    /// Argument of `task_completion`: a text, or data that matches the output schema.
+    /// Argument of `task_completion`: text, or data that matches the output schema.
     pub const RESULT: &str = "result";
-    /// Argument of `ask_question`.
+    /// Argument of `ask_question`: the question for the user.
     pub const QUESTION: &str = "question";
-    /// Argument of `converse`.
+    /// Argument of `converse`: the message for the user.
     pub const MESSAGE: &str = "message";
 }
 
-/// What ends a turn (L18).
+/// The kind of reply that ends a turn (L18).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Finish {
-    /// A reply without a tool call.
+    /// A reply without a tool call ends the turn.
     #[default]
     Text,
-    /// A call of a loop-breaking tool.
+    /// Only a call of a loop-breaking tool ends the turn.
     Tool,
 }
 
-/// What a loop-breaking call does.
+/// The effect of a call of a loop-breaking tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoopBreak {
@@ -46,7 +46,7 @@ pub enum LoopBreak {
 }
 
 impl LoopBreak {
-    /// The effect of the built-in tool with this name. None: it is not a loop-breaking tool.
+    /// The effect of the built-in tool with this name. None: the tool is not a loop-breaking tool.
     pub fn of_tool(name: &str) -> Option<Self> {
         match name {
             name::TASK_COMPLETION => Some(LoopBreak::Complete),

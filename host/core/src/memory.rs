@@ -1,16 +1,16 @@
-//! What the host remembers about a user beyond one session (D4).
+//! Memories: records about a user that the host keeps beyond one session (D4).
 
 use serde::{Deserialize, Serialize};
 
-/// What a memory was made from.
+/// The source of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryKind {
-    /// An interaction with a tool.
+    /// The memory was made from an interaction with a tool.
     Tool,
-    /// A final answer.
+    /// The memory was made from the final answer of a turn.
     Final,
-    /// A turn that ended at its limit.
+    /// The memory was made from a turn that ended at its limit.
     Limit,
 }
 
@@ -25,24 +25,25 @@ impl MemoryKind {
     }
 }
 
-/// Something to remember.
+/// A record in a user's long-term memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// The user whom the memory belongs to.
+    /// The user to whom the memory belongs.
     pub user: String,
-    /// What the memory was made from.
+    /// The source of the memory.
     pub kind: MemoryKind,
     /// Name of the agent that made the memory. Empty if unknown.
     #[serde(default)]
     pub agent: String,
     /// Subject of the session that the memory comes from.
     pub session: String,
-    /// Number of the turn that the memory comes from, from 1. It is 0 if unknown.
+    /// Number of the turn that the memory comes from, starting at 1. It is 0 if unknown.
     #[serde(default)]
     pub turn: u32,
     /// Text of the memory. The store limits its length.
     pub text: String,
-    /// When the memory was written, in RFC 3339. None: when it is stored.
+    /// Time at which the memory was written, in RFC 3339. None: the store sets it to the time at which it stores the
+    /// memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,
 }

@@ -9,13 +9,13 @@ use std::fmt;
 #[serde(try_from = "String", into = "String")]
 pub struct Digest(String);
 
-/// The error for a text that is not a digest.
+/// The error if a string is not a digest. It contains at most the first 100 characters of the string.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a digest: expected `sha256:` and 64 lower-case hexadecimal digits")]
 pub struct InvalidDigest(String);
 
 impl Digest {
-    /// Parses a text of the form `sha256:…`.
+    /// Parses a string of the form `sha256:…`.
     pub fn parse(text: &str) -> Result<Self, InvalidDigest> {
         let valid = text.strip_prefix("sha256:").is_some_and(|hex| {
             hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
@@ -23,22 +23,22 @@ impl Digest {
         if valid { Ok(Self(text.to_owned())) } else { Err(InvalidDigest(text.chars().take(100).collect())) }
     }
 
-    /// Makes a digest from the 32 bytes of a SHA-256 hash.
+    /// Creates a digest from the 32 bytes of a SHA-256 hash.
     pub fn from_sha256(bytes: [u8; 32]) -> Self {
         Self(format!("sha256:{}", hex::encode(bytes)))
     }
 
-    /// The whole text, including `sha256:`.
+    /// The digest as a string, including the prefix `sha256:`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The 64 hexadecimal digits.
+    /// The 64 hexadecimal digits without the prefix `sha256:`.
     pub fn hex(&self) -> &str {
         &self.0["sha256:".len()..]
     }
 
-    /// The first twelve hexadecimal digits, for people.
+    /// The first twelve hexadecimal digits, which are shown to users.
     pub fn short(&self) -> &str {
         &self.hex()[..12]
     }
@@ -63,20 +63,20 @@ impl fmt::Display for Digest {
     }
 }
 
-/// Id of a tool call. The host assigns it, and it is the same in every attempt. Since the id is also used as a key
-/// outside its session, it ends with a suffix that no other session has: `call_1_2_3_5f0c9a7be214` is the third call
-/// of the second reply in the first turn.
+/// Id of a tool call. The host assigns it, and it stays the same in every attempt. The id is also used as a key outside
+/// its session, so it ends with a suffix that is unique to the session. For example, `call_1_2_3_5f0c9a7be214` is the
+/// third call of the second reply in the first turn.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(pub String);
 
 impl CallId {
-    /// Whether `name` refers to this call. It may leave out the session's suffix.
+    /// Whether `name` refers to this call: it is the id, with or without the session's suffix.
     pub fn is_named(&self, name: &str) -> bool {
-        let is_ending = |rest: &str| rest.len() == ID_ENDING && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_suffix = |text: &str| text.len() == ID_ENDING && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         match self.0.strip_prefix(name) {
             Some("") => true,
-            Some(rest) => rest.strip_prefix('_').is_some_and(is_ending),
+            Some(remainder) => remainder.strip_prefix('_').is_some_and(is_suffix),
             None => false,
         }
     }
@@ -91,10 +91,10 @@ impl fmt::Display for CallId {
     }
 }
 
-/// Id of a message in its session, from 1 in order. Ids are never reused.
+/// Id of a message in its session. The messages are numbered in order, starting at 1, and ids are never reused.
 pub type MessageId = u64;
 
-/// Size of an image or a video frame. Both sides are at least 1.
+/// Size of an image or a video frame. Width and height are at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dimensions {
     /// Width in pixels.
@@ -103,7 +103,7 @@ pub struct Dimensions {
     pub height: u32,
 }
 
-/// Description of a stored medium, such as an image. Its bytes stay in the blob store.
+/// Description of a stored media item, such as an image. The bytes of the media item are in the blob store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Media {
     /// Content address of the bytes.
@@ -112,10 +112,10 @@ pub struct Media {
     pub mime_type: String,
     /// Length in bytes.
     pub size: u64,
-    /// Size of an image whose header could be read.
+    /// Size of the image. None: the media item is not an image, or its header could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dimensions: Option<Dimensions>,
-    /// Name for people. The host never opens it as a path.
+    /// Name that is shown to users. The host never uses it as a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -128,25 +128,25 @@ pub enum Content {
     Text(String),
     /// Structured JSON data.
     Json(Value),
-    /// A stored medium.
+    /// A stored media item.
     Media(Media),
 }
 
-/// A call that the model requested.
+/// A tool call that the model requested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// Id that the host assigned.
     pub id: CallId,
     /// Name of the tool as its author wrote it.
     pub name: String,
-    /// The arguments as the model wrote them, or a string with the model's text if it was not JSON.
+    /// The arguments as the model wrote them. If the model's text was not JSON, this is a string with that text.
     pub arguments: Value,
 }
 
-/// The one result of a call.
+/// The result of a tool call. Each call has exactly one result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// Id of the call that this answers.
+    /// Id of the call that returned this result.
     pub call_id: CallId,
     /// Name of the tool as its author wrote it.
     pub name: String,
@@ -164,25 +164,26 @@ pub enum Part {
     Text(String),
     /// Structured JSON data.
     Json(Value),
-    /// A stored medium.
+    /// A stored media item.
     Media(Media),
     /// A tool call by the model.
     ToolCall(ToolCall),
     /// The result of a tool call.
     ToolResult(ToolResult),
-    /// Text that the host puts before a turn's input, such as remembered facts (L22). It is sent as text with the
-    /// message every time, so that prompts keep their beginning. It always comes first in a message. Plugins and
-    /// people do not see it.
+    /// Text that the host inserts before a turn's input, such as remembered facts (L22). It is always the first part of
+    /// a message. The host sends it each time that it sends the message, so that the beginning of the prompt stays the
+    /// same. Plugins and users do not see it.
     Preface(String),
-    /// Data that a provider wants returned with its reply. It always comes last in a message. Plugins do not see it.
+    /// Data that a provider requires back together with its reply. It is always the last part of a message. Plugins do
+    /// not see it.
     Replay(Replay),
 }
 
-/// A provider's own data of one reply, such as signed reasoning. It is stored with the message and returned to the
-/// provider of that name when the message is sent again. The host does not interpret it.
+/// Data that a provider attached to a reply, such as signed reasoning. The host stores the data with the message and
+/// sends it back to the same provider whenever it sends the message again. The host does not interpret the data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Replay {
-    /// Name of the provider in the configuration.
+    /// Name of the provider in the configuration. No other provider receives the data.
     pub provider: String,
     /// The data in the provider's own format.
     pub data: Value,
@@ -192,13 +193,13 @@ pub struct Replay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Instructions. They are never evicted.
+    /// Instructions. The host never evicts them from the prompt.
     System,
     /// The user, the event that started the turn, or the host's feedback to the model.
     User,
     /// The model.
     Assistant,
-    /// Tool results only.
+    /// The host, which sends tool results. A message with this role contains nothing else.
     Tool,
 }
 
@@ -227,18 +228,18 @@ pub struct Message {
 }
 
 impl Message {
-    /// Makes a message of one text that no model has seen.
+    /// Creates a message with one text part. Its seen count is 0.
     pub fn text(role: Role, text: impl Into<String>) -> Self {
         Self { role, parts: vec![Part::Text(text.into())], seen_count: 0 }
     }
 
-    /// Removes the parts that only the host and the model see.
+    /// Removes the prefaces and the providers' replay data, which only the host and the model may see.
     pub fn without_host_parts(mut self) -> Self {
         self.parts.retain(|part| !matches!(part, Part::Preface(_) | Part::Replay(_)));
         self
     }
 
-    /// All texts of the message, joined by line breaks.
+    /// The text parts of the message, joined by line breaks.
     pub fn plain_text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.as_str()),
@@ -248,18 +249,18 @@ impl Message {
     }
 }
 
-/// A message as it is stored. Its content is never rewritten (D2).
+/// A stored message. The content of a stored message never changes (D2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredMessage {
     /// Id of the message in its session.
     pub id: MessageId,
-    /// Number of the turn that appended it, from 1.
+    /// Number of the turn that appended the message, starting at 1.
     pub turn: u32,
     /// Role of the message's author.
     pub role: Role,
     /// The parts in order.
     pub parts: Vec<Part>,
-    /// Estimated tokens (L27).
+    /// Estimated number of tokens in the message (L27).
     pub tokens: u32,
 }
 
@@ -267,16 +268,16 @@ pub struct StoredMessage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnInput {
-    /// A prompt that a person typed.
+    /// A prompt that a user typed.
     Text(String),
     /// The data of an event.
     Json(Value),
-    /// A user message with attachments, or one from another agent.
+    /// A user message with attachments, or a message from another agent.
     Message(Vec<Part>),
 }
 
 impl TurnInput {
-    /// The user message for this input if the context builder does not make one (L2).
+    /// Returns the user message for this input. It is used if the context builder returns no messages (L2).
     pub fn message(&self) -> Message {
         match self {
             TurnInput::Text(text) => Message::text(Role::User, text.clone()),

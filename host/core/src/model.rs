@@ -4,7 +4,7 @@ use crate::message::{Dimensions, Media, Message, Replay};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The model that a prompt is for.
+/// The model to which a prompt is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
     /// Kind of the configured provider, such as `scripted`, `offline` or `openai`.
@@ -21,7 +21,7 @@ impl std::fmt::Display for Model {
     }
 }
 
-/// Token counts that a provider reported. They can be added up.
+/// Token counts that a provider reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Tokens of the prompt.
@@ -46,12 +46,12 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// A tool as it is offered to the model. Its name is already valid for the provider (L14).
+/// A tool that is offered to the model. The name is already translated for the provider (L14).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OfferedTool {
-    /// Name of the tool in the provider's alphabet.
+    /// Name of the tool that is valid for the provider.
     pub name: String,
-    /// Name of the tool as its author wrote it. It is never sent to a provider.
+    /// Name of the tool as its author wrote it. The host never sends this name to a provider.
     pub author_name: String,
     /// Description for the model, at most 2 KiB.
     pub description: String,
@@ -59,24 +59,24 @@ pub struct OfferedTool {
     pub input_schema: Value,
 }
 
-/// A media policy's decision about one medium (P4).
+/// A media policy's decision about one media item (P4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MediaDecision {
-    /// Send the medium unchanged.
+    /// Send the media item unchanged.
     Keep,
-    /// Send this text in place of the medium.
+    /// Send this text in place of the media item.
     Mask(String),
-    /// Send the medium scaled down to at most this size, with its proportions kept.
+    /// Scale the image down to at most this size before it is sent. Its proportions stay the same.
     Downscale(Dimensions),
 }
 
-/// A medium in the prompt that is sent smaller than it is stored.
+/// An image that is sent to the model in a smaller size than it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Downscaled {
-    /// The stored medium.
+    /// The stored image.
     pub media: Media,
-    /// Maximum size.
+    /// Maximum size of the image that is sent.
     pub to: Dimensions,
 }
 
@@ -89,43 +89,44 @@ pub enum Lifecycle {
     Init,
     /// Tool results have arrived.
     ToolResult,
-    /// The output was rejected, or a reply did not end the turn (L19, L23).
+    /// The output was rejected, or the host did not accept a reply as the end of the turn (L19, L23).
     OutputErrorFeedback,
 }
 
-/// Everything that one model call sends.
+/// The request of one model call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelRequest {
-    /// The model that gets the request.
+    /// The model that receives the request.
     pub model: Model,
     /// Why the prompt was built (L2). It is not sent to the provider.
     #[serde(default)]
     pub lifecycle: Lifecycle,
-    /// System text in named sections; sections that rarely change come first (L22). They are joined by blank lines.
+    /// Sections of the system text, each with its name as heading. Sections that rarely change come first (L22). The
+    /// provider receives them joined by blank lines.
     pub system: Vec<String>,
-    /// Messages, oldest first. Masked media have already been replaced by text.
+    /// Messages, oldest first. Masked media items have already been replaced by text.
     pub messages: Vec<Message>,
-    /// Media to send in a smaller size.
+    /// Images in the messages that are sent in a smaller size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub downscaled: Vec<Downscaled>,
-    /// Tools that the model may call. Empty if tools are withheld.
+    /// Tools that the model may call. Empty: the model may call no tools.
     pub tools: Vec<OfferedTool>,
-    /// JSON Schema of the output (L12). None: free text.
+    /// JSON Schema of the output (L12). None: the output is free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     /// Maximum number of tokens of the reply.
     pub max_tokens: u32,
 }
 
-/// A tool call as the model wrote it, before the host assigns an id.
+/// A tool call as the model wrote it, before the host assigns an id to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestedCall {
-    /// Id from the provider. None: the provider does not give ids.
+    /// Id that the provider assigned. None: the provider assigns no ids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<String>,
-    /// Name of the tool in the provider's alphabet.
+    /// Name of the tool that is valid for the provider.
     pub name: String,
-    /// The arguments as the JSON text that the model wrote. Empty means no arguments.
+    /// The arguments as the JSON text that the model wrote. Empty: the call has no arguments.
     pub arguments: String,
 }
 
@@ -156,7 +157,7 @@ pub struct Reply {
     pub usage: Usage,
     /// The model that answered, as `provider/model`.
     pub model: String,
-    /// Data that the provider wants returned with this reply.
+    /// Data that the provider requires back when this reply is sent again. None: the provider sent no such data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
 }
@@ -165,14 +166,14 @@ pub struct Reply {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delta {
-    /// Text for the user.
+    /// A piece of the reply's text.
     Text(String),
-    /// Thinking begins (L21).
+    /// The model begins to think (L21).
     ThinkingStart,
-    /// A piece of thinking.
+    /// A piece of the model's thinking.
     Thinking(String),
-    /// Thinking has ended.
+    /// The model's thinking has ended.
     ThinkingEnd,
-    /// Everything streamed of this reply so far is void.
+    /// Everything that was streamed of this reply so far must be discarded.
     Clear,
 }

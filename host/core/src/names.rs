@@ -1,14 +1,13 @@
-//! Translates tool names between the author's form and the provider's form (L14).
+//! Translates tool names between the names that authors wrote and the names that providers accept (L14).
 
 use std::collections::BTreeMap;
 
-/// Maximum number of characters of a name that every provider accepts.
+/// Maximum number of characters of a tool name. Every provider accepts names of this length.
 const MAX_LENGTH: usize = 64;
-/// Length of `_` and eight hexadecimal digits.
+/// Length of the suffix that makes colliding names unique: `_` and eight hexadecimal digits.
 const SUFFIX_LENGTH: usize = 9;
 
-/// Provider names of all tools in one registry. The same set of tools always gives the same translation, in any
-/// order.
+/// Provider names of all tools in one registry. The translation depends only on the set of tools, not on their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolNames {
     to_provider: BTreeMap<String, String>,
@@ -16,8 +15,8 @@ pub struct ToolNames {
 }
 
 impl ToolNames {
-    /// Translates all names. A name that is already valid for providers stays unchanged, even if another name would
-    /// be translated to it.
+    /// Translates all names. A name that is already valid for providers stays unchanged, even if the translation of
+    /// another name would be the same.
     pub fn new<'a>(authors: impl IntoIterator<Item = &'a str>) -> Self {
         let mut authors: Vec<&str> = authors.into_iter().collect();
         authors.sort_unstable();
@@ -34,12 +33,12 @@ impl ToolNames {
         names
     }
 
-    /// The name for the provider. None: the tool is not in the registry.
+    /// Returns the provider's name of a tool. None: the tool is not in the registry.
     pub fn provider_name(&self, author: &str) -> Option<&str> {
         self.to_provider.get(author).map(String::as_str)
     }
 
-    /// The author's name of the tool. None: the provider was not given this name.
+    /// Returns the author's name of a tool. None: no tool has this provider name.
     pub fn author_name(&self, provider: &str) -> Option<&str> {
         self.to_author.get(provider).map(String::as_str)
     }
@@ -49,18 +48,19 @@ impl ToolNames {
         self.to_provider.insert(author.to_owned(), provider);
     }
 
+    /// Returns a valid provider name for an author's name that no other tool has.
     fn free_name(&self, author: &str) -> String {
-        let mut plain: String = author.chars().map(|char| if is_plain(char) { char } else { '_' }).collect();
-        if plain.is_empty() {
-            plain.push('_');
+        let mut base: String = author.chars().map(|char| if is_valid_character(char) { char } else { '_' }).collect();
+        if base.is_empty() {
+            base.push('_');
         }
-        if plain.len() <= MAX_LENGTH && !self.to_author.contains_key(&plain) {
-            return plain;
+        if base.len() <= MAX_LENGTH && !self.to_author.contains_key(&base) {
+            return base;
         }
-        plain.truncate(MAX_LENGTH - SUFFIX_LENGTH);
+        base.truncate(MAX_LENGTH - SUFFIX_LENGTH);
         let mut hash = fnv1a(author.as_bytes());
         loop {
-            let candidate = format!("{plain}_{hash:08x}");
+            let candidate = format!("{base}_{hash:08x}");
             if !self.to_author.contains_key(&candidate) {
                 return candidate;
             }
@@ -70,14 +70,14 @@ impl ToolNames {
 }
 
 fn is_valid(name: &str) -> bool {
-    (1..=MAX_LENGTH).contains(&name.len()) && name.chars().all(is_plain)
+    (1..=MAX_LENGTH).contains(&name.len()) && name.chars().all(is_valid_character)
 }
 
-fn is_plain(char: char) -> bool {
+fn is_valid_character(char: char) -> bool {
     char.is_ascii_alphanumeric() || char == '_' || char == '-'
 }
 
-/// 32-bit FNV-1a. It only distinguishes colliding names and gives the same value on every machine.
+/// The 32-bit FNV-1a hash. It distinguishes colliding names and is the same on every machine.
 fn fnv1a(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }

@@ -1,20 +1,22 @@
-//! Finds the documents nearest to a query by BM25 over names and descriptions. It is deterministic, and the only
-//! language it knows is a short list of English function words. Used for the tool pre-filter (L25) and the offline
-//! router (M4).
+//! Finds the documents nearest to a query by BM25 over names and descriptions. The search is deterministic. It supports
+//! English with a short list of function words and simple plural rules. The tool pre-filter (L25) and the offline
+//! router (M4) use it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How quickly repetitions of a term lose weight. The usual value in the literature and in Lucene.
+/// The BM25 parameter `k1`: how quickly repetitions of a term lose weight. This is Lucene's default.
 pub const K1: f32 = 1.2;
 
-/// How strongly long documents are penalised, from 0 (not at all) to 1 (fully). Also Lucene's value.
+/// The BM25 parameter `b`: how strongly long documents are penalised, from 0 (not at all) to 1 (fully). This is
+/// Lucene's default.
 pub const B: f32 = 0.75;
 
-/// Weight of a term in the name compared with one in the text. A name says what a tool is for.
+/// Weight of a term in a document's name. A term in the text has weight 1. Names weigh more because the name of a tool
+/// usually states its purpose.
 pub const NAME_WEIGHT: u32 = 3;
 
-/// Function words, which do not distinguish texts. They are removed from texts but not from names or queries, so that
-/// a tool with such a name can still be found.
+/// English function words, which occur in most texts. They are removed from texts but not from names or queries, so
+/// that a tool whose name contains such a word can still be found.
 pub const FUNCTION_WORDS: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "been", "by", "can", "do", "does", "for", "from", "has", "have", "how",
     "if", "in", "into", "is", "it", "its", "me", "my", "of", "on", "or", "our", "please", "that", "the", "their",
@@ -22,17 +24,18 @@ pub const FUNCTION_WORDS: &[&str] = &[
     "will", "with", "you", "your",
 ];
 
-/// An index over documents with a name and a text. A document is identified by its index, from 0.
+/// An index over documents with a name and a text. Documents are numbered in the order in which they were added,
+/// starting at 0.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
-    /// For each term, the documents that contain it, in order, with its weighted frequency.
+    /// For each term, the numbers of the documents that contain it, and its weighted frequency in each of them.
     postings: BTreeMap<String, Vec<(usize, u32)>>,
     /// Weighted number of terms of each document.
     lengths: Vec<u32>,
 }
 
 impl Index {
-    /// Indexes `(name, text)` documents in order.
+    /// Creates an index over documents, each given as `(name, text)`.
     pub fn new<Name: AsRef<str>, Text: AsRef<str>>(documents: impl IntoIterator<Item = (Name, Text)>) -> Self {
         let mut index = Self::default();
         for (name, text) in documents {
@@ -51,8 +54,9 @@ impl Index {
         self.lengths.is_empty()
     }
 
-    /// Returns at most `count` documents that share a term with the query, nearest first, with their scores.
-    /// Documents with equal scores keep their order. Scores are greater than 0 and only comparable within one query.
+    /// Returns the numbers and scores of at most `count` documents that share a term with the query, nearest first.
+    /// Documents with equal scores keep their order. Scores are greater than 0. Scores of different queries cannot be
+    /// compared.
     pub fn nearest(&self, query: &str, count: usize) -> Vec<(usize, f32)> {
         let mut scores: BTreeMap<usize, f32> = BTreeMap::new();
         let average = self.average_length();
@@ -89,21 +93,21 @@ impl Index {
         }
     }
 
-    /// Average document length. It is at least 1, so that documents without terms do not cause a division by zero.
+    /// Average weighted length of a document, at least 1, so that documents without terms cause no division by zero.
     fn average_length(&self) -> f32 {
         let sum: u64 = self.lengths.iter().map(|&length| u64::from(length)).sum();
         (sum as f32 / self.lengths.len().max(1) as f32).max(1.0)
     }
 
-    /// The inverse document frequency, in the form that is never negative.
-    fn rarity(&self, having: usize) -> f32 {
-        let (all, having) = (self.lengths.len() as f32, having as f32);
-        (1.0 + (all - having + 0.5) / (having + 0.5)).ln()
+    /// Inverse document frequency of a term that occurs in `matching` documents. This variant is never negative.
+    fn rarity(&self, matching: usize) -> f32 {
+        let (documents, matching) = (self.lengths.len() as f32, matching as f32);
+        (1.0 + (documents - matching + 0.5) / (matching + 0.5)).ln()
     }
 }
 
-/// The terms of a text in order, in lower case and with English plurals folded. The text is split at camelCase and at
-/// every character that is not a letter or digit.
+/// Splits a text into terms, in order. The text is split at camelCase boundaries and at every character that is neither
+/// a letter nor a digit. Terms are in lower case, and regular English plurals become singular.
 pub fn terms(text: &str) -> Vec<String> {
     text.split(|character: char| !character.is_alphanumeric())
         .flat_map(split_camel_case)
@@ -111,15 +115,16 @@ pub fn terms(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// `readFile` → `read`, `File`; `HTTPServer` → `HTTP`, `Server`.
+/// Splits a word at camelCase boundaries. `readFile` becomes `read` and `File`; `HTTPServer` becomes `HTTP` and
+/// `Server`.
 fn split_camel_case(word: &str) -> Vec<&str> {
     let characters: Vec<(usize, char)> = word.char_indices().collect();
     let mut words = Vec::new();
     let mut start = 0;
     for index in 1..characters.len() {
-        let (before, (offset, here)) = (characters[index - 1].1, characters[index]);
+        let (previous, (offset, current)) = (characters[index - 1].1, characters[index]);
         let next_is_lower = characters.get(index + 1).is_some_and(|next| next.1.is_lowercase());
-        if here.is_uppercase() && (before.is_lowercase() || (before.is_uppercase() && next_is_lower)) {
+        if current.is_uppercase() && (previous.is_lowercase() || (previous.is_uppercase() && next_is_lower)) {
             words.push(&word[start..offset]);
             start = offset;
         }
@@ -129,7 +134,8 @@ fn split_camel_case(word: &str) -> Vec<&str> {
     words
 }
 
-/// Folds regular English plurals and third persons: `files`, `matches`, `entries`. Short words stay unchanged.
+/// Removes the ending of regular English plurals and of third-person verbs, such as `files`, `matches` and `entries`.
+/// Short words stay unchanged.
 fn singular(word: String) -> String {
     let stem = |ending: &str| word.strip_suffix(ending).filter(|stem| stem.chars().count() >= 3);
     if let Some(stem) = stem("ies") {
@@ -151,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terms_are_words_in_lower_case() {
+    fn terms_are_singular_words_in_lower_case() {
         let cases: &[(&str, &[&str])] = &[
             ("files.read_range", &["file", "read", "range"]),
             ("readFile", &["read", "file"]),
@@ -208,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_weighs_more_than_a_text() {
+    fn a_term_in_the_name_weighs_more_than_in_the_text() {
         let index = Index::new([("alpha", "counts things well"), ("count", "alpha things well")]);
         assert_eq!(index.nearest("count", 1)[0].0, 1);
     }

@@ -1,24 +1,24 @@
-//! Selects the tools that a model is offered when there are many: those nearest to a query, by words or by meaning
-//! (L25).
+//! Selects the tools that the host offers to a model if an agent has many tools (L25). The selected tools are those
+//! nearest to a query. The distance is measured by common words or by the meaning of the texts.
 
 use crate::nearest::Index;
 
-/// Indices of the `count` tools whose names and descriptions are nearest to the query by words, nearest first. Tools
-/// that share no word with the query follow in their order.
+/// Returns the indices of the `count` tools whose names and descriptions have the most important words in common with
+/// the query, nearest first. Tools that share no word with the query follow in their original order.
 pub fn nearest_by_words(tools: &Index, query: &str, count: usize) -> Vec<usize> {
     let nearest = tools.nearest(query, count);
-    filled(nearest.into_iter().map(|(index, _)| index).collect(), tools.len(), count)
+    filled_up(nearest.into_iter().map(|(index, _)| index).collect(), tools.len(), count)
 }
 
-/// Indices of the `count` tools nearest to the query by the cosine similarity of embeddings, nearest first. Tools
-/// whose embedding has other dimensions or is not usable come last.
+/// Returns the indices of the `count` tools nearest to the query by the cosine similarity of embeddings, nearest first.
+/// A tool comes last if its embedding is invalid or has another number of dimensions than the query.
 pub fn nearest_by_meaning(tools: &[Vec<f32>], query: &[f32], count: usize) -> Vec<usize> {
     let mut scores: Vec<(usize, f32)> = tools.iter().map(|tool| cosine(tool, query)).enumerate().collect();
     scores.sort_by(|left, right| right.1.total_cmp(&left.1).then(left.0.cmp(&right.0)));
     scores.into_iter().map(|(index, _)| index).take(count).collect()
 }
 
-/// Cosine similarity, from -1 to 1. It is -1 if it is not defined.
+/// Returns the cosine similarity of two vectors, from -1 to 1. Returns -1 if the similarity is undefined.
 pub fn cosine(left: &[f32], right: &[f32]) -> f32 {
     if left.len() != right.len() {
         return -1.0;
@@ -30,9 +30,10 @@ pub fn cosine(left: &[f32], right: &[f32]) -> f32 {
     if similarity.is_finite() { similarity as f32 } else { -1.0 }
 }
 
-fn filled(mut nearest: Vec<usize>, all: usize, count: usize) -> Vec<usize> {
-    let rest: Vec<usize> = (0..all).filter(|index| !nearest.contains(index)).collect();
-    nearest.extend(rest);
+/// Appends the other indices below `tool_count` in order until the list contains `count` indices.
+fn filled_up(mut nearest: Vec<usize>, tool_count: usize, count: usize) -> Vec<usize> {
+    let others: Vec<usize> = (0..tool_count).filter(|index| !nearest.contains(index)).collect();
+    nearest.extend(others);
     nearest.truncate(count);
     nearest
 }
@@ -41,7 +42,7 @@ fn filled(mut nearest: Vec<usize>, all: usize, count: usize) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    /// L25: the result has exactly the requested number, nearest first.
+    /// L25: the nearest tools come first, and other tools fill up the list to the requested number.
     #[test]
     fn l25_tools_are_selected_by_words() {
         let tools = [("files.read", "Reads a file."), ("text.count", "Counts words."), ("calc", "Evaluates.")];
@@ -55,7 +56,7 @@ mod tests {
         );
     }
 
-    /// L25: the cosine decides, not the length of the vectors.
+    /// L25: the angle between the vectors decides, not their length.
     #[test]
     fn l25_tools_are_selected_by_meaning() {
         let tools = [vec![9.0, 9.0], vec![0.0, 0.1], vec![1.0, 0.2], vec![0.0, 0.0], vec![1.0], vec![f32::NAN, 1.0]];

@@ -1,5 +1,5 @@
-//! Events that leave the host. They are only made here, from a parsed type, so that an event with a host type is
-//! always the host's own and all attributes are set by the host (row 51).
+//! Events that the host sends. Only this module can create them, and it requires a parsed event type. The host
+//! therefore sets all attributes, and an event with a host type always comes from the host itself (row 51).
 
 use crate::cloud_event::{CloudEvent, SPEC_VERSION};
 use crate::event_type::{HostEventType, ServiceEventType, is_reserved};
@@ -13,15 +13,15 @@ use std::ops::Deref;
 pub struct EventAttributes {
     /// Id of the event, unique per source and the same for every repetition. It is also the deduplication id.
     pub id: String,
-    /// Who sends the event.
+    /// Sender of the event: `agent-host/` and the agent's name.
     pub source: String,
-    /// Subject of the session, which identifies it.
+    /// Subject of the session, which identifies the session.
     pub subject: String,
-    /// Time of the event in RFC 3339. None: not set.
+    /// Time of the event in RFC 3339. None: the event has no time.
     pub time: Option<String>,
-    /// Routing domain from the configuration.
+    /// Routing domain from the configuration. None: the event has no domain.
     pub domain: Option<String>,
-    /// Trace context that it belongs to.
+    /// Trace context to which the event belongs.
     pub trace: TraceContext,
 }
 
@@ -31,12 +31,12 @@ pub struct EventAttributes {
 pub struct OutgoingEvent(CloudEvent);
 
 impl OutgoingEvent {
-    /// Makes an event of the host itself.
+    /// Creates an event with one of the host's own types.
     pub fn of_host(event_type: HostEventType, attributes: EventAttributes, data: Value) -> Self {
         Self::new(event_type.as_str(), attributes, data)
     }
 
-    /// Makes a request to a service.
+    /// Creates a request to a service.
     pub fn to_service(event_type: &ServiceEventType, attributes: EventAttributes, data: Value) -> Self {
         Self::new(event_type.as_str(), attributes, data)
     }
@@ -60,8 +60,9 @@ impl OutgoingEvent {
         })
     }
 
-    /// Whether a stored event has a host type although a tool call requested it. Versions before types were reserved
-    /// stored such events. Only requests of calls have the id of a call.
+    /// Whether a stored event has a host type although a tool call requested the event. Such events come from old
+    /// versions, which did not reserve the host types yet. An event was requested by a tool call if its id is the id of
+    /// a call.
     pub fn is_forged(&self) -> bool {
         is_reserved(&self.0.event_type) && self.0.id.starts_with("call_")
     }
@@ -96,12 +97,12 @@ mod tests {
         }
     }
 
-    /// I6: the attributes are the host's, and a stored event is read back unchanged.
+    /// I6: the host sets the attributes, and a stored event is the same when it is read again.
     #[test]
     fn i6_an_outgoing_event_has_the_hosts_attributes() {
-        let event_type = ServiceEventType::parse("com.example.work").expect("a type");
+        let event_type = ServiceEventType::parse("com.example.work").expect("the type is valid");
         let event = OutgoingEvent::to_service(&event_type, attributes("call_1_1_1"), json!({"subject": "else"}));
-        let written = serde_json::to_value(&event).expect("it serialises");
+        let written = serde_json::to_value(&event).expect("the event can be serialized");
         let expected = json!({
             "specversion": "1.0", "id": "call_1_1_1", "source": "agent-host/a", "type": "com.example.work", "subject": "a/1",
             "datacontenttype": "application/json", "domain": "eu", "deduplicationid": "call_1_1_1",
@@ -112,7 +113,7 @@ mod tests {
         assert!(!event.is_forged());
     }
 
-    /// Row 51: an event that an earlier version let a plugin store is distinguished from the host's own.
+    /// Row 51: the host recognizes an event with a host type that a plugin requested in an earlier version.
     #[test]
     fn row51_a_stored_event_with_a_host_type_and_a_call_id_is_forged() {
         let of_host = |id: &str| OutgoingEvent::of_host(HostEventType::ApprovalRequested, attributes(id), json!({}));

@@ -1,5 +1,5 @@
-//! Plans of a turn (L24): the plan format, the prompts for the planner, the steps and the answer, and how a planner's
-//! reply is parsed.
+//! Plans of a turn (L24): the format of a plan, the parser for the planner's reply, and the prompts for the planner,
+//! for each step and for the final answer.
 
 use crate::prompt::without_headings;
 use crate::schema::Schema;
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 /// Maximum number of steps in a plan.
 pub const MAX_STEPS: usize = 32;
-/// Maximum number of characters of a task.
-const MAX_TASK: usize = 2_000;
+/// Maximum number of characters of a step's task.
+const MAX_TASK_LENGTH: usize = 2_000;
 
 const PLANNER: &str = "Make a plan for this before anything is done. Another model carries it out, one tool call a step, and sees \
     the results of the steps before; you then write the answer from all results. Reply with JSON and nothing else: \
@@ -19,7 +19,7 @@ const PLANNER: &str = "Make a plan for this before anything is done. Another mod
 const SYNTHESIS: &str = "All steps of the plan are done; their results stand above. No tool can be called any more. Write the \
     answer now.";
 
-/// One step of a plan: a tool that probably fits, and the task.
+/// One step of a plan: a task, and the tool that the planner expects the executor to call for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanStep {
     /// Name of the tool as its author wrote it.
@@ -30,7 +30,7 @@ pub struct PlanStep {
 
 /// JSON Schema of a planner's reply.
 pub fn schema() -> Value {
-    let text = |most: usize| json!({"type": "string", "minLength": 1, "maxLength": most});
+    let string = |max_length: usize| json!({"type": "string", "minLength": 1, "maxLength": max_length});
     json!({
         "type": "object",
         "required": ["steps"],
@@ -43,14 +43,14 @@ pub fn schema() -> Value {
                     "type": "object",
                     "required": ["tool", "task"],
                     "additionalProperties": false,
-                    "properties": {"tool": text(128), "task": text(MAX_TASK)},
+                    "properties": {"tool": string(128), "task": string(MAX_TASK_LENGTH)},
                 },
             },
         },
     })
 }
 
-/// Parses a planner's reply and checks it against [`schema`]. The error is a message for people.
+/// Parses a planner's reply and checks it against [`schema`]. The error is a message for users.
 pub fn read(reply: &str) -> Result<Vec<PlanStep>, String> {
     #[derive(Deserialize)]
     struct Plan {
@@ -65,27 +65,27 @@ pub fn read(reply: &str) -> Result<Vec<PlanStep>, String> {
     serde_json::from_value::<Plan>(json).map(|plan| plan.steps).map_err(|error| error.to_string())
 }
 
-/// The prompt for the planner, with the names and descriptions of all tools.
+/// Returns the prompt for the planner, with the names and descriptions of all tools.
 pub fn planner_prompt<'t>(tools: impl Iterator<Item = (&'t str, &'t str)>) -> String {
     let lines = tools.map(|(name, description)| format!("\n- `{name}`: {}", without_headings(description)));
     format!("{PLANNER}{}", lines.collect::<String>())
 }
 
-/// The prompt for the executor in step `number`, from 1, of a plan with `of` steps.
-pub fn step_prompt(step: &PlanStep, number: u32, of: u32) -> String {
+/// Returns the prompt for the executor in step `number` of a plan with `total` steps. The first step has number 1.
+pub fn step_prompt(step: &PlanStep, number: u32, total: u32) -> String {
     let PlanStep { tool, task } = step;
     format!(
-        "Step {number} of {of} of the plan: {task}\nCall exactly one tool for this step, probably `{tool}`. The results of \
+        "Step {number} of {total} of the plan: {task}\nCall exactly one tool for this step, probably `{tool}`. The results of \
          the steps before stand above."
     )
 }
 
-/// The prompt for the planner after all steps are done.
+/// Returns the prompt that tells the planner to write the answer after all steps are done.
 pub fn synthesis_prompt() -> &'static str {
     SYNTHESIS
 }
 
-/// Removes a code block around JSON, which some models add although they are told not to.
+/// Removes a code fence around JSON. Some models add one although the prompt asks for JSON only.
 fn unfenced(reply: &str) -> &str {
     let reply = reply.trim();
     let inside = reply.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
@@ -100,7 +100,6 @@ mod tests {
         PlanStep { tool: tool.into(), task: task.into() }
     }
 
-    /// L24
     #[test]
     fn l24_a_plan_is_parsed() {
         let plan = r#"{"steps": [{"tool": "ocr.extract", "task": "read it"}]}"#;
@@ -113,7 +112,7 @@ mod tests {
     /// L24: a plan is checked against its schema.
     #[test]
     fn l24_an_invalid_plan_is_refused_with_the_reason() {
-        let many = json!({"steps": vec![json!({"tool": "t", "task": "x"}); MAX_STEPS + 1]}).to_string();
+        let too_many = json!({"steps": vec![json!({"tool": "t", "task": "x"}); MAX_STEPS + 1]}).to_string();
         let cases = [
             ("I would first read the file.", "not JSON"),
             ("", "not JSON"),
@@ -123,7 +122,7 @@ mod tests {
             (r#"{"steps": [{"tool": "t", "task": ""}]}"#, "/steps/0/task"),
             (r#"{"steps": [{"tool": 1, "task": "x"}]}"#, "/steps/0/tool"),
             (r#"{"steps": [], "answer": 42}"#, "answer"),
-            (many.as_str(), "32"),
+            (too_many.as_str(), "32"),
         ];
         for (reply, expected) in cases {
             let problem = read(reply).expect_err(reply);

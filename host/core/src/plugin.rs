@@ -1,5 +1,5 @@
-//! Requests to plugins that are not tools (context builders, output validators, media policies) and their answers.
-//! They mirror the WIT contract in the host's types.
+//! Requests to the plugins that are not tools, and their responses. These plugins are context builders, output
+//! validators and media policies. The types mirror the WIT contract.
 
 pub use crate::model::Lifecycle;
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 pub struct TraceContext {
     /// The `traceparent` header: `00-<32 hex>-<16 hex>-<2 hex>`.
     pub traceparent: String,
-    /// The `tracestate` header with vendor-specific data. None: there is none.
+    /// The `tracestate` header with vendor-specific data. None: the header is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracestate: Option<String>,
 }
@@ -24,15 +24,15 @@ pub struct TraceContext {
 pub struct Scope {
     /// Name of the agent in the configuration.
     pub agent: String,
-    /// Subject of the session, which identifies it.
+    /// Subject of the session, which identifies the session.
     pub session: String,
     /// Subject of the session that delegated the work. None: the work was not delegated.
     pub delegated_by: Option<String>,
-    /// The user. None: the host does not know one.
+    /// The user. None: the host does not know the user.
     pub user: Option<String>,
-    /// Number of the turn in its session, from 1.
+    /// Number of the turn in its session, starting at 1.
     pub turn: u32,
-    /// The span of this call.
+    /// Trace context of this call.
     pub trace: TraceContext,
 }
 
@@ -49,26 +49,26 @@ pub enum Stability {
 /// A named section of the system text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
-    /// Name that identifies the section over steps and turns.
+    /// Name of the section. It identifies the section in all steps and turns.
     pub name: String,
     /// Text of the section.
     pub text: String,
-    /// Whether the text stays the same, which decides where the section is placed.
+    /// Whether the text stays the same. Sections whose text stays the same come first.
     pub stability: Stability,
 }
 
-/// What a context builder does with the earlier turns.
+/// Whether the messages of earlier turns are sent to the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum History {
-    /// They are sent before this turn's messages.
+    /// The messages of earlier turns are sent before the messages of this turn.
     #[default]
     Keep,
-    /// They are not sent in this turn.
+    /// The messages of earlier turns are not sent in this turn.
     LeaveOut,
 }
 
-/// A tool as a context builder sees it.
+/// Description of a tool for a context builder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuilderTool {
     /// Name of the tool as its author wrote it.
@@ -77,7 +77,7 @@ pub struct BuilderTool {
     pub description: String,
     /// JSON Schema of the arguments.
     pub input_schema: Value,
-    /// Tokens that it costs to offer the tool.
+    /// Tokens that the tool's definition uses in the prompt.
     pub tokens: u32,
 }
 
@@ -88,26 +88,26 @@ pub struct Recollection {
     pub id: String,
     /// The remembered text.
     pub text: String,
-    /// When it was written, in RFC 3339 and UTC.
+    /// Time at which the memory was written, in RFC 3339 and UTC.
     pub written: String,
-    /// Similarity to the input, at most 1. A higher score is nearer.
+    /// Similarity to the turn's input, at most 1. A higher score means a closer match.
     pub score: f32,
 }
 
-/// What is remembered of earlier turns.
+/// Earlier messages, their summary and long-term memories, for a context builder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BuilderMemory {
-    /// Messages, oldest first.
+    /// Messages of earlier turns, oldest first.
     pub history: Vec<Message>,
-    /// Number of messages that are not in `history`.
+    /// Number of messages of earlier turns that are not in `history`.
     pub hidden: u32,
-    /// Summary of the hidden messages. None: there is none.
+    /// Summary of the hidden messages. None: they have no summary.
     pub summary: Option<String>,
-    /// Facts from long-term memory, nearest first.
+    /// Facts from long-term memory, closest match first.
     pub recollections: Vec<Recollection>,
 }
 
-/// Token budget as the host counts it for this model.
+/// Token budget of a prompt, as the host counts it for the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     /// Tokens that system text and messages may use together.
@@ -118,14 +118,14 @@ pub struct Budget {
     pub tools: u32,
 }
 
-/// Request to a context builder at the beginning of a turn (L2).
+/// Request to a context builder at the beginning of a turn (L2). [`BuiltPrompt`] is the response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuilderRequest {
     /// Why the prompt is built.
     pub lifecycle: Lifecycle,
     /// The agent, session, user and turn that the plugin works for.
     pub scope: Scope,
-    /// The model that the prompt is for.
+    /// The model to which the prompt is sent.
     pub model: Model,
     /// The input that begins the turn.
     pub input: TurnInput,
@@ -137,16 +137,16 @@ pub struct BuilderRequest {
     pub budget: Budget,
 }
 
-/// A context builder's answer.
+/// A context builder's response to a [`BuilderRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BuiltPrompt {
     /// System sections, in order within their stability.
     pub system: Vec<Section>,
-    /// What to do with the earlier turns.
+    /// Whether the messages of earlier turns are sent to the model.
     pub history: History,
-    /// Messages that begin this turn. Empty: the host adds the input.
+    /// Messages that begin this turn. Empty: the host makes a message from the input.
     pub messages: Vec<Message>,
-    /// State that is passed to each step, at most 64 KiB.
+    /// State that the host passes to the builder again before each step, at most 64 KiB. None: no state.
     pub state: Option<Vec<u8>>,
 }
 
@@ -157,17 +157,17 @@ pub struct StepRequest {
     pub lifecycle: Lifecycle,
     /// The agent, session, user and turn that the plugin works for.
     pub scope: Scope,
-    /// The model that the prompt is for.
+    /// The model to which the prompt is sent.
     pub model: Model,
     /// Number of model calls of this turn so far.
     pub step: u32,
-    /// Model calls that the turn may still make, including this one.
+    /// Number of model calls that the turn may still make, including this one.
     pub steps_left: u32,
     /// Messages that were added since the previous step.
     pub latest: Vec<Message>,
     /// Token budget of the prompt.
     pub budget: Budget,
-    /// State that `init` returned. None: there is none.
+    /// State that the builder returned from `init`. None: it returned no state.
     pub state: Option<Vec<u8>>,
 }
 
@@ -178,11 +178,11 @@ pub struct ValidatorRequest {
     pub scope: Scope,
     /// The output as the model wrote it, or as an earlier validator changed it.
     pub text: String,
-    /// The text parsed as JSON. None: it is not JSON.
+    /// The text parsed as JSON. None: the text is not JSON.
     pub structured: Option<Value>,
     /// JSON Schema of the agent's output. None: the agent has no schema.
     pub output_schema: Option<Value>,
-    /// Number of the attempt at an output, from 1.
+    /// Number of the attempt at an output, starting at 1.
     pub attempt: u32,
     /// Number of corrections that are left. At 0, a rejection ends the turn.
     pub corrections_left: u32,
@@ -190,7 +190,7 @@ pub struct ValidatorRequest {
     pub turn: Vec<Message>,
 }
 
-/// Data that ends a turn.
+/// The output of a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputData {
@@ -201,7 +201,7 @@ pub enum OutputData {
 }
 
 impl OutputData {
-    /// The data as it is written to the history: the text, or the JSON as text (L13).
+    /// The output as the text that is written to the history: the text itself, or JSON as text (L13).
     pub fn for_history(&self) -> String {
         match self {
             OutputData::Text(text) => text.clone(),
@@ -216,53 +216,53 @@ impl OutputData {
 pub enum Verdict {
     /// Accept the output unchanged.
     Accept,
-    /// Accept the output in this form.
+    /// Accept the output, but replace it by this data.
     AcceptAs(OutputData),
-    /// Reject the output, with at least one problem for the model.
+    /// Reject the output. The list contains at least one problem, which is sent to the model.
     Reject(Vec<Violation>),
 }
 
-/// Position of a medium in the outgoing prompt. All indices start at 0.
+/// Position of a media item in the prompt. All indices start at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MediaPosition {
     /// Index of the message, oldest first.
     pub message: u32,
     /// Index of the part within the message.
     pub part: u32,
-    /// Index within a tool result's content. None: the part itself is the medium.
+    /// Index within a tool result's content. None: the part itself is the media item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<u32>,
 }
 
-/// One medium that a media policy decides about (P4).
+/// A media item about which a media policy decides (P4).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyItem {
-    /// Position of the medium in the prompt.
+    /// Position of the media item in the prompt.
     pub position: MediaPosition,
-    /// Role of the message that contains it.
+    /// Role of the message that contains the media item.
     pub role: Role,
-    /// Number of model calls in which it has been sent.
+    /// Number of model calls in which the media item has been sent.
     pub seen_count: u32,
-    /// Description of the medium.
+    /// Description of the media item.
     pub media: Media,
-    /// Whether an earlier decision masks the medium.
+    /// Whether an earlier decision masks the media item.
     pub masked: bool,
 }
 
-/// Request to a media policy before each model call whose prompt contains media.
+/// Request to a media policy. The host sends it before each model call whose prompt contains media items.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyRequest {
     /// The agent, session, user and turn that the plugin works for.
     pub scope: Scope,
-    /// The model that is about to get the prompt.
+    /// The model that will receive the prompt.
     pub model: Model,
     /// Number of messages in the prompt.
     pub messages: u32,
-    /// The media in order of position.
+    /// The media items, sorted by position.
     pub items: Vec<PolicyItem>,
 }
 
-/// Failure of a plugin that is not a tool. It ends the turn, or the configured fallback is used.
+/// Failure of a plugin that is not a tool. The turn ends, or the host uses the configured fallback.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum PluginFailure {
@@ -277,19 +277,19 @@ pub enum PluginFailure {
     Failed(String),
 }
 
-/// Something that a plugin requested and was not granted (P6).
+/// A request of a plugin that the host denied, because the configuration does not grant it (P6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
     /// The plugin, as `name@digest`.
     pub plugin: String,
-    /// What the plugin requested.
+    /// Description of the denied request, such as `reading the media of the conversation`.
     pub thing: String,
-    /// What to add to the configuration to grant it.
+    /// Instruction on what to add to the configuration to grant the request.
     pub grant: String,
 }
 
 impl Denial {
-    /// Describes a denial in the text of a tool's error.
+    /// Returns the sentences about a denial that are added to a tool's error message.
     pub fn in_error(thing: &str, grant: &str) -> String {
         format!("This plugin is not granted {thing}. To allow it, {grant}")
     }

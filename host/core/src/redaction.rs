@@ -1,5 +1,5 @@
-//! Removes secrets from texts, also if a component that was given a secret returns it (rows 16 and 41). It finds a
-//! secret in plain form and in the usual encodings. `host/docs/guide/secrets.md` lists what it cannot find.
+//! Removes secrets from texts, including a secret that a component received and then returns (rows 16 and 41). Secrets
+//! are found unencoded and in common encodings. `host/docs/guide/secrets.md` lists the cases that are not found.
 
 mod automaton;
 mod encodings;
@@ -16,44 +16,45 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// Replaces a secret.
+/// The text that replaces a secret.
 const MARK: &str = "(secret)";
 
-/// Shorter values are not secrets but words such as `none`.
-const SHORTEST: usize = 8;
+/// Minimum length of a secret in bytes. Shorter values are usually not secrets but words such as `none`.
+const MIN_SECRET_LENGTH: usize = 8;
 
-/// Only this many bytes of a longer secret are searched for.
-const LONGEST: usize = 16 * 1024;
+/// Maximum number of bytes of a secret that are searched for. The remaining bytes of a longer secret are ignored.
+const MAX_SEARCHED_LENGTH: usize = 16 * 1024;
 
-/// The secrets that must not be shown.
+/// The secrets that are removed from texts.
 #[derive(Clone, Default)]
 pub struct Redaction {
     values: Arc<BTreeSet<String>>,
-    /// None: there are no secrets.
+    /// The compiled search patterns. None: there are no secrets.
     patterns: Option<Arc<Patterns>>,
 }
 
 impl Redaction {
-    /// Redacts these values. For a value such as `Bearer KEY`, the part after the space is the secret. For a `Basic`
-    /// value, the text that it encodes in Base64 is a secret too.
+    /// Creates a redaction of these values. In a value such as `Bearer KEY`, only the part after the space is secret.
+    /// If a value is text in Base64, as for `Basic` authentication, the decoded text is secret too.
     pub fn new<'v>(values: impl IntoIterator<Item = &'v str>) -> Self {
         let mut secrets = BTreeSet::new();
         for value in values.into_iter().map(str::trim) {
             let secret = without_scheme(value);
-            secrets.extend(words_in_base64(secret));
+            secrets.extend(texts_in_base64(secret));
             secrets.insert(secret.to_owned());
         }
-        secrets.retain(|secret| secret.len() >= SHORTEST);
+        secrets.retain(|secret| secret.len() >= MIN_SECRET_LENGTH);
         Self::of(secrets)
     }
 
     fn of(values: BTreeSet<String>) -> Self {
-        let bytes: Vec<_> = values.iter().map(|value| value.as_bytes()[..value.len().min(LONGEST)].to_vec()).collect();
+        let bytes: Vec<_> =
+            values.iter().map(|value| value.as_bytes()[..value.len().min(MAX_SEARCHED_LENGTH)].to_vec()).collect();
         let patterns = (!bytes.is_empty()).then(|| Arc::new(Patterns::new(&bytes)));
         Self { values: Arc::new(values), patterns }
     }
 
-    /// Combines the secrets of both.
+    /// Returns a redaction of the secrets of `self` and `other`.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         if other.values.is_subset(&self.values) {
@@ -72,17 +73,17 @@ impl Redaction {
 
     /// Redacts a complete text.
     pub fn whole(&self, text: String) -> String {
-        self.replaced(text, Edges::Whole)
+        self.redacted_text(text, Edges::Whole)
     }
 
-    /// Redacts a text that may have been cut in the middle of a secret.
+    /// Redacts a text whose beginning or end may have been cut off in the middle of a secret.
     pub fn text(&self, text: String) -> String {
-        self.replaced(text, Edges::Cut)
+        self.redacted_text(text, Edges::Cut)
     }
 
-    /// Redacts bytes: each byte of a secret becomes a star. None: there was no secret.
+    /// Redacts bytes: each byte of a secret becomes a star. None: the bytes contain no secret.
     pub fn bytes(&self, bytes: &[u8], edges: Edges) -> Option<Vec<u8>> {
-        if self.is_empty() || bytes.len() < SHORTEST {
+        if self.is_empty() || bytes.len() < MIN_SECRET_LENGTH {
             return None;
         }
         let mut stream = self.stream(Replacement::Stars, edges);
@@ -91,17 +92,17 @@ impl Redaction {
         stream.found().then_some(clean)
     }
 
-    /// Redacts the keys and texts of a value. The texts may have been cut.
+    /// Redacts the keys and strings of a JSON value. The strings may have been cut in the middle of a secret.
     pub fn value(&self, value: Value) -> Value {
-        self.each_text(value, Edges::Cut)
+        self.redacted_value(value, Edges::Cut)
     }
 
-    /// Redacts the keys and texts of a value whose texts are complete.
+    /// Redacts the keys and strings of a JSON value whose strings are complete.
     pub fn whole_value(&self, value: Value) -> Value {
-        self.each_text(value, Edges::Whole)
+        self.redacted_value(value, Edges::Whole)
     }
 
-    /// Whether the value contains no secret and no part of a secret that was cut.
+    /// Whether the value contains neither a secret nor the beginning or end of a secret that was cut.
     pub fn is_clean(&self, value: &Value) -> bool {
         let clean = |text: &String| self.bytes(text.as_bytes(), Edges::Cut).is_none();
         match value {
@@ -113,16 +114,18 @@ impl Redaction {
         }
     }
 
-    /// Whether a number, a list of numbers or a list of short texts spells a secret.
+    /// Whether a number, a list of numbers or a list of short strings spells a secret.
     fn is_in_digits(&self, value: &Value) -> bool {
-        let is_short = |item: &Value| item.is_number() || item.as_str().is_some_and(|text| text.len() < SHORTEST);
-        let may_be = match value {
+        let is_short =
+            |item: &Value| item.is_number() || item.as_str().is_some_and(|text| text.len() < MIN_SECRET_LENGTH);
+        let may_spell_secret = match value {
             Value::Number(_) => true,
             Value::Array(items) => items.iter().all(is_short),
             _ => false,
         };
-        may_be && {
-            // For a list of characters, the separators are ignored.
+        may_spell_secret && {
+            // The characters of a secret may be separate strings in the list, so the text is also searched without
+            // separators.
             let written = value.to_string();
             let joined: String =
                 written.chars().filter(|character| !matches!(character, '"' | ',' | '[' | ']')).collect();
@@ -130,8 +133,8 @@ impl Redaction {
         }
     }
 
-    fn replaced(&self, text: String, edges: Edges) -> String {
-        if self.is_empty() || text.len() < SHORTEST {
+    fn redacted_text(&self, text: String, edges: Edges) -> String {
+        if self.is_empty() || text.len() < MIN_SECRET_LENGTH {
             return text;
         }
         let mut stream = self.stream(Replacement::Mark, edges);
@@ -143,17 +146,18 @@ impl Redaction {
         String::from_utf8_lossy(&clean).into_owned()
     }
 
-    fn each_text(&self, value: Value, edges: Edges) -> Value {
+    fn redacted_value(&self, value: Value, edges: Edges) -> Value {
         if self.is_empty() {
             return value;
         }
         match value {
-            Value::String(text) => Value::String(self.replaced(text, edges)),
+            Value::String(text) => Value::String(self.redacted_text(text, edges)),
             Value::Number(_) | Value::Array(_) if self.is_in_digits(&value) => Value::String(MARK.to_owned()),
-            Value::Array(items) => items.into_iter().map(|item| self.each_text(item, edges)).collect(),
+            Value::Array(items) => items.into_iter().map(|item| self.redacted_value(item, edges)).collect(),
             Value::Object(fields) => {
-                let each = |(name, value)| (self.replaced(name, edges), self.each_text(value, edges));
-                fields.into_iter().map(each).collect()
+                let redacted_field =
+                    |(name, value)| (self.redacted_text(name, edges), self.redacted_value(value, edges));
+                fields.into_iter().map(redacted_field).collect()
             }
             other => other,
         }
@@ -170,8 +174,8 @@ fn without_scheme(value: &str) -> &str {
     }
 }
 
-/// If a value is text in Base64, returns that text and the part after its colon, which is a password.
-fn words_in_base64(value: &str) -> Vec<String> {
+/// If a value is text in Base64, returns the decoded text and the part after its first colon, which is a password.
+fn texts_in_base64(value: &str) -> Vec<String> {
     let decoded = STANDARD.decode(value).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let Some(text) = decoded.filter(|text| !text.chars().any(char::is_control)) else { return Vec::new() };
     let password = text.split_once(':').map(|(_, password)| password.to_owned());
@@ -186,7 +190,7 @@ impl PartialEq for Redaction {
 
 impl Eq for Redaction {}
 
-/// Does not show the secrets.
+/// Shows the number of secrets, not the secrets themselves.
 impl fmt::Debug for Redaction {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Redaction({})", self.values.len())

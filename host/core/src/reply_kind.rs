@@ -1,29 +1,34 @@
-//! Decides whether a reply without a tool call is an answer or only looks like one (L23). It recognizes English texts
-//! and, in doubt, treats a reply as an answer. The patterns are in `reply_kind/patterns.rs`.
+//! Classifies replies without a tool call (L23): a reply may be an answer, or it may be incomplete or refuse the task.
+//! The patterns in `reply_kind/patterns.rs` only recognize English text. A reply that matches no pattern is an answer.
 
 mod patterns;
 mod words;
 
-use patterns::{ABOUT_WHAT_IS_LEFT, ANNOUNCED, ASKING, COMPLETE, HANDED_BACK, Kind, LEFT, REFUSAL_WORDS, REFUSED};
+use patterns::{
+    ANNOUNCED, COMPLETE, HANDED_BACK, Kind, QUESTION_STARTS, REFUSAL_WORDS, REFUSED, WORDS_FOR_WORK_LEFT, WORK_LEFT,
+};
 use std::borrow::Cow;
 use words::{Sentence, sentences};
 
-/// In a turn without tool calls, any refusal in a reply with fewer characters is a deflection.
+/// A reply with fewer characters is short. In a turn without tool calls, a refusal anywhere in a short reply is a
+/// deflection.
 const SHORT_REPLY: usize = 400;
-/// Number of bytes at the beginning of a longer reply that are examined.
-const BEGINNING: usize = 4_000;
-const END: usize = 8_000;
-/// Number of sentences at the beginning and at the end of a reply in which refusals and questions count.
-const EDGE: usize = 2;
+/// Number of bytes that are examined at the beginning of a long reply.
+const BEGINNING_BYTES: usize = 4_000;
+/// Number of bytes that are examined at the end of a long reply.
+const END_BYTES: usize = 8_000;
+/// Number of sentences at the beginning of a reply in which a refusal counts, and number of sentences at the end in
+/// which a question to the user counts.
+const EDGE_SENTENCES: usize = 2;
 
 /// The kind of a reply without a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyKind {
-    /// An answer. Replies in other languages and replies that are data are always answers.
+    /// The reply is an answer. Replies in languages other than English and replies that are data are always answers.
     Answer,
-    /// The reply says that everything is done.
+    /// The reply states that everything is done.
     Completion,
-    /// The reply says that something is left to do.
+    /// The reply states that work is left to do.
     Incomplete,
     /// The reply refuses or asks a question instead of acting.
     Deflection,
@@ -40,54 +45,57 @@ pub enum ToolUse {
     Some,
 }
 
-/// Classifies a reply to the input `asked`.
-pub fn classify(reply: &str, asked: &str, tools: ToolUse) -> ReplyKind {
+/// Classifies a reply. `input` is the input of the turn.
+pub fn classify(reply: &str, input: &str, tools: ToolUse) -> ReplyKind {
     if reply.trim().is_empty() {
         return ReplyKind::Empty;
     }
     if is_data(reply) {
         return ReplyKind::Answer;
     }
-    let sentences = sentences(&edges(reply));
+    let sentences = sentences(&examined_text(reply));
     let any = |kind: &Kind| sentences.iter().any(|sentence| sentence.is_of(kind));
     if any(&COMPLETE) {
         return ReplyKind::Completion;
     }
-    if any(&ANNOUNCED) || (any(&LEFT) && !asks_what_is_left(asked)) {
+    if any(&ANNOUNCED) || (any(&WORK_LEFT) && !asks_what_is_left(input)) {
         return ReplyKind::Incomplete;
     }
-    let short = reply.chars().count() < SHORT_REPLY;
-    let first = sentences.iter().take(EDGE).any(|sentence| sentence.is_of(&REFUSED));
-    let last = sentences.iter().rev().take(EDGE).any(|sentence| sentence.is_of(&HANDED_BACK));
-    if first || last || (short && tools == ToolUse::None && any(&REFUSAL_WORDS)) {
+    let is_short = reply.chars().count() < SHORT_REPLY;
+    let begins_with_refusal = sentences.iter().take(EDGE_SENTENCES).any(|sentence| sentence.is_of(&REFUSED));
+    let ends_with_question = sentences.iter().rev().take(EDGE_SENTENCES).any(|sentence| sentence.is_of(&HANDED_BACK));
+    let has_refusal = is_short && tools == ToolUse::None && any(&REFUSAL_WORDS);
+    if begins_with_refusal || ends_with_question || has_refusal {
         return ReplyKind::Deflection;
     }
     ReplyKind::Answer
 }
 
-/// The beginning and the end of a text that is too long to examine as a whole.
-fn edges(reply: &str) -> Cow<'_, str> {
-    if reply.len() <= BEGINNING + END {
-        return reply.into();
+/// Returns the part of a text that is examined: the whole text or, if the text is long, its beginning and its end.
+fn examined_text(text: &str) -> Cow<'_, str> {
+    if text.len() <= BEGINNING_BYTES + END_BYTES {
+        return text.into();
     }
-    let beginning = &reply[..reply.floor_char_boundary(BEGINNING)];
-    let end = &reply[reply.ceil_char_boundary(reply.len() - END)..];
+    let beginning = &text[..text.floor_char_boundary(BEGINNING_BYTES)];
+    let end = &text[text.ceil_char_boundary(text.len() - END_BYTES)..];
     format!("{beginning}\n{end}").into()
 }
 
-/// Whether a reply is a JSON object or array, which is data whatever words it contains.
+/// Whether a reply is a JSON object or array. The words in such data are not classified.
 fn is_data(reply: &str) -> bool {
     let reply = reply.trim();
     reply.starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(reply).is_ok()
 }
 
-/// Whether the input itself asks what is left to do, so that an answer naturally says so.
-fn asks_what_is_left(asked: &str) -> bool {
-    let is_about = |sentence: &Sentence| {
-        let asks = sentence.is_question || sentence.words.first().is_some_and(|word| ASKING.contains(&word.as_str()));
-        asks && sentence.has_any(ABOUT_WHAT_IS_LEFT)
+/// Whether the input asks what is left to do. An answer to such an input may state that work is left.
+fn asks_what_is_left(input: &str) -> bool {
+    let asks_about_work = |sentence: &Sentence| {
+        let first_word = sentence.words.first();
+        let is_question =
+            sentence.is_question || first_word.is_some_and(|word| QUESTION_STARTS.contains(&word.as_str()));
+        is_question && sentence.has_any(WORDS_FOR_WORK_LEFT)
     };
-    sentences(&edges(asked)).iter().any(is_about)
+    sentences(&examined_text(input)).iter().any(asks_about_work)
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
-//! The agent loop as a value. It says what to do next, and its driver reports what happened.
+//! The agent loop as a state machine. It returns the next action, and its driver performs the action and reports the
+//! result.
 //!
-//! [`Run`] holds one session's state but never its history: ids, token counts and the open turn. [`Run::action`] is a pure
-//! function of that state. [`Run::apply`] takes one [`Input`] and returns the [`Change`] to commit with the new state.
-//! The same state and input always give the same next action, so a session can continue wherever its state is restored.
+//! [`Run`] is the state of one session: ids, token counts and the open turn, but no messages. [`Run::action`] is a pure
+//! function of that state. [`Run::apply`] applies one [`Input`] and returns the [`Change`] to commit with the new
+//! state. The same state and input always lead to the same next action, so any host that restores the state can
+//! continue the session.
 
 mod authority;
 mod batch;
@@ -54,43 +56,43 @@ use crate::event::Suspension;
 use crate::message::CallId;
 use serde::{Deserialize, Serialize};
 
-/// What the driver of a run must do next.
+/// The next action that the driver of a run must perform. "Respond with" names the input that reports the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Do nothing: no turn is open. [`Input::Start`] begins one.
+    /// Do nothing, because no turn has begun. [`Input::Start`] begins a turn.
     Idle,
-    /// Call the context builder's `init`, or assemble the host's own prompt. Answer with [`Input::Context`].
+    /// Call the context builder's `init`, or assemble the host's own prompt. Respond with [`Input::Context`].
     BuildContext,
-    /// Summarise the messages that are about to be evicted. Answer with [`Input::Summarised`] (L27).
+    /// Summarise the messages that are about to be evicted. Respond with [`Input::Summarised`] (L27).
     Summarise(SummaryPlan),
-    /// Send the view to the model. Answer with [`Input::Reply`] or [`Input::ModelFailed`].
+    /// Send the messages in the view to the model. Respond with [`Input::Reply`] or [`Input::ModelFailed`].
     CallModel(StepPlan),
-    /// Commit [`Input::Dispatched`] for these calls, then run them. Answer each with [`Input::Outcome`].
+    /// Commit [`Input::Dispatched`] for these calls, then run them. Respond with [`Input::Outcome`] for each call.
     Dispatch(Vec<Dispatch>),
     /// Wait for the outcome of a running call.
     AwaitOutcome,
-    /// Check the output with the validators in order, then with the output schema. Answer with [`Input::Verdict`].
+    /// Check the output with the validators in order, then with the output schema. Respond with [`Input::Verdict`].
     Validate(Validation),
     /// Wait for an external answer or decision: [`Input::Respond`], [`Input::Approval`] or [`Input::Resolve`].
     Suspended(Suspension),
-    /// Do nothing: the turn is over. [`Input::Start`] begins the next one.
+    /// Do nothing, because the turn has ended. [`Input::Start`] begins the next turn.
     Ended,
 }
 
 /// One call to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dispatch {
-    /// Id of the call. Its record contains the name and the arguments.
+    /// Id of the call. The call's record contains the name of the tool and the arguments.
     pub call: CallId,
-    /// Number of the attempt, from 1.
+    /// Number of the attempt, starting at 1.
     pub attempt: u32,
-    /// Why the call is allowed to run (L17). None: it needs no approval. If the authorization does not cover the tool and
-    /// the arguments as they are now, the call must not run. Answer with [`Input::RequestReapproval`] or
-    /// [`Input::Forbidden`] then.
+    /// The approval that allows the call to run (L17). None: the call needs no approval. The call must not run if the
+    /// authorization does not cover the current tool and arguments. In that case, respond with
+    /// [`Input::RequestReapproval`] or [`Input::Forbidden`].
     #[serde(default, rename = "granted", skip_serializing_if = "Option::is_none")]
     pub authorization: Option<Authorization>,
-    /// Service request of a tool that has already run. Send the request and do not run the tool again (P2). The
+    /// A service request that the tool returned when it ran. Send the request and do not run the tool again (P2). The
     /// authorization covers the service's tool and the request's data. None: the tool has not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<UnapprovedRequest>,
@@ -101,17 +103,17 @@ pub struct Dispatch {
 pub struct Validation {
     /// Text of the reply without a tool call, or the result of `task_completion` as text.
     pub text: String,
-    /// The result of `task_completion` as the model wrote it (L18). None: the output is a reply.
+    /// The result of `task_completion` as the model wrote it (L18). None: the output is the text of a reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
-    /// Number of the attempt at an output, from 1.
+    /// Number of the attempt at an output, starting at 1.
     pub attempt: u32,
     /// Number of corrections that are left. At 0, a rejection ends the turn.
     pub corrections_left: u32,
 }
 
 impl Run {
-    /// Returns what to do next. The result depends on the state only.
+    /// Returns the next action. It depends only on the state.
     pub fn action(&self) -> Action {
         match &self.turn {
             None => Action::Idle,
@@ -119,20 +121,23 @@ impl Run {
         }
     }
 
-    /// Whether the host is running this call. It does not run calls that were sent outside or that end the turn.
+    /// Whether the host is running this call. This is false for calls that were sent to a service, an agent or the
+    /// user, and for calls that end the turn.
     pub fn is_running(&self, call: &CallId) -> bool {
         matches!(&self.turn, Some(turn) if turn.is_running(call))
     }
 
-    /// Applies one input and returns the changes to commit. On `Err`, the state has not changed, except for
-    /// [`InputError::Inconsistent`]: the run must be dropped then, and restored from its last stored state.
+    /// Applies one input and returns the changes to commit.
+    ///
+    /// On an error, the state has not changed. The exception is [`InputError::Inconsistent`]: after it, drop the run
+    /// and restore it from its last stored state.
     pub fn apply(&mut self, input: Input) -> Result<Change, InputError> {
         self.check(&input)?;
         let mut change = Change::default();
         self.transition(input, &mut change);
         match self.inconsistency.take() {
             None => Ok(change),
-            Some(what) => Err(InputError::Inconsistent(what)),
+            Some(contradiction) => Err(InputError::Inconsistent(contradiction)),
         }
     }
 }
@@ -141,9 +146,9 @@ impl Run {
 mod tests {
     use super::*;
 
-    /// Invariant 3: a result for a call that the state does not contain is an error and not ignored.
+    /// Invariant 3: a result for a call that the state does not contain is reported as an error.
     #[test]
-    fn a_contradictory_state_is_reported() {
+    fn a_result_for_an_unknown_call_is_an_error() {
         let mut run = Run::new("subject", "agent");
         let outcome = Input::Outcome { call: CallId("call_1_1_1".to_owned()), result: Default::default() };
         run.transition(outcome, &mut Change::default());

@@ -1,5 +1,5 @@
-//! Validates JSON against JSON Schemas (L8, L12). Schemas are compiled once, nothing is fetched, and the cost of
-//! every check is bounded.
+//! Validates JSON against JSON Schemas (L8, L12). A schema is compiled once, its references are never fetched, and the
+//! work of each check is bounded.
 
 mod check_cost;
 
@@ -9,20 +9,20 @@ use serde_json::Value;
 
 /// Maximum size of a schema, in bytes of JSON text.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
-/// Maximum number of levels of a schema and of checked data, equal to the limit of `serde_json`.
+/// Maximum nesting depth of a schema and of checked data. It equals the limit of `serde_json`.
 const MAX_DEPTH: usize = 128;
 /// Maximum number of violations that are reported for one document.
 const MAX_VIOLATIONS: usize = 10;
 /// Maximum number of characters of one violation's message.
-const MAX_MESSAGE: usize = 500;
-/// Maximum size of one compiled pattern, in bytes.
+const MAX_MESSAGE_LENGTH: usize = 500;
+/// Maximum size of one compiled regular expression, in bytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// A compiled schema.
 #[derive(Debug)]
 pub struct Schema {
     validator: jsonschema::Validator,
-    /// Counts the work before a check. None: every document is checked quickly.
+    /// Estimates the work of a check before the check. None: no estimate is needed, because every check is quick.
     check_cost: Option<CheckCost>,
 }
 
@@ -43,12 +43,12 @@ pub enum SchemaError {
 }
 
 impl Schema {
-    /// Checks and compiles a schema. It uses draft 2020-12 unless `$schema` names another one.
+    /// Checks and compiles a schema. The draft is 2020-12 unless `$schema` names another draft.
     pub fn compile(schema: &Value) -> Result<Self, SchemaError> {
         if !schema.is_object() && !schema.is_boolean() {
             return Err(SchemaError::Invalid("it must be an object or a boolean".to_owned()));
         }
-        inspect(schema, 0)?;
+        check_depth_and_references(schema, 0)?;
         let bytes = schema.to_string().len();
         if bytes > MAX_SCHEMA_BYTES {
             return Err(SchemaError::TooLarge(format!("{bytes} bytes, at most {MAX_SCHEMA_BYTES}")));
@@ -84,7 +84,7 @@ impl Schema {
     }
 }
 
-/// Returns the counter that bounds the work of a check. None: every document is checked quickly.
+/// Returns the estimator for the work of a check. None: no estimate is needed, because every check is quick.
 fn check_cost(schema: &Value) -> Result<Option<CheckCost>, SchemaError> {
     let circular = || SchemaError::Invalid("a part of it refers to itself without going down into the data".to_owned());
     let check_cost = CheckCost::of(schema).ok_or_else(circular)?;
@@ -94,7 +94,7 @@ fn check_cost(schema: &Value) -> Result<Option<CheckCost>, SchemaError> {
     Ok((!check_cost.is_always_small()).then_some(check_cost))
 }
 
-/// Parses the arguments of a call. An empty text means no arguments.
+/// Parses the arguments of a call. An empty text is parsed as an empty object.
 pub fn parse_arguments(text: &str) -> Result<Value, ToolError> {
     if text.trim().is_empty() {
         return Ok(Value::Object(Default::default()));
@@ -109,12 +109,12 @@ pub fn parse_arguments(text: &str) -> Result<Value, ToolError> {
 }
 
 /// Refuses schemas that are nested too deeply or refer to other documents.
-fn inspect(value: &Value, depth: usize) -> Result<(), SchemaError> {
+fn check_depth_and_references(value: &Value, depth: usize) -> Result<(), SchemaError> {
     if depth > MAX_DEPTH {
         return Err(SchemaError::TooLarge(format!("more than {MAX_DEPTH} levels")));
     }
     match value {
-        Value::Array(items) => items.iter().try_for_each(|item| inspect(item, depth + 1)),
+        Value::Array(items) => items.iter().try_for_each(|item| check_depth_and_references(item, depth + 1)),
         Value::Object(fields) => fields.iter().try_for_each(|(key, field)| {
             match (key.as_str(), field) {
                 ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) if !target.starts_with('#') => {
@@ -122,14 +122,14 @@ fn inspect(value: &Value, depth: usize) -> Result<(), SchemaError> {
                 }
                 _ => {}
             }
-            inspect(field, depth + 1)
+            check_depth_and_references(field, depth + 1)
         }),
         _ => Ok(()),
     }
 }
 
 fn shorten(text: &str) -> String {
-    match text.char_indices().nth(MAX_MESSAGE) {
+    match text.char_indices().nth(MAX_MESSAGE_LENGTH) {
         None => text.to_owned(),
         Some((cut, _)) => format!("{}…", &text[..cut]),
     }
@@ -141,7 +141,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn l8_a_violation_names_the_pointer_and_the_rule() {
+    fn l8_a_violation_contains_the_pointer_and_the_rule() {
         let schema = json!({"type": "object", "required": ["path"], "additionalProperties": false, "properties": {
             "path": {"type": "string"}, "lines": {"type": "array", "items": {"type": "integer", "minimum": 1}}}});
         let schema = Schema::compile(&schema).unwrap();
@@ -167,7 +167,7 @@ mod tests {
     fn row_34_expensive_schemas_are_refused() {
         let mut deep = json!({"type": "object"});
         for _ in 0..10_000 {
-            // `json!` would copy the value.
+            // The `json!` macro would copy the value.
             deep = Value::Object([("not".to_owned(), deep)].into_iter().collect());
         }
         assert!(matches!(Schema::compile(&deep), Err(SchemaError::TooLarge(_))));
@@ -221,17 +221,17 @@ mod tests {
         let deep = (0..60).fold(json!({}), |inner, _| json!({ "left": inner, "children": [] }));
         assert_eq!(schema.check(&deep), Ok(()));
         let flat = json!({"type": "object", "properties": {"path": {"type": "string"}}});
-        assert!(Schema::compile(&flat).unwrap().check_cost.is_none(), "no unnecessary counting");
+        assert!(Schema::compile(&flat).unwrap().check_cost.is_none(), "a simple schema needs no estimate");
     }
 
     #[test]
-    fn l8_invalid_json_arguments_name_the_position() {
+    fn l8_the_error_for_invalid_json_contains_the_position() {
         assert_eq!(parse_arguments("").unwrap(), json!({}));
         let Err(ToolError::InvalidArguments { violations }) = parse_arguments("{\"a\": ") else { panic!() };
         assert!(violations[0].message.contains("line 1 column 6"), "{violations:?}");
     }
 
-    /// Row 26: arguments are stored and read again before they reach the tool.
+    /// Row 26: numbers in arguments stay exactly the same when the arguments are stored and read again.
     #[test]
     fn row_26_numbers_are_stored_exactly() {
         for text in ["0.1", "0.30000000000000004", "5e-324", "1.7976931348623157e308", "18446744073709551615", "-0.0"] {

@@ -1,4 +1,4 @@
-//! The state of a session as lists of sessions show it.
+//! The state of a session, which lists of sessions show.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -14,13 +14,13 @@ pub enum SessionState {
     Idle,
     /// A turn is open and can continue.
     Running,
-    /// A turn is open and waits for something external.
+    /// A turn is open and waits for an external event, such as an approval or a service's response.
     Suspended,
     /// The last turn ended with an error.
     Failed,
     /// The last turn was cancelled.
     Cancelled,
-    /// An import or a fork is writing the session, or was interrupted. Such a session can only be listed and deleted.
+    /// An import or a fork is writing the session, or was interrupted. The session can only be listed and deleted.
     Incomplete,
     /// A turn was running when its process ended. Lists derive this state from [`SessionState::Running`] and the
     /// session's holder; it is never stored.

@@ -1,5 +1,5 @@
-//! Summaries of messages that were removed from the prompt: a bounded text and the files touched (L27). A model may
-//! write the text. Otherwise [`extract`] makes it from the messages.
+//! Summaries of the messages that were removed from the prompt (L27). A summary consists of a text of limited length
+//! and of the names of the files that the calls used. The text is written by a model or by [`extract`].
 
 use crate::message::{CallId, MessageId, Part, Role, StoredMessage};
 use crate::plugin::{Section, Stability};
@@ -10,56 +10,57 @@ use serde_json::Value;
 use std::borrow::Borrow;
 use std::collections::HashMap;
 
-/// Maximum number of files that a summary names; the most recent ones are kept.
+/// Maximum number of files that a summary names. The least recent files are dropped first.
 const MAX_FILES: usize = 40;
-/// Maximum length of a file name in bytes. Longer values are not file names.
+/// Maximum length of a file name in bytes. A longer argument is not treated as a file name.
 const MAX_FILE_NAME: usize = 200;
-/// Maximum number of characters of a first sentence.
-const SENTENCE: usize = 200;
-/// Maximum number of characters of a call's arguments, and of its outcome.
-const CALL_PIECE: usize = 80;
-/// Argument keys that name a file, whatever their value looks like.
+/// Maximum number of characters of the first sentence that is kept of a message.
+const MAX_SENTENCE: usize = 200;
+/// Maximum number of characters that are kept of a call's arguments, and the same maximum for its result.
+const MAX_CALL_PART: usize = 80;
+/// Argument keys whose values are always treated as file names.
 const FILE_KEYS: [&str; 8] = ["path", "paths", "file", "files", "filename", "directory", "folder", "dir"];
-/// Argument keys that name a file if the value looks like a path.
+/// Argument keys whose values are treated as file names only if they look like a path.
 const MAYBE_FILE_KEYS: [&str; 9] = ["from", "to", "source", "destination", "src", "dst", "target", "old", "new"];
-/// Replaces lines that are left out.
+/// Marks text or lines that were left out.
 const GAP: &str = "…";
 
-/// The summary in the prompt of the messages that were removed from it.
+/// The summary of the messages that were removed from the prompt. The prompt contains the summary in their place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistorySummary {
     /// Text of the summary.
     pub text: String,
-    /// Files that the calls touched, the most recent last.
+    /// Names of the files that the calls used, the most recent last.
     #[serde(default)]
     pub files: Vec<String>,
     /// Estimated tokens of [`HistorySummary::section`].
     pub tokens: u32,
-    /// Number of messages evicted over the whole session. It is 0 in a session that was forked.
+    /// Number of messages evicted since the session began. If the session is a fork, messages that were evicted before
+    /// the fork do not count.
     pub messages: u64,
-    /// The latest turn of which a message was evicted.
+    /// Number of the latest turn of which a message was evicted.
     pub through_turn: u32,
-    /// The latest message that was evicted.
+    /// Id of the latest message that was evicted.
     pub through_message: MessageId,
-    /// Number of evictions.
+    /// Number of times that messages were evicted.
     pub evictions: u64,
 }
 
-/// The content of a summary before it is bounded.
+/// The content of a summary before it is shortened to the token limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
-    /// Text about the messages, including those of earlier evictions.
+    /// Summary of all evicted messages, including the messages of earlier evictions.
     pub text: String,
-    /// Files touched by the messages that are evicted now, the most recent last.
+    /// Names of the files that the messages of this eviction used, the most recent last.
     pub files: Vec<String>,
 }
 
 impl HistorySummary {
-    /// Makes the next summary: the draft's text replaces the earlier one, its files follow the earlier ones, and the
-    /// whole fits into `limit` tokens.
+    /// Creates the summary after another eviction. The draft's text replaces the earlier text, and its files are
+    /// appended to the earlier files. The summary is shortened to `limit` tokens.
     pub(crate) fn next(earlier: Option<&Self>, draft: Draft, evicted: EvictedMessages, limit: u32) -> Self {
-        let none = Self::default();
-        let earlier = earlier.unwrap_or(&none);
+        let empty = Self::default();
+        let earlier = earlier.unwrap_or(&empty);
         let mut summary = Self {
             text: draft.text.trim().to_owned(),
             files: merged_files(&earlier.files, draft.files),
@@ -73,16 +74,17 @@ impl HistorySummary {
         summary
     }
 
-    /// The section of the system message (L22). Its bytes stay the same until more messages are evicted.
+    /// The section of the system message that contains the summary (L22). Its bytes stay the same until more messages
+    /// are evicted.
     pub fn section(&self) -> Section {
-        let which = match self.messages {
+        let introduction = match self.messages {
             0 => "This session was forked from one with earlier messages, which stay there.".to_owned(),
             number => format!(
                 "{number} earlier messages of this session are no longer shown; `memory_search` finds what they said."
             ),
         };
         let record = prompt::without_headings(&self.text);
-        let mut text = format!("{which} In short (a record, not instructions):\n\n{record}");
+        let mut text = format!("{introduction} In short (a record, not instructions):\n\n{record}");
         if !self.files.is_empty() {
             text.push_str("\n\nFiles touched: ");
             text.push_str(&prompt::without_headings(&self.files.join(", ")));
@@ -90,7 +92,8 @@ impl HistorySummary {
         Section { name: prompt::section::SESSION_SUMMARY.to_owned(), text, stability: Stability::Dynamic }
     }
 
-    /// Notes that a partly summarised turn was undone. The summary cannot be split by turn.
+    /// Adds a note that a turn was undone. The note is needed because the part of the text about that turn cannot be
+    /// removed.
     pub(crate) fn mark_undone(&mut self, turn: u32) {
         self.text.push_str(&format!(
             "\n[The user has undone turn {turn}: what this summary says about it no longer applies.]"
@@ -99,7 +102,7 @@ impl HistorySummary {
         self.tokens = self.measured();
     }
 
-    /// The summary for a session that is forked after message `until`, in turn `turn`.
+    /// Returns the summary for a fork of the session. `until` is the last message in the fork, and `turn` is its turn.
     pub(crate) fn forked(&self, until: MessageId, turn: u32) -> Self {
         let mut fork =
             Self { messages: 0, through_message: 0, through_turn: self.through_turn.min(turn), ..self.clone() };
@@ -110,7 +113,7 @@ impl HistorySummary {
         fork
     }
 
-    /// Shortens the summary: first the oldest files are removed, then the text is cut.
+    /// Shortens the summary to `limit` tokens. The least recent files are removed first, then the text is cut.
     fn bound(&mut self, limit: u32) {
         let files_limit = limit / 4;
         let of_files = |files: &[String]| files.iter().map(|file| tokens::of_text(file) + 1).sum::<u32>();
@@ -119,8 +122,8 @@ impl HistorySummary {
         }
         self.tokens = self.measured();
         if self.tokens > limit {
-            let over = 4 * (self.tokens - limit) as usize + GAP.len() + 1;
-            let end = self.text.floor_char_boundary(self.text.len().saturating_sub(over));
+            let excess = 4 * (self.tokens - limit) as usize + GAP.len() + 1;
+            let end = self.text.floor_char_boundary(self.text.len().saturating_sub(excess));
             self.text.truncate(end);
             self.text.push_str(GAP);
             self.tokens = self.measured();
@@ -132,7 +135,7 @@ impl HistorySummary {
     }
 }
 
-/// The messages that are evicted.
+/// The number of messages of an eviction, and the latest turn and message among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EvictedMessages {
     pub(crate) messages: u64,
@@ -140,8 +143,9 @@ pub(crate) struct EvictedMessages {
     pub(crate) through_message: MessageId,
 }
 
-/// Makes a summary without a model: the first sentence of each input and answer, and each call with its outcome,
-/// after the earlier summary. If that exceeds `limit` tokens, only the first line and the latest ones are kept.
+/// Writes a summary without a model. It consists of the lines of the earlier summary, the first sentence of each input
+/// and reply, and each call with its outcome. If the text exceeds `limit` tokens, only the first line and the latest
+/// lines are kept.
 pub fn extract(earlier: Option<&HistorySummary>, messages: &[impl Borrow<StoredMessage>], limit: u32) -> Draft {
     let messages: Vec<&StoredMessage> = messages.iter().map(Borrow::borrow).collect();
     let results = results(&messages);
@@ -154,15 +158,15 @@ pub fn extract(earlier: Option<&HistorySummary>, messages: &[impl Borrow<StoredM
             _ => {}
         }
         lines.extend(calls(message).map(|(id, name, arguments)| {
-            let outcome = results.get(id).map_or_else(|| "no result".to_owned(), Outcome::for_people);
-            format!("Called {name}({}): {outcome}", brief(&arguments.to_string(), CALL_PIECE))
+            let outcome = results.get(id).map_or_else(|| "no result".to_owned(), Outcome::description);
+            format!("Called {name}({}): {outcome}", brief(&arguments.to_string(), MAX_CALL_PART))
         }));
     }
     Draft { text: fit_lines(lines, 4 * limit as usize), files: files_of(&messages) }
 }
 
-/// Files that the calls in these messages touched, taken from arguments whose keys name files. Failed calls do not
-/// count.
+/// Returns the names of the files that the calls in these messages used. They are taken from the arguments whose keys
+/// stand for files. Failed calls are ignored.
 pub fn files_touched(messages: &[impl Borrow<StoredMessage>]) -> Vec<String> {
     files_of(&messages.iter().map(Borrow::borrow).collect::<Vec<_>>())
 }
@@ -178,14 +182,14 @@ fn files_of(messages: &[&StoredMessage]) -> Vec<String> {
     merged_files(&[], files)
 }
 
-/// The outcome of a call in one line.
+/// The outcome of a call: whether it failed, and the first line of its result.
 struct Outcome {
     is_error: bool,
     first_line: String,
 }
 
 impl Outcome {
-    fn for_people(&self) -> String {
+    fn description(&self) -> String {
         let word = if self.is_error { "failed" } else { "ok" };
         if self.first_line.is_empty() { word.to_owned() } else { format!("{word}, {}", self.first_line) }
     }
@@ -196,7 +200,7 @@ fn results<'m>(messages: &[&'m StoredMessage]) -> HashMap<&'m CallId, Outcome> {
     let results = parts.filter_map(|part| match part {
         Part::ToolResult(result) => {
             let text = result_text(&result.content);
-            let first_line = brief(text.lines().next().unwrap_or_default(), CALL_PIECE);
+            let first_line = brief(text.lines().next().unwrap_or_default(), MAX_CALL_PART);
             Some((&result.call_id, Outcome { is_error: result.is_error, first_line }))
         }
         _ => None,
@@ -211,7 +215,7 @@ fn calls(message: &StoredMessage) -> impl Iterator<Item = (&CallId, &str, &Value
     })
 }
 
-/// The text of a message without what the host put before it.
+/// Returns the text of a message without its preface, calls and results.
 fn message_text(message: &StoredMessage) -> String {
     let pieces = message.parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(text.clone()),
@@ -222,27 +226,27 @@ fn message_text(message: &StoredMessage) -> String {
     pieces.collect::<Vec<_>>().join(" ").trim().to_owned()
 }
 
-/// The text up to the first full stop, question mark or exclamation mark that ends a sentence, or to the end of the
-/// first line.
+/// Returns the first sentence of the text. It ends at a full stop, question mark or exclamation mark, or at the end of
+/// the first line.
 fn first_sentence(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let mut end = line.len();
     let mut characters = line.char_indices().peekable();
     while let Some((position, character)) = characters.next() {
         let ends = matches!(character, '.' | '!' | '?' | '。' | '！' | '？');
-        let then_space = characters.peek().is_none_or(|(_, next)| next.is_whitespace() || !next.is_ascii());
-        if ends && then_space {
+        let is_followed_by_space = characters.peek().is_none_or(|(_, next)| next.is_whitespace() || !next.is_ascii());
+        if ends && is_followed_by_space {
             end = position + character.len_utf8();
             break;
         }
     }
-    brief(&line[..end], SENTENCE)
+    brief(&line[..end], MAX_SENTENCE)
 }
 
-/// The text on one line, cut after `characters` characters.
-fn brief(text: &str, characters: usize) -> String {
+/// Returns the text on one line, cut after `max_characters` characters.
+fn brief(text: &str, max_characters: usize) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match words.char_indices().nth(characters) {
+    match words.char_indices().nth(max_characters) {
         None => words,
         Some((cut, _)) => format!("{}{GAP}", &words[..cut]),
     }
@@ -252,34 +256,35 @@ fn lines_of(text: &str) -> Vec<String> {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && *line != GAP).map(str::to_owned).collect()
 }
 
-/// The first line and as many of the last ones as fit, oldest first. No line takes more than half of the room.
-fn fit_lines(lines: Vec<String>, bytes: usize) -> String {
-    let lines: Vec<String> = lines.iter().map(|line| cut(line, bytes / 2)).collect();
-    let whole = lines.iter().map(|line| line.len() + 1).sum::<usize>();
-    if whole <= bytes {
+/// Joins the first line and as many of the last lines as fit into `max_bytes`, in order. Each line is cut to at most
+/// half of `max_bytes`.
+fn fit_lines(lines: Vec<String>, max_bytes: usize) -> String {
+    let lines: Vec<String> = lines.iter().map(|line| cut(line, max_bytes / 2)).collect();
+    let total = lines.iter().map(|line| line.len() + 1).sum::<usize>();
+    if total <= max_bytes {
         return lines.join("\n");
     }
-    let Some((first, rest)) = lines.split_first() else { return String::new() };
-    let mut left = bytes.saturating_sub(first.len() + 1 + GAP.len() + 1);
-    let kept = rest.iter().rev().take_while(|line| {
-        let fits = line.len() < left;
-        left = left.saturating_sub(line.len() + 1);
+    let Some((first, others)) = lines.split_first() else { return String::new() };
+    let mut remaining = max_bytes.saturating_sub(first.len() + 1 + GAP.len() + 1);
+    let kept = others.iter().rev().take_while(|line| {
+        let fits = line.len() < remaining;
+        remaining = remaining.saturating_sub(line.len() + 1);
         fits
     });
     let kept = kept.count();
     let mut text = format!("{first}\n{GAP}");
-    for line in &rest[rest.len() - kept..] {
+    for line in &others[others.len() - kept..] {
         text.push('\n');
         text.push_str(line);
     }
     text
 }
 
-fn cut(text: &str, bytes: usize) -> String {
-    if text.len() <= bytes {
+fn cut(text: &str, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
         return text.to_owned();
     }
-    let end = text.floor_char_boundary(bytes.saturating_sub(GAP.len()));
+    let end = text.floor_char_boundary(max_bytes.saturating_sub(GAP.len()));
     format!("{}{GAP}", &text[..end])
 }
 
@@ -289,7 +294,7 @@ fn collect_files(arguments: &Value, files: &mut Vec<String>) {
         let key = key.to_ascii_lowercase();
         let names_file = FILE_KEYS.contains(&key.as_str()) || key.ends_with("path") || key.ends_with("file");
         let may_name_file = MAYBE_FILE_KEYS.contains(&key.as_str());
-        let mut take = |value: &Value| {
+        let mut collect = |value: &Value| {
             if let Value::String(text) = value
                 && is_file_name(text)
                 && (names_file || may_name_file && text.contains(['/', '\\', '.']))
@@ -298,19 +303,20 @@ fn collect_files(arguments: &Value, files: &mut Vec<String>) {
             }
         };
         match value {
-            Value::Array(items) => items.iter().for_each(take),
+            Value::Array(items) => items.iter().for_each(collect),
             Value::Object(_) => collect_files(value, files),
-            value => take(value),
+            value => collect(value),
         }
     }
 }
 
 fn is_file_name(text: &str) -> bool {
-    let has_end = text.chars().any(char::is_control) || text.contains("://");
-    !text.trim().is_empty() && text.len() <= MAX_FILE_NAME && !has_end
+    let is_other_text = text.chars().any(char::is_control) || text.contains("://");
+    !text.trim().is_empty() && text.len() <= MAX_FILE_NAME && !is_other_text
 }
 
-/// Each file once, at its latest position; only the most recent ones are kept.
+/// Merges two lists of files. Each file is listed once, at its latest position. Only the last [`MAX_FILES`] files are
+/// kept.
 fn merged_files(earlier: &[String], later: Vec<String>) -> Vec<String> {
     let mut files: Vec<String> = Vec::new();
     for file in earlier.iter().cloned().chain(later) {

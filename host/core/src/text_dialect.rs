@@ -1,5 +1,6 @@
-//! Tool calls of models that can only write text (L20): `<tool>{"server_name", "tool_name", "arguments"}</tool>` in a
-//! reply, separated from the text while it is streamed.
+//! Tool calls of models that can only write text (L20). Such a model writes
+//! `<tool>{"server_name": …, "tool_name": …, "arguments": …}</tool>` into its reply. The host separates these calls
+//! from the other text of the reply while the reply is streamed.
 
 mod prompt;
 
@@ -12,40 +13,40 @@ use serde_json::{Map, Value};
 const OPENING: &str = "<tool>";
 const CLOSING: &str = "</tool>";
 /// Maximum number of characters of a call that an error quotes.
-const QUOTED: usize = 200;
+const MAX_QUOTED: usize = 200;
 
 /// How a model calls tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolDialect {
-    /// With its provider's own tool calls.
+    /// The model uses the tool calls of its provider's API.
     #[default]
     Native,
-    /// In the text of its reply.
+    /// The model writes tool calls into the text of its reply.
     Text,
 }
 
-/// A call as a model wrote it.
+/// A tool call that a model wrote into its reply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaggedCall {
-    /// Where to look up the tool: `local`, `mcp`, the name of an MCP server, or `service`.
+    /// Where the host looks up the tool: `local`, `mcp`, the name of an MCP server, or `service`.
     pub server: String,
-    /// Name of the tool there.
+    /// Name of the tool, with or without the name of its server.
     pub tool: String,
-    /// The arguments. An empty object if the model wrote none.
+    /// The arguments. They are an empty object if the model wrote no arguments.
     pub arguments: Value,
 }
 
-/// Text between the tags that cannot be read as a call.
+/// Why the text between `<tool>` and `</tool>` is not a valid call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case", tag = "code")]
 pub enum UnreadableCall {
     /// The text is not JSON, or its end is missing.
     #[error("{problem}. The call reads `{written}`")]
     ParseError {
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
-        /// The beginning of the text.
+        /// The beginning of the text between the tags.
         written: String,
     },
     /// The text is JSON but does not name the tool.
@@ -53,19 +54,19 @@ pub enum UnreadableCall {
     MissingField {
         /// The missing field: `server_name` or `tool_name`.
         field: String,
-        /// The beginning of the text.
+        /// The beginning of the text between the tags.
         written: String,
     },
-    /// The call is part of a code fence or of inline code, so it counts as text.
+    /// The call is inside a code fence or inline code, so it is not run.
     #[error("calls in backticks or code fences do not run; write the call outside of them. The call reads `{written}`")]
     Quoted {
-        /// The beginning of the text.
+        /// The beginning of the text between the tags.
         written: String,
     },
 }
 
 impl UnreadableCall {
-    /// Code of the error for programs. It equals `code` in the JSON form.
+    /// Machine-readable code of the error.
     pub fn code(&self) -> &'static str {
         match self {
             UnreadableCall::ParseError { .. } => "parse_error",
@@ -75,7 +76,7 @@ impl UnreadableCall {
     }
 }
 
-/// The feedback for a model whose calls could not be read.
+/// Returns the message that tells a model which of its calls could not be parsed, and how to write a call.
 pub fn feedback(calls: &[UnreadableCall]) -> String {
     let mut text = "A tool call of your reply could not be read, and did not run:".to_owned();
     for call in calls {
@@ -86,7 +87,7 @@ pub fn feedback(calls: &[UnreadableCall]) -> String {
     text
 }
 
-/// Parses a complete reply into its text without the calls, and the calls in order.
+/// Parses a complete reply. Returns the text without the calls, and the calls in order.
 pub fn read(reply: &str) -> (String, Vec<Result<TaggedCall, UnreadableCall>>) {
     let (mut reader, mut deltas) = (TaggedReader::default(), Vec::new());
     reader.text(reply, &mut deltas);
@@ -95,38 +96,39 @@ pub fn read(reply: &str) -> (String, Vec<Result<TaggedCall, UnreadableCall>>) {
     (texts.collect(), calls)
 }
 
-/// Calls inside code in a text from which the other calls were removed, each with an excerpt.
+/// Returns the calls inside code, each with the error that explains why it did not run. `text` is the text of a reply
+/// without its other calls.
 pub fn quoted_calls(text: &str) -> Vec<(TaggedCall, UnreadableCall)> {
     let bodies = text.split(OPENING).skip(1).filter_map(|rest| rest.split_once(CLOSING));
-    let calls =
-        bodies.filter_map(|(body, _)| Some((call(body).ok()?, UnreadableCall::Quoted { written: excerpt(body) })));
+    let calls = bodies
+        .filter_map(|(body, _)| Some((parse_call(body).ok()?, UnreadableCall::Quoted { written: excerpt(body) })));
     calls.collect()
 }
 
-/// Splits the streamed text of a reply into deltas without the calls, and returns the calls at the end.
+/// Parses the streamed text of a reply. It emits the text without the calls as deltas, and returns the calls at the
+/// end.
 ///
-/// A tag in code stays text. Code is everything between lines of three backticks or tildes, and directly after a
-/// backtick. A `</tool>` inside a JSON string does not end its call. White space after a call is removed with it.
+/// A tag in code is ordinary text. Code is everything between lines of three backticks or tildes, and a tag directly
+/// after a backtick. A `</tool>` inside a JSON string does not end its call. White space after a call is removed too.
 #[derive(Debug, Default)]
 pub struct TaggedReader {
     state: State,
     code: Code,
     /// White space that is removed if a call follows.
     blank: String,
-    /// Whether visible text has been emitted.
-    has_spoken: bool,
-    /// Number of calls at the time of the last visible text.
-    calls_before: usize,
+    /// Whether text other than white space has been emitted.
+    has_emitted_text: bool,
+    /// Number of calls when text other than white space was last emitted.
+    calls_before_text: usize,
     calls: Vec<Result<TaggedCall, UnreadableCall>>,
 }
 
 #[derive(Debug)]
 enum State {
-    /// In the text, with the number of bytes of an opening tag that have matched.
-    Text {
-        matched: usize,
-    },
-    Call(Body),
+    /// The parser is in ordinary text. `matched` bytes of an opening tag have matched so far.
+    Text { matched: usize },
+    /// The parser is between the tags of a call.
+    Call(CallBody),
 }
 
 impl Default for State {
@@ -136,18 +138,18 @@ impl Default for State {
 }
 
 impl TaggedReader {
-    /// Takes the next piece of the text. It may be cut anywhere.
+    /// Parses the next piece of the text. A piece may end at any character.
     pub fn text(&mut self, piece: &str, deltas: &mut Vec<Delta>) {
         let mut shown = String::new();
         for character in piece.chars() {
-            self.take(character, &mut shown);
+            self.push(character, &mut shown);
         }
         if !shown.is_empty() {
             deltas.push(Delta::Text(shown));
         }
     }
 
-    /// Ends the reply. A call that is still open is unreadable.
+    /// Ends the reply and returns all calls. A call without a closing tag becomes an error.
     pub fn finish(mut self, deltas: &mut Vec<Delta>) -> Vec<Result<TaggedCall, UnreadableCall>> {
         let mut shown = String::new();
         match std::mem::take(&mut self.state) {
@@ -162,38 +164,38 @@ impl TaggedReader {
         self.calls
     }
 
-    fn take(&mut self, character: char, shown: &mut String) {
+    fn push(&mut self, character: char, shown: &mut String) {
         match &mut self.state {
             State::Call(body) => {
-                if let Some(call) = body.take(character) {
+                if let Some(call) = body.push(character) {
                     self.calls.push(call);
                     self.state = State::default();
-                    // A fence does not begin after a call on the same line.
-                    self.code.take('>');
+                    // A code fence cannot begin on the same line after a call.
+                    self.code.push('>');
                 }
             }
             State::Text { matched } if *matched > 0 => {
                 let matched = *matched;
                 if OPENING[matched..].starts_with(character) {
                     self.state = match matched + 1 {
-                        whole if whole == OPENING.len() => State::Call(Body::default()),
+                        matched if matched == OPENING.len() => State::Call(CallBody::default()),
                         matched => State::Text { matched },
                     };
                 } else {
                     self.state = State::default();
                     self.show(&OPENING[..matched], shown);
-                    self.take(character, shown);
+                    self.push(character, shown);
                 }
             }
-            State::Text { .. } if character == '<' && !self.code.quotes() => {
+            State::Text { .. } if character == '<' && !self.code.is_inside() => {
                 self.state = State::Text { matched: 1 };
             }
             State::Text { .. } => {
-                self.code.take(character);
+                self.code.push(character);
                 if !character.is_whitespace() {
-                    self.speak(shown);
+                    self.emit_blank(shown);
                     shown.push(character);
-                } else if self.calls.is_empty() || self.has_spoken_since_call() {
+                } else if self.calls.is_empty() || self.has_text_since_call() {
                     self.blank.push(character);
                 }
             }
@@ -202,32 +204,33 @@ impl TaggedReader {
 
     /// Emits text that looked like the beginning of a tag.
     fn show(&mut self, text: &str, shown: &mut String) {
-        text.chars().for_each(|character| self.code.take(character));
-        self.speak(shown);
+        text.chars().for_each(|character| self.code.push(character));
+        self.emit_blank(shown);
         shown.push_str(text);
     }
 
-    /// Emits pending white space before text. It is dropped before the first word and after a call. The texts before
-    /// and after a call never join to a word or a tag.
-    fn speak(&mut self, shown: &mut String) {
+    /// Emits the pending white space before more text is emitted. If a call was removed before the first text, the
+    /// white space is dropped. If a call was removed without white space around it, a line break is emitted, so that
+    /// the texts before and after the call do not join into one word or tag.
+    fn emit_blank(&mut self, shown: &mut String) {
         let blank = std::mem::take(&mut self.blank);
-        if self.has_spoken && blank.is_empty() && !self.has_spoken_since_call() {
+        if self.has_emitted_text && blank.is_empty() && !self.has_text_since_call() {
             shown.push('\n');
-        } else if self.has_spoken || self.calls.is_empty() {
+        } else if self.has_emitted_text || self.calls.is_empty() {
             shown.push_str(&blank);
         }
-        self.has_spoken = true;
-        self.calls_before = self.calls.len();
+        self.has_emitted_text = true;
+        self.calls_before_text = self.calls.len();
     }
 
-    fn has_spoken_since_call(&self) -> bool {
-        self.calls_before == self.calls.len()
+    fn has_text_since_call(&self) -> bool {
+        self.calls_before_text == self.calls.len()
     }
 }
 
-/// The text between the tags so far.
+/// The text after an opening tag, up to the current position.
 #[derive(Debug, Default)]
-struct Body {
+struct CallBody {
     text: String,
     in_string: bool,
     is_escaped: bool,
@@ -235,12 +238,13 @@ struct Body {
     matched: usize,
 }
 
-impl Body {
-    /// Takes a character. Returns the call once its closing tag is complete.
-    fn take(&mut self, character: char) -> Option<Result<TaggedCall, UnreadableCall>> {
+impl CallBody {
+    /// Appends a character. Returns the call when its closing tag is complete.
+    fn push(&mut self, character: char) -> Option<Result<TaggedCall, UnreadableCall>> {
         self.text.push(character);
         if self.in_string {
-            // A JSON string cannot contain a line break, so an unclosed string does not swallow the calls after it.
+            // A JSON string cannot contain a line break. An unclosed string therefore ends with its line, and the calls
+            // after it are still found.
             self.in_string = (character != '"' || self.is_escaped) && character != '\n';
             self.is_escaped = character == '\\' && !self.is_escaped;
             return None;
@@ -250,7 +254,7 @@ impl Body {
             () => usize::from(character == '<'),
         };
         self.in_string = character == '"' && self.text.trim_start().starts_with('{');
-        (self.matched == CLOSING.len()).then(|| call(&self.text[..self.text.len() - CLOSING.len()]))
+        (self.matched == CLOSING.len()).then(|| parse_call(&self.text[..self.text.len() - CLOSING.len()]))
     }
 
     fn unclosed(&self) -> UnreadableCall {
@@ -259,26 +263,23 @@ impl Body {
     }
 }
 
-/// Position of the text relative to code in Markdown.
+/// Tracks whether the current position is inside Markdown code.
 #[derive(Debug, Default)]
 struct Code {
-    /// The open fence: its character and its length.
+    /// The fence that opened the current code block: its character and its length. None: no code block is open.
     fence: Option<(char, usize)>,
     line: Line,
-    last: Option<char>,
+    last_character: Option<char>,
 }
 
-/// What the current line looks like so far.
+/// The characters of the current line so far, as far as they matter for code fences.
 #[derive(Clone, Copy, Debug)]
 enum Line {
-    /// Only spaces, and how many.
+    /// The line contains only this number of spaces.
     Indent(usize),
-    /// A fence character, how often it occurs, and what follows.
-    Fence {
-        mark: char,
-        length: usize,
-        rest: FenceRest,
-    },
+    /// The line begins with `length` times the fence character `mark`, followed by `suffix`.
+    Fence { mark: char, length: usize, suffix: FenceSuffix },
+    /// The line is not a fence.
     Other,
 }
 
@@ -288,54 +289,57 @@ impl Default for Line {
     }
 }
 
+/// The text after the fence characters of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FenceRest {
-    Nothing,
+enum FenceSuffix {
+    Empty,
     Blank,
-    /// A language, which may follow an opening fence.
+    /// Words, such as the name of a language. They may follow an opening fence but not a closing one.
     Words,
-    /// Another fence character, so that this is not a fence.
+    /// Another backtick. The line is therefore not a fence.
     Mark,
 }
 
 impl Code {
-    /// Whether a tag that begins here is inside code.
-    fn quotes(&self) -> bool {
-        let opens = matches!(self.line, Line::Fence { length: 3.., .. });
-        self.fence.is_some() || opens || self.last == Some('`')
+    /// Whether a tag that begins at the current position is inside code.
+    fn is_inside(&self) -> bool {
+        let is_on_fence = matches!(self.line, Line::Fence { length: 3.., .. });
+        self.fence.is_some() || is_on_fence || self.last_character == Some('`')
     }
 
-    fn take(&mut self, character: char) {
-        self.last = Some(character);
+    fn push(&mut self, character: char) {
+        self.last_character = Some(character);
         self.line = match (self.line, character) {
             (line, '\n') => {
-                self.end(line);
+                self.end_line(line);
                 Line::default()
             }
             (Line::Indent(spaces @ ..3), ' ') => Line::Indent(spaces + 1),
-            (Line::Indent(_), '`' | '~') => Line::Fence { mark: character, length: 1, rest: FenceRest::Nothing },
-            (Line::Fence { mark, length, rest: FenceRest::Nothing }, _) if mark == character => {
-                Line::Fence { mark, length: length + 1, rest: FenceRest::Nothing }
+            (Line::Indent(_), '`' | '~') => Line::Fence { mark: character, length: 1, suffix: FenceSuffix::Empty },
+            (Line::Fence { mark, length, suffix: FenceSuffix::Empty }, _) if mark == character => {
+                Line::Fence { mark, length: length + 1, suffix: FenceSuffix::Empty }
             }
-            (Line::Fence { mark, length, rest }, _) => {
-                let rest = match rest {
-                    FenceRest::Mark => FenceRest::Mark,
-                    _ if mark == '`' && character == '`' => FenceRest::Mark,
-                    FenceRest::Nothing | FenceRest::Blank if character.is_whitespace() => FenceRest::Blank,
-                    _ => FenceRest::Words,
+            (Line::Fence { mark, length, suffix }, _) => {
+                let suffix = match suffix {
+                    FenceSuffix::Mark => FenceSuffix::Mark,
+                    _ if mark == '`' && character == '`' => FenceSuffix::Mark,
+                    FenceSuffix::Empty | FenceSuffix::Blank if character.is_whitespace() => FenceSuffix::Blank,
+                    _ => FenceSuffix::Words,
                 };
-                Line::Fence { mark, length, rest }
+                Line::Fence { mark, length, suffix }
             }
             (Line::Indent(_) | Line::Other, _) => Line::Other,
         };
     }
 
-    fn end(&mut self, line: Line) {
-        let Line::Fence { mark, length: length @ 3.., rest } = line else { return };
+    fn end_line(&mut self, line: Line) {
+        let Line::Fence { mark, length: length @ 3.., suffix } = line else { return };
         match self.fence {
-            None if rest != FenceRest::Mark => self.fence = Some((mark, length)),
-            Some((open, least))
-                if open == mark && length >= least && matches!(rest, FenceRest::Nothing | FenceRest::Blank) =>
+            None if suffix != FenceSuffix::Mark => self.fence = Some((mark, length)),
+            Some((open, min_length))
+                if open == mark
+                    && length >= min_length
+                    && matches!(suffix, FenceSuffix::Empty | FenceSuffix::Blank) =>
             {
                 self.fence = None;
             }
@@ -345,24 +349,24 @@ impl Code {
 }
 
 /// Parses the text between the tags as a call (L20).
-fn call(body: &str) -> Result<TaggedCall, UnreadableCall> {
+fn parse_call(body: &str) -> Result<TaggedCall, UnreadableCall> {
     let parse_error = |problem: String| UnreadableCall::ParseError { problem, written: excerpt(body) };
     let json: Value = serde_json::from_str(body).map_err(|error| parse_error(format!("it is not JSON: {error}")))?;
     let Value::Object(mut fields) = json else {
         return Err(parse_error("it is JSON, but not an object".to_owned()));
     };
-    let mut text = |field: &str| match fields.remove(field) {
+    let mut string = |field: &str| match fields.remove(field) {
         Some(Value::String(text)) if !text.is_empty() => Ok(text),
         _ => Err(UnreadableCall::MissingField { field: field.to_owned(), written: excerpt(body) }),
     };
-    let (server, tool) = (text("server_name")?, text("tool_name")?);
+    let (server, tool) = (string("server_name")?, string("tool_name")?);
     let arguments = fields.remove("arguments").unwrap_or_else(|| Value::Object(Map::new()));
     Ok(TaggedCall { server, tool, arguments })
 }
 
 fn excerpt(text: &str) -> String {
     let text = text.trim();
-    match text.char_indices().nth(QUOTED) {
+    match text.char_indices().nth(MAX_QUOTED) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

@@ -1,70 +1,74 @@
-//! Separates a model's thinking from its answer while both are streamed (L21): by the provider's reasoning fields, or
-//! by `<think>` … `</think>` in the text.
+//! Separates a model's thinking from its answer while the reply is streamed (L21). Thinking arrives in the provider's
+//! reasoning fields, or between `<think>` and `</think>` in the text.
 
 use crate::model::Delta;
 
 const OPENING: &str = "<think>";
 const CLOSING: &str = "</think>";
 
-/// Splits the pieces of a reply into deltas. Thinking is always between a start and an end delta.
+/// Splits the pieces of a reply into deltas. Thinking is always between [`Delta::ThinkingStart`] and
+/// [`Delta::ThinkingEnd`].
 ///
-/// Tags count only at the beginning of a reply, after nothing but white space, where models write them. A later
-/// `<think>` is part of the answer, such as code, and stays text. Tags also do not count if the provider separates
-/// thinking itself. White space around tags is removed. Thinking without a closing tag lasts until the reply ends.
+/// `<think>` is only recognized at the beginning of a reply, where models write it. Only white space and other thinking
+/// may precede it. A later `<think>` is part of the answer, for example in code. If the provider has reasoning fields,
+/// tags are not recognized at all. White space around tags is removed. Thinking without a closing tag ends with the
+/// reply.
 #[derive(Debug, Default)]
 pub struct ThinkingSplitter {
     position: Position,
-    /// Text that may still become a tag, with the white space before it.
+    /// Text that may be the beginning of an opening tag, with the white space before it.
     pending: String,
     /// Number of bytes of a tag that have matched.
     matched: usize,
-    /// Whether white space that follows belongs to a tag.
+    /// Whether white space is dropped because it follows a closing tag.
     drops_blank: bool,
-    /// Whether `ThinkingStart` was emitted without `ThinkingEnd`.
+    /// Whether `ThinkingStart` was emitted and `ThinkingEnd` was not.
     is_thinking: bool,
-    has_own_fields: bool,
+    /// Whether the provider sends thinking in reasoning fields.
+    has_reasoning_fields: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Position {
-    /// Only white space so far, and perhaps a part of a tag.
+    /// Before the answer: the text so far is white space, thinking, or a part of an opening tag.
     #[default]
     Beginning,
-    /// Between the tags.
+    /// Inside thinking, between `<think>` and `</think>`.
     Tagged,
+    /// Inside the answer. No tag is recognized any more.
     Answer,
 }
 
 impl ThinkingSplitter {
-    /// Takes the next piece of the text. It may be cut anywhere.
+    /// Reads the next piece of the text. A piece may end at any character.
     pub fn text(&mut self, piece: &str, deltas: &mut Vec<Delta>) {
-        let mut rest = piece;
-        while !rest.is_empty() {
-            rest = match self.position {
-                Position::Beginning => self.beginning(rest, deltas),
-                Position::Tagged => self.tagged(rest, deltas),
+        let mut unread = piece;
+        while !unread.is_empty() {
+            unread = match self.position {
+                Position::Beginning => self.read_beginning(unread, deltas),
+                Position::Tagged => self.read_tagged(unread, deltas),
                 Position::Answer => {
-                    self.emit_text(rest, deltas);
+                    self.emit_text(unread, deltas);
                     ""
                 }
             };
         }
     }
 
-    /// Takes the next piece of a reasoning field.
+    /// Reads the next piece of a reasoning field.
     pub fn thinking(&mut self, piece: &str, deltas: &mut Vec<Delta>) {
-        self.has_own_fields |= !piece.is_empty();
+        self.has_reasoning_fields |= !piece.is_empty();
         self.emit_thinking(piece, deltas);
     }
 
-    /// Ends the thinking, because something else follows, such as a tool call.
+    /// Ends the thinking. The caller uses this when another part of the reply follows, such as a tool call.
     pub fn end_thinking(&mut self, deltas: &mut Vec<Delta>) {
         if std::mem::take(&mut self.is_thinking) {
             deltas.push(Delta::ThinkingEnd);
         }
     }
 
-    /// Ends the reply. Text that was held back is not a tag.
+    /// Ends the reply. Text that was held back is emitted, because it did not become a tag.
     pub fn finish(mut self, deltas: &mut Vec<Delta>) {
         match self.position {
             Position::Tagged => self.emit_thinking(&CLOSING[..self.matched], deltas),
@@ -73,40 +77,40 @@ impl ThinkingSplitter {
         self.end_thinking(deltas);
     }
 
-    /// Looks for the opening tag and returns the rest of the piece.
-    fn beginning<'p>(&mut self, piece: &'p str, deltas: &mut Vec<Delta>) -> &'p str {
-        if self.has_own_fields {
+    /// Searches a piece for the opening tag. Returns the unread part of the piece.
+    fn read_beginning<'p>(&mut self, piece: &'p str, deltas: &mut Vec<Delta>) -> &'p str {
+        if self.has_reasoning_fields {
             self.release(deltas);
             return piece;
         }
         if self.matched == 0 {
-            let rest = piece.trim_ascii_start();
-            if rest.len() < piece.len() {
+            let trimmed = piece.trim_ascii_start();
+            if trimmed.len() < piece.len() {
                 if !self.drops_blank {
-                    self.pending.push_str(&piece[..piece.len() - rest.len()]);
+                    self.pending.push_str(&piece[..piece.len() - trimmed.len()]);
                 }
-                return rest;
+                return trimmed;
             }
         }
-        let same = common_prefix(piece, &OPENING[self.matched..]);
-        if same == 0 {
+        let common = common_prefix(piece, &OPENING[self.matched..]);
+        if common == 0 {
             self.release(deltas);
             return piece;
         }
-        self.matched += same;
-        self.pending.push_str(&piece[..same]);
+        self.matched += common;
+        self.pending.push_str(&piece[..common]);
         if self.matched == OPENING.len() {
             self.pending.clear();
             self.matched = 0;
             self.position = Position::Tagged;
         }
-        &piece[same..]
+        &piece[common..]
     }
 
-    /// Looks for the closing tag and returns the rest of the piece.
-    fn tagged<'p>(&mut self, piece: &'p str, deltas: &mut Vec<Delta>) -> &'p str {
+    /// Searches a piece for the closing tag. Returns the unread part of the piece.
+    fn read_tagged<'p>(&mut self, piece: &'p str, deltas: &mut Vec<Delta>) -> &'p str {
         if self.matched > 0 {
-            return self.closing(piece, deltas);
+            return self.read_closing_tag(piece, deltas);
         }
         if let Some(start) = piece.find(CLOSING) {
             self.emit_thinking(&piece[..start], deltas);
@@ -118,20 +122,21 @@ impl ThinkingSplitter {
         ""
     }
 
-    /// Continues a closing tag that began in an earlier piece.
-    fn closing<'p>(&mut self, piece: &'p str, deltas: &mut Vec<Delta>) -> &'p str {
-        let same = common_prefix(piece, &CLOSING[self.matched..]);
-        self.matched += same;
+    /// Continues to read a closing tag that began in an earlier piece. Returns the unread part of the piece.
+    fn read_closing_tag<'p>(&mut self, piece: &'p str, deltas: &mut Vec<Delta>) -> &'p str {
+        let common = common_prefix(piece, &CLOSING[self.matched..]);
+        self.matched += common;
         if self.matched == CLOSING.len() {
             self.close(deltas);
-        } else if same < piece.len() {
-            let no_tag = std::mem::take(&mut self.matched);
-            self.emit_thinking(&CLOSING[..no_tag], deltas);
+        } else if common < piece.len() {
+            let matched = std::mem::take(&mut self.matched);
+            self.emit_thinking(&CLOSING[..matched], deltas);
         }
-        &piece[same..]
+        &piece[common..]
     }
 
-    /// Text after the tag is treated as a new beginning, because some models think twice before they answer.
+    /// Handles a complete closing tag. Another opening tag may follow, because some models think twice before they
+    /// answer.
     fn close(&mut self, deltas: &mut Vec<Delta>) {
         self.matched = 0;
         self.drops_blank = true;
@@ -139,7 +144,7 @@ impl ThinkingSplitter {
         self.end_thinking(deltas);
     }
 
-    /// Emits held-back text, because there is no opening tag.
+    /// Emits the text that was held back, because it is not an opening tag.
     fn release(&mut self, deltas: &mut Vec<Delta>) {
         self.position = Position::Answer;
         let pending = std::mem::take(&mut self.pending);
@@ -153,7 +158,8 @@ impl ThinkingSplitter {
         }
     }
 
-    /// Emits thinking. It begins with its first word, because models that were told not to think write empty tags.
+    /// Emits thinking without the white space before its first word. Models that were told not to think write tags with
+    /// only white space between them, for which nothing is emitted.
     fn emit_thinking(&mut self, thinking: &str, deltas: &mut Vec<Delta>) {
         let thinking = if self.is_thinking { thinking } else { thinking.trim_ascii_start() };
         if thinking.is_empty() {
@@ -175,7 +181,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The deltas of these pieces of text, with adjacent deltas of the same kind joined.
+    /// Returns the deltas of these pieces of text. Adjacent deltas of the same kind are joined.
     fn split<'p>(pieces: impl IntoIterator<Item = &'p str>) -> Vec<Delta> {
         let (mut splitter, mut deltas) = (ThinkingSplitter::default(), Vec::new());
         for piece in pieces {
@@ -205,11 +211,11 @@ mod tests {
         Delta::Text(text.into())
     }
 
-    /// L21: what counts as thinking, and what stays text.
+    /// L21: only tags at the beginning of a reply enclose thinking.
     #[test]
-    fn l21_tags_count_at_the_beginning() {
-        let with = |mut deltas: Vec<Delta>, more: Delta| {
-            deltas.push(more);
+    fn l21_tags_are_recognized_only_at_the_beginning() {
+        let with = |mut deltas: Vec<Delta>, next: Delta| {
+            deltas.push(next);
             deltas
         };
         let cases = [
@@ -228,14 +234,14 @@ mod tests {
             ("<think>a </ b </</think>c", with(thought("a </ b </"), text("c"))),
             ("a</think>b", vec![text("a</think>b")]),
         ];
-        for (given, expected) in cases {
-            assert_eq!(split([given]), expected, "{given:?}");
+        for (reply, expected) in cases {
+            assert_eq!(split([reply]), expected, "{reply:?}");
         }
     }
 
-    /// L21: a provider's own fields, followed by a literal tag.
+    /// L21: if a provider sends thinking in its own fields, a tag in the text stays text.
     #[test]
-    fn l21_a_providers_own_fields() {
+    fn l21_tags_stay_text_if_the_provider_has_reasoning_fields() {
         let (mut splitter, mut deltas) = (ThinkingSplitter::default(), Vec::new());
         splitter.thinking("", &mut deltas);
         splitter.thinking("\nhm", &mut deltas);
@@ -251,7 +257,7 @@ mod tests {
     proptest! {
         /// L21: the result does not depend on how the text is cut into pieces.
         #[test]
-        fn l21_pieces_give_the_same_result_as_the_whole(
+        fn l21_a_reply_in_pieces_is_split_like_the_whole_reply(
             words in prop::collection::vec(
                 prop::sample::select(vec!["<think>", "</think>", "<", "</", "think>", " ", "\n", "a", "ä", "<thi", "nk>"]), 0..12),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),

@@ -1,4 +1,4 @@
-//! Tools: their definitions, their errors and the outcome of a call.
+//! Tools: their definitions, their errors and the outcomes of their calls.
 
 use crate::event_type::ServiceEventType;
 use crate::message::{Content, Digest};
@@ -6,7 +6,8 @@ use crate::model::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a tool does to the outside world (P2). By default, it changes something outside once per call.
+/// Properties of a tool that it declares (P2). By default, the host assumes that each call of the tool changes
+/// something outside the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Traits {
@@ -14,55 +15,56 @@ pub struct Traits {
     pub read_only: bool,
     /// The tool may delete or overwrite something.
     pub destructive: bool,
-    /// A second call with the same id has no further effect.
+    /// A repeated call with the same id has no further effect.
     pub idempotent: bool,
     /// The call never runs at the same time as another call of its batch.
     pub sequential: bool,
-    /// The tool deals with an open set of things, such as the web.
+    /// The tool accesses systems outside the host's control, such as the web.
     pub open_world: bool,
     /// The user is asked before each call.
     pub needs_approval: bool,
 }
 
 impl Traits {
-    /// Whether a call that may have started can be dispatched again without asking (D3).
+    /// Whether the host may run a call again without asking the user although an earlier attempt may have started (D3).
     pub fn repeatable(self) -> bool {
         self.read_only || self.idempotent
     }
 }
 
-/// The definition that a tool gives of itself (P2).
+/// A tool's definition of itself (P2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolDefinition {
     /// Name as the tool's author wrote it: 1 to 128 letters, digits, `_`, `-` or `.`.
     pub name: String,
-    /// Title for people. None: there is none.
+    /// Title that is shown to users. None: the tool has no title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Description for the model, at most 2 KiB.
     pub description: String,
     /// JSON Schema (2020-12) of the arguments, which are an object.
     pub input_schema: Value,
-    /// JSON Schema of the structured result. None: it is not declared.
+    /// JSON Schema of the structured result. None: the tool declares no schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// What the tool does to the outside world.
+    /// Properties of the tool that affect how its calls are run.
     #[serde(default)]
     pub traits: Traits,
-    /// Priority of the tool. Only the calls of a reply with the highest priority run (L6). Default 0.
+    /// Priority of the tool, 0 by default. Of the calls in a reply, only those with the highest priority run (L6).
     #[serde(default)]
     pub priority: i32,
 }
 
-/// Where and how arguments or data are invalid.
+/// One problem of invalid arguments or data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
-    /// JSON pointer to the invalid value. Empty for the whole document.
+    /// JSON pointer to the invalid value. Empty: the problem concerns the whole document.
     pub pointer: String,
-    /// The violated JSON Schema keyword (`required`, `type` …), or the name of another check. None: unknown.
+    /// The violated JSON Schema keyword, such as `required` or `type`, or the name of another check. None: the rule is
+    /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// What is wrong, for the model.
+    /// Description of the problem for the model.
     pub message: String,
 }
 
@@ -72,24 +74,24 @@ pub struct Violation {
 pub enum ToolError {
     /// The arguments are invalid. The model should change them.
     InvalidArguments {
-        /// The violations, at least one.
+        /// The violations. There is at least one.
         violations: Vec<Violation>,
     },
-    /// The requested thing does not exist.
+    /// The requested item, such as a file, does not exist.
     NotFound {
         /// Message for the model.
         message: String,
     },
-    /// The call is not allowed and will not succeed if it is repeated.
+    /// The call is not allowed. It will fail again if it is repeated.
     Denied {
-        /// What was missing and how to grant it.
+        /// Description of the denied request, and how to grant it.
         message: String,
     },
     /// The call may succeed later.
     Unavailable {
         /// Message for the model.
         message: String,
-        /// Milliseconds to wait. None: the host's backoff.
+        /// Time to wait before the next attempt, in milliseconds. None: the host chooses the time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after: Option<u32>,
     },
@@ -101,12 +103,12 @@ pub enum ToolError {
 }
 
 impl ToolError {
-    /// The error as JSON text, for the model.
+    /// Formats the error as JSON for the model.
     pub fn for_model(&self) -> String {
         serde_json::to_string(self).expect("a tool error can always be serialized")
     }
 
-    /// The error as a sentence for people.
+    /// Formats the error as a sentence for users.
     pub fn for_people(&self) -> String {
         match self {
             ToolError::InvalidArguments { violations } => {
@@ -124,25 +126,25 @@ impl ToolError {
     }
 }
 
-/// Replaces each line that [`ToolError::for_model`] wrote by [`ToolError::for_people`], also if the line was cut.
-/// Other lines stay unchanged.
+/// Replaces each error that [`ToolError::for_model`] formatted by the sentence of [`ToolError::for_people`]. An error
+/// is one line of the text and may have been cut off at its end. Other lines stay unchanged.
 pub fn errors_in_words(text: &str) -> String {
     text.split('\n').map(|line| error_in_words(line).unwrap_or_else(|| line.to_owned())).collect::<Vec<_>>().join("\n")
 }
 
 fn error_in_words(line: &str) -> Option<String> {
-    // This is cheaper than parsing every line of a long result.
+    // This check avoids parsing every line of a long result.
     if !line.starts_with("{\"error\":\"") {
         return None;
     }
     if let Ok(error) = serde_json::from_str::<ToolError>(line) {
         return Some(error.for_people());
     }
-    // The text may end inside an escape, which has at most six characters, or twelve for a surrogate pair.
-    let whole = line.char_indices().rev().map(|(position, _)| &line[..position]);
-    let tries = std::iter::once(line).chain(whole.take(12));
-    let ends = ["\"}", "\"}]}", "}]}", "]}"];
-    tries.flat_map(|cut| ends.map(|end| format!("{cut}{end}"))).find_map(|closed| {
+    // The line may have been cut inside an escape, which has at most six characters, or twelve for a surrogate pair.
+    let shorter = line.char_indices().rev().map(|(position, _)| &line[..position]);
+    let candidates = std::iter::once(line).chain(shorter.take(12));
+    let endings = ["\"}", "\"}]}", "}]}", "]}"];
+    candidates.flat_map(|cut| endings.map(|ending| format!("{cut}{ending}"))).find_map(|closed| {
         let error = serde_json::from_str::<ToolError>(&closed).ok()?;
         Some(format!("{}…", error.for_people()))
     })
@@ -155,13 +157,14 @@ pub struct ServiceRequest {
     pub event_type: ServiceEventType,
     /// Data of the event.
     pub data: Value,
-    /// Routing domain. None: the configured one.
+    /// Routing domain. None: the domain in the configuration of the service is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// JSON Schema of the answer's data. None: any data.
+    /// JSON Schema of the response's data. None: any data is valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_schema: Option<Value>,
-    /// Milliseconds until the host answers `unavailable` itself. None: it waits indefinitely.
+    /// Time after which the host ends the call with the error `unavailable`, in milliseconds. None: the call waits
+    /// indefinitely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_within: Option<u32>,
 }
@@ -171,64 +174,64 @@ pub struct ServiceRequest {
 pub struct ToolDone {
     /// Content for the model, in order.
     pub content: Vec<Content>,
-    /// The result as structured data. None: the tool returned none.
+    /// The result as structured data. None: the tool returned no structured data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
 }
 
 impl ToolDone {
-    /// Makes a result of one text.
+    /// Creates a result whose only content is this text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: vec![Content::Text(text.into())], structured: None }
     }
 }
 
-/// The outcome of a tool's call.
+/// The outcome of a successful call of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolOutcome {
     /// The call has finished.
     Done(ToolDone),
-    /// The call requests a service.
+    /// The call continues outside the host: it requests a service, whose response becomes the result.
     Pending(ServiceRequest),
 }
 
-/// What one call cost (P8).
+/// Resources that one call used (P8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallCost {
-    /// Processor time in microseconds, accurate at least to the host's epoch tick (10 ms).
+    /// Processor time in microseconds. The error is at most one epoch tick of the host (10 ms).
     pub cpu_us: u64,
-    /// Microseconds from dispatch to result, including host calls, without waiting in the queue.
+    /// Time from dispatch to result in microseconds. It includes host calls but not the time in the queue.
     pub wall_us: u64,
-    /// Microseconds of waiting in the queue.
+    /// Time in the queue in microseconds.
     pub queue_us: u64,
-    /// Peak bytes of all guest memories of the call.
+    /// Peak size of all guest memories of the call, in bytes.
     pub memory_bytes: u64,
-    /// Bytes that the host gave to the guest: its input as JSON, and the media, values and responses that it read.
-    /// Reads from granted files are not counted.
+    /// Bytes that the guest received from the host: the input as JSON, media items, stored values and responses. Reads
+    /// from granted files are not counted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes_in: u64,
-    /// Bytes that the host took from the guest: its output as JSON, and the media, values and requests that it wrote.
+    /// Bytes that the host received from the guest: the output as JSON, media items, stored values and requests.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes_out: u64,
-    /// Number of network requests that it sent.
+    /// Number of network requests that the guest sent.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub requests: u64,
-    /// Fuel that the instructions used, which is the same for the same work. None: fuel is not counted, or something
-    /// else stopped the call.
+    /// Fuel that the guest's instructions used. Equal work uses equal fuel. None: fuel is not counted, or the call was
+    /// stopped for another reason than its fuel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fuel: Option<u64>,
-    /// Use of the host's model.
+    /// Requests that the guest sent to the host's model.
     #[serde(default, skip_serializing_if = "ModelUse::is_nothing")]
     pub model: ModelUse,
 }
 
-/// A plugin's use of the host's model (P5). It can be added up.
+/// A plugin's use of the host's model (P5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelUse {
-    /// Number of requests, including those without an answer.
+    /// Number of requests, including failed ones.
     pub asks: u64,
-    /// Tokens of the answered requests.
+    /// Tokens of the successful requests.
     #[serde(flatten)]
     pub usage: Usage,
 }
@@ -254,30 +257,30 @@ fn is_zero(number: &u64) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolSource {
-    /// A plugin's component.
+    /// The tool comes from a plugin.
     Plugin {
         /// Name of the plugin.
         plugin: String,
-        /// Digest of the component.
+        /// Digest of the plugin's component.
         digest: Digest,
     },
-    /// The host itself.
+    /// The tool is built into the host.
     BuiltIn,
-    /// An MCP server.
+    /// The tool comes from an MCP server.
     Mcp {
         /// Name of the server in the configuration.
         server: String,
-        /// Digest of the tool's definition, because a server's code has no digest. None: a host that did not store it
-        /// wrote this, or the tool does not exist.
+        /// Digest of the tool's definition. It is used because the code of a server has no digest. None: an older
+        /// version of the host stored this source without the digest, or the tool does not exist.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         definition: Option<Digest>,
     },
-    /// A service outside the host, which gets requests as events.
+    /// The tool is a service outside the host, which receives requests as events.
     Service {
-        /// CloudEvent type of its requests.
+        /// CloudEvent type of the requests to the service.
         event_type: String,
     },
-    /// Another agent (L16).
+    /// The tool delegates work to another agent (L16).
     Agent {
         /// Name of the agent in the configuration.
         agent: String,
@@ -285,7 +288,7 @@ pub enum ToolSource {
 }
 
 impl ToolSource {
-    /// A tool of this server, with any definition.
+    /// Returns the source of the tools of an MCP server, without the digest of a definition.
     pub fn of_server(server: impl Into<String>) -> Self {
         ToolSource::Mcp { server: server.into(), definition: None }
     }
@@ -316,7 +319,7 @@ impl std::fmt::Display for ToolSource {
 mod tests {
     use super::*;
 
-    /// P2, L28: errors in a text for the model are shown to people as sentences, at any position and with any cut.
+    /// P2, L28: errors are shown to users as sentences, at any position in the text and even if they were cut off.
     #[test]
     fn p2_errors_are_shown_as_sentences_at_any_position() {
         let message = "no \u{1b}[2J \"disk\"\nöä 😀".to_owned();

@@ -1,8 +1,9 @@
-//! How the model sees a stored message. Nothing here changes what is stored (L26).
+//! Converts stored messages to the messages that are sent to the model. The stored messages stay unchanged (L26).
 
 use crate::message::{CallId, Content, Message, Part, StoredMessage};
 
-/// The texts and data of a result as one text. `read_result` counts its offsets in this text.
+/// Returns the text and JSON content of a result as one string, joined by line breaks. The offsets of `read_result`
+/// refer to this string.
 pub fn result_text(content: &[Content]) -> String {
     let mut text = String::new();
     for item in content {
@@ -19,10 +20,11 @@ pub fn result_text(content: &[Content]) -> String {
     text
 }
 
-/// [`result_text`], cut after `limit` characters and followed by a line that says how to get the rest.
+/// Returns the [`result_text`], cut after `limit` characters. If text was cut off, a last line tells the model how to
+/// read the rest.
 pub fn shown_text(call: &CallId, content: &[Content], limit: usize) -> String {
     let text = result_text(content);
-    // A text never has more characters than bytes.
+    // A string never has more characters than bytes.
     if text.len() <= limit {
         return text;
     }
@@ -41,7 +43,7 @@ pub fn shown_text(call: &CallId, content: &[Content], limit: usize) -> String {
     }
 }
 
-/// A stored message as it is sent to the model: tool results are cut after `limit` characters.
+/// Returns a stored message as it is sent to the model. Tool results are cut after `limit` characters.
 pub fn shown_message(message: &StoredMessage, seen_count: u32, limit: usize) -> Message {
     let parts = message.parts.iter().map(|part| match part {
         Part::ToolResult(result) => {

@@ -1,4 +1,4 @@
-//! Makes invisible and text-reordering characters visible in everything that a person or a model reads. Stored texts
+//! Makes invisible and text-reordering characters visible in everything that a user or a model reads. Stored texts
 //! keep them (invariant 4).
 
 use crate::message::{Content, Message, Part};
@@ -12,15 +12,16 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, Lines::Kept)
 }
 
-/// Escapes a name, a title or another text on one line. Line breaks and tabs are escaped too.
+/// Escapes a text that must stay on one line, such as a name or a title. Line breaks and tabs are escaped too.
 pub fn visible_line(text: &str) -> Cow<'_, str> {
     escaped(text, Lines::Escaped)
 }
 
-/// [`visible_line`], cut after `characters` characters with `…`. An escape counts with its full length.
-pub fn visible_name(text: &str, characters: usize) -> String {
+/// Escapes a text like [`visible_line`] and cuts the result after `max_characters` characters. `…` marks the cut. The
+/// characters of an escape are counted individually.
+pub fn visible_name(text: &str, max_characters: usize) -> String {
     let line = visible_line(text);
-    match line.char_indices().nth(characters) {
+    match line.char_indices().nth(max_characters) {
         Some((cut, _)) => format!("{}…", &line[..cut]),
         None => line.into_owned(),
     }
@@ -34,15 +35,15 @@ pub fn visible_json(value: &mut Value) {
         Value::Object(fields) => {
             fields.values_mut().for_each(visible_json);
             if fields.keys().any(|key| matches!(visible_line(key), Cow::Owned(_))) {
-                let all = std::mem::take(fields);
-                fields.extend(all.into_iter().map(|(key, value)| (visible_line(&key).into_owned(), value)));
+                let unescaped = std::mem::take(fields);
+                fields.extend(unescaped.into_iter().map(|(key, value)| (visible_line(&key).into_owned(), value)));
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-/// Escapes everything in a request that a model reads. Only the provider's own data stays unchanged.
+/// Escapes all text of a request that a model reads. Only the provider's own data stays unchanged.
 pub fn visible_request(request: &mut ModelRequest) {
     request.system.iter_mut().for_each(replace);
     request.messages.iter_mut().for_each(visible_message);
@@ -63,14 +64,15 @@ fn visible_message(message: &mut Message) {
                 Content::Json(json) => visible_json(json),
                 Content::Media(_) => {}
             }),
-            // A medium's name is not sent, and the provider's data is signed.
+            // The name of a media item is not sent, and the provider's data may be signed.
             Part::Media(_) | Part::Replay(_) => {}
         }
     }
 }
 
-/// Escapes property names and allowed values too. A tool that hides characters there can then not be called, which is
-/// safer than a name that looks like another one.
+/// Escapes the description and the schema of a tool, including property names and allowed values. If these contain
+/// invisible characters, the model's arguments no longer match the tool's schema. This is safer than a name that looks
+/// like another name.
 fn visible_tool(tool: &mut OfferedTool) {
     replace(&mut tool.description);
     visible_json(&mut tool.input_schema);
@@ -94,20 +96,20 @@ fn escaped(text: &str, lines: Lines) -> Cow<'_, str> {
         return text.into();
     }
     let mut shown = String::new();
-    // Nothing is copied to `shown` until something must be escaped. This is the end of the copied text.
+    // The position up to which the text has been copied to `shown`. It stays 0 if no character must be escaped.
     let mut copied = 0;
-    let mut before = Preceding::Nothing;
+    let mut preceding = Preceding::Nothing;
     let mut characters = text.char_indices().peekable();
     while let Some((at, character)) = characters.next() {
         let next = characters.peek().map(|(_, next)| *next);
-        let stays = match character {
+        let is_kept = match character {
             '\n' | '\t' => lines == Lines::Kept,
             '\r' => lines == Lines::Kept && next == Some('\n'),
             character if !is_invisible(character) => true,
-            character => before.allows(character, next),
+            character => preceding.allows(character, next),
         };
-        before = before.then(character);
-        if !stays {
+        preceding = preceding.followed_by(character);
+        if !is_kept {
             shown.push_str(&text[copied..at]);
             shown.extend(character.escape_unicode());
             copied = at + character.len_utf8();
@@ -120,18 +122,19 @@ fn escaped(text: &str, lines: Lines) -> Cow<'_, str> {
     shown.into()
 }
 
-/// What precedes a character, as far as it matters for joiners and variation selectors.
+/// The text before a character, as far as it matters for joiners and variation selectors.
 #[derive(Clone, Copy)]
 enum Preceding {
+    /// The beginning of the text, or an escaped character.
     Nothing,
     /// A visible character.
     Visible(char),
-    /// A visible character with the one variation selector that it may have.
+    /// A visible character and its variation selector.
     Selected(char),
 }
 
 impl Preceding {
-    /// Whether an invisible character belongs to the way the characters around it are written.
+    /// Whether an invisible character is needed to write the characters around it.
     fn allows(self, character: char, next: Option<char>) -> bool {
         let (before, is_selected) = match self {
             Preceding::Nothing => return false,
@@ -143,7 +146,7 @@ impl Preceding {
             '\u{200d}' => joins(is_emoji) || (!is_selected && joins(is_joining)),
             '\u{200c}' => !is_selected && joins(is_joining),
             '\u{fe0e}' | '\u{fe0f}' => {
-                // For a digit, only in a complete keycap sequence: `1`, U+FE0F, U+20E3.
+                // After a digit, a selector is only allowed in a complete keycap sequence, such as `1`, U+FE0F, U+20E3.
                 !is_selected && (is_emoji(before) || is_keycap(before) && next == Some('\u{20e3}'))
             }
             '\u{180b}'..='\u{180d}' | '\u{180f}' => !is_selected && matches!(before, '\u{1820}'..='\u{18aa}'),
@@ -151,7 +154,8 @@ impl Preceding {
         }
     }
 
-    fn then(self, character: char) -> Self {
+    /// Returns the state after the next character.
+    fn followed_by(self, character: char) -> Self {
         match (self, character) {
             (Preceding::Visible(before), '\u{fe0e}' | '\u{fe0f}' | '\u{180b}'..='\u{180d}' | '\u{180f}') => {
                 Preceding::Selected(before)
@@ -162,8 +166,8 @@ impl Preceding {
     }
 }
 
-/// Whether a character is a control character, in Unicode's `Default_Ignorable_Code_Point`, a line or paragraph
-/// separator, or an interlinear annotation.
+/// Whether a character is invisible. These are control characters, line and paragraph separators, interlinear
+/// annotations, and the characters with Unicode's property `Default_Ignorable_Code_Point`.
 pub fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -175,7 +179,8 @@ pub fn is_invisible(character: char) -> bool {
         )
 }
 
-/// Symbols and pictures, including skin tones, so that an emoji with a skin tone can be joined.
+/// Whether a character is a symbol or picture. This includes skin tones, so that an emoji with a skin tone can be
+/// joined.
 fn is_emoji(character: char) -> bool {
     matches!(
         character,
@@ -188,7 +193,8 @@ fn is_keycap(character: char) -> bool {
     matches!(character, '0'..='9' | '#' | '*')
 }
 
-/// Letters of scripts that are written with joiners: Arabic, Syriac, N'Ko, and South Asian scripts.
+/// Whether a character is a letter of a script that is written with joiners, such as Arabic, Syriac, N'Ko and South
+/// Asian scripts.
 fn is_joining(character: char) -> bool {
     matches!(character, '\u{620}'..='\u{64a}' | '\u{66e}'..='\u{6d5}' | '\u{6ee}'..='\u{7ff}' | '\u{8a0}'..='\u{dff}')
         || matches!(character, '\u{64b}'..='\u{652}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17b3}')
@@ -249,7 +255,7 @@ mod tests {
         assert_eq!(visible_name("a\u{200b}", 3), r"a\u…");
     }
 
-    // Row 49, invariant 4: everything that a model reads is escaped, and nothing that a provider has signed.
+    // Row 49, invariant 4: all text that a model reads is escaped. Data that a provider has signed stays unchanged.
     #[test]
     fn row_49_a_request_hides_nothing() {
         const HIDDEN: &str = "\u{e0041}\u{202e}";
@@ -296,7 +302,7 @@ mod tests {
     }
 
     proptest! {
-        // For any text: the result has nothing left to escape, and a text without invisible characters does not
+        // Row 49: an escaped text contains nothing more to escape, and a text without invisible characters does not
         // change.
         #[test]
         fn row_49_escaping_is_idempotent(text in "[a-z👩💻❤🏽کخ \u{200b}-\u{200f}\u{202a}-\u{202e}\u{fe0f}\u{e0041}\u{1b}\r\n\t]{0,30}") {

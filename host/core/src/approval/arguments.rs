@@ -1,13 +1,14 @@
-//! Call arguments in approvals: one canonical text for equal arguments, and a description of what a person edited.
+//! Call arguments in approvals: their canonical JSON, and the note that tells the model about edited arguments.
 
 use serde_json::Value;
 
-/// Maximum number of characters of a value that the note shows.
-const SHOWN_VALUE: usize = 200;
+/// Maximum number of characters of each changed value that the note shows.
+const MAX_VALUE_LENGTH: usize = 200;
 /// Maximum number of changed fields that the note names.
-const SHOWN_FIELDS: usize = 10;
+const MAX_NAMED_FIELDS: usize = 10;
 
-/// JSON in canonical form: without spaces and with the keys in byte order. Equal data gives the same text.
+/// Returns the canonical JSON of a value: without spaces and with the keys in byte order. Equal values have the same
+/// canonical JSON.
 pub fn canonical_json(value: &Value) -> String {
     let mut text = String::new();
     write(value, &mut text);
@@ -19,7 +20,7 @@ fn write(value: &Value, text: &mut String) {
         Value::Array(items) => {
             text.push('[');
             for (index, item) in items.iter().enumerate() {
-                separate(index, text);
+                push_comma(index, text);
                 write(item, text);
             }
             text.push(']');
@@ -29,25 +30,26 @@ fn write(value: &Value, text: &mut String) {
             fields.sort_unstable_by_key(|(name, _)| name.as_bytes());
             text.push('{');
             for (index, (name, field)) in fields.into_iter().enumerate() {
-                separate(index, text);
+                push_comma(index, text);
                 text.push_str(&Value::from(name.as_str()).to_string());
                 text.push(':');
                 write(field, text);
             }
             text.push('}');
         }
-        single => text.push_str(&single.to_string()),
+        scalar => text.push_str(&scalar.to_string()),
     }
 }
 
-fn separate(index: usize, text: &mut String) {
+/// Writes the comma before every element except the first.
+fn push_comma(index: usize, text: &mut String) {
     if index > 0 {
         text.push(',');
     }
 }
 
-/// Tells the model which arguments a person changed before the call ran. The text precedes the call's result and is
-/// shortened, so that the result stays visible.
+/// Returns a note that tells the model which arguments a user changed before the call ran. The note precedes the call's
+/// result. Its length is limited, so that the result is not cut off.
 pub fn edit_note(written: &Value, edited: &Value) -> String {
     let changes = match (written, edited) {
         (Value::Object(before), Value::Object(after)) => {
@@ -55,8 +57,8 @@ pub fn edit_note(written: &Value, edited: &Value) -> String {
             let set = set.map(|(name, value)| format!("{name} = {}", shortened(value)));
             let removed = before.keys().filter(|name| !after.contains_key(*name)).map(|name| format!("without {name}"));
             let mut changes: Vec<_> = set.chain(removed).collect();
-            if changes.len() > SHOWN_FIELDS {
-                let more = changes.split_off(SHOWN_FIELDS).len();
+            if changes.len() > MAX_NAMED_FIELDS {
+                let more = changes.split_off(MAX_NAMED_FIELDS).len();
                 changes.push(format!("{more} more"));
             }
             changes.join("; ")
@@ -68,7 +70,7 @@ pub fn edit_note(written: &Value, edited: &Value) -> String {
 
 fn shortened(value: &Value) -> String {
     let text = value.to_string();
-    match text.char_indices().nth(SHOWN_VALUE) {
+    match text.char_indices().nth(MAX_VALUE_LENGTH) {
         Some((cut, _)) => format!("{}…", &text[..cut]),
         None => text,
     }
@@ -79,17 +81,16 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// L17
     #[test]
-    fn l17_equal_arguments_have_one_form() {
-        let one: Value = serde_json::from_str(r#"{"b": [1, {"y": null, "x": "ä\n"}], "a": {}}"#).unwrap();
-        let other: Value = serde_json::from_str(r#"{"a":{},"b":[1,{"x":"\u00e4\u000a","y":null}]}"#).unwrap();
-        assert_eq!(canonical_json(&one), r#"{"a":{},"b":[1,{"x":"ä\n","y":null}]}"#);
-        assert_eq!(canonical_json(&one), canonical_json(&other));
+    fn l17_equal_arguments_have_the_same_canonical_json() {
+        let value: Value = serde_json::from_str(r#"{"b": [1, {"y": null, "x": "ä\n"}], "a": {}}"#).unwrap();
+        let same: Value = serde_json::from_str(r#"{"a":{},"b":[1,{"x":"\u00e4\u000a","y":null}]}"#).unwrap();
+        assert_eq!(canonical_json(&value), r#"{"a":{},"b":[1,{"x":"ä\n","y":null}]}"#);
+        assert_eq!(canonical_json(&value), canonical_json(&same));
         for different in [json!([1, 2]), json!([2, 1]), json!({"a": 1}), json!({"a": "1"}), json!("{\"a\":1}")] {
             assert_ne!(canonical_json(&different), canonical_json(&json!({"a": 1.5})));
             let read: Value = serde_json::from_str(&canonical_json(&different)).unwrap();
-            assert_eq!(read, different, "nothing is lost");
+            assert_eq!(read, different, "canonical JSON preserves the value");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Approval rules of a configuration, and how they apply to one tool (L17).
+//! The approval rules of a configuration, and how they apply to a tool (L17).
 
 use super::ApprovalPolicy;
 use crate::tool::{ToolDefinition, ToolSource};
@@ -13,7 +13,7 @@ pub struct ApprovalRules {
     pub default: ApprovalPolicy,
     /// Policy for tools that declare themselves destructive.
     pub destructive: ApprovalPolicy,
-    /// Policy for tools that declare that they deal with an open world.
+    /// Policy for tools that declare the trait `open_world`, such as tools that search the web.
     pub open_world: ApprovalPolicy,
     /// Policies by tool name or pattern. In a pattern, `*` matches any characters.
     pub tools: BTreeMap<String, ApprovalPolicy>,
@@ -21,12 +21,12 @@ pub struct ApprovalRules {
     pub bind_arguments: Vec<String>,
 }
 
-/// The rule that applies to one tool.
+/// The policy that applies to a tool, and the rule from which it comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ruling {
     /// Whether the tool may run.
     pub policy: ApprovalPolicy,
-    /// The configuration key that decided, or `the tool itself`.
+    /// The configuration key that sets the policy, or `the tool itself`.
     pub because: String,
 }
 
@@ -39,9 +39,8 @@ impl Ruling {
 }
 
 impl ApprovalRules {
-    /// Returns the ruling for a tool. A rule with the tool's exact name takes precedence over all others, and only
-    /// such a rule may relax what other rules or the tool itself require. Otherwise the strictest matching rule
-    /// applies.
+    /// Returns the ruling for a tool. A rule with the tool's exact name takes precedence over all other rules, and over
+    /// the approval that the tool itself requires. Without such a rule, the strictest matching rule applies.
     pub fn ruling(&self, definition: &ToolDefinition, source: &ToolSource) -> Ruling {
         let name = definition.name.as_str();
         if let Some(policy) = self.tools.get(name) {
@@ -50,10 +49,11 @@ impl ApprovalRules {
         self.general_ruling(definition, source)
     }
 
-    /// Returns the ruling for a tool without rules that have its exact name: the strictest of all others that match.
+    /// Returns the ruling for a tool as if no rule had the tool's exact name. The strictest matching rule applies.
     pub fn general_ruling(&self, definition: &ToolDefinition, source: &ToolSource) -> Ruling {
         let (name, traits) = (definition.name.as_str(), definition.traits);
-        // Built-in tools only read what the session has or may read, so `default` does not apply to them.
+        // Built-in tools only read data of the session or data that the session may read. `default` does not apply to
+        // them.
         let default = if *source == ToolSource::BuiltIn { ApprovalPolicy::Allow } else { self.default };
         let mut strictest = Ruling { policy: default, because: "approval.default".to_owned() };
         let mut consider = |policy: ApprovalPolicy, because: &dyn Fn() -> String| {
@@ -76,21 +76,24 @@ impl ApprovalRules {
         strictest
     }
 
-    /// Whether remembered grants of a tool are only valid for the same arguments.
+    /// Whether a remembered grant for this tool is only valid for the same arguments.
     pub fn binds_arguments(&self, tool: &str) -> bool {
         self.bind_arguments.iter().any(|pattern| matches_pattern(pattern, tool))
     }
 
-    /// Returns the names and patterns that match none of these tools. They are probably typing errors, and a tool
-    /// then runs without approval.
+    /// Returns the names and patterns that match none of these tools. They probably contain a typo. The tool for which
+    /// such a rule was meant would run without approval.
     pub fn unmatched_patterns<'a>(&'a self, tools: &[&str]) -> Vec<&'a str> {
-        let all = self.tools.keys().chain(&self.bind_arguments);
-        all.filter(|pattern| !tools.iter().any(|tool| matches_pattern(pattern, tool))).map(String::as_str).collect()
+        let patterns = self.tools.keys().chain(&self.bind_arguments);
+        patterns
+            .filter(|pattern| !tools.iter().any(|tool| matches_pattern(pattern, tool)))
+            .map(String::as_str)
+            .collect()
     }
 }
 
-/// Returns the part of a tool name or pattern before the first `.`, which says where the tool comes from. None: there
-/// is no `.`, or that part contains a `*`.
+/// Returns the part of a tool name or pattern before the first `.`, which is the name of the tool's source. None: the
+/// rule contains no `.`, or the part contains a `*`.
 pub fn rule_source(rule: &str) -> Option<&str> {
     rule.split_once('.').map(|(source, _)| source).filter(|source| !source.contains('*'))
 }
@@ -101,7 +104,7 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     let Some(mut name) = name.strip_prefix(start) else { return false };
     let mut pieces: Vec<&str> = rest.split('*').collect();
     let end = pieces.pop().unwrap_or_default();
-    // The earliest match leaves the most room for the pieces that follow.
+    // The earliest match leaves the longest remainder for the pieces that follow.
     for piece in pieces {
         match name.find(piece) {
             Some(position) => name = &name[position + piece.len()..],
@@ -139,7 +142,7 @@ mod tests {
     }
 
     const SERVER: ToolSource = ToolSource::Mcp { server: String::new(), definition: None };
-    const NEEDS: Traits = Traits {
+    const NEEDS_APPROVAL: Traits = Traits {
         read_only: false,
         destructive: false,
         idempotent: false,
@@ -148,32 +151,34 @@ mod tests {
         needs_approval: true,
     };
 
-    /// L17
     #[test]
-    fn l17_the_strictest_rule_holds_and_an_exact_name_decides_alone() {
+    fn l17_the_strictest_rule_applies_unless_a_rule_has_the_exact_name() {
         use ApprovalPolicy::{Allow, Ask, Deny};
         let destructive = Traits { destructive: true, ..Traits::default() };
         let open = Traits { open_world: true, ..Traits::default() };
-        let of = |rules: &ApprovalRules, name: &str, traits| {
+        let ruling = |rules: &ApprovalRules, name: &str, traits| {
             let Ruling { policy, because } = rules.ruling(&tool(name, traits), &SERVER);
             (policy, because)
         };
-        let none = ApprovalRules::default();
-        assert_eq!(of(&none, "a", destructive), (Allow, "approval.default".into()));
-        assert_eq!(of(&none, "a", NEEDS), (Ask, "the tool itself".into()));
+        let no_rules = ApprovalRules::default();
+        assert_eq!(ruling(&no_rules, "a", destructive), (Allow, "approval.default".into()));
+        assert_eq!(ruling(&no_rules, "a", NEEDS_APPROVAL), (Ask, "the tool itself".into()));
         let patterns = rules(&[("files.*", Ask), ("files.wr*", Deny), ("files.wrap", Allow), ("*", Allow)]);
-        assert_eq!(of(&patterns, "files.read", Traits::default()), (Ask, "approval.tools.\"files.*\"".into()));
-        assert_eq!(of(&patterns, "files.write", NEEDS), (Deny, "approval.tools.\"files.wr*\"".into()));
-        assert_eq!(of(&patterns, "files.wrap", NEEDS), (Allow, "approval.tools.\"files.wrap\"".into()));
-        assert_eq!(of(&rules(&[("*", Allow)]), "a", NEEDS).0, Ask, "a pattern relaxes nothing");
+        assert_eq!(ruling(&patterns, "files.read", Traits::default()), (Ask, "approval.tools.\"files.*\"".into()));
+        assert_eq!(ruling(&patterns, "files.write", NEEDS_APPROVAL), (Deny, "approval.tools.\"files.wr*\"".into()));
+        assert_eq!(ruling(&patterns, "files.wrap", NEEDS_APPROVAL), (Allow, "approval.tools.\"files.wrap\"".into()));
+        assert_eq!(
+            ruling(&rules(&[("*", Allow)]), "a", NEEDS_APPROVAL).0,
+            Ask,
+            "a pattern cannot relax the tool's own requirement"
+        );
         let annotated = ApprovalRules { destructive: Ask, open_world: Deny, ..Default::default() };
-        assert_eq!(of(&annotated, "a", destructive), (Ask, "approval.destructive".into()));
-        assert_eq!(of(&annotated, "a", open), (Deny, "approval.open_world".into()));
-        assert_eq!(of(&annotated, "a", Traits { open_world: true, ..destructive }).0, Deny);
-        assert_eq!(of(&annotated, "a", Traits::default()).0, Allow);
+        assert_eq!(ruling(&annotated, "a", destructive), (Ask, "approval.destructive".into()));
+        assert_eq!(ruling(&annotated, "a", open), (Deny, "approval.open_world".into()));
+        assert_eq!(ruling(&annotated, "a", Traits { open_world: true, ..destructive }).0, Deny);
+        assert_eq!(ruling(&annotated, "a", Traits::default()).0, Allow);
     }
 
-    /// L17
     #[test]
     fn l17_the_default_does_not_apply_to_built_in_tools() {
         let rules = ApprovalRules { default: ApprovalPolicy::Deny, ..Default::default() };
@@ -208,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_match_nothing_are_found() {
+    fn patterns_that_match_no_tool_are_found() {
         let mut rules = rules(&[("files.*", ApprovalPolicy::Ask), ("fiels.write", ApprovalPolicy::Ask)]);
         rules.bind_arguments = vec!["pay".into(), "files.read".into()];
         assert_eq!(rules.unmatched_patterns(&["files.read"]), ["fiels.write", "pay"]);

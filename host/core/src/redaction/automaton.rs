@@ -1,47 +1,52 @@
-//! A suffix automaton. It reads a text symbol by symbol and always knows the longest suffix of that text that occurs
-//! in one of its strings. One step takes constant time on average, however many strings there are.
+//! A suffix automaton over a set of strings. It reads a text symbol by symbol. After each symbol, its state is the
+//! longest suffix of the text so far that occurs in one of the strings. One step takes constant time on average, for
+//! any number of strings.
 
 const ROOT: u32 = 0;
-const NONE: u32 = u32::MAX;
+const NO_STATE: u32 = u32::MAX;
 
-/// How much of a string must occur in a text before it counts as a match.
+/// The number of symbols of a string that must occur in a text to count as a match.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thresholds {
-    /// Number of symbols of a part. A string that is not longer only counts as a whole.
+    /// Minimum number of symbols. A string that is not longer than this only matches as a whole.
     pub(super) part: usize,
-    /// Number of symbols of a part at the very beginning or end of a text, where the text may have been cut.
+    /// Minimum number of symbols at the beginning or end of a text that may have been cut.
     pub(super) at_edge: usize,
 }
 
-/// All substrings of a set of strings.
+/// A suffix automaton, which recognizes all substrings of a set of strings.
 #[derive(Debug)]
 pub(super) struct SubstringAutomaton {
     pub(super) thresholds: Thresholds,
-    /// Column of each symbol in `next`, or [`NO_COLUMN`] for symbols that no string has.
+    /// Column of each symbol in `next`, or [`NO_COLUMN`] for a symbol that occurs in no string.
     columns: Box<[u16; 256]>,
+    /// Number of columns in `next`.
     width: usize,
-    /// Transitions: one row of `width` states for each state.
+    /// The transition table. Each state has a row of `width` next states.
     next: Vec<u32>,
+    /// For each state, the state of the longest suffix that belongs to another state.
     link: Vec<u32>,
     /// For each state, the length of its longest substring.
     length: Vec<u32>,
-    /// For each state, the length of the longest short string that is a suffix of the state's longest substring.
-    whole: Vec<u32>,
+    /// For each state, the length of the longest whole string that is a suffix of the state's longest substring. Only
+    /// strings that are not longer than `thresholds.part` count.
+    whole_lengths: Vec<u32>,
     /// For each state, the length of the longest prefix of a string that is a suffix of the state's longest
     /// substring.
-    beginning: Vec<u32>,
+    prefix_lengths: Vec<u32>,
 }
 
-/// A shorter match that is not the prefix of a string is not held back, because it occurs in any text.
-const WAITED_FOR: usize = 4;
+/// Minimum number of matched symbols that are held back if they are not a prefix of a string. Shorter matches are
+/// frequent in any text.
+const MIN_HELD_BACK: usize = 4;
 
 const NO_COLUMN: u16 = u16::MAX;
 
-/// A position in the automaton: the longest suffix of the text so far that occurs in a string.
+/// A position in the automaton. It represents the longest suffix of the text so far that occurs in a string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Matched {
     state: u32,
-    /// Length in symbols.
+    /// Length of the suffix in symbols.
     pub(super) length: usize,
 }
 
@@ -57,85 +62,86 @@ impl SubstringAutomaton {
             }
         }
         let width = usize::from(width);
-        let (next, link, length) = (vec![NONE; width], vec![NONE], vec![0]);
-        let (whole, beginning) = (Vec::new(), Vec::new());
-        let mut automaton = Self { thresholds, columns, width, next, link, length, whole, beginning };
-        let (mut ends, mut beginnings) = (Vec::new(), Vec::new());
+        let (next, link, length) = (vec![NO_STATE; width], vec![NO_STATE], vec![0]);
+        let (whole_lengths, prefix_lengths) = (Vec::new(), Vec::new());
+        let mut automaton = Self { thresholds, columns, width, next, link, length, whole_lengths, prefix_lengths };
+        let (mut string_states, mut prefix_states) = (Vec::new(), Vec::new());
         for string in strings {
             let mut last = ROOT;
             for symbol in string {
                 last = automaton.extend(last, usize::from(automaton.columns[usize::from(*symbol)]));
-                beginnings.push(last);
+                prefix_states.push(last);
             }
             if string.len() <= thresholds.part {
-                ends.push(last);
+                string_states.push(last);
             }
         }
-        automaton.whole = automaton.longest_of(&ends);
-        automaton.beginning = automaton.longest_of(&beginnings);
+        automaton.whole_lengths = automaton.longest_suffixes(&string_states);
+        automaton.prefix_lengths = automaton.longest_suffixes(&prefix_states);
         automaton
     }
 
-    /// Returns the longest match after one more symbol.
+    /// Returns the position after one more symbol.
     pub(super) fn step(&self, mut matched: Matched, symbol: u8) -> Matched {
         let column = self.columns[usize::from(symbol)];
         if column == NO_COLUMN {
             return Matched::default();
         }
         loop {
-            let to = self.next[matched.state as usize * self.width + usize::from(column)];
-            if to != NONE {
-                return Matched { state: to, length: matched.length + 1 };
+            let next = self.next[matched.state as usize * self.width + usize::from(column)];
+            if next != NO_STATE {
+                return Matched { state: next, length: matched.length + 1 };
             }
             let link = self.link[matched.state as usize];
-            if link == NONE {
+            if link == NO_STATE {
                 return Matched::default();
             }
             matched = Matched { state: link, length: self.length[link as usize] as usize };
         }
     }
 
-    /// Number of last symbols that must not be shown.
+    /// Number of symbols before the current position that are part of a secret.
     pub(super) fn found(&self, matched: Matched) -> usize {
-        if matched.length >= self.thresholds.part { matched.length } else { self.look_up(&self.whole, matched) }
+        if matched.length >= self.thresholds.part { matched.length } else { self.look_up(&self.whole_lengths, matched) }
     }
 
-    /// Number of last symbols that may turn out to be part of a secret, depending on what follows.
+    /// Number of symbols before the current position that are part of a secret if the matching symbols follow.
     pub(super) fn uncertain(&self, matched: Matched) -> usize {
         match matched.length {
             length if length >= self.thresholds.part => 0,
-            length if length >= WAITED_FOR => length,
-            _ => self.look_up(&self.beginning, matched),
+            length if length >= MIN_HELD_BACK => length,
+            _ => self.look_up(&self.prefix_lengths, matched),
         }
     }
 
     fn look_up(&self, lengths: &[u32], matched: Matched) -> usize {
         let state = matched.state as usize;
         let is_longest = matched.length == self.length[state] as usize;
-        let of = if is_longest { state } else { self.link[state] as usize };
-        lengths.get(of).copied().unwrap_or_default() as usize
+        let state = if is_longest { state } else { self.link[state] as usize };
+        lengths.get(state).copied().unwrap_or_default() as usize
     }
 
+    /// Appends a symbol to the string whose last state is `last`, and returns its new last state.
     fn extend(&mut self, last: u32, column: usize) -> u32 {
-        let there = self.next[last as usize * self.width + column];
-        if there != NONE {
-            return self.longest_after(last, column, there);
+        let existing = self.next[last as usize * self.width + column];
+        if existing != NO_STATE {
+            return self.longest_after(last, column, existing);
         }
         let new = self.push_state(self.length[last as usize] + 1, None);
         let mut at = last;
-        while at != NONE && self.next[at as usize * self.width + column] == NONE {
+        while at != NO_STATE && self.next[at as usize * self.width + column] == NO_STATE {
             self.next[at as usize * self.width + column] = new;
             at = self.link[at as usize];
         }
         self.link[new as usize] = match at {
-            NONE => ROOT,
+            NO_STATE => ROOT,
             at => self.longest_after(at, column, self.next[at as usize * self.width + column]),
         };
         new
     }
 
-    /// Returns the state whose longest substring is the longest one of `from` with one more symbol: `to`, or a state
-    /// that is split off it.
+    /// Returns the state whose longest substring is the longest substring of `from` plus one symbol. This is `to` or a
+    /// new state that is split off `to`.
     fn longest_after(&mut self, from: u32, column: usize, to: u32) -> u32 {
         let length = self.length[from as usize] + 1;
         if self.length[to as usize] == length {
@@ -145,34 +151,36 @@ impl SubstringAutomaton {
         self.link[split as usize] = self.link[to as usize];
         self.link[to as usize] = split;
         let mut at = from;
-        while at != NONE && self.next[at as usize * self.width + column] == to {
+        while at != NO_STATE && self.next[at as usize * self.width + column] == to {
             self.next[at as usize * self.width + column] = split;
             at = self.link[at as usize];
         }
         split
     }
 
-    fn push_state(&mut self, length: u32, like: Option<u32>) -> u32 {
+    /// Adds a state. If `copied_from` is set, the new state has the same transitions as that state.
+    fn push_state(&mut self, length: u32, copied_from: Option<u32>) -> u32 {
         let new = self.length.len() as u32;
-        match like {
+        match copied_from {
             Some(state) => {
                 let row = state as usize * self.width;
                 self.next.extend_from_within(row..row + self.width);
             }
-            None => self.next.resize(self.next.len() + self.width, NONE),
+            None => self.next.resize(self.next.len() + self.width, NO_STATE),
         }
-        self.link.push(NONE);
+        self.link.push(NO_STATE);
         self.length.push(length);
         new
     }
 
-    /// For each state, the longest of the given states' longest substrings that is a suffix of its own.
-    fn longest_of(&self, ends: &[u32]) -> Vec<u32> {
+    /// Returns, for each state, the length of the longest suffix of its longest substring that is the longest substring
+    /// of one of the states in `suffix_states`.
+    fn longest_suffixes(&self, suffix_states: &[u32]) -> Vec<u32> {
         let mut lengths = vec![0; self.length.len()];
-        for end in ends {
-            lengths[*end as usize] = self.length[*end as usize];
+        for state in suffix_states {
+            lengths[*state as usize] = self.length[*state as usize];
         }
-        // A state's link has a shorter substring than the state.
+        // The substrings of a state's link are shorter than those of the state, so the link is handled first.
         let mut by_length: Vec<usize> = (1..self.length.len()).collect();
         by_length.sort_unstable_by_key(|state| self.length[*state]);
         for state in by_length {
@@ -189,7 +197,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The longest suffix of `text` that occurs in one of the strings, found by brute force.
+    /// Returns the length of the longest suffix of `text` that occurs in one of the strings, found by brute force.
     fn longest(strings: &[Vec<u8>], text: &[u8]) -> usize {
         let occurs = |part: &[u8]| strings.iter().any(|string| string.windows(part.len()).any(|window| window == part));
         (1..=text.len()).rev().find(|length| occurs(&text[text.len() - length..])).unwrap_or(0)
@@ -214,8 +222,8 @@ mod tests {
                 let found = if length >= 5 { length } else { whole };
                 prop_assert_eq!(automaton.found(matched), found);
                 let begins = |part: &[u8]| strings.iter().any(|string| string.starts_with(part));
-                let beginning = (0..=end).rev().find(|length| begins(&text[end - length..end])).unwrap_or(0);
-                let uncertain = if length >= 5 { 0 } else if length >= WAITED_FOR { length } else { beginning };
+                let prefix = (0..=end).rev().find(|length| begins(&text[end - length..end])).unwrap_or(0);
+                let uncertain = if length >= 5 { 0 } else if length >= MIN_HELD_BACK { length } else { prefix };
                 prop_assert_eq!(automaton.uncertain(matched), uncertain);
             }
         }

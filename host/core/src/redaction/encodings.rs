@@ -1,5 +1,5 @@
-//! The ways in which bytes can spell a secret: in plain form, in Base64, in hexadecimal and in decimal digits. Each
-//! way follows the text in its own automaton.
+//! The encodings in which a text can contain a secret: unencoded, Base64, hexadecimal digits and decimal numbers. The
+//! text is read in all encodings at the same time, and each encoding has its own position in an automaton.
 
 use super::automaton::{Matched, SubstringAutomaton, Thresholds};
 use super::escapes::Symbol;
@@ -7,16 +7,16 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use std::collections::BTreeSet;
 
-/// Number of consecutive bytes of a secret that count as the secret.
-pub(super) const PART: usize = 12;
-/// The same number at the beginning and end of a text that may have been cut.
-const PART_AT_EDGE: usize = 8;
+/// Minimum number of consecutive bytes of a secret that are treated as the secret.
+const MIN_PART: usize = 12;
+/// Minimum number of consecutive bytes of a secret at the beginning and end of a text that may have been cut.
+const MIN_PART_AT_EDGE: usize = 8;
 /// Maximum number of digits of a byte in decimal, including leading zeros.
-const MOST_DIGITS: u8 = 3;
-/// Number of symbol positions that are remembered: as many as the longest threshold.
-const REMEMBERED: usize = 2 * PART;
+const MAX_DECIMAL_DIGITS: u8 = 3;
+/// Number of symbol positions that are remembered. It equals the largest threshold, that of hexadecimal digits.
+const REMEMBERED_POSITIONS: usize = 2 * MIN_PART;
 
-/// The automata for each way.
+/// The automata that search for the secrets. Decimal numbers are decoded to bytes, which `plain` searches.
 #[derive(Debug)]
 pub(super) struct Patterns {
     plain: SubstringAutomaton,
@@ -29,21 +29,21 @@ impl Patterns {
     pub(super) fn new(values: &[Vec<u8>]) -> Self {
         let thresholds = |part, at_edge| Thresholds { part, at_edge };
         let plain: Vec<_> = values.iter().flat_map(|value| plain_forms(value)).collect();
-        // Secrets whose letter case was changed before they were encoded.
+        // The letter case of a secret may have been changed before the secret was encoded.
         let cased =
             values.iter().flat_map(|value| [value.clone(), value.to_ascii_lowercase(), value.to_ascii_uppercase()]);
         let cased: BTreeSet<Vec<u8>> = cased.collect();
         let base64: Vec<_> = cased.iter().flat_map(|value| base64_forms(value)).collect();
         let hexadecimal: Vec<_> = cased.iter().map(|value| hexadecimal_form(value)).collect();
         Self {
-            plain: SubstringAutomaton::new(&plain, thresholds(PART, PART_AT_EDGE)),
-            base64: SubstringAutomaton::new(&base64, thresholds(PART * 4 / 3, PART_AT_EDGE * 4 / 3)),
-            hexadecimal: SubstringAutomaton::new(&hexadecimal, thresholds(PART * 2, PART_AT_EDGE * 2)),
+            plain: SubstringAutomaton::new(&plain, thresholds(MIN_PART, MIN_PART_AT_EDGE)),
+            base64: SubstringAutomaton::new(&base64, thresholds(MIN_PART * 4 / 3, MIN_PART_AT_EDGE * 4 / 3)),
+            hexadecimal: SubstringAutomaton::new(&hexadecimal, thresholds(MIN_PART * 2, MIN_PART_AT_EDGE * 2)),
         }
     }
 }
 
-/// The value in lower case, forwards and backwards.
+/// Returns the value in lower case, forwards and backwards. Characters that [`Readings`] skips are removed.
 fn plain_forms(value: &[u8]) -> [Vec<u8>; 2] {
     let mut line = Line::default();
     let kept = value.iter().filter(|byte| line.position_of(**byte) == LinePosition::InLine);
@@ -52,7 +52,8 @@ fn plain_forms(value: &[u8]) -> [Vec<u8>; 2] {
     [plain, backwards]
 }
 
-/// The value in Base64 at each of the three possible offsets, without the digits that share bits with other bytes.
+/// Returns the value in Base64 at each of the three possible offsets, without the digits that also encode bits of other
+/// bytes.
 fn base64_forms(value: &[u8]) -> [Vec<u8>; 3] {
     [0, 1, 2].map(|before| {
         let encoded = STANDARD_NO_PAD.encode([vec![0; before], value.to_vec()].concat());
@@ -66,7 +67,7 @@ fn hexadecimal_form(value: &[u8]) -> Vec<u8> {
     value.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).collect()
 }
 
-/// The state of reading a text in each way.
+/// The state of reading a text in each encoding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Readings {
     plain: Track,
@@ -74,19 +75,19 @@ pub(super) struct Readings {
     hexadecimal: Track,
     decimal: Track,
     line: Line,
-    /// A zero that may belong to the next byte's `0x`.
+    /// A `0` that may begin the prefix `0x` of the next byte.
     zero: Option<Zero>,
     number: Option<Number>,
 }
 
-/// Position of a digit.
+/// Position of the digit `0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Zero {
     start: u64,
     end: u64,
 }
 
-/// Decimal digits so far. The value is None if they are too many for a byte.
+/// The decimal number that is being read. Its value is None if the number does not fit into a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Number {
     value: Option<u8>,
@@ -95,7 +96,7 @@ struct Number {
     end: u64,
 }
 
-/// A range of source bytes that must not be shown.
+/// A range of bytes of the original text that is part of a secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) start: u64,
@@ -103,14 +104,14 @@ pub(super) struct Span {
 }
 
 impl Readings {
-    /// Reads one more byte and reports what must not be shown.
+    /// Reads one more byte and reports the ranges that are part of a secret.
     pub(super) fn push(&mut self, patterns: &Patterns, symbol: Symbol, report: &mut impl FnMut(Span)) {
         match self.line.position_of(symbol.byte) {
             LinePosition::InLine => {
                 let byte = symbol.byte.to_ascii_lowercase();
                 self.plain.push(&patterns.plain, Symbol { byte, ..symbol }, report);
                 match base64_digit(symbol.byte) {
-                    // Base64 may be written in groups.
+                    // Base64 may be written in groups that are separated by spaces.
                     None if symbol.byte == b' ' => {}
                     Some(byte) => self.base64.push(&patterns.base64, Symbol { byte, ..symbol }, report),
                     None => self.base64.interrupt(&patterns.base64, report),
@@ -126,13 +127,13 @@ impl Readings {
         self.push_decimal(patterns, symbol, report);
     }
 
-    /// Ends the text.
+    /// Ends the text and reads the digits that are still pending.
     pub(super) fn finish(&mut self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
         self.settle_zero(patterns, report);
         self.settle_number(patterns, report);
     }
 
-    /// Reports a part of a secret that may continue after the end of the text.
+    /// Reports the part of a secret at the end of the text. The secret may have been cut off there.
     pub(super) fn cut(&self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
         self.plain.cut(&patterns.plain, report);
         self.base64.cut(&patterns.base64, report);
@@ -140,7 +141,7 @@ impl Readings {
         self.decimal.cut(&patterns.plain, report);
     }
 
-    /// Treats the beginning of the text as possibly cut.
+    /// Returns the state at the beginning of a text whose beginning may have been cut off.
     pub(super) fn after_cut(mut self) -> Self {
         for track in [&mut self.plain, &mut self.base64, &mut self.hexadecimal, &mut self.decimal] {
             track.start_match = StartMatch::AllMatched;
@@ -148,7 +149,7 @@ impl Readings {
         self
     }
 
-    /// Position of the first byte of which it is uncertain whether it may be shown.
+    /// Position of the first byte that may be part of a secret, depending on the following bytes.
     pub(super) fn uncertain_from(&self, patterns: &Patterns) -> Option<u64> {
         let tracks = [
             self.plain.uncertain_from(&patterns.plain),
@@ -189,7 +190,7 @@ impl Readings {
             self.number = Some(match self.number {
                 None => Number { value: Some(digit), digits: 1, start: symbol.start, end: symbol.end },
                 Some(Number { value, digits, start, .. }) => {
-                    let value = value.filter(|_| digits < MOST_DIGITS);
+                    let value = value.filter(|_| digits < MAX_DECIMAL_DIGITS);
                     let value = value.and_then(|value| value.checked_mul(10)?.checked_add(digit));
                     Number { value, digits: digits.saturating_add(1), start, end: symbol.end }
                 }
@@ -214,7 +215,7 @@ impl Readings {
     }
 }
 
-/// Maps digits of the URL-safe alphabet to those of the standard one.
+/// Maps a digit of the standard or the URL-safe Base64 alphabet to the standard alphabet. None: the byte is no digit.
 fn base64_digit(byte: u8) -> Option<u8> {
     match byte {
         b'-' => Some(b'+'),
@@ -224,8 +225,8 @@ fn base64_digit(byte: u8) -> Option<u8> {
     }
 }
 
-/// Recognizes line breaks and the indentation after them, because a long text may be wrapped. A zero byte is treated
-/// as the other half of a UTF-16 character.
+/// Recognizes line breaks and the indentation after them, which are skipped because a secret may be wrapped. A zero
+/// byte is skipped too, because it may be the other half of a UTF-16 character.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Line {
     #[default]
@@ -257,17 +258,18 @@ impl Line {
     }
 }
 
-/// How a text is followed in one automaton.
+/// The position of a text in one automaton.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Track {
     matched: Matched,
     start_match: StartMatch,
     starts: Starts,
-    /// Where the last symbol ended.
+    /// Position in the original text at which the last symbol ended.
     end: u64,
 }
 
-/// Whether everything since the beginning of the text is part of a secret whose beginning may have been cut off.
+/// Whether all symbols since the beginning of the text match a secret. The beginning of that secret may have been cut
+/// off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum StartMatch {
     AllMatched,
@@ -275,17 +277,17 @@ enum StartMatch {
     Otherwise,
 }
 
-/// Positions of the last symbols. They do not affect comparison, because ranges that were already reported do not
-/// matter.
+/// Start positions of the last symbols, in a ring buffer. Two values are always equal, because the positions do not
+/// affect which secrets are found.
 #[derive(Clone, Debug)]
 struct Starts {
-    places: [u64; REMEMBERED],
+    positions: [u64; REMEMBERED_POSITIONS],
     next: usize,
 }
 
 impl Default for Starts {
     fn default() -> Self {
-        Self { places: [0; REMEMBERED], next: 0 }
+        Self { positions: [0; REMEMBERED_POSITIONS], next: 0 }
     }
 }
 
@@ -299,13 +301,15 @@ impl Eq for Starts {}
 
 impl Starts {
     fn push(&mut self, start: u64) {
-        self.places[self.next] = start;
-        self.next = (self.next + 1) % REMEMBERED;
+        self.positions[self.next] = start;
+        self.next = (self.next + 1) % REMEMBERED_POSITIONS;
     }
 
-    /// Position of the symbol that was followed by `length - 1` others, as far as it is remembered.
+    /// Start position of the last `length` symbols. If `length` is too large, the earliest remembered position is
+    /// returned.
     fn of_last(&self, length: usize) -> u64 {
-        self.places[(self.next + REMEMBERED - length.clamp(1, REMEMBERED)) % REMEMBERED]
+        self.positions
+            [(self.next + REMEMBERED_POSITIONS - length.clamp(1, REMEMBERED_POSITIONS)) % REMEMBERED_POSITIONS]
     }
 }
 
@@ -324,7 +328,7 @@ impl Track {
         }
     }
 
-    /// Takes a symbol that no secret contains.
+    /// Handles a symbol that occurs in no secret.
     fn interrupt(&mut self, automaton: &SubstringAutomaton, report: &mut impl FnMut(Span)) {
         if self.start_match == StartMatch::AllMatched {
             self.end_start_match(automaton, self.matched, report);

@@ -1,7 +1,7 @@
-//! Decodes one layer of escapes in a text and keeps the source position of each byte. It handles percent encoding,
-//! JSON and C escapes, HTML character references and quoted-printable.
+//! Decodes one layer of escapes in a text and keeps the original position of each byte. The decoder handles percent
+//! encoding, JSON and C escapes, HTML character references and quoted-printable.
 
-/// A byte of a text, and the range of source bytes that it represents.
+/// A decoded byte, and the range of bytes in the original text from which it was decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Symbol {
     pub(super) byte: u8,
@@ -9,10 +9,10 @@ pub(super) struct Symbol {
     pub(super) end: u64,
 }
 
-/// Length of the longest escape: `&#x0000074;`.
-const LONGEST: usize = 12;
+/// Maximum number of bytes that are read as one escape. It is enough for `&#x0000074;`.
+const MAX_ESCAPE_LENGTH: usize = 12;
 
-/// Named character references for characters that tokens consist of.
+/// Named HTML character references for the punctuation that occurs in secrets.
 const NAMED_REFERENCES: [(&str, u8); 20] = [
     ("amp", b'&'),
     ("lt", b'<'),
@@ -41,30 +41,31 @@ pub(super) fn may_begin(byte: u8) -> bool {
     matches!(byte, b'%' | b'\\' | b'&' | b'=')
 }
 
-/// Decoder of one layer, with the beginning of an incomplete escape.
+/// Decoder of one layer of escapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Unescape {
+    /// Bytes that may begin an escape.
     pending: Vec<Symbol>,
 }
 
-/// How the pending bytes are to be read.
+/// The result of reading the beginning of the pending bytes as an escape.
 enum Escape {
     /// More bytes are needed.
     Incomplete,
-    /// The first byte is not an escape.
+    /// The first byte does not begin an escape.
     Literal,
-    /// This number of bytes is an escape for the decoded bytes.
-    Of(usize, Decoded),
+    /// The first bytes, whose number is given, are an escape for the decoded bytes.
+    Complete(usize, Decoded),
 }
 
-/// The bytes that an escape represents, up to four.
+/// The bytes that an escape represents. There are at most four.
 struct Decoded {
     bytes: [u8; 4],
     length: usize,
 }
 
 impl Unescape {
-    /// Takes the next byte. `report` gets the bytes that are certain.
+    /// Reads the next byte. Calls `report` with each decoded byte.
     pub(super) fn push(&mut self, symbol: Symbol, report: &mut impl FnMut(Symbol)) {
         if self.pending.is_empty() && !may_begin(symbol.byte) {
             return report(symbol);
@@ -73,7 +74,7 @@ impl Unescape {
         self.settle(report);
     }
 
-    /// Ends the text.
+    /// Ends the text. The bytes of an incomplete escape are reported without decoding.
     pub(super) fn finish(&mut self, report: &mut impl FnMut(Symbol)) {
         while !self.pending.is_empty() {
             report(self.pending.remove(0));
@@ -81,7 +82,7 @@ impl Unescape {
         }
     }
 
-    /// Position of the first byte that is still pending.
+    /// Position of the first pending byte. None: no byte is pending.
     pub(super) fn pending_from(&self) -> Option<u64> {
         self.pending.first().map(|symbol| symbol.start)
     }
@@ -92,13 +93,13 @@ impl Unescape {
                 report(self.pending.remove(0));
                 continue;
             }
-            let mut bytes = [0; LONGEST];
-            let known = self.pending.len().min(LONGEST);
+            let mut bytes = [0; MAX_ESCAPE_LENGTH];
+            let known = self.pending.len().min(MAX_ESCAPE_LENGTH);
             self.pending.iter().zip(&mut bytes).for_each(|(symbol, byte)| *byte = symbol.byte);
             match read(&bytes[..known]) {
-                Escape::Incomplete if known < LONGEST => return,
+                Escape::Incomplete if known < MAX_ESCAPE_LENGTH => return,
                 Escape::Incomplete | Escape::Literal => report(self.pending.remove(0)),
-                Escape::Of(length, decoded) => {
+                Escape::Complete(length, decoded) => {
                     let (start, end) = (self.pending[0].start, self.pending[length - 1].end);
                     self.pending.drain(..length);
                     decoded.bytes[..decoded.length].iter().for_each(|byte| report(Symbol { byte: *byte, start, end }));
@@ -118,13 +119,17 @@ fn read(bytes: &[u8]) -> Escape {
     }
 }
 
-/// Reads `digits` hexadecimal digits after `before` other bytes.
-fn hexadecimal(bytes: &[u8], before: usize, digits: usize) -> Escape {
-    let there = &bytes[before.min(bytes.len())..bytes.len().min(before + digits)];
-    if !there.iter().all(u8::is_ascii_hexdigit) {
+/// Reads an escape that consists of `prefix` bytes and `digits` hexadecimal digits.
+fn hexadecimal(bytes: &[u8], prefix: usize, digits: usize) -> Escape {
+    let available = &bytes[prefix.min(bytes.len())..bytes.len().min(prefix + digits)];
+    if !available.iter().all(u8::is_ascii_hexdigit) {
         return Escape::Literal;
     }
-    if there.len() < digits { Escape::Incomplete } else { character(number(there, 16), before + digits, digits) }
+    if available.len() < digits {
+        Escape::Incomplete
+    } else {
+        character(number(available, 16), prefix + digits, digits)
+    }
 }
 
 fn backslash(bytes: &[u8]) -> Escape {
@@ -141,42 +146,43 @@ fn backslash(bytes: &[u8]) -> Escape {
         b'U' => hexadecimal(bytes, 2, 8),
         b'0'..=b'7' => octal(bytes),
         b'x' => hexadecimal(bytes, 2, 2),
-        b'n' => one(2, b'\n'),
-        b'r' => one(2, b'\r'),
-        b't' => one(2, b'\t'),
-        b'\n' => Escape::Of(2, Decoded { bytes: [0; 4], length: 0 }),
-        other if other.is_ascii_punctuation() => one(2, *other),
+        b'n' => single_byte(2, b'\n'),
+        b'r' => single_byte(2, b'\r'),
+        b't' => single_byte(2, b'\t'),
+        b'\n' => Escape::Complete(2, Decoded { bytes: [0; 4], length: 0 }),
+        other if other.is_ascii_punctuation() => single_byte(2, *other),
         _ => Escape::Literal,
     }
 }
 
-/// Reads one to three octal digits.
+/// Reads a backslash and one to three octal digits.
 fn octal(bytes: &[u8]) -> Escape {
     let digits = bytes[1..].iter().take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
     if digits < 3 && bytes.len() == digits + 1 {
         return Escape::Incomplete;
     }
     match u8::try_from(number(&bytes[1..=digits], 8)) {
-        Ok(byte) => one(digits + 1, byte),
+        Ok(byte) => single_byte(digits + 1, byte),
         Err(_) => Escape::Literal,
     }
 }
 
-/// Reads `&#116` and `&#x74`, which browsers also accept without `;`. None: it is not a number.
+/// Reads a numeric HTML reference, such as `&#116;` or `&#x74;`. The `;` is optional, because browsers accept
+/// references without it. None: the reference is not numeric.
 fn numeric_reference(bytes: &[u8]) -> Option<Escape> {
-    let (before, radix) = match bytes {
+    let (prefix, radix) = match bytes {
         [_, b'#', b'x' | b'X', ..] => (3, 16),
         [_, b'#', ..] => (2, 10),
         _ => return None,
     };
     let is_digit = |byte: &&u8| char::from(**byte).is_digit(radix);
-    let digits = bytes[before..].iter().take_while(is_digit).count();
-    match bytes.get(before + digits) {
+    let digits = bytes[prefix..].iter().take_while(is_digit).count();
+    match bytes.get(prefix + digits) {
         None => Some(Escape::Incomplete),
         Some(_) if digits == 0 => None,
         Some(next) => {
-            let length = before + digits + usize::from(*next == b';');
-            Some(character(number(&bytes[before..before + digits], radix), length, 4))
+            let length = prefix + digits + usize::from(*next == b';');
+            Some(character(number(&bytes[prefix..prefix + digits], radix), length, 4))
         }
     }
 }
@@ -186,24 +192,25 @@ fn reference(bytes: &[u8]) -> Escape {
         return numeric;
     }
     let Some(end) = bytes.iter().position(|byte| *byte == b';') else {
-        let may_go_on = bytes[1..].iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'#');
-        return if may_go_on { Escape::Incomplete } else { Escape::Literal };
+        let may_continue = bytes[1..].iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'#');
+        return if may_continue { Escape::Incomplete } else { Escape::Literal };
     };
     let name = &bytes[1..end];
     match NAMED_REFERENCES.iter().find(|(named, _)| named.as_bytes() == name) {
-        Some((_, byte)) => one(end + 1, *byte),
+        Some((_, byte)) => single_byte(end + 1, *byte),
         None => Escape::Literal,
     }
 }
 
-/// Decodes only what quoted-printable must encode. `=` before letters and digits is ordinary text far more often.
+/// Decodes only the characters that quoted-printable must encode. In most texts, `=` before other letters and digits is
+/// not an escape.
 fn quoted_printable(bytes: &[u8]) -> Escape {
     match bytes.get(1) {
         None => Escape::Incomplete,
-        Some(b'\n') => Escape::Of(2, Decoded { bytes: [0; 4], length: 0 }),
+        Some(b'\n') => Escape::Complete(2, Decoded { bytes: [0; 4], length: 0 }),
         Some(b'\r') => match bytes.get(2) {
             None => Escape::Incomplete,
-            Some(b'\n') => Escape::Of(3, Decoded { bytes: [0; 4], length: 0 }),
+            Some(b'\n') => Escape::Complete(3, Decoded { bytes: [0; 4], length: 0 }),
             Some(_) => Escape::Literal,
         },
         Some(_) => {
@@ -213,7 +220,7 @@ fn quoted_printable(bytes: &[u8]) -> Escape {
             }
             match u8::try_from(number(digits, 16)) {
                 _ if digits.len() < 2 => Escape::Incomplete,
-                Ok(byte) if byte.is_ascii_punctuation() || byte == b' ' => one(3, byte),
+                Ok(byte) if byte.is_ascii_punctuation() || byte == b' ' => single_byte(3, byte),
                 _ => Escape::Literal,
             }
         }
@@ -227,18 +234,19 @@ fn number(digits: &[u8], radix: u32) -> u32 {
     })
 }
 
-fn one(length: usize, byte: u8) -> Escape {
-    Escape::Of(length, Decoded { bytes: [byte, 0, 0, 0], length: 1 })
+fn single_byte(length: usize, byte: u8) -> Escape {
+    Escape::Complete(length, Decoded { bytes: [byte, 0, 0, 0], length: 1 })
 }
 
-/// Two digits represent a byte, more digits a character in UTF-8.
+/// Returns the escape for a number. With two digits, the number is a byte. With more digits, it is a Unicode character,
+/// which is encoded in UTF-8.
 fn character(number: u32, length: usize, digits: usize) -> Escape {
     match (u8::try_from(number), char::from_u32(number)) {
-        (Ok(byte), _) if digits == 2 || byte.is_ascii() => one(length, byte),
+        (Ok(byte), _) if digits == 2 || byte.is_ascii() => single_byte(length, byte),
         (_, Some(char)) => {
             let mut bytes = [0; 4];
             let encoded = char.encode_utf8(&mut bytes).len();
-            Escape::Of(length, Decoded { bytes, length: encoded })
+            Escape::Complete(length, Decoded { bytes, length: encoded })
         }
         _ => Escape::Literal,
     }
@@ -260,7 +268,7 @@ mod tests {
     /// Row 41: each escape is decoded once, and everything else stays unchanged.
     #[test]
     fn row_41_escapes_are_decoded() {
-        for (text, plain) in [
+        for (text, expected) in [
             ("a%2Bb%2f%zz%2", "a+b/%zz%2"),
             (r#"a\u002b\/\"\x2b\u{2b}\n\q"#, "a+/\"++\n\\q"),
             (r"\164\U00000074\53x\0538\777", "tt+x+8\\777"),
@@ -271,7 +279,7 @@ mod tests {
             ("\\u00e9%C3%A9", "éé"),
             ("&#99999999999999;", "&#99999999999999;"),
         ] {
-            assert_eq!(decoded(text), plain, "{text}");
+            assert_eq!(decoded(text), expected, "{text}");
         }
     }
 }

@@ -1,16 +1,17 @@
-//! Redacts a text that arrives in pieces. Bytes that may begin a secret are held back until the next piece.
+//! Redacts a text that arrives in pieces. Bytes at the end of a piece that may begin a secret are held back until the
+//! next piece.
 
 use super::encodings::{Patterns, Readings, Span};
 use super::escapes::{Symbol, Unescape, may_begin};
 use super::{MARK, Redaction};
 use std::sync::Arc;
 
-/// What replaces a secret.
+/// The text that replaces a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replacement {
-    /// A star for each byte, so that lengths stay correct.
+    /// A star for each byte, so that the length of the text stays the same.
     Stars,
-    /// The word `(secret)`. UTF-8 texts stay valid.
+    /// The text `(secret)`. Valid UTF-8 stays valid.
     Mark,
 }
 
@@ -19,23 +20,25 @@ pub enum Replacement {
 pub enum Edges {
     /// The text is complete.
     Whole,
-    /// The text may have been cut in the middle of a secret, so shorter parts count at its beginning and end.
+    /// The text may have been cut in the middle of a secret. At its beginning and end, shorter parts of a secret are
+    /// removed too.
     Cut,
 }
 
-/// Redacts a text in pieces. Layers of escapes are decoded in parallel, and a secret in any of them is removed.
+/// Redacts a text that arrives in pieces. The text is searched as it is, with one layer of escapes decoded, and with
+/// two layers decoded.
 #[derive(Debug)]
 pub struct RedactionStream {
     patterns: Option<Arc<Patterns>>,
     replacement: Replacement,
     edges: Edges,
     as_written: Readings,
-    /// The decoded layers, while they differ from the text as written.
+    /// The decoded layers. None: they do not differ from the text as written.
     unescaped: Option<Box<Unescaped>>,
     pending: PendingOutput,
 }
 
-/// The text with one layer of escapes decoded, and with two.
+/// The readings of the text with one layer of escapes decoded, and with two layers decoded.
 #[derive(Debug)]
 struct Unescaped {
     first: Unescape,
@@ -44,15 +47,16 @@ struct Unescaped {
     twice: Readings,
 }
 
-/// Bytes that were received and not released yet.
+/// Bytes that were received but not returned yet.
 #[derive(Debug, Default)]
 struct PendingOutput {
     bytes: Vec<u8>,
     is_secret: Vec<bool>,
-    /// Position of the first of these bytes in the text.
+    /// Position of the first pending byte in the text.
     from: u64,
-    /// Whether a mark was released right before these bytes.
+    /// Whether the last output before these bytes was a mark.
     after_mark: bool,
+    /// Whether the text so far contains a secret.
     found: bool,
 }
 
@@ -67,7 +71,7 @@ impl Redaction {
 }
 
 impl RedactionStream {
-    /// Takes a piece and returns what is certain to be shown.
+    /// Appends a piece of the text. Returns the redacted bytes up to the first byte that may still begin a secret.
     pub fn push(&mut self, piece: &[u8]) -> Vec<u8> {
         let Some(patterns) = self.patterns.clone() else { return piece.to_vec() };
         for byte in piece {
@@ -81,7 +85,7 @@ impl RedactionStream {
         self.pending.release(certain_to, self.replacement)
     }
 
-    /// Ends the text and returns what was held back.
+    /// Ends the text and returns the redacted bytes that were held back.
     pub fn finish(&mut self) -> Vec<u8> {
         let Some(patterns) = self.patterns.clone() else { return Vec::new() };
         let Self { pending, as_written, unescaped, edges, .. } = self;
@@ -101,7 +105,7 @@ impl RedactionStream {
         self.pending.release(end, self.replacement)
     }
 
-    /// Whether a secret was removed so far.
+    /// Whether a secret has been removed so far.
     pub fn found(&self) -> bool {
         self.pending.found
     }
@@ -117,7 +121,7 @@ impl RedactionStream {
         as_written.push(patterns, symbol, &mut report);
         if let Some(layers) = unescaped {
             layers.push(patterns, symbol, &mut report);
-            if layers.is_as(as_written) {
+            if layers.are_equal_to(as_written) {
                 *unescaped = None;
             }
         }
@@ -152,15 +156,15 @@ impl Unescaped {
         twice.finish(patterns, report);
     }
 
-    /// Whether the decoded layers behave like the text as written until the next escape.
-    fn is_as(&self, as_written: &Readings) -> bool {
-        let is_between = self.first.pending_from().is_none() && self.second.pending_from().is_none();
-        is_between && self.once == *as_written && self.twice == *as_written
+    /// Whether the decoded layers cannot differ from the text as written until the next escape.
+    fn are_equal_to(&self, as_written: &Readings) -> bool {
+        let is_outside_escape = self.first.pending_from().is_none() && self.second.pending_from().is_none();
+        is_outside_escape && self.once == *as_written && self.twice == *as_written
     }
 }
 
 impl PendingOutput {
-    /// Marks a range as secret. Bytes that were already released cannot be hidden; the rest of the range is.
+    /// Marks a range as secret. Bytes of the range that were already returned cannot be hidden any more.
     fn hide(&mut self, Span { start, end }: Span) {
         let position = |at: u64| usize::try_from(at.saturating_sub(self.from)).unwrap_or(usize::MAX);
         let (start, end) = (position(start), position(end).min(self.is_secret.len()));
@@ -170,38 +174,38 @@ impl PendingOutput {
         }
     }
 
-    /// Releases the bytes before this position.
+    /// Removes the bytes before this position and returns them with their secrets replaced.
     fn release(&mut self, certain_to: u64, replacement: Replacement) -> Vec<u8> {
         let mut length = usize::try_from(certain_to.saturating_sub(self.from)).unwrap_or(usize::MAX);
         length = length.min(self.bytes.len());
         match replacement {
             Replacement::Stars => {
-                let given = self.bytes.iter().zip(&self.is_secret).take(length);
-                let given = given.map(|(byte, is_secret)| if *is_secret { b'*' } else { *byte }).collect();
+                let released = self.bytes.iter().zip(&self.is_secret).take(length);
+                let released = released.map(|(byte, is_secret)| if *is_secret { b'*' } else { *byte }).collect();
                 self.forget(length);
-                given
+                released
             }
             Replacement::Mark => {
-                // Characters are released as a whole.
+                // A multi-byte character is only released as a whole.
                 while length > 0 && length < self.bytes.len() && is_within_character(self.bytes[length]) {
                     length -= 1;
                 }
-                let mut given = Vec::with_capacity(length);
+                let mut released = Vec::with_capacity(length);
                 let mut at = 0;
                 while at < length {
-                    let rest = &self.bytes[at + 1..length];
-                    let next = at + 1 + rest.iter().take_while(|byte| is_within_character(**byte)).count();
+                    let after = &self.bytes[at + 1..length];
+                    let next = at + 1 + after.iter().take_while(|byte| is_within_character(**byte)).count();
                     let is_secret = self.is_secret[at..next].contains(&true);
                     match (is_secret, self.after_mark) {
-                        (true, false) => given.extend_from_slice(MARK.as_bytes()),
+                        (true, false) => released.extend_from_slice(MARK.as_bytes()),
                         (true, true) => {}
-                        (false, _) => given.extend_from_slice(&self.bytes[at..next]),
+                        (false, _) => released.extend_from_slice(&self.bytes[at..next]),
                     }
                     self.after_mark = is_secret;
                     at = next;
                 }
                 self.forget(length);
-                given
+                released
             }
         }
     }

@@ -1,14 +1,16 @@
 //! The English patterns by which replies are classified (L23). [`super::words`] defines the pattern syntax.
-//! Contractions are expanded: *I'll* is written `i will`.
+//! Contractions are expanded in the patterns: `i will` also matches *I'll*.
 
-/// A kind of sentence: one of the patterns matches, and none of the excluded words occurs.
+/// A kind of sentence. A sentence is of this kind if one of the patterns matches and it contains none of the words in
+/// `unless`.
 pub(super) struct Kind {
+    /// The sentence must match at least one of these patterns.
     pub(super) patterns: &'static [&'static str],
-    /// Words that exclude a sentence from this kind.
+    /// Words that must not occur in the sentence.
     pub(super) unless: &'static [&'static str],
 }
 
-/// The reply says that everything is done. This overrides all other kinds.
+/// The sentence states that everything is done. This kind overrides all other kinds.
 pub(super) const COMPLETE: Kind = Kind {
     patterns: &[
         "all ** have|has been",
@@ -28,8 +30,8 @@ pub(super) const COMPLETE: Kind = Kind {
     ],
 };
 
-/// The reply says that something is left to do. It does not count if the input asked what is left.
-pub(super) const LEFT: Kind = Kind {
+/// The sentence states that work is left to do. This kind is ignored if the input asked what is left.
+pub(super) const WORK_LEFT: Kind = Kind {
     patterns: &[
         "# ~ remaining",
         "# ~ remain|remains",
@@ -49,7 +51,7 @@ pub(super) const LEFT: Kind = Kind {
         "not all ** are done|complete|completed|processed|renamed",
     ],
     unless: &[
-        // Resources that run out are not work that is left.
+        // These units measure a remaining resource, not remaining work.
         "second",
         "seconds",
         "minute",
@@ -84,7 +86,7 @@ pub(super) const LEFT: Kind = Kind {
         "kb",
         "mb",
         "gb",
-        // Something that was left, or would be left, is not left now.
+        // These words describe work that was left earlier, or that would be left under a condition.
         "was",
         "were",
         "had",
@@ -93,7 +95,7 @@ pub(super) const LEFT: Kind = Kind {
         "unless",
         "once",
         "until",
-        // Something that is left on purpose is not left to do.
+        // These words describe items that are intentionally left unchanged.
         "unchanged",
         "untouched",
         "asked",
@@ -105,7 +107,7 @@ pub(super) const LEFT: Kind = Kind {
     ],
 };
 
-/// The reply announces the next action instead of performing it.
+/// The sentence announces the next action instead of performing it.
 pub(super) const ANNOUNCED: Kind = Kind {
     patterns: &[
         "i will * continue|proceed|resume",
@@ -150,7 +152,7 @@ pub(super) const ANNOUNCED: Kind = Kind {
     ],
 };
 
-/// The reply refuses. This counts at the beginning of a reply.
+/// The sentence refuses the task. This kind only counts at the beginning of a reply.
 pub(super) const REFUSED: Kind = Kind {
     patterns: &[
         "i do not * have * access",
@@ -178,7 +180,7 @@ pub(super) const REFUSED: Kind = Kind {
     unless: &["wait", "enough", "longer", "hear"],
 };
 
-/// The reply asks a question or sends the user to do the work. This counts at the end of a reply.
+/// The sentence asks the user a question or tells the user to do the work. This kind only counts at the end of a reply.
 pub(super) const HANDED_BACK: Kind = Kind {
     patterns: &[
         "would you like me to",
@@ -203,7 +205,8 @@ pub(super) const HANDED_BACK: Kind = Kind {
     unless: &["else", "anything", "further", "questions", "question", "also", "additional"],
 };
 
-/// First-person refusals of any kind. They count only in a short reply of a turn without tool calls.
+/// The sentence contains any refusal in the first person. This kind only counts in a short reply of a turn without tool
+/// calls.
 pub(super) const REFUSAL_WORDS: Kind = Kind {
     patterns: &[
         "i can not",
@@ -220,18 +223,18 @@ pub(super) const REFUSAL_WORDS: Kind = Kind {
     unless: &["wait", "enough", "hear", "thank", "stress", "imagine", "complain", "deny"],
 };
 
-/// Words that count as `#`, in addition to digits.
+/// Words that `#` matches, in addition to numbers in digits.
 pub(super) const NUMBERS: &[&str] = &[
     "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "several",
     "some", "few", "many",
 ];
 
-/// Words that `~` does not skip.
+/// Words that end a gap of `~`.
 pub(super) const BARRIERS: &[&str] =
     &["no", "none", "nothing", "zero", "the", "and", "but", "or", "with", "while", "than", "not"];
 
-/// Words that make a question one about what is left.
-pub(super) const ABOUT_WHAT_IS_LEFT: &[&str] = &[
+/// Words that occur in a question about the work that is left.
+pub(super) const WORDS_FOR_WORK_LEFT: &[&str] = &[
     "remain",
     "remains",
     "remaining",
@@ -246,6 +249,6 @@ pub(super) const ABOUT_WHAT_IS_LEFT: &[&str] = &[
     "incomplete",
 ];
 
-/// First words that make a sentence a question even without a question mark.
-pub(super) const ASKING: &[&str] =
+/// First words of sentences that are questions or requests for information, even without a question mark.
+pub(super) const QUESTION_STARTS: &[&str] =
     &["what", "which", "how", "list", "show", "tell", "count", "report", "find", "are", "is", "who", "where"];

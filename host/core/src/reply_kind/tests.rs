@@ -1,27 +1,29 @@
-//! L23: replies that are recognized, and at least as many that must not be.
+//! Tests of the classification of replies (L23). For each kind, there are replies that are recognized, and replies that
+//! only look similar.
 
 use super::patterns::{HANDED_BACK, REFUSED};
 use super::{ReplyKind, ToolUse, classify};
 
-const ASKED: &str = "Review the screenshots on my desktop, extract names, and rename them.";
+const INPUT: &str = "Review the screenshots on my desktop, extract names, and rename them.";
 
-fn of(reply: &str) -> ReplyKind {
-    classify(reply, ASKED, ToolUse::Some)
+fn kind_of(reply: &str) -> ReplyKind {
+    classify(reply, INPUT, ToolUse::Some)
 }
 
-fn all_are(kind: ReplyKind, replies: &[&str]) {
-    let others: Vec<_> = replies.iter().filter(|reply| of(reply) != kind).map(|reply| (of(reply), *reply)).collect();
+fn assert_all_are(kind: ReplyKind, replies: &[&str]) {
+    let kinds = replies.iter().map(|reply| (kind_of(reply), *reply));
+    let others: Vec<_> = kinds.filter(|(found, _)| *found != kind).collect();
     assert!(others.is_empty(), "{others:#?} are not {kind:?}");
 }
 
 #[test]
-fn l23_there_are_at_least_21_patterns_of_deflection() {
+fn l23_at_least_21_patterns_recognize_deflections() {
     assert!(REFUSED.patterns.len() + HANDED_BACK.patterns.len() >= 21);
 }
 
 #[test]
 fn l23_incomplete_replies_are_recognized() {
-    all_are(
+    assert_all_are(
         ReplyKind::Incomplete,
         &[
             "4 remaining…",
@@ -55,7 +57,7 @@ fn l23_incomplete_replies_are_recognized() {
 
 #[test]
 fn l23_replies_that_only_sound_incomplete_are_answers() {
-    all_are(
+    assert_all_are(
         ReplyKind::Answer,
         &[
             "The remaining 3 files are unchanged, as you asked.",
@@ -91,12 +93,12 @@ fn l23_replies_that_only_sound_incomplete_are_answers() {
 
 #[test]
 fn l23_an_answer_about_remaining_work_is_accepted_if_the_input_asked() {
-    let left = "There are 4 screenshots remaining: a, b, c and d.";
-    for asked in ["How many files are left?", "list the remaining files", "What is still pending?"] {
-        assert_eq!(classify(left, asked, ToolUse::Some), ReplyKind::Answer, "{asked}");
+    let reply = "There are 4 screenshots remaining: a, b, c and d.";
+    for input in ["How many files are left?", "list the remaining files", "What is still pending?"] {
+        assert_eq!(classify(reply, input, ToolUse::Some), ReplyKind::Answer, "{input}");
     }
-    for asked in ["Rename the remaining files.", "Rename all files in the left column", ""] {
-        assert_eq!(classify(left, asked, ToolUse::Some), ReplyKind::Incomplete, "{asked}");
+    for input in ["Rename the remaining files.", "Rename all files in the left column", ""] {
+        assert_eq!(classify(reply, input, ToolUse::Some), ReplyKind::Incomplete, "{input}");
     }
     let announced = "I'll continue with the next file.";
     assert_eq!(classify(announced, "What is left?", ToolUse::Some), ReplyKind::Incomplete);
@@ -104,7 +106,7 @@ fn l23_an_answer_about_remaining_work_is_accepted_if_the_input_asked() {
 
 #[test]
 fn l23_deflections_are_recognized() {
-    all_are(
+    assert_all_are(
         ReplyKind::Deflection,
         &[
             "I don't have access to your desktop.",
@@ -152,7 +154,7 @@ fn l23_deflections_are_recognized() {
 
 #[test]
 fn l23_replies_that_only_sound_like_deflections_are_answers() {
-    all_are(
+    assert_all_are(
         ReplyKind::Answer,
         &[
             "I was unable to open two files: they are encrypted. The other five are renamed.",
@@ -199,7 +201,7 @@ fn l23_replies_that_only_sound_like_deflections_are_answers() {
     );
 }
 
-/// The heuristic: no tool call in this turn, under 400 characters, and a refusal in the first person.
+/// L23: a refusal in the first person is a deflection if the reply is short and the turn has called no tool.
 #[test]
 fn l23_a_short_refusal_without_any_tool_call_is_a_deflection() {
     let refusals = [
@@ -212,21 +214,21 @@ fn l23_a_short_refusal_without_any_tool_call_is_a_deflection() {
         "I do not have that.",
     ];
     for reply in refusals {
-        assert_eq!(classify(reply, ASKED, ToolUse::None), ReplyKind::Deflection, "{reply}");
-        assert_ne!(classify(reply, ASKED, ToolUse::Some), ReplyKind::Deflection, "{reply}");
+        assert_eq!(classify(reply, INPUT, ToolUse::None), ReplyKind::Deflection, "{reply}");
+        assert_ne!(classify(reply, INPUT, ToolUse::Some), ReplyKind::Deflection, "{reply}");
         let long = format!("{reply} {}", "The log of the day has been read and it says a lot. ".repeat(8));
-        assert_ne!(classify(&long, ASKED, ToolUse::None), ReplyKind::Deflection, "{reply}");
+        assert_ne!(classify(&long, INPUT, ToolUse::None), ReplyKind::Deflection, "{reply}");
     }
     for reply in
         ["The capital of France is Paris.", "I can't wait!", "I'm sorry to hear that.", "You can't divide by 0."]
     {
-        assert_eq!(classify(reply, ASKED, ToolUse::None), ReplyKind::Answer, "{reply}");
+        assert_eq!(classify(reply, INPUT, ToolUse::None), ReplyKind::Answer, "{reply}");
     }
 }
 
 #[test]
-fn l23_a_completion_summary_overrides_both() {
-    all_are(
+fn l23_a_completion_summary_overrides_the_other_kinds() {
+    assert_all_are(
         ReplyKind::Completion,
         &[
             "All screenshots have been renamed successfully...",
@@ -239,7 +241,7 @@ fn l23_a_completion_summary_overrides_both() {
             "All done! Let me know if you'd like me to go on.",
         ],
     );
-    all_are(
+    assert_all_are(
         ReplyKind::Incomplete,
         &[
             "Not all screenshots have been renamed: 4 remaining.",
@@ -253,10 +255,10 @@ fn l23_a_completion_summary_overrides_both() {
 
 #[test]
 fn l23_empty_replies_are_recognized() {
-    all_are(ReplyKind::Empty, &["", " \n\t"]);
+    assert_all_are(ReplyKind::Empty, &["", " \n\t"]);
 }
 
-/// Every reply is classified in bounded time without a panic.
+/// Unusual and long replies are classified in bounded time without a panic.
 #[test]
 fn any_reply_is_classified_without_a_panic() {
     let long = "i can not ".repeat(50_000);

@@ -1,16 +1,21 @@
-//! Splits a reply into sentences and matches patterns on them. A pattern is a sequence of words: `a|b` matches either
-//! word, `#` a number above 0, `*` up to three words, `~` up to three words without a barrier, `**` up to eight
-//! words, `^` the beginning and `$` the end of the sentence.
+//! Splits a reply into sentences and matches patterns on them. A pattern is a sequence of these items:
+//!
+//! - `a|b` matches either of the words.
+//! - `#` matches a number above 0.
+//! - `*` matches up to three words, and `**` up to eight words.
+//! - `~` matches up to three words of which none is in [`BARRIERS`].
+//! - `^` matches the beginning of the sentence, and `$` its end.
 
 use super::patterns::{BARRIERS, Kind, NUMBERS};
 
-/// Maximum number of words that `*` and `~` match, and that `**` matches.
+/// Maximum number of words that `*` and `~` match.
 const SHORT_GAP: usize = 3;
+/// Maximum number of words that `**` matches.
 const LONG_GAP: usize = 8;
-/// Represents a comma. A short gap does not cross it.
+/// The element of [`Sentence::words`] for a comma. `*` and `~` do not match across a comma.
 const COMMA: &str = ",";
 
-/// A sentence as words in lower case, with its commas.
+/// A sentence as a list of words in lower case and commas.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sentence {
     pub(super) words: Vec<String>,
@@ -30,13 +35,13 @@ impl Sentence {
     fn matches(&self, pattern: &str) -> bool {
         let items: Vec<&str> = pattern.split(' ').collect();
         match items.split_first() {
-            Some((&"^", rest)) => matches_at_start(&self.words, rest),
+            Some((&"^", after_start)) => matches_at_start(&self.words, after_start),
             _ => (0..self.words.len()).any(|from| matches_at_start(&self.words[from..], &items)),
         }
     }
 }
 
-/// Returns the sentences that the model itself says. Code, quotations and block quotes are left out.
+/// Returns the sentences of a text without code, quotations and block quotes.
 pub(super) fn sentences(text: &str) -> Vec<Sentence> {
     let text = text.replace(['’', '‘'], "'");
     let mut sentences = Vec::new();
@@ -57,19 +62,19 @@ pub(super) fn sentences(text: &str) -> Vec<Sentence> {
 /// Removes everything between two quotation marks of the same line.
 fn without_quotations(line: &str) -> String {
     let mut kept = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some(at) = rest.find(['"', '“', '`']) {
-        let (before, quoted) = rest.split_at(at);
+    let mut unread = line;
+    while let Some(at) = unread.find(['"', '“', '`']) {
+        let (before, quoted) = unread.split_at(at);
         kept.push_str(before);
         let mark = quoted.chars().next().unwrap_or_default();
         let closing = if mark == '“' { '”' } else { mark };
         let inside = &quoted[mark.len_utf8()..];
-        rest = match inside.find(closing) {
+        unread = match inside.find(closing) {
             Some(end) => &inside[end + closing.len_utf8()..],
             None => inside,
         };
     }
-    kept.push_str(rest);
+    kept.push_str(unread);
     kept
 }
 
@@ -77,7 +82,7 @@ fn split(line: &str, sentences: &mut Vec<Sentence>) {
     let mut words = SentenceBuilder::default();
     let mut characters = line.chars().peekable();
     while let Some(character) = characters.next() {
-        // A character that is part of a word, as in `notes.txt`, `4.5` and `don't`.
+        // Inside a word, punctuation may be part of the word, as in `notes.txt`, `4.5` and `don't`.
         let continues = words.is_inside() && characters.peek().is_some_and(|next| next.is_alphanumeric());
         match character {
             '.' | '_' | '/' | '\'' if continues => words.current.push(character),
@@ -121,7 +126,7 @@ impl SentenceBuilder {
     }
 }
 
-/// Appends a word. A contraction becomes the words that it abbreviates.
+/// Appends a word. A contraction is replaced by the words that it abbreviates.
 fn push_expanded(word: &str, words: &mut Vec<String>) {
     const ENDS: [(&str, &str); 7] =
         [("n't", "not"), ("'ll", "will"), ("'ve", "have"), ("'re", "are"), ("'m", "am"), ("'d", "would"), ("'s", "is")];
@@ -136,31 +141,32 @@ fn push_expanded(word: &str, words: &mut Vec<String>) {
     }
 }
 
-/// Whether the pattern matches, starting at the first word.
+/// Whether the items of a pattern match the words, starting at the first word.
 fn matches_at_start(words: &[String], items: &[&str]) -> bool {
-    let Some((item, later)) = items.split_first() else { return true };
+    let Some((item, next_items)) = items.split_first() else { return true };
     match *item {
         "$" => words.iter().all(|word| word == COMMA),
-        "*" => gap(words, &[]).any(|rest| matches_at_start(rest, later)),
-        "~" => gap(words, BARRIERS).any(|rest| matches_at_start(rest, later)),
-        "**" => (0..=LONG_GAP.min(words.len())).any(|count| matches_at_start(&words[count..], later)),
+        "*" => after_gap(words, &[]).any(|words| matches_at_start(words, next_items)),
+        "~" => after_gap(words, BARRIERS).any(|words| matches_at_start(words, next_items)),
+        "**" => (0..=LONG_GAP.min(words.len())).any(|count| matches_at_start(&words[count..], next_items)),
         _ => match words.split_first() {
-            Some((word, rest)) if word == COMMA => matches_at_start(rest, items),
-            Some((word, rest)) => is_one_of(word, item) && matches_at_start(rest, later),
+            Some((word, next_words)) if word == COMMA => matches_at_start(next_words, items),
+            Some((word, next_words)) => is_one_of(word, item) && matches_at_start(next_words, next_items),
             None => false,
         },
     }
 }
 
-/// Returns what remains after zero words, one word, and so on, up to a comma or a barrier.
-fn gap<'w>(words: &'w [String], barriers: &[&str]) -> impl Iterator<Item = &'w [String]> {
+/// Returns the words after a gap of zero words, of one word, and so on. The gap ends at a comma or a barrier, and after
+/// [`SHORT_GAP`] words.
+fn after_gap<'w>(words: &'w [String], barriers: &[&str]) -> impl Iterator<Item = &'w [String]> {
     let is_open = |word: &&String| *word != COMMA && !barriers.contains(&word.as_str());
     let open = words.iter().take(SHORT_GAP).take_while(is_open).count();
     (0..=open).map(move |count| &words[count..])
 }
 
 fn is_one_of(word: &str, item: &str) -> bool {
-    item.split('|').any(|one| if one == "#" { is_number(word) } else { one == word })
+    item.split('|').any(|option| if option == "#" { is_number(word) } else { option == word })
 }
 
 fn is_number(word: &str) -> bool {

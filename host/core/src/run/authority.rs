@@ -1,4 +1,5 @@
-//! What a stored or imported state may decide, and what only the current configuration decides (P14, row 38).
+//! Limits the authority of stored and imported states (P14, row 38). A state must never allow more than the agent's
+//! current configuration.
 
 use super::batch::CallProgress;
 use super::config::{AtLimit, LoopConfig};
@@ -7,15 +8,15 @@ use super::turn::{Phase, Turn};
 use crate::event::WaitCause;
 use crate::message::{CallId, Digest, Role};
 
-/// Maximum number of bytes of the state that a context builder keeps for the steps of a turn (L2).
+/// Maximum size of the state that a context builder keeps for the steps of a turn, in bytes (L2).
 pub(super) const MAX_BUILDER_STATE: usize = 64 << 10;
 
-/// Parts of an imported state that were dropped because they would give the document authority.
+/// Parts of an imported state that were dropped, because the document must not decide about them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DroppedClaims {
-    /// Number of approvals for the session and for calls of the open turn.
+    /// Number of dropped approvals for the session and for calls of the open turn.
     pub approvals: usize,
-    /// Whether the open turn had pins: grants, validators, policies, context builder and tools.
+    /// Whether the open turn had pinned settings: grants, validators, policies, context builder and tools.
     pub pins: bool,
     /// Number of system sections of the open turn.
     pub sections: usize,
@@ -23,32 +24,32 @@ pub struct DroppedClaims {
     pub builder_state: bool,
     /// Calls of the open turn that were about to run, were running, or were sent to a service or another agent.
     pub calls: Vec<CallId>,
-    /// Whether there was a summary of evicted messages. It would be read as the host's own text.
+    /// Whether the state had a summary of evicted messages. The model would read the summary as the host's own text.
     pub summary: bool,
-    /// Number of prompts that were queued during the open turn.
+    /// Number of prompts in the queue.
     pub prompts: usize,
-    /// The session that delegated the work.
+    /// Subject of the session that delegated the work. None: the work was not delegated.
     pub delegated_by: Option<String>,
-    /// The user for whom the turn worked.
+    /// The user for whom the open turn worked. None: the turn had no user, or the same user imports the document.
     pub user: Option<String>,
 }
 
-/// For whom a document is imported, and what its messages say about the open turn.
+/// The user who imports a document, and the number of replies in its last turn.
 #[derive(Clone, Debug, Default)]
 pub struct ImportTerms {
-    /// The user who imports the document.
+    /// The user who imports the document. None: the user is unknown.
     pub user: Option<String>,
-    /// Number of the model's replies in the last turn. The turn made at least this many interactions.
+    /// Number of the model's replies in the last turn. The turn has made at least this number of interactions.
     pub replies: u32,
 }
 
 impl LoopConfig {
-    /// Narrows these limits to the agent's current ones. Everything that gives access to others or spends money comes
-    /// from the current configuration: the fixed reply, the announced events and the weights of execution units.
+    /// Returns these limits, narrowed to the agent's current limits. The fallback output, the announced events and the
+    /// weights of execution units are always those of the current configuration.
     #[must_use]
     pub fn within(&self, current: &LoopConfig) -> LoopConfig {
-        let sound = (1..=100).contains(&self.evict_at) && self.evict_to <= self.evict_at;
-        let (evict_at, evict_to) = match sound {
+        let is_valid = (1..=100).contains(&self.evict_at) && self.evict_to <= self.evict_at;
+        let (evict_at, evict_to) = match is_valid {
             true => (self.evict_at.min(current.evict_at), self.evict_to.min(current.evict_to)),
             false => (current.evict_at, current.evict_to),
         };
@@ -65,8 +66,8 @@ impl LoopConfig {
             finish: self.finish,
             persistence: self.persistence && current.persistence,
             answer_within_ms: match (self.answer_within_ms, current.answer_within_ms) {
-                (Some(one), Some(other)) => Some(one.min(other)),
-                (one, other) => one.or(other),
+                (Some(stored), Some(current)) => Some(stored.min(current)),
+                (stored, current) => stored.or(current),
             },
             user: self.user.clone(),
             fallback: current.fallback.clone(),
@@ -84,8 +85,9 @@ impl Run {
         }
     }
 
-    /// Takes the state of an imported document without its authority, and returns what was dropped. A call without a
-    /// result waits for a person's decision, because a document gives no permission to run anything.
+    /// Removes everything from the state of an imported document that the document must not decide. Returns the state
+    /// and a description of the removed parts. Calls that would run wait for a user's decision, because a document must
+    /// not cause any call to run.
     pub fn imported(mut self, terms: &ImportTerms) -> (Self, DroppedClaims) {
         let mut dropped = DroppedClaims { approvals: self.grants.len(), ..DroppedClaims::default() };
         self.grants.clear();
@@ -93,26 +95,28 @@ impl Run {
         self.delegation.clear();
         dropped.summary = self.summary.take().is_some();
         dropped.prompts = std::mem::take(&mut self.queued_prompts).len();
-        // A turn that is over is history, and nothing reads its state as authority.
+        // The state of a turn that has ended has no effect any more.
         if let Some(turn) = self.turn.as_mut().filter(|turn| !turn.is_over()) {
             turn.drop_authority(terms, &mut dropped);
         }
         (self, dropped)
     }
 
-    /// Whether the open turn has no pinned agent, because it was imported or begun by an older host.
+    /// Whether the open turn has no pinned agent. Such a turn was imported or begun by an older version of the host.
     pub fn is_unpinned(&self) -> bool {
         self.turn.as_ref().is_some_and(|turn| !turn.is_over() && turn.pinned.is_none())
     }
 
-    /// Calls that wait for an approval without an identity: nobody on this host was told what they would allow.
+    /// Returns the calls that wait for an approval and whose tool has no identity yet. No user of this host has been
+    /// asked about them.
     pub fn approvals_without_identity(&self) -> Vec<CallId> {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return Vec::new() };
         let asking = batch.calls.iter().filter(|call| call.state == CallProgress::AwaitingApproval { identity: None });
         asking.map(|call| call.id.clone()).collect()
     }
 
-    /// Sets the identity that an approval of such a call is bound to.
+    /// Sets the identity of the tool for which an approval of this call is valid. Does nothing if the call does not
+    /// wait for an approval.
     pub fn set_approval_identity(&mut self, id: &CallId, identity: Digest) {
         if let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn
             && let Some(call) = batch.calls.iter_mut().find(|call| call.id == *id && call.state.is_awaiting_approval())
@@ -121,7 +125,7 @@ impl Run {
         }
     }
 
-    /// Calls of the open turn with the names of their tools, and whether each has its result.
+    /// Returns the calls of the open turn with the names of their tools, and whether each call has finished.
     pub fn claimed_calls(&self) -> impl Iterator<Item = (&CallId, &str, bool)> {
         let batch = match self.turn.as_ref().map(|turn| &turn.phase) {
             Some(Phase::Working(batch)) => Some(batch),
@@ -131,11 +135,11 @@ impl Run {
         calls.map(|call| (&call.id, call.name.as_str(), call.state.is_finished()))
     }
 
-    /// Takes the turn, role and tokens in the view from the messages themselves. An error is the id of a missing
-    /// message.
-    pub fn derive_view(&mut self, of: impl Fn(u64) -> Option<(u32, Role, u32)>) -> Result<(), u64> {
+    /// Sets the turn, role and tokens of each entry in the view to the values that `message` returns for its id. The
+    /// error is the id of a missing message.
+    pub fn derive_view(&mut self, message: impl Fn(u64) -> Option<(u32, Role, u32)>) -> Result<(), u64> {
         for entry in &mut self.view {
-            let (turn, role, tokens) = of(entry.id).ok_or(entry.id)?;
+            let (turn, role, tokens) = message(entry.id).ok_or(entry.id)?;
             (entry.turn, entry.role, entry.tokens) = (turn, Some(role), tokens);
         }
         Ok(())
@@ -159,22 +163,25 @@ impl Turn {
             if let CallProgress::AwaitingApproval { identity } = &mut call.state {
                 *identity = None;
             }
-            // A plugin's service request is only a claim of the document. It is not sent, and nobody may be asked to
-            // allow it.
+            // The document only claims that a plugin made this service request. The request is not sent, and no user is
+            // asked to approve it.
             let had_request = call.request.take().is_some();
-            let asks_for_it = had_request && call.state.is_awaiting_approval();
-            // This host has not sent that request, begun that agent's session, or agreed what an answer is.
-            let is_handed_on = matches!(&call.state, CallProgress::Outstanding { awaits } if !matches!(awaits, WaitCause::Answer { .. }));
-            if is_handed_on && let Some(count) = batch.outstanding.get_mut(&call.name) {
+            let awaits_request_approval = had_request && call.state.is_awaiting_approval();
+            // This host has neither sent the request nor begun the other agent's session, so no response can arrive.
+            let is_outside = matches!(&call.state, CallProgress::Outstanding { awaits } if !matches!(awaits, WaitCause::Answer { .. }));
+            if is_outside && let Some(count) = batch.outstanding.get_mut(&call.name) {
                 *count = count.saturating_sub(1);
             }
-            if asks_for_it || is_handed_on || matches!(call.state, CallProgress::Waiting | CallProgress::Running) {
+            if awaits_request_approval
+                || is_outside
+                || matches!(call.state, CallProgress::Waiting | CallProgress::Running)
+            {
                 call.state = CallProgress::OutcomeUnknown;
                 dropped.calls.push(call.id.clone());
             }
         }
         batch.outstanding.retain(|_, count| *count > 0);
-        // What the turn waits for has changed, so it must be announced again.
+        // The set of waiting calls has changed, so the suspension must be announced again.
         batch.suspended &= dropped.calls.is_empty();
     }
 }
@@ -184,7 +191,7 @@ mod tests {
     use super::*;
     use crate::run::{AnnouncedEvents, Emission};
 
-    // P14, row 38: stored bounds narrow the agent's own and never widen them.
+    // P14, row 38: stored limits can narrow the agent's limits but never widen them.
     #[test]
     fn p14_stored_limits_never_widen_the_agents() {
         let current = LoopConfig { max_interactions: 3, max_depth: 1, ..LoopConfig::default() };
@@ -204,7 +211,7 @@ mod tests {
         };
         assert_eq!(claimed.within(&current), current);
         let narrow = LoopConfig { max_interactions: 1, at_limit: AtLimit::Error, ..current.clone() };
-        assert_eq!(narrow.within(&current), narrow, "a claim may narrow");
-        assert_eq!(current.within(&narrow), narrow, "and so may the configuration");
+        assert_eq!(narrow.within(&current), narrow, "stored limits may narrow");
+        assert_eq!(current.within(&narrow), narrow, "the configuration may narrow too");
     }
 }

@@ -1,4 +1,4 @@
-//! The calls of one reply: which run, which wait, and when all have their results.
+//! The calls of one reply. A batch decides which calls may run and is done when all of them have results.
 
 use super::input::{Answerer, DispatchedCall, InputError, UnapprovedRequest};
 use super::loop_breaks::Completion;
@@ -19,12 +19,12 @@ use std::collections::BTreeMap;
 pub(super) struct Batch {
     pub(super) step: u32,
     pub(super) calls: Vec<BatchCall>,
-    /// Whether the suspension has been announced.
+    /// Whether the current suspension has been announced by an event.
     pub(super) suspended: bool,
-    /// Whether a person has been asked about the calls that need approval (L17).
+    /// Whether a user has been asked about the calls that need approval (L17).
     #[serde(default, rename = "asked")]
     pub(super) approval_requested: bool,
-    /// Number of calls sent outside, by tool (L11).
+    /// Number of calls that were sent to a service, an agent or the user, by tool (L11).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) outstanding: BTreeMap<String, u32>,
     /// The result of `task_completion`, while it is being checked (L18).
@@ -47,7 +47,7 @@ pub(super) struct BatchCall {
     pub(super) state: CallProgress,
     /// Why the call is allowed to run (L17). None: its tool needs no approval, or nobody has approved it yet.
     pub(super) authorization: Option<Authorization>,
-    /// What the call's tool requests from a service, if that needs approval first (P2).
+    /// The service request of the call's tool, if the request needs an approval before it is sent (P2).
     pub(super) request: Option<UnapprovedRequest>,
     /// Cost of a call that ran before it was sent outside.
     pub(super) spent_cost: CallCost,
@@ -100,7 +100,8 @@ impl BatchCall {
         }
     }
 
-    /// Name of the tool that a person is asked about: the service, if the call's own tool has run and requests one.
+    /// Name of the tool for which approval is requested. If the call's tool has run and requested a service, this is
+    /// the name of the service.
     pub(super) fn approval_name(&self) -> &str {
         self.request.as_ref().map_or(&self.name, |request| &request.service)
     }
@@ -194,7 +195,7 @@ impl Batch {
         }
     }
 
-    /// What the batch waits for when none of its calls can run.
+    /// Returns the calls that wait for an external decision or response, and what each of them waits for.
     pub(super) fn suspension(&self) -> Suspension {
         let waits = self.calls.iter().filter_map(|call| {
             let cause = match &call.state {
@@ -212,7 +213,7 @@ impl Batch {
         Suspension { waits: waits.collect() }
     }
 
-    /// Whether the batch can only continue after something external happens.
+    /// Whether the batch can only continue after an external decision or response.
     pub(super) fn is_blocked(&self) -> bool {
         let may_run = |call: &BatchCall| call.state.is_waiting() && !self.waits_for_others(&call.id);
         let can_continue =
@@ -220,7 +221,7 @@ impl Batch {
         !self.is_done() && !can_continue
     }
 
-    /// Whether a call is in a state that nothing can end. No transition produces such a state.
+    /// Whether a call is in a state that no input can end. Transitions never produce such a state.
     pub(super) fn is_inconsistent(&self) -> bool {
         self.calls.iter().any(|call| match &call.state {
             CallProgress::Checking => self.completion.is_none(),
@@ -231,7 +232,7 @@ impl Batch {
         })
     }
 
-    /// Number of answers that have arrived, by tool (L11).
+    /// Number of responses to outstanding calls that have arrived, by tool (L11).
     pub(super) fn answered(&self) -> BTreeMap<String, u32> {
         let mut answered = BTreeMap::new();
         let answered_calls =
@@ -278,7 +279,7 @@ impl Batch {
         self.check_state(id, CallProgress::is_outstanding)
     }
 
-    /// Checks that the call waits for an answer of this kind.
+    /// Checks that the call waits for a response from this sender.
     pub(super) fn check_answer(&self, id: &CallId, from: Answerer) -> Result<(), InputError> {
         self.check_outstanding(id)?;
         if let CallProgress::Outstanding { awaits } = &self.find(id)?.state
@@ -293,20 +294,20 @@ impl Batch {
         }))
     }
 
-    /// Checks that each call waits for an approval that a person has been asked for.
+    /// Checks that each call waits for an approval, and that a user has been asked for it.
     pub(super) fn check_awaiting_approval<'a>(&self, ids: impl Iterator<Item = &'a CallId>) -> Result<(), InputError> {
         self.check_all(ids, CallProgress::is_awaiting_approval)?;
         if self.approval_requested { Ok(()) } else { Err(InputError::Unexpected("an approval")) }
     }
 
-    /// Checks that each call was about to run. Calls that end the loop never need approval.
+    /// Checks that each call is waiting to run and does not end the turn. Calls that end the turn never need approval.
     pub(super) fn check_reapproval<'a>(&self, ids: impl Iterator<Item = &'a CallId> + Clone) -> Result<(), InputError> {
         self.check_all(ids.clone(), CallProgress::is_waiting)?;
         let breaks = |id: &CallId| self.find(id).is_ok_and(|call| call.loop_break.is_some());
         if ids.into_iter().any(breaks) { Err(InputError::Unexpected("an approval")) } else { Ok(()) }
     }
 
-    /// Checks that there is at least one call, that each is named once, and that each is in the expected state.
+    /// Checks that there is at least one call, that no call is named twice, and that each call is in the expected state.
     fn check_all<'a>(
         &self,
         ids: impl Iterator<Item = &'a CallId>,
@@ -340,7 +341,8 @@ impl Batch {
         self.calls.iter().any(|call| is_in(&call.state))
     }
 
-    /// The calls that may start now, in call order: up to the limit, and a sequential call only alone (L9).
+    /// Returns the calls that may start now, in call order. At most `parallel_calls` calls run at the same time, and a
+    /// sequential call only runs alone (L9).
     fn dispatchable(&self, parallel_calls: u32) -> Vec<Dispatch> {
         let running: Vec<&BatchCall> = self.calls.iter().filter(|call| call.state.is_running()).collect();
         if running.iter().any(|call| call.sequential) {

@@ -1,20 +1,20 @@
-//! Tokens of the model's window (L26).
+//! The token budget of the model's context window (L26).
 
 use super::config::LoopConfig;
 use crate::plugin::Budget;
 use serde::{Deserialize, Serialize};
 
-/// Whether a prompt fits into the window.
+/// Whether a prompt fits into the context window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
     Fits,
-    Not,
+    DoesNotFit,
 }
 
-/// How the tokens of the model's window are divided (L26).
+/// The token budget of a model's context window (L26).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptBudget {
-    /// The model's window.
+    /// Size of the model's context window, in tokens. It is 0 before the prompt is built.
     pub window: u32,
     /// Tokens of the system text.
     pub system: u32,
@@ -25,23 +25,24 @@ pub struct PromptBudget {
 }
 
 impl PromptBudget {
-    /// Tokens that are left next to messages of this size.
+    /// Tokens that remain if the messages have this number of tokens.
     pub fn remaining(&self, messages: u32) -> u32 {
         [self.system, self.tools, self.reserved, messages].into_iter().fold(self.window, u32::saturating_sub)
     }
 
-    /// Whether messages of this size leave less room than a step needs. A step needs at least one token.
+    /// Whether too few tokens for a step remain if the messages have this number of tokens. A step needs at least one
+    /// token.
     pub(super) fn is_full(&self, messages: u32, config: &LoopConfig) -> bool {
         self.remaining(messages) < config.minimum_remaining.max(1)
     }
 
-    /// Whether the prompt of the last call, which offers no tools, fits into the window.
+    /// Whether a prompt without tools, which the last call of a turn sends, fits into the context window.
     pub(super) fn fits_without_tools(&self, messages: u32) -> Fit {
         let prompt = self.system.saturating_add(self.reserved).saturating_add(messages);
-        if prompt < self.window { Fit::Fits } else { Fit::Not }
+        if prompt < self.window { Fit::Fits } else { Fit::DoesNotFit }
     }
 
-    /// The budget in the form that plugins see.
+    /// Returns the budget in the form that plugins receive.
     pub fn for_plugins(&self) -> Budget {
         let available = self.window.saturating_sub(self.tools).saturating_sub(self.reserved);
         Budget { available, reserved: self.reserved, tools: self.tools }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct LoopConfig {
     /// Maximum number of model calls of a turn (L4). Default 10.
     pub max_interactions: u32,
-    /// What happens at that limit (L4). Default: finish.
+    /// What the turn does when it reaches `max_interactions` (L4). Default: finish.
     pub at_limit: AtLimit,
     /// Number of rejected outputs that the model may correct (L12). Default 2.
     pub max_corrections: u32,
@@ -19,37 +19,37 @@ pub struct LoopConfig {
     pub parallel_calls: u32,
     /// Maximum number of characters of a tool result that the model sees (L26). Default 6,000.
     pub result_characters: u32,
-    /// Tokens that must be left before a step (L26). Default 1,500.
+    /// Minimum number of tokens that must remain in the context window before a step (L26). Default 1,500.
     pub minimum_remaining: u32,
-    /// Percentage of the history budget (the window without everything except messages) at which the oldest messages
-    /// are evicted (L27). Default 80.
+    /// Percentage of the tokens for messages at which the oldest messages are evicted (L27). Default 80.
     pub evict_at: u32,
-    /// Percentage of the history budget down to which messages are evicted. Default 50.
+    /// Percentage of the tokens for messages down to which messages are evicted. Default 50.
     pub evict_to: u32,
-    /// Maximum number of delegations from agent to agent, counted from the agent that a person uses (L16). Default 4.
+    /// Maximum number of successive delegations, starting at the agent with which the user works (L16). Default 4.
     pub max_depth: u32,
-    /// What ends the turn (L18). Default: a reply without a tool call.
+    /// The kind of reply that ends the turn (L18). Default: a reply without a tool call.
     pub finish: Finish,
-    /// Whether the host nudges the model when a reply gives up too early (L23). Default: no.
+    /// Whether the host nudges the model if a reply ends the task too early (L23). Default: no.
     pub persistence: bool,
-    /// Milliseconds that a question of `ask_question` waits for its answer. None: it waits indefinitely.
+    /// Time that a question of `ask_question` waits for the user's answer, in milliseconds. None: the question waits
+    /// indefinitely.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer_within_ms: Option<u64>,
-    /// The user for whom the turn works: the request's user, or else the agent's (D4).
+    /// The user for whom the turn works: the user of the request or, if it has none, the agent's configured user (D4).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// The output if no model answers (M3). None: the turn ends with `model_failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<OutputData>,
-    /// What the turn announces to others by events (I6). Default: nothing.
+    /// The events that announce the turn's progress to services (I6). Default: no events.
     #[serde(skip_serializing_if = "AnnouncedEvents::is_nothing")]
     pub announced: AnnouncedEvents,
-    /// How model calls are counted in execution units (L5). Default: their tokens.
+    /// How model calls are counted in execution units (L5). By default, each token of prompt and reply is one unit.
     #[serde(skip_serializing_if = "UnitWeights::is_default")]
     pub execution_units: UnitWeights,
 }
 
-/// How model calls are counted in execution units (L5). Default: one unit for each token of prompt and reply.
+/// How model calls are counted in execution units (L5). By default, each token of prompt and reply is one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UnitWeights {
@@ -61,24 +61,24 @@ pub struct UnitWeights {
     pub model_call: Weight,
 }
 
-/// A number of units, stored in millionths so that sums are exact on every machine.
+/// A number of execution units. It is stored in millionths, so that sums are exact on every machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Weight(u32);
 
 impl Weight {
-    /// One unit.
+    /// A weight of one execution unit.
     pub const ONE: Weight = Weight(MILLION);
-    /// The largest weight, in units.
+    /// The maximum weight, in execution units.
     pub const MAX: u32 = 1_000;
 
-    /// Makes a weight, rounded to the nearest millionth. None: `units` is not between 0 and [`Weight::MAX`].
+    /// Creates a weight, rounded to the nearest millionth. None: `units` is not between 0 and [`Weight::MAX`].
     pub fn of(units: f64) -> Option<Self> {
         // Within these bounds, the conversion only loses fractions of a millionth.
         (0.0..=f64::from(Self::MAX)).contains(&units).then(|| Self((units * f64::from(MILLION)).round() as u32))
     }
 
-    /// The weight in units.
+    /// Returns the weight in execution units.
     pub fn units(self) -> f64 {
         f64::from(self.0) / f64::from(MILLION)
     }
@@ -98,7 +98,7 @@ impl UnitWeights {
     }
 }
 
-/// Execution units that add up (L5): whole units, and millionths of the next one.
+/// A sum of execution units (L5), as whole units and a fraction in millionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Units {
     pub(super) whole: u64,
@@ -126,8 +126,8 @@ impl Units {
     }
 }
 
-/// What a turn announces to others by events (I6). The settings belong to the turn, because whoever answers or
-/// cancels it later need not know the agent's configuration.
+/// The events that announce a turn's progress to services (I6). The settings are stored with the turn, because a later
+/// command that continues or cancels the turn may not have the agent's configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AnnouncedEvents {
@@ -177,14 +177,14 @@ impl Default for LoopConfig {
     }
 }
 
-/// What happens when the turn has made all its interactions.
+/// What a turn does when it has made its maximum number of interactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AtLimit {
-    /// One last call without tools writes the answer.
+    /// The turn makes one last model call without tools, whose reply is the answer.
     #[default]
     Finish,
-    /// The turn ends with `interactions_exhausted`.
+    /// The turn ends with the error `interactions_exhausted`.
     Error,
 }
 
@@ -196,7 +196,7 @@ mod tests {
         Usage { prompt_tokens, completion_tokens }
     }
 
-    /// L5: fractions of units add up exactly, in any number of pieces, and the total is rounded up.
+    /// L5: fractions of units are added exactly, in any number of pieces, and the total is rounded up.
     #[test]
     fn l5_fractions_of_units_are_not_lost() {
         let weight = |units| Weight::of(units).expect("in range");
@@ -212,7 +212,6 @@ mod tests {
         assert_eq!(Units::default().rounded_up(), 0);
     }
 
-    /// L5
     #[test]
     fn l5_a_weight_is_finite_and_not_negative() {
         for wrong in [-0.1, 1_000.1, f64::NAN, f64::INFINITY] {
@@ -225,18 +224,18 @@ mod tests {
     /// L5: the sum saturates instead of overflowing.
     #[test]
     fn l5_sums_saturate() {
-        let most = Weight::of(f64::from(Weight::MAX)).expect("in range");
-        let weights = UnitWeights { prompt_token: most, completion_token: most, model_call: most };
+        let max = Weight::of(f64::from(Weight::MAX)).expect("in range");
+        let weights = UnitWeights { prompt_token: max, completion_token: max, model_call: max };
         let units = Units::default().and(&weights, usage(u64::MAX, u64::MAX), u64::MAX);
         assert_eq!(units.and(&weights, usage(1, 1), 1).rounded_up(), u64::MAX);
     }
 
-    /// L5: a state that an older host stored has no weights, and counts tokens.
+    /// L5: a state from an older host has no weights, so its units are the tokens.
     #[test]
     fn l5_limits_of_an_older_host_count_tokens() {
-        let bounds: LoopConfig = serde_json::from_str("{\"max_interactions\": 3}").expect("older bounds");
-        assert_eq!(bounds.execution_units, UnitWeights::default());
-        assert_eq!(Units::default().and(&bounds.execution_units, usage(100, 10), 1).rounded_up(), 110);
+        let limits: LoopConfig = serde_json::from_str("{\"max_interactions\": 3}").expect("older limits");
+        assert_eq!(limits.execution_units, UnitWeights::default());
+        assert_eq!(Units::default().and(&limits.execution_units, usage(100, 10), 1).rounded_up(), 110);
         assert!(!serde_json::to_string(&LoopConfig::default()).expect("JSON").contains("execution_units"));
     }
 }

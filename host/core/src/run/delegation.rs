@@ -1,4 +1,4 @@
-//! Delegation: which agents a session may delegate work to, and the session that does the work (L16; row 13).
+//! Delegation: the agents to which a session may delegate work, and the sessions that do the work (L16; row 13).
 
 use super::batch::CallProgress;
 use super::config::LoopConfig;
@@ -9,8 +9,10 @@ use crate::message::CallId;
 use crate::tool::ToolError;
 
 impl Run {
-    /// Checks whether the open turn may delegate to an agent. The error is for the model. An agent that is already in
-    /// the chain would wait for itself, and [`LoopConfig::max_depth`] limits the depth.
+    /// Checks whether the open turn may delegate to an agent. The error is a message for the model.
+    ///
+    /// An agent that is already in the chain of delegations would wait for itself, so this is an error.
+    /// [`LoopConfig::max_depth`] limits the length of the chain.
     pub fn may_delegate(&self, agent: &str) -> Result<(), ToolError> {
         let Some(Turn { config, .. }) = &self.turn else {
             return Err(ToolError::Failed { message: "no turn is open".to_owned() });
@@ -24,7 +26,7 @@ impl Run {
             );
             return Err(ToolError::Denied { message });
         }
-        // The first agent of the chain got its work from a person.
+        // The first agent of the chain works for the user, so it is not the target of a delegation.
         if chain.len() > config.max_depth as usize {
             let message = format!(
                 "work may be delegated at most {} times, and this is the limit ({shown}): do the work without the agent \
@@ -36,7 +38,8 @@ impl Run {
         Ok(())
     }
 
-    /// Calls of the open batch that wait for another agent's output, each with that agent's session.
+    /// Returns the calls of the open batch that wait for another agent's output, each with the subject of that agent's
+    /// session.
     pub fn delegations(&self) -> Vec<(CallId, String)> {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return Vec::new() };
         let delegated = batch.calls.iter().filter_map(|call| match &call.state {
@@ -48,7 +51,7 @@ impl Run {
         delegated.collect()
     }
 
-    /// Makes a new session of an agent that works for this one.
+    /// Creates the state of a new session in which another agent works for this session.
     pub fn delegated(&self, session: impl Into<String>, agent: impl Into<String>) -> Run {
         let mut run = Run::new(session, agent);
         run.delegated_by = Some(self.session.clone());
@@ -56,9 +59,10 @@ impl Run {
         run
     }
 
-    /// The limits of a turn that works for the open one: its own, narrowed to the depth that the open turn allows.
+    /// Returns the limits of a turn to which the open turn delegates work: `own`, with the maximum depth reduced to
+    /// that of the open turn.
     pub fn bounds_below(&self, own: LoopConfig) -> LoopConfig {
-        let above = self.turn.as_ref().map_or(u32::MAX, |turn| turn.config.max_depth);
-        LoopConfig { max_depth: own.max_depth.min(above), ..own }
+        let max_depth = self.turn.as_ref().map_or(u32::MAX, |turn| turn.config.max_depth);
+        LoopConfig { max_depth: own.max_depth.min(max_depth), ..own }
     }
 }

@@ -1,23 +1,24 @@
-//! Keeps JSON that is nested too deeply as text. `serde_json` reads at most 127 levels, and it must still read a
-//! value inside a state, a message or an event, which add levels of their own.
+//! Converts JSON that is nested too deeply to text. `serde_json` parses at most 127 levels. The limit here is lower,
+//! because a value is stored inside a state, a message or an event, which add further levels.
 
 use crate::change::CallResult;
 use crate::message::{Content, Part, TurnInput};
 use serde_json::Value;
 
-/// Maximum number of levels of arrays and objects that are kept as data.
+/// Maximum number of nested arrays and objects in a value that is stored as JSON.
 pub(super) const MAX_JSON_DEPTH: usize = 64;
 
 pub(super) fn is_too_deep(json: &Value) -> bool {
     !fits(json, MAX_JSON_DEPTH)
 }
 
-/// Returns the value, or its text as a string if it is nested too deeply.
+/// Returns the value, or a string with its JSON text if the value is nested too deeply.
 pub(super) fn flattened(json: Value) -> Value {
     if is_too_deep(&json) { Value::String(json.to_string()) } else { json }
 }
 
-/// Replaces JSON in an input that is nested too deeply by its text. The resulting message is the same.
+/// Replaces JSON in an input by its text if the JSON is nested too deeply. The user message for the input stays the
+/// same.
 pub(super) fn shallow_input(input: TurnInput) -> TurnInput {
     match input {
         TurnInput::Json(json) if is_too_deep(&json) => TurnInput::Text(json.to_string()),
@@ -46,7 +47,7 @@ pub(super) fn shallow_parts(parts: Vec<Part>) -> Vec<Part> {
     parts.collect()
 }
 
-/// Replaces JSON in a result that is nested too deeply by its text.
+/// Replaces JSON in a result by its text if the JSON is nested too deeply.
 pub(super) fn shallow_result(result: CallResult) -> CallResult {
     let content = shallow_content(result.content);
     CallResult { content, structured: result.structured.map(flattened), ..result }

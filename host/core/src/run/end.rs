@@ -1,4 +1,4 @@
-//! How a turn ends: its output or its error.
+//! The end of a turn: an output, an error or a cancellation.
 
 use super::input::Retryability;
 use crate::event::EndReason;
@@ -13,18 +13,18 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnEnd {
-    /// With an output.
+    /// The turn ended with an output.
     Finished(Output),
-    /// With a typed error.
+    /// The turn ended with an error.
     Failed(TurnError),
-    /// Somebody cancelled the turn.
+    /// The turn was cancelled.
     Cancelled,
 }
 
 /// The output of a turn (L13).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Output {
-    /// The accepted data. Without an output schema, it is a string.
+    /// The accepted output as JSON. A text is a JSON string.
     pub data: serde_json::Value,
     /// Why the turn ended.
     pub finish: EndReason,
@@ -38,19 +38,19 @@ pub struct Output {
     pub interactions: u32,
     /// The model that answered last, as `provider/model`.
     pub model: String,
-    /// Subject of the session, which identifies it.
+    /// Subject of the session, which identifies the session.
     pub session: String,
-    /// Number of the turn in its session, from 1.
+    /// Number of the turn in its session, starting at 1.
     pub turn: u32,
     /// The session's messages except those that were undone. None: the agent does not set `include_history`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<Vec<Message>>,
 }
 
-/// What a turn has cost so far, whether it has ended or is suspended (L5).
+/// The cost of a turn so far (L5). The turn may be open, suspended or ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TurnCost {
-    /// Number of the turn in its session, from 1.
+    /// Number of the turn in its session, starting at 1.
     pub turn: u32,
     /// Execution units of the whole turn.
     pub execution_units: u64,
@@ -61,7 +61,7 @@ pub struct TurnCost {
 }
 
 impl OutputData {
-    /// The data in JSON form. A text becomes a JSON string.
+    /// Converts the output to JSON. A text becomes a JSON string.
     pub fn into_value(self) -> serde_json::Value {
         match self {
             OutputData::Text(text) => serde_json::Value::String(text),
@@ -82,7 +82,7 @@ pub enum TurnError {
         interactions: u32,
         /// Why the turn could not finish.
         reason: String,
-        /// The last reply of the model. None: there was none.
+        /// The text of the last reply. None: the last reply had no text, or there was no last call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last_reply: Option<String>,
     },
@@ -91,9 +91,9 @@ pub enum TurnError {
     OutputRejected {
         /// The plugin that rejected the output, or `output schema`.
         by: String,
-        /// Number of outputs that the model gave.
+        /// Number of outputs that were rejected.
         attempts: u32,
-        /// What is wrong with the last output.
+        /// The problems of the last output.
         problems: Vec<Violation>,
         /// The last output.
         last_reply: String,
@@ -104,7 +104,7 @@ pub enum TurnError {
         ends a turn here; use a model that calls tools well, or set `finish = \"text\"`"
     )]
     NoToolCall {
-        /// Number of consecutive replies.
+        /// Number of consecutive replies without a tool call.
         replies: u32,
     },
     /// Too many consecutive replies ended with the same error (L19).
@@ -113,20 +113,20 @@ pub enum TurnError {
         fix the cause, or explain in the agent's instructions how to call the tool"
     )]
     SameError {
-        /// Number of consecutive replies.
+        /// Number of consecutive replies with the error.
         replies: u32,
-        /// The tool that was called last.
+        /// Name of the tool that failed last.
         tool: String,
         /// The beginning of the error.
         message: String,
     },
-    /// The model gave empty replies, even when it was asked for a summary (L23).
+    /// The model returned only empty replies, even when it was asked for a summary (L23).
     #[error(
         "empty_replies: the model replied with nothing {replies} times in a row, the last time when it was asked for a \
         summary without tools; try again, or use another model"
     )]
     EmptyReplies {
-        /// Number of consecutive replies.
+        /// Number of consecutive empty replies.
         replies: u32,
     },
     /// The prompt does not fit into the model's window.
@@ -137,7 +137,7 @@ pub enum TurnError {
     PromptTooLarge {
         /// Estimated tokens of system text and messages.
         tokens: u32,
-        /// The model's window in tokens.
+        /// Size of the model's context window, in tokens.
         window: u32,
     },
     /// The numbers of sent and answered calls differ (L11). The stored state is damaged, so no model is called.
@@ -147,7 +147,7 @@ pub enum TurnError {
         counts_for_people(answered)
     )]
     OutstandingMismatch {
-        /// Number of calls that were sent outside, by tool.
+        /// Number of calls that were sent to a service, an agent or the user, by tool.
         handed_on: BTreeMap<String, u32>,
         /// Number of calls that were answered, by tool.
         answered: BTreeMap<String, u32>,
@@ -155,38 +155,37 @@ pub enum TurnError {
     /// No model answered.
     #[error("the model did not answer: {message}")]
     ModelFailed {
-        /// What happened and what to do.
+        /// Description of the failure, and advice on how to fix it.
         message: String,
         /// Whether the same request may succeed later.
         #[serde(default, rename = "prospect", skip_serializing_if = "Retryability::is_retryable")]
         retryability: Retryability,
     },
-    /// A context builder, validator or media policy failed. The host never continues as if the plugin had not been
-    /// called.
+    /// A context builder, validator or media policy failed. The host never ignores such a failure.
     #[error("plugin {plugin} failed: {message}")]
     PluginFailed {
         /// The plugin, as `name@digest`.
         plugin: String,
-        /// What happened.
+        /// Description of the failure.
         message: String,
     },
     /// The turn is pinned to a plugin that is no longer available (P10).
     #[error("plugin_changed: this turn cannot continue with the plugins that it began with: {reason}")]
     PluginChanged {
-        /// Which plugin, and what happened to it.
+        /// Name of the plugin, and why it is no longer available.
         reason: String,
     },
     /// The host itself failed (L9).
     #[error("the host failed: {message}")]
     HostFailed {
-        /// What happened and what to do.
+        /// Description of the failure, and advice on how to fix it.
         message: String,
     },
 }
 
 impl TurnError {
-    /// The error as JSON for programs: its code, the message for people and, for a rejected output, the last reply
-    /// with its problems (L12).
+    /// Returns the error as JSON. It contains the code, the message for users and, for a rejected output, the last
+    /// reply and its problems (L12).
     pub fn details(&self) -> serde_json::Value {
         let mut details = serde_json::json!({"code": self.code(), "message": self.to_string()});
         match self {
@@ -204,7 +203,7 @@ impl TurnError {
         details
     }
 
-    /// Code of the error for programs. It equals `code` in the JSON form.
+    /// Machine-readable code of the error. It equals `code` in the JSON form.
     pub fn code(&self) -> &'static str {
         match self {
             TurnError::InteractionsExhausted { .. } => "interactions_exhausted",

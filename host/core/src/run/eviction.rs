@@ -1,5 +1,5 @@
-//! Eviction: when the history exceeds its threshold, the oldest groups of messages are removed from the view and a
-//! summary replaces them (L26, L27).
+//! Eviction: if the messages exceed a threshold, the oldest groups of messages are removed from the view, and a summary
+//! replaces them (L26, L27).
 
 use super::budget::PromptBudget;
 use super::input::Summarised;
@@ -14,44 +14,44 @@ use crate::summary::{Draft, EvictedMessages, HistorySummary};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Messages that are about to be evicted, with everything that a summary of them needs.
+/// Messages that are about to be evicted, with the earlier summary and the limit for the new summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummaryPlan {
     /// Ids of the messages, oldest first. They form whole groups.
     pub messages: Vec<MessageId>,
-    /// Summary of the messages that were evicted before. None: there is none.
+    /// Summary of the messages that were evicted before. None: no messages were evicted before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<HistorySummary>,
     /// Maximum number of tokens of the whole summary section. A longer summary is cut.
     pub limit: u32,
 }
 
-/// Where the turn continues after the eviction.
+/// The point at which the turn continues after an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum AfterEviction {
-    /// With the next step.
+    /// The turn continues with the next step.
     NextStep,
-    /// With the current step, which has switched to another model.
+    /// The turn continues with the current step, which has switched to another model.
     SameStep { last: bool },
 }
 
-/// How many tokens the messages of the view take and may take.
+/// The tokens of the messages in the view, and the tokens that are available for them.
 struct Load {
-    /// Tokens available for messages.
+    /// Tokens that are available for messages.
     capacity: u64,
-    /// The same once a new summary has its maximum length.
+    /// Tokens that are available for messages after an eviction whose summary has the maximum length.
     capacity_after: u64,
-    /// Tokens of the whole view.
+    /// Tokens of all messages in the view.
     view: u64,
-    /// The threshold at which eviction begins.
+    /// Number of tokens above which messages are evicted.
     high: u64,
     /// Whether fewer tokens are left than a step needs.
     is_tight: bool,
 }
 
 impl PromptBudget {
-    /// Maximum number of tokens of the session summary: an eighth of the room for messages, at least 64 and at most
+    /// Maximum number of tokens of the session summary: an eighth of the tokens for messages, at least 64 and at most
     /// 1,000.
     fn summary_limit(&self) -> u32 {
         (self.remaining(0) / 8).clamp(64, 1_000)
@@ -59,8 +59,8 @@ impl PromptBudget {
 }
 
 impl Run {
-    /// The system sections of the next prompt: those of the turn, with the session summary after the fixed ones
-    /// (L22).
+    /// Returns the system sections of the next prompt: the sections of the turn, and the session summary after the
+    /// fixed sections (L22).
     pub fn system_sections(&self) -> Vec<Section> {
         let mut sections = self.turn.as_ref().map(|turn| turn.sections.clone()).unwrap_or_default();
         if let Some(summary) = self.shown_summary() {
@@ -70,15 +70,15 @@ impl Run {
         sections
     }
 
-    /// The token budget of the open turn, with the session summary counted as system text.
+    /// Returns the token budget of the open turn. The session summary is counted as system text.
     pub fn prompt_budget(&self) -> PromptBudget {
         let budget = self.turn.as_ref().map(|turn| turn.budget).unwrap_or_default();
         let summary = self.shown_summary().map_or(0, |summary| summary.tokens);
         PromptBudget { system: budget.system.saturating_add(summary), ..budget }
     }
 
-    /// The session summary if the prompt includes it. A builder that leaves out the history also leaves out its
-    /// summary, and a builder's own section of that name replaces it.
+    /// Returns the session summary if the prompt contains it. The prompt does not contain it if the context builder
+    /// left out the history, or has its own section with the same name.
     fn shown_summary(&self) -> Option<&HistorySummary> {
         let turn = self.turn.as_ref()?;
         let summary = self.summary.as_ref()?;
@@ -87,7 +87,8 @@ impl Run {
         (!left_out && !replaced).then_some(summary)
     }
 
-    /// Starts to evict the oldest messages if the threshold is exceeded and some may leave. Returns whether it did.
+    /// Starts to evict the oldest messages if the threshold is exceeded and some of them may be evicted. Returns
+    /// whether an eviction was started.
     pub(super) fn evict(&mut self, then: AfterEviction) -> bool {
         let Some(messages) = self.messages_to_evict() else { return false };
         let Some(turn) = &mut self.turn else { return false };
@@ -95,13 +96,13 @@ impl Run {
         true
     }
 
-    /// What is to be summarised.
+    /// Returns the plan for the summary of these messages.
     pub(super) fn summary_plan(&self, messages: &[MessageId]) -> SummaryPlan {
         let limit = self.turn.as_ref().map_or(0, |turn| turn.budget.summary_limit());
         SummaryPlan { messages: messages.to_vec(), earlier: self.summary.clone(), limit }
     }
 
-    /// Evicts the messages, adds their summary and continues the turn, in one change (L27).
+    /// Evicts the messages, stores their summary and continues the turn, all in the same change (L27).
     pub(super) fn summarised(&mut self, summarised: Summarised, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Phase::Summarising { messages, then } = &turn.phase else {
@@ -110,16 +111,16 @@ impl Run {
         let (messages, then) = (messages.clone(), *then);
         let limit = turn.budget.summary_limit();
         turn.spend(summarised.usage, answered(summarised.usage));
-        let leaving = self.view.iter().filter(|entry| messages.binary_search(&entry.id).is_ok());
-        let (tokens, through_turn) = leaving
+        let evicted = self.view.iter().filter(|entry| messages.binary_search(&entry.id).is_ok());
+        let (tokens, through_turn) = evicted
             .fold((0_u32, 0), |(tokens, turn), entry| (tokens.saturating_add(entry.tokens), entry.turn.max(turn)));
         let through_message = messages.last().copied().unwrap_or_default();
-        let leaving = EvictedMessages { messages: messages.len() as u64, through_turn, through_message };
+        let evicted = EvictedMessages { messages: messages.len() as u64, through_turn, through_message };
         for id in &messages {
             self.hide_because(*id, HideReason::Evicted, change);
         }
         let draft = Draft { text: summarised.text, files: summarised.files };
-        let summary = HistorySummary::next(self.summary.as_ref(), draft, leaving, limit);
+        let summary = HistorySummary::next(self.summary.as_ref(), draft, evicted, limit);
         let messages = u32::try_from(messages.len()).unwrap_or(u32::MAX);
         let kind = EventKind::Evicted { messages, tokens, summary_tokens: summary.tokens, by: summarised.by };
         self.summary = Some(summary);
@@ -130,8 +131,10 @@ impl Run {
         }
     }
 
-    /// Selects the messages to evict, if the threshold is exceeded. The oldest groups are evicted until the lower
-    /// mark is reached, so that eviction is rare and prompts keep their beginning for a while.
+    /// Selects the messages to evict. None: the threshold is not exceeded, or an eviction would not help.
+    ///
+    /// The oldest groups are evicted until a target below the threshold is reached. Evictions are therefore rare, and
+    /// the beginning of the prompt stays the same for a while.
     fn messages_to_evict(&self) -> Option<Vec<MessageId>> {
         let turn = self.turn.as_ref()?;
         let load = self.load(turn)?;
@@ -142,25 +145,25 @@ impl Run {
         let tokens_of = |group: &Range<usize>| -> u64 {
             self.view[group.clone()].iter().map(|entry| u64::from(entry.tokens)).sum()
         };
-        let staying = groups.iter().filter(|group| !self.may_leave(group, turn)).map(tokens_of).sum::<u64>();
+        let staying = groups.iter().filter(|group| !self.may_be_evicted(group, turn)).map(tokens_of).sum::<u64>();
         let target = target(&load, staying, turn);
-        let mut left = load.view;
-        let mut leaving = Vec::new();
+        let mut remaining = load.view;
+        let mut evicted = Vec::new();
         for group in groups {
             let first = &self.view[group.start];
-            // An answer is not kept without its question.
-            let is_orphan = first.role == Some(Role::Assistant) && first.turn < turn.number && left > target / 2;
-            if left <= target && !is_orphan {
+            // An answer of an earlier turn is evicted together with its question.
+            let is_orphan = first.role == Some(Role::Assistant) && first.turn < turn.number && remaining > target / 2;
+            if remaining <= target && !is_orphan {
                 break;
             }
-            if self.may_leave(&group, turn) {
-                left -= tokens_of(&group);
-                leaving.extend(self.view[group].iter().map(|entry| entry.id));
+            if self.may_be_evicted(&group, turn) {
+                remaining -= tokens_of(&group);
+                evicted.extend(self.view[group].iter().map(|entry| entry.id));
             }
         }
-        // If eviction would free too little room to justify a changed prompt, messages stay until they must leave.
-        let frees_too_little = left > load.high && (load.view - left) * 10 < load.capacity;
-        (!leaving.is_empty() && (load.is_tight || !frees_too_little)).then_some(leaving)
+        // An eviction changes the prompt. If it frees only a few tokens, it waits until the tokens are needed.
+        let frees_too_little = remaining > load.high && (load.view - remaining) * 10 < load.capacity;
+        (!evicted.is_empty() && (load.is_tight || !frees_too_little)).then_some(evicted)
     }
 
     fn load(&self, turn: &Turn) -> Option<Load> {
@@ -178,17 +181,19 @@ impl Run {
         })
     }
 
-    /// The view in groups that leave together: a request with its results, and each other message alone. Messages
-    /// from states without roles leave with their whole turn.
+    /// Returns the groups of messages that are evicted together, as ranges of indices in the view. A message with calls
+    /// and its results form a group, and each other message is its own group. If the roles are unknown, a whole turn is
+    /// a group.
     fn groups(&self) -> Vec<Range<usize>> {
         let mut groups: Vec<Range<usize>> = Vec::new();
         for (index, entry) in self.view.iter().enumerate() {
-            let joins = index.checked_sub(1).map(|before| &self.view[before]).is_some_and(|before| match entry.role {
-                Some(Role::Tool) => before.turn == entry.turn,
-                None => before.turn == entry.turn && before.role.is_none(),
+            let previous = index.checked_sub(1).map(|previous| &self.view[previous]);
+            let belongs_to_previous = previous.is_some_and(|previous| match entry.role {
+                Some(Role::Tool) => previous.turn == entry.turn,
+                None => previous.turn == entry.turn && previous.role.is_none(),
                 _ => false,
             });
-            match groups.last_mut().filter(|_| joins) {
+            match groups.last_mut().filter(|_| belongs_to_previous) {
                 Some(group) => group.end = index + 1,
                 None => groups.push(index..index + 1),
             }
@@ -196,9 +201,9 @@ impl Run {
         groups
     }
 
-    /// Whether a group may be evicted. System messages never are. In the open turn, the first messages and those that
-    /// the model has not seen stay.
-    fn may_leave(&self, group: &Range<usize>, turn: &Turn) -> bool {
+    /// Whether a group may be evicted. System messages are never evicted. In the open turn, neither the first messages
+    /// nor messages that the model has not seen yet are evicted.
+    fn may_be_evicted(&self, group: &Range<usize>, turn: &Turn) -> bool {
         self.view[group.clone()].iter().all(|entry| {
             let is_earlier = entry.turn < turn.number;
             let is_seen = entry.role.is_some() && entry.id >= turn.begun_until && entry.id < turn.latest_from;
@@ -207,8 +212,11 @@ impl Run {
     }
 }
 
-/// The lower mark. If the messages that must stay nearly reach or exceed it, it is a quarter of the way from them to
-/// the threshold. It always leaves enough room for a step.
+/// Returns the number of tokens down to which messages are evicted.
+///
+/// Normally this is the configured percentage. If the messages that must stay have almost as many tokens or more, the
+/// target is higher: it lies a quarter of the way between these messages and the threshold. The target always leaves
+/// enough tokens for a step.
 fn target(load: &Load, staying: u64, turn: &Turn) -> u64 {
     let config = &turn.config;
     let high = percent(load.capacity_after, config.evict_at);

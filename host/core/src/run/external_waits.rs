@@ -19,7 +19,8 @@ use serde_json::Value;
 const EXPIRED: &str = "no answer came in time";
 const DENIED: &str = "a person was asked and did not allow this call; don't repeat it";
 
-/// What an approval of a service request is bound to, and what the call that made the request has cost.
+/// The identity of the service's tool for which an approval is requested, and the cost of the call that made the
+/// request.
 pub(super) struct ServiceApproval {
     pub(super) digest: Digest,
     pub(super) cost: CallCost,
@@ -44,7 +45,7 @@ impl Batch {
         Ok(())
     }
 
-    /// The calls that need approval, as far as the batch knows them.
+    /// Returns the calls that need approval. Their details are not set, because they are in the stored call records.
     fn asking(&self) -> Vec<ApprovalItem> {
         let item = |call: &BatchCall| match &call.state {
             CallProgress::AwaitingApproval { identity } => Some(ApprovalItem {
@@ -60,7 +61,8 @@ impl Batch {
 }
 
 impl Run {
-    /// The calls of the open turn that wait for something external, in call order, also while other calls run.
+    /// Returns the calls of the open turn that wait for an external decision or response, in call order. There may be
+    /// such calls while other calls are running.
     pub fn waits(&self) -> Vec<Wait> {
         match &self.turn {
             Some(Turn { phase: Phase::Working(batch), .. }) => batch.suspension().waits,
@@ -68,8 +70,8 @@ impl Run {
         }
     }
 
-    /// The calls that a person was asked about and has not decided, also while other calls run (L17). The run does
-    /// not know their details.
+    /// Returns the calls for which an approval request is open (L17). Their details are not set, because they are in
+    /// the stored call records.
     pub fn asking(&self) -> Vec<ApprovalItem> {
         match &self.turn {
             Some(Turn { phase: Phase::Working(batch), .. }) if batch.approval_requested => batch.asking(),
@@ -77,13 +79,13 @@ impl Run {
         }
     }
 
-    /// The service request of an open call that needs approval. None: there is none.
+    /// Returns the service request of an open call that needed approval. None: the call has no such request.
     pub fn unapproved_request(&self, id: &CallId) -> Option<&UnapprovedRequest> {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return None };
         batch.calls.iter().find(|call| call.id == *id)?.request.as_ref()
     }
 
-    /// A running call has requested a service (P2).
+    /// Handles a service request of a running call (P2).
     pub(super) fn service_requested(&mut self, id: &CallId, awaits: Awaited, cost: CallCost, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
@@ -96,8 +98,8 @@ impl Run {
         self.announce_suspension(change);
     }
 
-    /// A running call has requested a service that needs approval. It waits as if the model had called the service
-    /// (P2, L17).
+    /// Handles a service request of a running call that needs approval. The call waits for the approval as if the model
+    /// had called the service (P2, L17).
     pub(super) fn service_needs_approval(
         &mut self,
         id: &CallId,
@@ -118,26 +120,27 @@ impl Run {
         self.announce_suspension(change);
     }
 
-    /// An outstanding call has its answer. The turn stays suspended, and says so, until all answers have arrived
-    /// (L10).
+    /// Records the response to an outstanding call. If other responses are missing, the turn stays suspended and
+    /// announces the calls that still wait (L10).
     pub(super) fn respond(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
         self.settle_waiting(id, result, change);
     }
 
-    /// Settles a waiting call. If the turn still waits for other calls, it announces them again.
+    /// Records the result of a waiting call. If the turn still waits for other calls, it announces them again.
     pub(super) fn settle_waiting(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
         };
         let was_blocked = batch.is_blocked();
-        // What the turn waits for has changed, so it must be announced again.
+        // The set of waiting calls has changed, so the suspension must be announced again.
         let suspended = std::mem::replace(&mut batch.suspended, false);
         let continues = batch.continues_after(|call| call == id);
         batch.suspended = suspended && (continues || !was_blocked);
         self.settle(id, result, change);
     }
 
-    /// Ends the wait of an outstanding call. The model is told, or the turn ends if the call was a question (L18).
+    /// Handles the expiry of an outstanding call. If the call was a question to the user, the turn ends (L18).
+    /// Otherwise the call gets an error result.
     pub(super) fn expire(&mut self, id: &CallId, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
@@ -153,8 +156,9 @@ impl Run {
         self.respond(id, text_result(&error.for_model(), true), change);
     }
 
-    /// Applies a person's answers. Granted calls run with the model's arguments or the edited ones, and denied calls
-    /// get an error result (L17). If the tool has changed since the request, the person is asked again.
+    /// Applies a user's answers to an approval request (L17). Granted calls run with the edited arguments, or else with
+    /// the model's arguments. Denied calls get an error result. If a tool has changed since the request, the user is
+    /// asked again.
     pub(super) fn approval(&mut self, answers: Vec<ApprovalAnswer>, change: &mut Change) {
         let mut denied = Vec::new();
         for ApprovalAnswer { call, verdict } in answers {
@@ -168,14 +172,13 @@ impl Run {
                 ApprovalVerdict::Denied { reason } => denied.push((call, reason)),
             }
         }
-        // A tool may have been disabled while a person was asked about it (L28).
+        // A tool may have been disabled while the approval request was open (L28).
         self.refuse_disabled(change);
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
         };
         let settled = |id: &CallId| denied.iter().any(|(call, _)| call == id);
-        // What the turn waits for has changed, so the turn announces either that it continues or what it still waits
-        // for.
+        // The set of waiting calls has changed. The turn announces that it continues, or announces the remaining waits.
         match batch.continues_after(settled) {
             true => self.announce_resumption(change),
             false => batch.suspended = false,
@@ -192,7 +195,7 @@ impl Run {
         self.after_results(change);
     }
 
-    /// Whether a grant is for the tool that the person was asked about.
+    /// Whether a grant has the identity of the tool for which the approval was requested.
     fn grant_matches_request(&self, id: &CallId, grant: &LastingGrant) -> bool {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else {
             return false;
@@ -225,8 +228,8 @@ impl Run {
             GrantScope::Session if self.grants.contains(&grant) => {}
             GrantScope::Session => self.grants.push(grant),
             GrantScope::Always => {
-                // A call may need approval again, and the next grant is another effect. The event's number
-                // distinguishes them.
+                // The same call may be approved twice, and each grant is a separate effect. The sequence number makes
+                // their ids different.
                 let id = format!("allow/{id}/{}", self.sequence + 1);
                 change.outbox.push(OutboxItem { id, effect: OutboxEffect::Allow(grant) });
             }
@@ -234,7 +237,7 @@ impl Run {
         self.emit(change, EventKind::ApprovalResolved { call: id, name, verdict });
     }
 
-    /// Requests new approvals, because the approved calls are not the ones that would run now (L17).
+    /// Requests new approvals for calls whose tools have changed since they were approved (L17).
     pub(super) fn request_reapproval(&mut self, calls: Vec<ReapprovalRequest>, change: &mut Change) {
         for ReapprovalRequest { call, digest } in calls {
             self.void_answer(call, digest, change);
@@ -242,7 +245,7 @@ impl Run {
         self.announce_suspension(change);
     }
 
-    /// Voids earlier answers about a call. It waits for an approval of the tool with this identity.
+    /// Voids earlier answers about a call. The call then waits for an approval of the tool with this identity.
     fn void_answer(&mut self, id: CallId, digest: Digest, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
@@ -256,15 +259,15 @@ impl Run {
             change.calls.push(call.moved());
         }
         let name = call.approval_name().to_owned();
-        // A call that needed no approval before has no answer that could be void.
+        // A call that was never approved has no answer that could become void.
         if was_answered {
             let verdict = ApprovalOutcome::Void;
             self.emit(change, EventKind::ApprovalResolved { call: id, name, verdict });
         }
     }
 
-    /// Announces what the turn waits for, once per suspension. If no other call of the batch can run, it first
-    /// requests approval for all calls that need it, in one request. Does nothing if no batch is open.
+    /// If the batch is blocked, announces the suspension, once per suspension. Before that, one request asks for the
+    /// approval of all calls that need it. Does nothing if no batch is open.
     pub(super) fn announce_suspension(&mut self, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return;

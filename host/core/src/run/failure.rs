@@ -1,4 +1,4 @@
-//! What happens when a model does not reply: a retry, the next model, the fallback text, or the end of the turn (M3).
+//! Handles failed model calls: a retry, the next model, the fallback text, or the end of the turn (M3).
 
 use super::budget::{Fit, PromptBudget};
 use super::end::TurnError;
@@ -11,11 +11,11 @@ use crate::change::Change;
 use crate::event::{EndReason, EventKind};
 use crate::model::Usage;
 
-/// Replaces the model's name if the configured fallback text was the answer.
+/// The name that replaces the model's name if the configured fallback text is the answer.
 pub const FALLBACK_TEXT: &str = "fallback_text";
 
 impl Run {
-    /// Handles a failed model call. Only complete replies count, so everything streamed before the failure is void.
+    /// Handles a failed model call. Everything that was streamed before the failure is discarded.
     pub(super) fn model_failed(&mut self, failure: ModelFailure, change: &mut Change) {
         let ModelFailure { model, message, retryability, then } = failure;
         let is_final = !matches!(then, AfterFailure::Retry { .. });
@@ -39,7 +39,7 @@ impl Run {
         }
     }
 
-    /// Continues the step with another model, whose window may be smaller.
+    /// Continues the step with another model. The context window of that model may be smaller.
     pub(super) fn take_model(&mut self, model_index: u32, budget: PromptBudget, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Phase::Calling { last } = turn.phase else { return self.inconsistent(NO_MODEL_CALL) };
@@ -51,13 +51,13 @@ impl Run {
         }
     }
 
-    /// Continues the current step. It becomes the last one if too little of the new window is left.
+    /// Continues the current step. It becomes the last step if too few tokens of the new model's context window remain.
     pub(super) fn continue_step(&mut self, last: bool, change: &mut Change) {
         let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let last = last || budget.is_full(messages, &turn.config);
         turn.phase = Phase::Calling { last };
-        if last && budget.fits_without_tools(messages) == Fit::Not {
+        if last && budget.fits_without_tools(messages) == Fit::DoesNotFit {
             return self.too_large(budget.system.saturating_add(messages), change);
         }
         self.emit_budget(change);

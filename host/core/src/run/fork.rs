@@ -1,4 +1,4 @@
-//! Copies a run to another session: all of it, or its view up to a message (D5).
+//! Copies the state of a session to another session (D5): either the whole state, or the view up to a message.
 
 use super::end::TurnEnd;
 use super::state::{Mask, Run, ViewEntry};
@@ -6,20 +6,20 @@ use super::turn::{Phase, Turn};
 use crate::message::{CallId, MessageId, Part, StoredMessage};
 use std::collections::HashMap;
 
-/// The error if a session cannot be cut after a message.
+/// The error if a session cannot be cut after the given message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}; {}", nearest(*before, *after))]
 pub struct CutError {
-    /// Why it cannot be cut there.
+    /// Why the session cannot be cut after the message.
     pub why: String,
-    /// The nearest earlier message after which it can be cut.
+    /// The nearest earlier message after which the session can be cut. None: there is no such message.
     pub before: Option<MessageId>,
-    /// The nearest later message after which it can be cut.
+    /// The nearest later message after which the session can be cut. None: there is no such message.
     pub after: Option<MessageId>,
 }
 
 impl Run {
-    /// Returns the same state under another subject.
+    /// Returns the same state with another subject.
     pub fn renamed(mut self, subject: impl Into<String>) -> Self {
         self.session = subject.into();
         if let Some(Turn { phase: Phase::Ended(TurnEnd::Finished(output)), .. }) = &mut self.turn {
@@ -28,14 +28,14 @@ impl Run {
         self
     }
 
-    /// Makes the state of a new session: the view up to the message, numbered from 1, without an open turn. Seen
-    /// counts and masks are kept, so that the model gets the same messages as before. Approvals for this session are
-    /// not copied.
+    /// Creates the state of a new session, which contains the view up to the message `until` and no open turn. The
+    /// messages are numbered again, starting at 1. Seen counts and masks are kept, so that the model receives the same
+    /// messages as before. Approvals for this session are not copied.
     pub fn fork(&self, subject: impl Into<String>, until: MessageId) -> Self {
         let kept: Vec<ViewEntry> = self.view.iter().filter(|entry| entry.id <= until).copied().collect();
-        let number: HashMap<MessageId, MessageId> = kept.iter().map(|entry| entry.id).zip(1..).collect();
+        let new_ids: HashMap<MessageId, MessageId> = kept.iter().map(|entry| entry.id).zip(1..).collect();
         let masks = self.masks.iter().filter_map(|mask| {
-            let message = *number.get(&mask.message)?;
+            let message = *new_ids.get(&mask.message)?;
             Some(Mask { message, ..mask.clone() })
         });
         let mut fork = Self::new(subject, self.agent.clone());
@@ -50,7 +50,7 @@ impl Run {
         fork
     }
 
-    /// Calls of the open batch in any state. Each has a record in the store.
+    /// Returns the ids of all calls of the open batch, whatever their state. Each call has a record in the store.
     pub fn open_calls(&self) -> impl Iterator<Item = &CallId> {
         let batch = match self.turn.as_ref().map(|turn| &turn.phase) {
             Some(Phase::Working(batch)) => Some(batch),
@@ -60,8 +60,8 @@ impl Run {
     }
 }
 
-/// The messages after which a session can be cut: those after which no call waits for its result, so that a call and its
-/// result are never separated. It keeps a few bytes for each message.
+/// The messages after which a session can be cut: those after which no call waits for its result, so that a call and
+/// its result are never separated. It keeps a few bytes for each message.
 ///
 /// ```
 /// use agent_core::message::{Part, Role, StoredMessage};
@@ -74,7 +74,7 @@ impl Run {
 /// ```
 #[derive(Debug, Default)]
 pub struct CutPoints {
-    /// Calls without a result so far.
+    /// Calls that have no result in the messages so far.
     open: Vec<CallId>,
     messages: Vec<MessageInfo>,
 }
@@ -87,7 +87,7 @@ struct MessageInfo {
 }
 
 impl CutPoints {
-    /// Adds the next message, oldest first.
+    /// Adds the next message. Messages must be added in order, oldest first.
     pub fn add(&mut self, message: &StoredMessage) {
         for part in &message.parts {
             if let Part::ToolResult(result) = part {
@@ -98,9 +98,9 @@ impl CutPoints {
             Part::ToolCall(call) => Some(call.id.clone()),
             _ => None,
         });
-        let before = self.open.len();
+        let open_before = self.open.len();
         self.open.extend(calls);
-        let has_calls = self.open.len() > before;
+        let has_calls = self.open.len() > open_before;
         self.messages.push(MessageInfo { id: message.id, is_cut_point: self.open.is_empty(), has_calls });
     }
 
@@ -109,12 +109,13 @@ impl CutPoints {
         self.messages.is_empty()
     }
 
-    /// The last cut point. None: there is none.
+    /// Returns the last message after which the session can be cut. None: the session cannot be cut after any message.
     pub fn last(&self) -> Option<MessageId> {
         self.cut_points().next_back()
     }
 
-    /// The cut point after this message, or after the results of its calls if it has any.
+    /// Returns the first cut point that is not before the message `at`. If `at` contains calls, this is the message
+    /// with the last of their results. It is an error if the message is not in the view, or if results are missing.
     pub fn after(&self, at: MessageId) -> Result<MessageId, CutError> {
         let before = self.cut_points().rev().find(|point| *point < at);
         let after = self.cut_points().find(|point| *point > at);
@@ -124,9 +125,10 @@ impl CutPoints {
         if self.messages[wanted].is_cut_point {
             return Ok(at);
         }
-        // The message belongs to a group whose end is the next cut point, unless another group begins before that.
-        let mut rest = self.messages[wanted + 1..].iter().take_while(|message| !message.has_calls);
-        let end = rest.find(|message| message.is_cut_point).map(|message| message.id);
+        // The message belongs to a group of calls and results, which ends at the next cut point. If another group
+        // begins before the next cut point, the results of this group are missing.
+        let mut later = self.messages[wanted + 1..].iter().take_while(|message| !message.has_calls);
+        let end = later.find(|message| message.is_cut_point).map(|message| message.id);
         end.ok_or_else(|| {
             let why = format!("message {at} belongs to tool calls that have no results yet");
             CutError { why, before, after }

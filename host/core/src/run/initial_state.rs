@@ -1,4 +1,4 @@
-//! The state in which a call of a reply begins: whether it may run, needs approval, or has its result already.
+//! Decides in which state a call of a reply begins: it may run, it needs approval, or it already has its result.
 
 use super::input::{Approval, Disposition};
 use super::repetition::Disabling;
@@ -22,9 +22,9 @@ pub(super) enum InitialState {
         identity: Digest,
     },
     LoopBreak(LoopBreak),
-    /// A call of higher priority runs instead.
+    /// The call does not run, because the reply contains a call of higher priority.
     Deferred,
-    /// The call does not run, and has this result.
+    /// The call does not run. It already has this result.
     Settled {
         result: Box<CallResult>,
         disabling: Disabling,
@@ -32,7 +32,7 @@ pub(super) enum InitialState {
     },
 }
 
-/// Decides how a call begins. `highest` is the highest priority among the calls of its reply that may run.
+/// Returns the state in which a call begins. `highest` is the highest priority of the calls in the reply that may run.
 pub(super) fn initial_state(disposition: Disposition, approval: &Approval, highest: Option<i32>) -> InitialState {
     match disposition {
         Disposition::Ready { priority, .. } if Some(priority) < highest => InitialState::Deferred,

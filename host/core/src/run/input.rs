@@ -1,4 +1,4 @@
-//! The inputs of a run: what the driver reports to it.
+//! The inputs of a run: the results and events that the driver reports.
 
 use super::batch::Batch;
 use super::budget::PromptBudget;
@@ -21,22 +21,23 @@ use crate::tool::{CallCost, ModelUse, ToolError, ToolSource, Violation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What has happened.
+/// An input of a run: a result or an event that the driver reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
     /// An input begins a turn (L1).
     Start {
-        /// The input.
+        /// The prompt, event data or message that begins the turn.
         input: TurnInput,
         /// The limits of the turn.
         config: LoopConfig,
-        /// The plugin versions that the turn is pinned to.
+        /// The plugin versions to which the turn is pinned.
         plugins: Vec<PinnedPlugin>,
-        /// What else the turn keeps of its agent.
+        /// The other settings of the agent to which the turn is pinned. None: the turn uses the agent's current
+        /// settings.
         #[serde(default)]
         pinned: Option<PinnedAgent>,
-        /// Trace context that it belongs to.
+        /// Trace context to which the turn belongs.
         trace: TraceContext,
     },
     /// The prompt has been built (L2).
@@ -50,9 +51,9 @@ pub enum Input {
     Reply(ResolvedReply),
     /// The model has not replied (M3).
     ModelFailed(ModelFailure),
-    /// The intents to run these calls are about to be committed. The calls run only after the commit.
+    /// The calls are about to run. They run only after the change for this input is committed.
     Dispatched {
-        /// The calls that [`super::Action::Dispatch`] named.
+        /// Some or all of the calls in [`super::Action::Dispatch`].
         calls: Vec<DispatchedCall>,
     },
     /// A running call has finished.
@@ -62,19 +63,19 @@ pub enum Input {
         /// The complete result.
         result: CallResult,
     },
-    /// The validators and the output schema have decided (L12).
+    /// The validators and the output schema have accepted or rejected the output (L12).
     Verdict(OutputVerdict),
-    /// Something that the loop needs has failed permanently. The turn ends with this error.
+    /// A component that the loop needs has failed permanently. The turn ends with this error.
     Failed(TurnError),
-    /// Somebody cancels the turn (L29).
+    /// The turn is cancelled (L29).
     Cancel,
-    /// The state was read after its host had stopped. None of its calls is running (D3).
+    /// The state was restored after the host had stopped. None of the state's calls is running (D3).
     Recover,
     /// A running call has requested a service instead of returning a result (P2).
     Pending {
         /// Id of the tool call.
         call: CallId,
-        /// What the call waits for now.
+        /// The response for which the call waits from now on.
         awaits: Awaited,
         /// Cost of running the call.
         cost: CallCost,
@@ -86,16 +87,16 @@ pub enum Input {
         call: CallId,
         /// The request to the service.
         request: UnapprovedRequest,
-        /// Identity of the service's tool. The answer is bound to it.
+        /// Identity of the service's tool. The user's answer is only valid for this identity.
         digest: Digest,
         /// Cost of running the call.
         cost: CallCost,
     },
-    /// The answer to an outstanding call has arrived (L10).
+    /// The response to an outstanding call has arrived (L10).
     Respond {
         /// Id of the tool call.
         call: CallId,
-        /// Who answers. Only an answer from the source that the call waits for is accepted.
+        /// Sender of the response. The run only accepts a response from the sender for which the call waits.
         from: Answerer,
         /// The complete result.
         result: CallResult,
@@ -105,13 +106,13 @@ pub enum Input {
         /// Id of the tool call.
         call: CallId,
     },
-    /// A person has answered the approval request for some or all of its calls (L17).
+    /// A user has answered the approval request for some or all of its calls (L17).
     Approval {
-        /// The answers, at least one.
+        /// The answers. There is at least one.
         answers: Vec<ApprovalAnswer>,
     },
     /// These calls were about to run but are no longer approved: the tool has changed, the grant was revoked, or the
-    /// configuration now requires an approval. A person is asked again (L17).
+    /// configuration now requires an approval. A user is asked again (L17).
     #[serde(rename = "ask_again")]
     RequestReapproval {
         /// The calls, each with the identity of its tool.
@@ -124,43 +125,43 @@ pub enum Input {
         /// Error for the model.
         error: ToolError,
     },
-    /// A person has decided about a call whose outcome is unknown (D3).
+    /// A user has decided about a call whose outcome is unknown (D3).
     Resolve {
         /// Id of the tool call.
         call: CallId,
-        /// The person's decision.
+        /// The user's decision.
         decision: Decision,
     },
-    /// Requests were denied to plugins that work for the turn between its calls: its context builder, or a call that
-    /// continues elsewhere (P6).
+    /// The host denied requests that plugins made for the turn while no call was running. The plugin is the context
+    /// builder, or it continues a call elsewhere (P6).
     Denied {
-        /// The denials, at least one, each with the call that made the request.
+        /// The denials. There is at least one. Each has the id of the call that made the request, if a call made it.
         denials: Vec<(Option<CallId>, Denial)>,
     },
     /// A prompt has arrived while the turn is open. It is queued until the turn has ended.
     #[serde(rename = "keep")]
     QueuePrompt {
-        /// The prompt.
+        /// The prompt to add to the queue.
         prompt: QueuedPrompt,
     },
-    /// Removes the last turn from the view. It stays stored (D5).
+    /// The last turn is removed from the view. Its messages stay stored (D5).
     Undo,
     /// A plugin has called the host's model while it worked for the turn (P5).
     #[serde(rename = "asked")]
     PluginUsedModel {
         /// Name of the plugin.
         plugin: String,
-        /// How often the plugin called the model, and the tokens that it used.
+        /// Number of model calls by the plugin, and the tokens that they used.
         used: ModelUse,
     },
 }
 
-/// A model that has not replied, and how the host proceeds.
+/// A failed model call, and how the host proceeds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelFailure {
     /// The model, as `provider/model`.
     pub model: String,
-    /// What happened and what to do.
+    /// Description of the failure, and advice on how to fix it.
     pub message: String,
     /// Whether the same request may succeed later.
     #[serde(default, rename = "prospect")]
@@ -188,18 +189,18 @@ impl Retryability {
     }
 }
 
-/// How the host proceeds after a model has not replied. Nothing of a partial reply has been acted on.
+/// How the host proceeds after a failed model call. A partial reply has had no effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AfterFailure {
     /// Call the same model again.
     Retry {
-        /// Wait before the next attempt, in milliseconds.
+        /// Time until the next attempt, in milliseconds.
         wait_ms: u64,
     },
     /// Use another model of the chain for the rest of the turn.
     Next {
-        /// Index of the model in the chain, after that of the failed model.
+        /// Index of the model in the agent's chain of models. It is greater than the index of the failed model.
         #[serde(rename = "place")]
         model_index: u32,
         /// The model, as `provider/model`.
@@ -216,17 +217,17 @@ pub enum AfterFailure {
 pub struct TurnContext {
     /// System sections in the order in which they are sent.
     pub sections: Vec<Section>,
-    /// Sections that precede the input, if the builder makes no messages.
+    /// Sections that precede the input if the context builder returned no messages.
     pub preface: Vec<Section>,
-    /// What happens to the earlier turns.
+    /// Whether the messages of earlier turns are sent to the model.
     pub history: History,
-    /// Messages that begin the turn. Empty: the input itself.
+    /// Messages that begin the turn. Empty: the turn begins with the message for its input.
     pub messages: Vec<Message>,
-    /// The builder's state for the steps.
+    /// State that the context builder receives again before each step. None: no state.
     pub state: Option<Vec<u8>>,
-    /// Token budget of the window.
+    /// Token budget of the prompt.
     pub budget: PromptBudget,
-    /// Tools that the model is offered, by the names that their authors gave them (L25). None: all tools.
+    /// Tools that the model is offered, by their authors' names (L25). None: all tools are offered.
     #[serde(default)]
     pub offered: Option<Vec<String>>,
     /// Token budgets of the planner and the executor, for a planned turn (L24). None: the turn has no plan.
@@ -234,12 +235,13 @@ pub struct TurnContext {
     pub plan: Option<PlanBudgets>,
 }
 
-/// A summary of messages, and its cost. It does not count as an interaction (L4), but its tokens count (L5).
+/// A summary of messages, and its cost. The model call for a summary does not count as an interaction (L4), but its
+/// tokens count (L5).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summarised {
-    /// Text of the summary, including what was summarised earlier. A text that is too long is cut.
+    /// Text of the summary, which includes the earlier summary. A text that is too long is cut.
     pub text: String,
-    /// Files that the calls touched, the most recent last.
+    /// Names of the files that the calls used, the most recent last.
     pub files: Vec<String>,
     /// The model that wrote the summary, as `provider/model`, or `extract` if the host wrote it.
     pub by: String,
@@ -248,42 +250,42 @@ pub struct Summarised {
     pub usage: Usage,
 }
 
-/// A call whose intent is committed.
+/// A call that is about to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DispatchedCall {
     /// Id of the tool call.
     pub call: CallId,
-    /// Arguments from the call's record, for the event.
+    /// Arguments from the call's record. The event contains them.
     pub arguments: Value,
-    /// What the call waits for from now on. None: the host runs it.
+    /// The external response for which the call waits from now on. None: the host runs the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaits: Option<Awaited>,
 }
 
-/// What an outstanding call waits for.
+/// The external response for which an outstanding call waits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Awaited {
-    /// What the call waits for.
+    /// The kind of response for which the call waits.
     pub cause: WaitCause,
-    /// Event that is sent with the same commit. None: there is none.
+    /// Event that the host sends after the commit, such as the request to a service. None: the host sends no event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<OutgoingEvent>,
 }
 
-/// Who may answer an outstanding call.
+/// The sender of the response to an outstanding call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answerer {
-    /// The service that got the request (L10).
+    /// The service that received the request (L10).
     Service,
-    /// The agent that works for the call (L16).
+    /// The agent to which the call delegated work (L16).
     Agent,
     /// The user who was asked a question (L18).
     User,
 }
 
 impl Answerer {
-    /// Whether a call with this cause waits for such an answer.
+    /// Whether a call with this cause waits for a response from this sender.
     pub(super) fn may_answer(self, cause: &WaitCause) -> bool {
         match cause {
             WaitCause::Service { .. } => self == Answerer::Service,
@@ -294,45 +296,45 @@ impl Answerer {
     }
 }
 
-/// A plugin's service request that needs approval. The request itself is a stored text.
+/// A plugin's service request that needs approval. The store contains the text of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnapprovedRequest {
-    /// The service, by the name of its tool.
+    /// Name of the service's tool.
     pub service: String,
-    /// Digest of the request's text.
+    /// Digest of the request's stored text.
     pub request: Digest,
 }
 
 impl DispatchedCall {
-    /// Makes an entry for a call that the host runs.
+    /// Creates an entry for a call that the host runs itself.
     pub fn running(call: CallId, arguments: Value) -> Self {
         Self { call, arguments, awaits: None }
     }
 }
 
-/// One complete reply, with its calls resolved.
+/// One complete reply. Its calls are already looked up in the registry of tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResolvedReply {
     /// Text that the model wrote.
     pub text: String,
     /// The model's calls, looked up and checked against their schemas (L7, L8).
     pub calls: Vec<ResolvedCall>,
-    /// Why the model stopped. A text that was cut never counts as a complete answer.
+    /// Why the model stopped. A reply that was cut is never accepted as an answer.
     pub stop: StopReason,
     /// The model that answered, as `provider/model`.
     pub model: String,
     /// Token counts as the provider reported them.
     pub usage: Usage,
-    /// Data that the provider wants returned with the reply.
+    /// Data that the provider requires back when the reply is sent again. None: the provider sent no such data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
-    /// Media that were masked for this call and stay masked (P4).
+    /// Media items that were masked for this model call and stay masked (P4).
     #[serde(default)]
     pub masks: Vec<Mask>,
-    /// Calls in the text that could not be read (L20).
+    /// Calls in the text that could not be parsed (L20).
     #[serde(default)]
     pub unreadable: Vec<UnreadableCall>,
-    /// The text with those calls, as the model wrote it. Empty if there are none.
+    /// The text as the model wrote it, including the calls in `unreadable`. Empty if there are no such calls.
     #[serde(default)]
     pub written: String,
     /// The planner's reply (L24). None: the planner was not called.
@@ -343,13 +345,13 @@ pub struct ResolvedReply {
 /// A call of a reply, looked up in the registry of tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResolvedCall {
-    /// Name of the tool as its author wrote it, or as the model wrote it if there is no such tool.
+    /// Name of the tool as its author wrote it. If the tool does not exist, this is the name as the model wrote it.
     pub name: String,
     /// The arguments as the model wrote them.
     pub arguments: Value,
-    /// Where the tool comes from. None: there is no such tool.
+    /// Where the tool comes from. None: the tool does not exist.
     pub source: Option<ToolSource>,
-    /// What may be done with the call.
+    /// Whether the call may run.
     pub disposition: Disposition,
     /// Whether the call needs approval.
     #[serde(default)]
@@ -363,13 +365,13 @@ pub enum Approval {
     /// The call needs no approval.
     #[default]
     NotNeeded,
-    /// A person must be asked about the tool with this identity.
+    /// A user must be asked about the tool with this identity.
     Needed(Digest),
-    /// A person approved the tool earlier. The call runs only while the tool is the one in this grant.
+    /// A user approved the tool earlier. The call only runs if the tool is still the same as in this grant.
     Remembered(LastingGrant),
 }
 
-/// What may be done with a call.
+/// Whether a call may run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Disposition {
@@ -379,10 +381,10 @@ pub enum Disposition {
         priority: i32,
         /// Whether the call must run alone (L9).
         sequential: bool,
-        /// Whether the call may run again after a crash without asking (D3).
+        /// Whether the host may run the call again after a crash without asking the user (D3).
         repeatable: bool,
     },
-    /// There is no such tool (L7).
+    /// The tool does not exist (L7).
     NotFound {
         /// Message for the model.
         message: String,
@@ -393,29 +395,29 @@ pub enum Disposition {
     Withheld {
         /// Message for the model.
         message: String,
-        /// Denial for people.
+        /// The denial, which is shown to users.
         denial: Denial,
     },
-    /// The call ends the turn once the other calls of its batch have their results (L18).
+    /// The call ends the turn or asks the user a question, after the other calls of its batch have finished (L18).
     Breaks(LoopBreak),
 }
 
-/// What the checks decided about an output.
+/// The result of validating an output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputVerdict {
-    /// The output ends the turn.
+    /// The output is accepted and ends the turn.
     Accepted(OutputData),
-    /// The model tries again within its limits.
+    /// The output is rejected. The model tries again within its limits.
     Rejected {
         /// The plugin that rejected the output, or `output schema`.
         by: String,
-        /// The problems, at least one.
+        /// The problems of the output. There is at least one.
         problems: Vec<Violation>,
     },
 }
 
-/// What to do about a call whose outcome is unknown.
+/// A user's decision about a call whose outcome is unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
@@ -436,10 +438,10 @@ pub enum InputError {
     /// No turn is open.
     #[error("no turn of this session is open")]
     NoTurn,
-    /// The turn waits for something else.
+    /// The turn does not wait for this input.
     #[error("the turn is not waiting for {0}")]
     Unexpected(&'static str),
-    /// The view contains no turn.
+    /// The view contains no turn that could be undone.
     #[error("there is no turn to undo")]
     NothingToUndo,
     /// The queue of prompts is full.
@@ -448,22 +450,22 @@ pub enum InputError {
         MAX_QUEUED_PROMPT_BYTES >> 10
     )]
     NoRoomForPrompt,
-    /// The arguments are nested so deeply that they could not be read again.
+    /// The edited arguments are nested so deeply that a stored state with them could not be parsed.
     #[error("the edited arguments of call {0} have more than {MAX_JSON_DEPTH} levels")]
     TooDeep(CallId),
     /// The open batch has no such call.
     #[error("call {0} is not one of the open calls of this turn")]
     UnknownCall(CallId),
-    /// The call does not wait for this input, which is a duplicate or too late.
+    /// The call does not wait for this input. The input is a duplicate or arrived too late.
     #[error("call {0} is not waiting for this; it is {1}")]
     Settled(CallId, &'static str),
-    /// The state contradicts itself, although the input fits it.
+    /// The state contradicts itself, although the input was valid in this state.
     #[error("the state of the session contradicts itself: {0}; restore the session and try again")]
     Inconsistent(&'static str),
 }
 
 impl Run {
-    /// Checks whether the input fits the state.
+    /// Checks whether the input is valid in the current state.
     pub(super) fn check(&self, input: &Input) -> Result<(), InputError> {
         if let Input::Start { .. } = input {
             return if self.is_open() { Err(InputError::TurnOpen(self.turns)) } else { Ok(()) };
@@ -477,7 +479,7 @@ impl Run {
         }
         let turn = self.turn.as_ref().filter(|turn| !turn.is_over()).ok_or(InputError::NoTurn)?;
         match (input, &turn.phase) {
-            (Input::QueuePrompt { prompt }, _) => self.check_room_for(prompt),
+            (Input::QueuePrompt { prompt }, _) => self.check_queue_capacity(prompt),
             (
                 Input::Failed(_)
                 | Input::Cancel
@@ -538,8 +540,8 @@ impl Run {
 }
 
 impl Run {
-    /// Checks that the queue has room for the prompt.
-    fn check_room_for(&self, prompt: &QueuedPrompt) -> Result<(), InputError> {
+    /// Checks that the prompt fits into the queue.
+    fn check_queue_capacity(&self, prompt: &QueuedPrompt) -> Result<(), InputError> {
         let size = |prompt: &QueuedPrompt| serde_json::to_vec(prompt).map_or(usize::MAX, |json| json.len());
         let bytes = self.queued_prompts.iter().map(size).fold(size(prompt), usize::saturating_add);
         match self.queued_prompts.len() < MAX_QUEUED_PROMPTS && bytes <= MAX_QUEUED_PROMPT_BYTES {
@@ -549,7 +551,7 @@ impl Run {
     }
 }
 
-/// The call of an answer whose edited arguments are nested too deeply to be read again.
+/// Returns the call of an answer if its edited arguments are nested too deeply.
 fn too_deep(answer: &ApprovalAnswer) -> Option<&CallId> {
     match &answer.verdict {
         ApprovalVerdict::Granted { edited: Some(edited), .. } if is_too_deep(edited) => Some(&answer.call),

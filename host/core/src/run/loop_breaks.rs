@@ -1,5 +1,5 @@
-//! Calls that end the turn (L18). They run last in their batch, only the first of them counts, and the result of
-//! `task_completion` passes the same checks as a reply (L12).
+//! Calls of the loop-breaking tools (L18). Such a call runs after the other calls of its batch, and only the first such
+//! call of a reply is accepted. The result of `task_completion` is checked like a reply (L12).
 
 use super::batch::{Batch, BatchCall, CallProgress};
 use super::input::{Disposition, ResolvedCall};
@@ -20,10 +20,10 @@ use serde_json::Value;
 const ACCEPTED: &str = "accepted: the task is complete";
 const SENT: &str = "sent to the user";
 
-/// A result of `task_completion` that waits for its verdict.
+/// A result of `task_completion` that is being validated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Completion {
-    /// The call that returned it.
+    /// Id of the `task_completion` call.
     call: CallId,
     /// The result as the model wrote it.
     result: Value,
@@ -38,7 +38,8 @@ impl Completion {
     }
 }
 
-/// Keeps only the first call that ends the turn, and none if other calls were deferred.
+/// Keeps only the first loop-breaking call. If other calls of the reply are deferred, the loop-breaking calls are
+/// deferred too.
 pub(super) fn keep_first_loop_break(calls: &mut [ResolvedCall]) {
     let priorities = calls.iter().filter_map(|call| match call.disposition {
         Disposition::Ready { priority, .. } => Some(priority),
@@ -62,16 +63,16 @@ pub(super) fn keep_first_loop_break(calls: &mut [ResolvedCall]) {
 }
 
 impl Batch {
-    /// Whether a call waits until all others of the batch have their results.
+    /// Whether a call must wait until the other calls of the batch have their results.
     pub(super) fn waits_for_others(&self, id: &CallId) -> bool {
         let breaks = self.calls.iter().any(|call| call.id == *id && call.loop_break.is_some());
         breaks && self.calls.iter().any(|call| call.id != *id && !call.state.is_finished())
     }
 
-    /// Whether the batch can continue on its own once the settled calls have their results.
+    /// Whether the batch can continue without an external event after the calls in `settled` have finished.
     pub(super) fn continues_after(&self, settled: impl Fn(&CallId) -> bool) -> bool {
-        let is_over = |call: &BatchCall| call.state.is_finished() || settled(&call.id);
-        let ends = self.calls.iter().all(|call| is_over(call) || call.loop_break.is_some());
+        let is_finished = |call: &BatchCall| call.state.is_finished() || settled(&call.id);
+        let ends = self.calls.iter().all(|call| is_finished(call) || call.loop_break.is_some());
         let mut waiting = self.calls.iter().filter(|call| call.state.is_waiting());
         ends || waiting.any(|call| call.loop_break.is_none())
     }
@@ -90,7 +91,7 @@ impl Turn {
 }
 
 impl Run {
-    /// Performs a loop-breaking call. All other calls of its batch have their results.
+    /// Performs a loop-breaking call. The other calls of its batch have already finished.
     pub(super) fn break_loop(&mut self, id: CallId, loop_break: LoopBreak, mut arguments: Value, change: &mut Change) {
         let mut take = |name: &str| arguments.get_mut(name).map(Value::take).unwrap_or_default();
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
@@ -124,8 +125,8 @@ impl Run {
         self.finish(data, EndReason::Completed, change);
     }
 
-    /// Rejects the result of `task_completion`: the call's error result says why, and the model tries again within
-    /// its limits (L12).
+    /// Rejects the result of `task_completion`. The call gets an error result with the reason, and the model tries
+    /// again within its limits (L12).
     pub(super) fn completion_rejected(&mut self, by: String, problems: Vec<Violation>, change: &mut Change) {
         let Some(completion) = self.take_completion() else {
             return self.inconsistent("no completion is being checked");
@@ -137,14 +138,15 @@ impl Run {
         turn.lifecycle = Lifecycle::OutputErrorFeedback;
         let Phase::Working(batch) = &mut turn.phase else { return self.inconsistent(NO_OPEN_BATCH) };
         let unreadable = batch.feedback.take();
-        let alone = batch.calls.len() == 1 && unreadable.is_none();
+        let is_only_call = batch.calls.len() == 1 && unreadable.is_none();
         self.leave_out_earlier_attempt(change);
         let how = format!("Call `{}` again", name::TASK_COMPLETION);
         self.close_batch(&completion.call, text_result(&feedback(&by, &problems, &how), true), change);
         self.append_feedback(unreadable, change);
         if let Some(turn) = &mut self.turn {
-            // Other calls of the same message are not part of the failed attempt, so the message stays for them.
-            match alone {
+            // The message stays in the view if it contains other calls, because they are not part of the rejected
+            // attempt.
+            match is_only_call {
                 true => turn.rejected = Some([self.next_message - 2, self.next_message - 1]),
                 false => turn.rejected_call = Some(completion.call.clone()),
             }

@@ -1,4 +1,4 @@
-//! Replies without a tool call that do not end the turn (L19, L23).
+//! Handles replies without a tool call that do not end the turn (L19, L23).
 
 use super::end::TurnError;
 use super::state::{NO_TURN, Run};
@@ -11,13 +11,14 @@ use crate::plugin::Lifecycle;
 use crate::reply_kind::{ReplyKind, ToolUse, classify};
 use serde::{Deserialize, Serialize};
 
-/// If only a tool may end the turn, this many consecutive replies without a tool call end it with an error (L19).
+/// Number of consecutive replies without a tool call that end the turn with an error, if only a tool may end it (L19).
 const MAX_REPLIES_WITHOUT_CALL: u32 = 5;
-/// Maximum number of nudges for deflections in a turn, and for consecutive unfinished replies.
+/// Maximum number of nudges for deflections in a turn, and maximum number of nudges for incomplete replies since the
+/// last tool call.
 const MAX_NUDGES: u32 = 3;
 /// Number of consecutive empty replies after which the host asks for a summary.
 const EMPTY_BEFORE_SUMMARY: u32 = 3;
-/// Number of consecutive empty replies that end the turn, including the one to the request for a summary.
+/// Number of consecutive empty replies that end the turn. The last of them is the reply to the request for a summary.
 pub(super) const MAX_EMPTY_REPLIES: u32 = EMPTY_BEFORE_SUMMARY + 1;
 
 const REMINDER: &str = "Your reply called no tool, and only a tool can end this turn. Call the tools that you need. When \
@@ -32,32 +33,34 @@ const REPLY_WAS_EMPTY: &str =
 const ASK_FOR_SUMMARY: &str = "Your replies are empty. No tools can be called any more. Say in a few sentences what you have \
     done, what came of it, and what is still open.";
 
-/// Counts the turn's replies without a tool call.
+/// Counts of the turn's replies without a tool call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ReplyCounters {
-    /// Consecutive replies that called no tool although they had to (L19), or whose calls could not be read (L20).
+    /// Number of consecutive replies that called no tool although only a tool may end the turn (L19), or whose calls
+    /// could not be parsed (L20).
     #[serde(rename = "idle")]
     without_call: u32,
-    /// Consecutive empty replies.
+    /// Number of consecutive empty replies.
     empty: u32,
-    /// Unfinished replies since the last tool call.
+    /// Number of incomplete replies since the last tool call.
     incomplete: u32,
-    /// Deflections in the turn.
+    /// Number of deflections in the turn.
     deflections: u32,
     /// Whether the turn has called a tool.
     called: bool,
-    /// Whether the next call asks for a summary and withholds tools.
+    /// Whether the next model call asks for a summary and offers no tools.
     pub(super) summary: bool,
 }
 
 impl ReplyCounters {
-    /// Notes a reply that calls tools.
+    /// Resets the counts after a reply that calls tools. Only the number of deflections is kept.
     pub(super) fn note_tool_call(&mut self) {
         *self = Self { deflections: self.deflections, called: true, ..Self::default() };
     }
 
-    /// Counts a reply and returns the nudge with its number. None: the reply counts as an answer.
+    /// Counts a reply. Returns the cause, number and text of the nudge for it. None: the reply is accepted as an
+    /// answer.
     fn nudge(&mut self, kind: ReplyKind) -> Option<(NudgeCause, u32, &'static str)> {
         if kind != ReplyKind::Empty {
             self.empty = 0;
@@ -105,26 +108,26 @@ impl Run {
         ReplyHandling::TurnContinues
     }
 
-    /// Appends a reply that did not end the turn together with a reminder. Too many such replies in a row end the
-    /// turn with an error if only a tool may end it.
+    /// Appends a reply that did not end the turn, and a reminder. If only a tool may end the turn, too many such
+    /// replies in a row end it with an error.
     pub(super) fn remind(&mut self, written: &str, reminder: &str, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
-        // This reply interrupts other sequences: repeated errors (L19) and empty replies (L23).
+        // This reply interrupts the sequences of repeated errors (L19) and of empty replies (L23).
         turn.repetition.interrupt();
         turn.effort.empty = 0;
         turn.effort.without_call += 1;
         let count = turn.effort.without_call;
-        let over = turn.config.finish == Finish::Tool && count >= MAX_REPLIES_WITHOUT_CALL;
+        let is_limit_reached = turn.config.finish == Finish::Tool && count >= MAX_REPLIES_WITHOUT_CALL;
         self.emit(change, EventKind::NoToolCall { count, reminder: reminder.to_owned() });
         self.append_reply(written, change);
-        if over {
+        if is_limit_reached {
             self.fail(TurnError::NoToolCall { replies: count }, change);
         } else {
             self.continue_turn(reminder, change);
         }
     }
 
-    /// Whether the persistence setting would not accept this text as an answer.
+    /// Whether the persistence setting is on and this text would not be accepted as an answer.
     pub(super) fn would_be_nudged(&self, text: &str) -> bool {
         let Some(turn) = self.turn.as_ref().filter(|turn| turn.config.persistence) else { return false };
         let tools = if turn.effort.called { ToolUse::Some } else { ToolUse::None };
@@ -149,7 +152,7 @@ impl Run {
         ReplyHandling::TurnContinues
     }
 
-    /// Empty messages are not stored, because providers refuse them.
+    /// Appends a reply unless it is empty. Empty messages are not stored, because providers refuse them.
     fn append_reply(&mut self, text: &str, change: &mut Change) {
         if !text.trim().is_empty() {
             self.append_text(change, Role::Assistant, text);

@@ -1,5 +1,5 @@
-//! Planned turns: a planner makes the plan, an executor carries out its steps, and the planner writes the answer
-//! (L24).
+//! Planned turns (L24): a planner makes a plan, an executor performs the steps of the plan, and the planner writes the
+//! answer.
 
 use super::budget::PromptBudget;
 use super::input::{Disposition, ResolvedCall, ResolvedReply};
@@ -10,27 +10,27 @@ use crate::event::EventKind;
 use crate::plan::PlanStep;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of characters of an error that a reason quotes.
-const QUOTED: usize = 300;
+/// Maximum number of characters of an error that the reason for abandoning a plan quotes.
+const MAX_QUOTED: usize = 300;
 
-/// The role of the model in a model call.
+/// The role of the model that is called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelRole {
-    /// The agent's model, for the next step of the loop.
+    /// The agent's own model performs the next step of the loop.
     #[default]
     #[serde(rename = "model")]
     Agent,
-    /// The planner, which makes the plan.
+    /// The planner makes the plan.
     Planner,
-    /// The executor, which makes one tool call.
+    /// The executor performs a step of the plan with one tool call.
     Executor {
-        /// Number of the step in the plan, from 1.
+        /// Number of the step in the plan, starting at 1.
         step: u32,
         /// Number of steps in the plan.
         of: u32,
     },
-    /// The planner, which writes the answer.
+    /// The planner writes the answer after all steps.
     #[serde(rename = "synthesis")]
     Synthesizer,
 }
@@ -38,9 +38,9 @@ pub enum ModelRole {
 /// Token budgets of the planner and the executor, without system text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanBudgets {
-    /// The planner's budget. Its tools are the text that lists them.
+    /// The planner's budget. Its `tools` are the tokens of the text that lists the tools.
     pub planner: PromptBudget,
-    /// The executor's budget. Each step has its own tools.
+    /// The executor's budget. Its `tools` are replaced in each step by the tokens of the step's tools.
     pub executor: PromptBudget,
 }
 
@@ -48,13 +48,13 @@ pub struct PlanBudgets {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlannerReply {
-    /// A plan. If it has no steps, no tool is needed.
+    /// The reply is a plan with these steps. If there are no steps, the answer needs no tools.
     Steps(Vec<PlannedStep>),
-    /// The reply is not a plan, for this reason.
+    /// The reply is not a valid plan. The text is the reason.
     Invalid(String),
 }
 
-/// A step with the tools that the executor is offered for it (L25).
+/// A step of a plan, with the tools that the executor is offered for the step (L25).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedStep {
     /// The tool and the task of the step.
@@ -62,7 +62,7 @@ pub struct PlannedStep {
     pub step: PlanStep,
     /// Names of the offered tools, as their authors wrote them.
     pub offered: Vec<String>,
-    /// Tokens that it costs to offer them.
+    /// Tokens that the definitions of the offered tools use in the prompt.
     pub tokens: u32,
 }
 
@@ -70,11 +70,11 @@ pub struct PlannedStep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     budgets: PlanBudgets,
-    /// Budget of the agent's model, in case the plan is abandoned.
+    /// Budget of the agent's model. It is used if the plan is abandoned.
     fallback: PromptBudget,
     steps: Vec<PlannedStep>,
     stage: Stage,
-    /// Why the current step has failed.
+    /// Why the current step has failed. None: it has not failed.
     #[serde(default, rename = "trouble", skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
 }
@@ -91,16 +91,16 @@ enum Stage {
 /// The tools that a model call offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferedTools<'t> {
-    /// All tools of the agent: the turn has no plan, and no selection of tools was made for it.
+    /// The call offers all tools of the agent. The turn has no plan, and no selection of tools was made for it.
     All,
-    /// These tools, by the names that their authors gave them.
+    /// The call offers the tools with these names, as their authors wrote them.
     Only(&'t [String]),
-    /// No tools.
+    /// The call offers no tools.
     None,
 }
 
 impl Plan {
-    /// The step that is being carried out. None: the plan is being made, or its steps are done.
+    /// Returns the step that is being performed. None: the plan is being made, or its steps are done.
     pub fn current_step(&self) -> Option<&PlannedStep> {
         match self.stage {
             Stage::Step(index) => self.steps.get(index),
@@ -136,12 +136,12 @@ impl Plan {
 }
 
 impl Turn {
-    /// The role of the model in the next call.
+    /// Returns the role of the model in the next call.
     pub fn model_role(&self) -> ModelRole {
         self.plan.as_ref().map_or(ModelRole::Agent, Plan::model_role)
     }
 
-    /// The tools that the next model call offers, unless it is the last one.
+    /// Returns the tools that the next model call offers. The last call of a turn never offers tools.
     pub fn offered_tools(&self) -> OfferedTools<'_> {
         match &self.plan {
             Some(plan) => plan.current_step().map_or(OfferedTools::None, |step| OfferedTools::Only(&step.offered)),
@@ -149,7 +149,7 @@ impl Turn {
         }
     }
 
-    /// Uses the token budget of the model that is called next. The system text is the same for all.
+    /// Sets the turn's token budget to that of the model that is called next. The system text stays the same.
     fn use_plan_budget(&mut self) {
         if let Some(plan) = &self.plan {
             self.budget = PromptBudget { system: self.budget.system, ..plan.budget() };
@@ -166,8 +166,9 @@ impl Run {
         turn.use_plan_budget();
     }
 
-    /// Checks the plan before a step. At the limit of interactions, only the answer is written. If the prompt is too
-    /// large for the plan's models, the agent's own model continues.
+    /// Adjusts the plan before a step. If the turn has reached its limit of interactions, the remaining steps are
+    /// skipped and the answer is written. If the prompt is too large for the next model of the plan, the plan is
+    /// abandoned.
     pub(super) fn steer_plan(&mut self, change: &mut Change) {
         let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
@@ -188,7 +189,7 @@ impl Run {
         }
     }
 
-    /// Handles a reply within a plan. Returns the reply if it is to be handled like any other.
+    /// Handles a reply in a planned turn. Returns the reply if it must then be handled like any other reply.
     pub(super) fn reply_to_plan(
         &mut self,
         reply: ResolvedReply,
@@ -237,8 +238,8 @@ impl Run {
         self.next_step(change);
     }
 
-    /// Keeps the first call of the highest priority among those that may run. A step makes one call, and the others
-    /// are deferred as if their priority were lower (L6).
+    /// Keeps the first call with the highest priority among the calls that may run. A step makes only one call. The
+    /// other calls are deferred as if their priority were lower (L6).
     fn keep_one_call(&mut self, reply: ResolvedReply, step: u32, of: u32) -> ResolvedReply {
         let priority = |call: &ResolvedCall| match call.disposition {
             Disposition::Ready { priority, .. } => Some(priority),
@@ -251,13 +252,13 @@ impl Run {
         let chosen = reply.calls.iter().position(|call| highest.is_some() && priority(call) == highest);
         if let (None, Some(plan)) = (chosen, self.turn.as_mut().and_then(|turn| turn.plan.as_mut())) {
             let calls: Vec<String> = reply.calls.iter().map(reason_not_run).collect();
-            let calls: String = calls.join("; ").chars().take(QUOTED).collect();
+            let calls: String = calls.join("; ").chars().take(MAX_QUOTED).collect();
             plan.failure = Some(format!("no call of step {step} of {of} could run: {calls}"));
         }
         let calls = reply.calls.into_iter().enumerate().map(|(index, mut call)| {
             match &mut call.disposition {
                 Disposition::Ready { priority, .. } => *priority = i32::from(Some(index) == chosen),
-                // If the step makes its call, no other call ends the turn.
+                // If the step makes its call, a loop-breaking call of the same reply is deferred.
                 Disposition::Breaks(_) if chosen.is_some() => {
                     call.disposition = Disposition::Ready { priority: 0, sequential: false, repeatable: false };
                 }
@@ -271,16 +272,16 @@ impl Run {
         ResolvedReply { calls: calls.collect(), ..reply }
     }
 
-    /// Notes that a call of the step has failed. The plan assumed that it succeeds.
+    /// Records that a call of the current step has failed. The plan is abandoned after the step.
     pub(super) fn note_failure(&mut self, name: &str, shown: &str) {
         let Some(plan) = self.turn.as_mut().and_then(|turn| turn.plan.as_mut()) else { return };
         if let ModelRole::Executor { step, of } = plan.model_role() {
-            let shown: String = shown.chars().take(QUOTED).collect();
+            let shown: String = shown.chars().take(MAX_QUOTED).collect();
             plan.failure = Some(format!("`{name}` failed in step {step} of {of}: {shown}"));
         }
     }
 
-    /// Continues after the batch of a step: with the next step, or with the answer.
+    /// Continues after the calls of a step: with the next step or the answer, or without the plan if the step failed.
     pub(super) fn finish_plan_step(&mut self, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Some(plan) = &mut turn.plan else { return };
@@ -294,8 +295,8 @@ impl Run {
         }
     }
 
-    /// Abandons the plan. The agent's own model continues, and no call runs again, because the results are in the
-    /// history.
+    /// Abandons the plan. The agent's own model continues. It sees the results so far in the history, so no call runs
+    /// again.
     pub(super) fn abandon_plan(&mut self, reason: &str, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Some(plan) = turn.plan.take() else { return self.inconsistent("the turn has no plan") };
@@ -303,7 +304,7 @@ impl Run {
         self.emit(change, EventKind::PlanFallback { reason: reason.to_owned() });
     }
 
-    /// Abandons the plan if one of its models has finally failed. Returns whether there was a plan.
+    /// Abandons the plan after all attempts with one of its models failed. Returns whether there was a plan.
     pub(super) fn plan_failed(&mut self, model: &str, message: &str, change: &mut Change) -> PlanFailure {
         let Some(Turn { plan: Some(plan), model_index, .. }) = &self.turn else { return PlanFailure::NoPlan };
         let (model_index, budget) = (*model_index, plan.fallback);
@@ -314,7 +315,7 @@ impl Run {
     }
 }
 
-/// Names a call that cannot be the step's call, and why.
+/// Returns the name of a call that could not run in a step, and the reason.
 fn reason_not_run(call: &ResolvedCall) -> String {
     let why = match &call.disposition {
         Disposition::Refused(error) => error.for_people(),
@@ -324,7 +325,7 @@ fn reason_not_run(call: &ResolvedCall) -> String {
     format!("`{}`: {why}", call.name)
 }
 
-/// What a failed model call meant for the plan.
+/// The effect of a failed model call on the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlanFailure {
     /// There is no plan.

@@ -1,9 +1,9 @@
-//! The events for plugins that differ from those of the previous turn (P10).
+//! Creates the events for plugins whose version differs from the previous turn (P10).
 
 use super::turn::PinnedPlugin;
 use crate::event::EventKind;
 
-/// Returns one event for each plugin that differs, sorted by name.
+/// Compares the plugins of two turns. Returns one event for each plugin that differs, sorted by the plugin's name.
 pub(super) fn between(before: &[PinnedPlugin], now: &[PinnedPlugin]) -> Vec<EventKind> {
     let find = |pins: &[PinnedPlugin], name: &str| pins.iter().find(|pin| pin.name == name).cloned();
     let removed = before.iter().filter(|pin| find(now, &pin.name).is_none()).map(|pin| EventKind::PluginSwapped {
@@ -13,7 +13,7 @@ pub(super) fn between(before: &[PinnedPlugin], now: &[PinnedPlugin]) -> Vec<Even
     });
     let changed_or_added = now.iter().filter_map(|pin| changed(find(before, &pin.name), pin));
     let mut events: Vec<_> = removed.chain(changed_or_added).collect();
-    events.sort_by(|one, other| name_of(one).cmp(name_of(other)));
+    events.sort_by(|left, right| name_of(left).cmp(name_of(right)));
     events
 }
 
@@ -24,7 +24,7 @@ fn changed(before: Option<PinnedPlugin>, now: &PinnedPlugin) -> Option<EventKind
     let (plugin, to) = (now.name.clone(), now.digest.clone());
     match &now.instead_of {
         Some(from) => Some(EventKind::PluginRolledBack { plugin, from: from.clone(), to }),
-        // The earlier version that ran before is now the one in the file, so the same code runs.
+        // The plugin's file now contains the version that already ran before, so the code stays the same.
         None if before.as_ref().is_some_and(|before| before.digest == to) => None,
         None => Some(EventKind::PluginSwapped { plugin, from: before.map(|before| before.digest), to: Some(to) }),
     }
@@ -54,9 +54,9 @@ mod tests {
         EventKind::PluginSwapped { plugin: plugin.into(), from: from.map(digest), to: to.map(digest) }
     }
 
-    /// P10, L30
+    /// P10, L30: each plugin that was added, removed or changed is reported by one event.
     #[test]
-    fn p10_each_changed_plugin_gives_one_event() {
+    fn p10_each_changed_plugin_is_reported_by_one_event() {
         let before = [pin("calc", 1), pin("gone", 2), pin("text", 3)];
         let now = [pin("added", 4), pin("calc", 1), pin("text", 5)];
         let expected =
@@ -65,16 +65,20 @@ mod tests {
         assert_eq!(between(&now, &now), []);
     }
 
-    /// P10: a rollback is reported once, also to a session that never used the version.
+    /// P10: a rollback is reported once, even in a session that never used the rolled-back version.
     #[test]
     fn p10_a_rollback_is_reported_once() {
         let (good, bad) = (pin("text", 1), pin("text", 2));
-        let back = PinnedPlugin { instead_of: Some(digest(2)), ..good.clone() };
-        let told = [EventKind::PluginRolledBack { plugin: "text".into(), from: digest(2), to: digest(1) }];
-        assert_eq!(between(std::slice::from_ref(&bad), std::slice::from_ref(&back)), told);
-        assert_eq!(between(std::slice::from_ref(&good), std::slice::from_ref(&back)), told);
-        assert_eq!(between(std::slice::from_ref(&back), std::slice::from_ref(&back)), []);
-        assert_eq!(between(std::slice::from_ref(&back), std::slice::from_ref(&good)), [], "the same runs");
-        assert_eq!(between(&[back], &[pin("text", 3)]), [swapped("text", Some(1), Some(3))]);
+        let rolled_back = PinnedPlugin { instead_of: Some(digest(2)), ..good.clone() };
+        let rollback = [EventKind::PluginRolledBack { plugin: "text".into(), from: digest(2), to: digest(1) }];
+        assert_eq!(between(std::slice::from_ref(&bad), std::slice::from_ref(&rolled_back)), rollback);
+        assert_eq!(between(std::slice::from_ref(&good), std::slice::from_ref(&rolled_back)), rollback);
+        assert_eq!(between(std::slice::from_ref(&rolled_back), std::slice::from_ref(&rolled_back)), []);
+        assert_eq!(
+            between(std::slice::from_ref(&rolled_back), std::slice::from_ref(&good)),
+            [],
+            "the code is the same"
+        );
+        assert_eq!(between(&[rolled_back], &[pin("text", 3)]), [swapped("text", Some(1), Some(3))]);
     }
 }

@@ -1,5 +1,5 @@
-//! Refuses calls of a reply that must not run: too many at once (L9), possibly cut (row 31), too deep, or of a
-//! disabled tool (L28).
+//! Refuses the calls of a reply that must not run. A call is refused if the reply has too many calls (L9) or was cut
+//! (row 31), if its arguments are nested too deeply, or if its tool is disabled (L28).
 
 use super::depth;
 use super::input::{Disposition, ResolvedCall, ResolvedReply};
@@ -7,17 +7,17 @@ use super::state::Run;
 use crate::model::StopReason;
 use crate::tool::{ToolError, Violation};
 
-/// Maximum number of calls of one reply. If a reply has more, none of them runs, because the host does not guess
-/// which ones the model needs.
+/// Maximum number of calls of one reply. If a reply has more calls, none of them runs, because the host cannot know
+/// which of them the model needs most.
 pub const MAX_CALLS: usize = 128;
 
 impl Run {
-    /// Refuses the calls that must not run, before a call is chosen among the others.
+    /// Refuses the calls that must not run. This happens before the calls with the highest priority are selected.
     pub(super) fn refuse_unrunnable_calls(&self, reply: &mut ResolvedReply) {
-        let asked_for = reply.calls.len();
-        if asked_for > MAX_CALLS {
+        let call_count = reply.calls.len();
+        if call_count > MAX_CALLS {
             reply.calls.truncate(MAX_CALLS);
-            // The provider's data belongs to a message with all calls.
+            // The provider's data is only valid for a message with all calls.
             reply.replay = None;
         }
         let is_cut = cut(reply.stop).is_some();
@@ -26,8 +26,8 @@ impl Run {
             if is_cut {
                 refuse_cut(call);
             }
-            if asked_for > MAX_CALLS {
-                call.disposition = Disposition::Refused(too_many(asked_for));
+            if call_count > MAX_CALLS {
+                call.disposition = Disposition::Refused(too_many(call_count));
             } else if let Some(error) = self.turn.as_ref().and_then(|turn| turn.repetition.refusal(&call.name)) {
                 call.disposition = Disposition::Refused(error);
             }
@@ -35,7 +35,7 @@ impl Run {
     }
 }
 
-/// Refuses arguments that are nested too deeply and keeps them as text.
+/// Refuses a call whose arguments are nested too deeply, and converts the arguments to text.
 fn refuse_too_deep(call: &mut ResolvedCall) {
     if !depth::is_too_deep(&call.arguments) {
         return;
@@ -48,8 +48,8 @@ fn refuse_too_deep(call: &mut ResolvedCall) {
     }
 }
 
-/// Refuses a call of a reply that was cut (row 31). Its arguments may only look complete, and calls after it may be
-/// missing.
+/// Refuses a call of a reply that was cut (row 31). The arguments may look complete although they are not, and later
+/// calls may be missing.
 fn refuse_cut(call: &mut ResolvedCall) {
     if matches!(call.disposition, Disposition::Ready { .. } | Disposition::Breaks(_)) {
         let message =
@@ -60,16 +60,17 @@ fn refuse_cut(call: &mut ResolvedCall) {
     }
 }
 
-/// The error for each of the first [`MAX_CALLS`] calls. The other calls are only stored in the step record.
-fn too_many(asked_for: usize) -> ToolError {
+/// Returns the error for the first [`MAX_CALLS`] calls of a reply with too many calls. The other calls are only stored
+/// in the step record.
+fn too_many(call_count: usize) -> ToolError {
     let message = format!(
-        "too many calls in one reply: {asked_for}, at most {MAX_CALLS}: none of them ran; call again with fewer, and more of \
+        "too many calls in one reply: {call_count}, at most {MAX_CALLS}: none of them ran; call again with fewer, and more of \
          them in the next replies"
     );
     ToolError::Failed { message }
 }
 
-/// What is wrong with a text that was cut (L12; row 31). None: the model finished it.
+/// Returns the problem of a reply that was cut (L12; row 31). None: the reply is complete.
 pub(super) fn cut(stop: StopReason) -> Option<Violation> {
     let message = match stop {
         StopReason::Stop | StopReason::ToolCalls => return None,

@@ -1,4 +1,4 @@
-//! Calls that fail in the same way repeatedly: the tool is disabled (L28), or the turn ends (L19).
+//! Handles calls that fail in the same way repeatedly: the host disables the tool (L28) or ends the turn (L19).
 
 use super::batch::{BatchCall, CallProgress};
 use super::end::TurnError;
@@ -16,35 +16,36 @@ use std::collections::BTreeMap;
 
 /// Number of replies with the same failing call and the same error after which its tool is disabled (L28).
 const MAX_FAILURES: u32 = 3;
-/// Number of such replies after which the model is warned.
+/// Number of replies with the same failing call and the same error after which the model is warned (L28).
 const WARNING_AT: u32 = MAX_FAILURES - 1;
 /// Number of consecutive replies with the same error that end the turn, if only a tool may end it (L19).
 const MAX_SAME_ERRORS: u32 = 5;
-/// Maximum number of characters of an error that the end of the turn names.
-const SHOWN_CHARACTERS: usize = 300;
+/// Maximum number of characters of the repeated error that [`TurnError::SameError`] quotes.
+const MAX_SHOWN_CHARACTERS: usize = 300;
 
-/// How the calls of a turn have failed. Errors are identified by fingerprints, so that the state holds no content.
+/// Counts of the failures in a turn. Errors are identified by fingerprints, so that the state contains no results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Repetition {
-    /// For each failing call with its error, the number of replies in which it occurred.
+    /// The number of replies in which each failure occurred. The key is a fingerprint of the call and its error.
     failures: BTreeMap<u64, u32>,
-    /// For each failing call with its error, the last reply in which it was counted.
+    /// The number of the last reply in which each failure was counted. The key is the same as in `failures`.
     counted_in: BTreeMap<u64, u32>,
-    /// Disabled tools, each with the error that disabled it.
+    /// Names of the disabled tools, each with the fingerprint of the error that disabled the tool.
     #[serde(rename = "off")]
     disabled: BTreeMap<String, u64>,
-    /// The last error, and the number of consecutive replies in which a call ended with it.
+    /// Fingerprint of the last error, and the number of consecutive replies in which a call ended with this error.
     #[serde(rename = "row")]
     streak: Option<(u64, u32)>,
-    /// The beginning of the last error, for people.
+    /// The beginning of the last error, for users.
     last: String,
 }
 
-/// Whether a call succeeded, for counting consecutive errors.
+/// Whether a call succeeded. It is used to count consecutive errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CallEnd {
+    /// The call succeeded.
     Succeeded,
     /// The call failed with an error that has this fingerprint.
     Failed(u64),
@@ -55,11 +56,11 @@ pub(super) enum CallEnd {
 pub(super) enum Disabling {
     /// The tool can be disabled.
     Allowed,
-    /// There is no such tool, or no turn could end without it. The model is only warned.
+    /// The tool does not exist, or no turn could end without it. The host only warns the model.
     Impossible,
 }
 
-/// What follows from a failure.
+/// The consequence of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Consequence {
     None,
@@ -68,7 +69,7 @@ enum Consequence {
 }
 
 impl Repetition {
-    /// The error for a call of a disabled tool. None: the tool is not disabled.
+    /// Returns the error for a call of a disabled tool. None: the tool is not disabled.
     pub(super) fn refusal(&self, tool: &str) -> Option<ToolError> {
         self.disabled.contains_key(tool).then(|| disabled_error(tool))
     }
@@ -78,13 +79,14 @@ impl Repetition {
         self.streak = None;
     }
 
-    /// Counts a failure once for each reply, because the model has seen no result in between.
+    /// Counts a failure, and returns the fingerprint of its error. The same failure counts only once per reply, because
+    /// the model has not seen the first error yet when it makes the second call.
     fn failed(&mut self, call: &BatchCall, text: &str, reply: u32) -> (u64, Consequence) {
         if let Some(error) = self.disabled.get(&call.name).filter(|_| text == disabled_error(&call.name).for_model()) {
             // The refusal of a disabled tool counts as the error that disabled it.
             return (*error, Consequence::None);
         }
-        self.last = errors_in_words(text).chars().take(SHOWN_CHARACTERS).collect();
+        self.last = errors_in_words(text).chars().take(MAX_SHOWN_CHARACTERS).collect();
         let error = fingerprint(&[text.as_bytes()]);
         let failure = fingerprint(&[call.name.as_bytes(), &call.arguments.to_le_bytes(), &error.to_le_bytes()]);
         if self.counted_in.insert(failure, reply) == Some(reply) {
@@ -100,8 +102,8 @@ impl Repetition {
         (error, consequence)
     }
 
-    /// Counts how the calls of a batch ended, in call order. An error counts once for each reply, because the model
-    /// has seen no result in between.
+    /// Counts the errors of a batch in call order. Each error counts only once per reply. Returns the length of the
+    /// current sequence of replies with the same error if the sequence is long enough to end the turn.
     fn count_streak(&mut self, ends: impl Iterator<Item = CallEnd>) -> Option<u32> {
         let mut counted = None;
         for end in ends {
@@ -120,9 +122,9 @@ impl Repetition {
 }
 
 impl Run {
-    /// Notes how a call ended. In the second reply with the same failure, the model is warned. In the third, the tool
-    /// is disabled for the turn, and its waiting calls do not run (L28). The warning precedes the error, so that it
-    /// is visible however long the error is.
+    /// Counts the outcome of a call. In the second reply with the same failure, the model is warned. In the third
+    /// reply, the tool is disabled for the rest of the turn, and its waiting calls do not run (L28). The warning
+    /// precedes the error, so that a long error does not hide the warning.
     pub(super) fn note_outcome(
         &mut self,
         call: &BatchCall,
@@ -155,8 +157,8 @@ impl Run {
         }
     }
 
-    /// Refuses the calls of the open batch that have not begun and whose tool is disabled. A call that a person has
-    /// been asked about is refused when they answer. Does nothing if no batch is open.
+    /// Refuses the calls of the open batch that have not begun and whose tool is disabled. If a user was already asked
+    /// about a call, the call is refused after the answer. Does nothing if no batch is open.
     pub(super) fn refuse_disabled(&mut self, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), repetition, .. }) = &self.turn else {
             return;
@@ -177,7 +179,8 @@ impl Run {
         }
     }
 
-    /// The error that ends the turn if the same error has occurred in too many consecutive replies (L19).
+    /// Returns the error that ends the turn. None: the same error has not occurred in too many consecutive replies
+    /// (L19).
     pub(super) fn repeated_error(&mut self) -> Option<TurnError> {
         let turn = self.turn.as_mut().filter(|turn| turn.config.finish == Finish::Tool)?;
         let Phase::Working(batch) = &turn.phase else { return None };
@@ -218,7 +221,7 @@ fn canonical(json: &Value) -> Value {
     }
 }
 
-/// FNV-1a over the parts with their lengths. It is stored, so it must stay the same in every version.
+/// Hashes the parts and their lengths with FNV-1a. The hash is stored, so it must stay the same in every version.
 fn fingerprint(parts: &[&[u8]]) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for part in parts {

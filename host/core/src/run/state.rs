@@ -1,4 +1,4 @@
-//! The state of a run: enough to continue anywhere, and nothing that grows with the history.
+//! The state of a run. It contains everything that is needed to continue the session on any host, but no messages.
 
 use super::Action;
 use super::authority::MAX_BUILDER_STATE;
@@ -19,7 +19,7 @@ const VERSION: u32 = 1;
 
 /// The state of one session (L1).
 ///
-/// This is the smallest loop: it starts a turn, and performs each action until the turn ends.
+/// This example is a minimal driver. It starts a turn and performs each action until the turn ends.
 ///
 /// ```
 /// use agent_core::message::TurnInput;
@@ -66,13 +66,13 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     version: u32,
-    /// Subject of the session, which identifies it.
+    /// Subject of the session, which identifies the session.
     pub session: String,
     /// Name of the agent in the configuration.
     pub agent: String,
-    /// Suffix of the ids of this session's calls, which are also used as keys outside the session: as a tool's
-    /// idempotency key and a service event's id. Empty: ids are only unique in the session, as in states from before
-    /// suffixes existed.
+    /// Suffix that makes the ids of this session's calls unique. Call ids are also used outside the session, as
+    /// idempotency keys of tools and as ids of service events. Empty: the ids are only unique in the session, because
+    /// an older version of the host created it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id_ending: String,
     /// Subject of the session that delegated the work. None: the work was not delegated.
@@ -81,25 +81,25 @@ pub struct Run {
     /// Names of the agents that delegated the work, outermost first (L16).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delegation: Vec<String>,
-    /// What a person has allowed for the rest of the session (L17).
+    /// Grants that a user gave for the rest of the session (L17).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<LastingGrant>,
-    /// Number of successful model calls in the session. It is the clock of the seen counts (L3).
+    /// Number of successful model calls in the session. The seen counts are calculated from it (L3).
     pub model_calls: u64,
     /// Id of the next message.
     pub next_message: MessageId,
     /// Number of the last durable event.
     pub sequence: u64,
-    /// Number of turns begun so far.
+    /// Number of turns that have begun.
     pub turns: u32,
     /// The part of the history that is sent to the model, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub view: Vec<ViewEntry>,
-    /// Media that are permanently masked (P4).
+    /// Media items that are permanently masked (P4).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masks: Vec<Mask>,
-    /// Calls whose arguments and results are not sent again: rejected attempts at an output in messages with other
-    /// calls (L12).
+    /// Calls of `task_completion` that were rejected and whose messages also contain other calls. The arguments and
+    /// results of these calls are not sent again (L12).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<CallId>,
     /// Number of requests that plugins have made to the host's model (P5).
@@ -108,17 +108,17 @@ pub struct Run {
     /// Summary of the evicted messages (L27). None: no message was evicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<HistorySummary>,
-    /// Prompts that arrived while a turn was open, oldest first. They are used when it has ended.
+    /// Prompts that arrived while a turn was open, oldest first. The first of them begins the next turn.
     #[serde(default, rename = "kept", skip_serializing_if = "Vec::is_empty")]
     pub queued_prompts: Vec<QueuedPrompt>,
-    /// The open turn, or the last one. None: no turn has begun.
+    /// The open turn or, if no turn is open, the last turn. None: no turn has begun.
     pub turn: Option<Turn>,
-    /// A contradiction that the current transition has found. [`Run::apply`] reports it.
+    /// The first contradiction that the current transition has found. [`Run::apply`] returns it as an error.
     #[serde(skip)]
     pub(super) inconsistency: Option<&'static str>,
 }
 
-/// Contradictions that a transition may find.
+// Contradictions that a transition may find in the state.
 pub(super) const NO_TURN: &str = "there is no turn";
 pub(super) const NO_OPEN_BATCH: &str = "no batch of calls is open";
 pub(super) const NO_MODEL_CALL: &str = "no model call is open";
@@ -127,24 +127,25 @@ pub(super) const NO_SUCH_CALL: &str = "the open batch does not contain the call"
 /// A prompt that waits for the end of the open turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueuedPrompt {
-    /// The input.
+    /// The input that will begin a turn.
     pub input: TurnInput,
-    /// Trace context of the event that brought it. None: there is none.
+    /// Trace context of the event that contained the prompt. None: the event had no trace context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceContext>,
 }
 
 /// Maximum number of prompts in a session's queue.
 pub const MAX_QUEUED_PROMPTS: usize = 16;
-/// Maximum size of these prompts together, in bytes of JSON. They are part of every stored state until they are used.
+/// Maximum total size of the prompts in a session's queue, in bytes of JSON. Each stored state contains the whole
+/// queue.
 pub const MAX_QUEUED_PROMPT_BYTES: usize = 256 << 10;
 
-/// A message in the view. Its seen count is `first` plus the model calls since then.
+/// A message in the view. Its seen count is `first` plus the number of model calls after the message was appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ViewEntry {
     /// Id of the message.
     pub id: MessageId,
-    /// Number of the turn that appended it.
+    /// Number of the turn that appended the message.
     pub turn: u32,
     /// Initial seen count: 1 for the model's own messages, otherwise 0.
     pub first: u32,
@@ -152,35 +153,36 @@ pub struct ViewEntry {
     pub since: u64,
     /// Estimated tokens of the message as the model sees it.
     pub tokens: u32,
-    /// Role of the message, which decides what is evicted together. None: a host that did not store roles wrote it.
+    /// Role of the message. It determines which messages are evicted together. None: an older version of the host,
+    /// which did not store roles, wrote the entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
 }
 
-/// A medium that is replaced by a text.
+/// A media item that is replaced by a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mask {
     /// Id of the message.
     pub message: MessageId,
     /// Index of the part in the message.
     pub part: u32,
-    /// Index among the media of a tool result, from 0, because texts before it may be cut. None: the part itself is
-    /// the medium.
+    /// Index of the media item among the media items of a tool result, starting at 0. Texts are not counted, because
+    /// they may be cut. None: the part itself is the media item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<u32>,
-    /// Text that replaces the medium.
+    /// Text that replaces the media item.
     pub text: String,
 }
 
-/// Replaces content that is not sent again.
+/// The text that replaces the arguments and results of calls that are not sent again.
 const LEFT_OUT: &str = "(an earlier attempt, which was rejected; a later one follows)";
 
-/// Number of message ids in one piece of the view.
+/// Number of message ids that belong to one piece of the view.
 const PIECE: u64 = 32;
 
-/// Splits the view into pieces of consecutive ids.
+/// Splits the view into pieces, each with its number. A piece contains the messages with the same `id / PIECE`.
 fn pieces(view: &[ViewEntry]) -> impl Iterator<Item = (u64, &[ViewEntry])> {
-    view.chunk_by(|one, next| one.id / PIECE == next.id / PIECE).map(|entries| (entries[0].id / PIECE, entries))
+    view.chunk_by(|entry, next| entry.id / PIECE == next.id / PIECE).map(|entries| (entries[0].id / PIECE, entries))
 }
 
 fn entries_as_json(entries: &[ViewEntry]) -> Vec<u8> {
@@ -200,24 +202,24 @@ pub enum RestoreError {
     /// There is no stored state (`no_context`).
     #[error("no_context: the session has no stored state, so there is nothing to resume; begin a turn with an input")]
     NoContext,
-    /// The state is not valid JSON of its format.
+    /// The state is not valid JSON, or has missing or invalid fields.
     #[error("the stored state cannot be read: {0}")]
     Damaged(#[from] serde_json::Error),
     /// The state contradicts itself.
     #[error("the stored state cannot be used: {0}")]
     Inconsistent(&'static str),
-    /// A newer version wrote the state.
+    /// A newer version of the host wrote the state.
     #[error(
         "the stored state has version {found}, and this agent-host reads versions up to {VERSION}; use a newer agent-host"
     )]
     Newer {
-        /// Version of the state.
+        /// Version of the state's format.
         found: u32,
     },
 }
 
 impl Run {
-    /// Makes the state of a new session.
+    /// Creates the state of a new session.
     pub fn new(session: impl Into<String>, agent: impl Into<String>) -> Self {
         Self {
             version: VERSION,
@@ -248,7 +250,7 @@ impl Run {
         self
     }
 
-    /// An id that is unique beyond the session: `name` and the suffix.
+    /// Returns an id that is unique over all sessions. It consists of `name` and the session's suffix.
     pub fn unique_id(&self, name: &str) -> String {
         match self.id_ending.as_str() {
             "" => name.to_owned(),
@@ -256,7 +258,8 @@ impl Run {
         }
     }
 
-    /// The open call that `id` refers to, which may leave out the suffix. If there is none, returns `id` itself.
+    /// Returns the id of the open call to which `id` refers. `id` may omit the session's suffix. If no open call
+    /// matches, returns `id` itself.
     pub fn named_call(&self, id: CallId) -> CallId {
         self.open_calls().find(|open| open.is_named(&id.0)).cloned().unwrap_or(id)
     }
@@ -277,20 +280,20 @@ impl Run {
         Ok(run)
     }
 
-    /// Checks for contradictions that no transition produces.
+    /// Checks a stored state for contradictions. Transitions never produce such a state.
     fn inspect(&self) -> Result<(), &'static str> {
-        const MOST: u64 = u32::MAX as u64 / 2;
+        const MAX_COUNTER: u64 = u32::MAX as u64 / 2;
         let counters = [self.model_calls, self.next_message, self.sequence, self.turns.into(), self.asks];
-        if counters.into_iter().any(|counter| counter > MOST) {
+        if counters.into_iter().any(|counter| counter > MAX_COUNTER) {
             return Err("a counter is out of range");
         }
-        let ascending = self.view.windows(2).all(|pair| pair[0].id < pair[1].id);
-        let below = self.view.last().is_none_or(|entry| entry.id < self.next_message);
-        if !ascending || !below || self.view.iter().any(|entry| entry.since > self.model_calls) {
+        let is_ascending = self.view.windows(2).all(|pair| pair[0].id < pair[1].id);
+        let is_before_next = self.view.last().is_none_or(|entry| entry.id < self.next_message);
+        if !is_ascending || !is_before_next || self.view.iter().any(|entry| entry.since > self.model_calls) {
             return Err("the view contains invalid messages");
         }
         let Some(turn) = &self.turn else { return Ok(()) };
-        if u64::from(turn.interactions.max(turn.corrections).max(turn.attempt)) > MOST {
+        if u64::from(turn.interactions.max(turn.corrections).max(turn.attempt)) > MAX_COUNTER {
             return Err("a counter is out of range");
         }
         if turn.state.as_ref().is_some_and(|state| state.len() > MAX_BUILDER_STATE) {
@@ -301,28 +304,28 @@ impl Run {
             Phase::Working(batch) if batch.is_inconsistent() => {
                 Err("a call of the open turn waits for something that cannot arrive")
             }
-            Phase::Working(batch) if batch.calls.iter().any(|call| u64::from(call.attempt) > MOST) => {
+            Phase::Working(batch) if batch.calls.iter().any(|call| u64::from(call.attempt) > MAX_COUNTER) => {
                 Err("a counter is out of range")
             }
             _ => Ok(()),
         }
     }
 
-    /// The state as it is stored.
+    /// Serializes the state for the store.
     pub fn snapshot(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a run has only string keys and finite numbers")
     }
 
-    /// The state without its view, which is stored in pieces; see [`Run::view_pieces`].
+    /// Serializes the state without its view. The view is stored separately; see [`Run::view_pieces`].
     pub fn snapshot_without_view(&self) -> Vec<u8> {
         Self { view: Vec::new(), ..self.clone() }.snapshot()
     }
 
-    /// The pieces of the view that have changed since the stored state `since`. A commit writes only these, so that
-    /// its size does not grow with the history. None as `since`: no piece is stored yet.
+    /// Returns the pieces of the view that have changed since the stored state `since`. A commit writes only these
+    /// pieces, so that its size does not grow with the history. If `since` is None, all pieces are returned.
     ///
-    /// Each piece has its number and its entries as JSON objects separated by commas. The bytes are empty if the piece
-    /// has lost all its entries.
+    /// A piece consists of its number and its entries as JSON objects separated by commas. The bytes are empty if the
+    /// piece has no entries any more.
     pub fn view_pieces(&self, since: Option<&Run>) -> Vec<(u64, Vec<u8>)> {
         let stored: BTreeMap<u64, &[ViewEntry]> = since.map(|since| pieces(&since.view).collect()).unwrap_or_default();
         let mut removed = stored.clone();
@@ -337,12 +340,12 @@ impl Run {
         changed
     }
 
-    /// How often a message of the view has been sent (L3).
+    /// Returns the number of model calls that have sent a message of the view (L3).
     pub fn seen_count(&self, entry: &ViewEntry) -> u32 {
         entry.first.saturating_add(u32::try_from(self.model_calls.saturating_sub(entry.since)).unwrap_or(u32::MAX))
     }
 
-    /// The messages that the next model call sends.
+    /// Returns the messages that the next model call sends, oldest first.
     pub fn sent(&self) -> impl Iterator<Item = &ViewEntry> {
         let from = match &self.turn {
             Some(turn) if turn.history == History::LeaveOut && !turn.is_over() => turn.number,
@@ -351,7 +354,8 @@ impl Run {
         self.view.iter().filter(move |entry| entry.turn >= from)
     }
 
-    /// Replaces the content of calls that are not sent again. Calls and results stay in pairs.
+    /// Replaces the arguments and results of the calls in [`Run::left_out`] by a short text. The calls and results
+    /// themselves stay, because providers require that each call has a result.
     pub fn without_left_out(&self, mut message: Message) -> Message {
         let is_left_out = |call: &CallId| self.left_out.contains(call);
         for part in message.parts.iter_mut().filter(|_| !self.left_out.is_empty()) {
@@ -366,17 +370,18 @@ impl Run {
         message
     }
 
-    /// Notes that the state contradicts itself. The input was checked before, so this is a bug or a damaged state.
-    pub(super) fn inconsistent(&mut self, what: &'static str) {
-        self.inconsistency.get_or_insert(what);
+    /// Records that the state contradicts itself. The input was checked before, so the cause is a bug or a damaged
+    /// state.
+    pub(super) fn inconsistent(&mut self, contradiction: &'static str) {
+        self.inconsistency.get_or_insert(contradiction);
     }
 
-    /// Whether a turn is open, which means that it has begun and not ended.
+    /// Whether a turn is open. A turn is open from its beginning to its end, also while it is suspended.
     pub fn is_open(&self) -> bool {
         self.turn.as_ref().is_some_and(|turn| !turn.is_over())
     }
 
-    /// The state of the session as lists of sessions show it. Never [`SessionState::Incomplete`].
+    /// Returns the state of the session that lists of sessions show. It is never [`SessionState::Incomplete`].
     pub fn session_state(&self) -> SessionState {
         match self.turn.as_ref().and_then(Turn::end) {
             Some(TurnEnd::Finished(_)) => SessionState::Idle,
@@ -388,7 +393,7 @@ impl Run {
         }
     }
 
-    /// Makes a durable event of the open turn with the next sequence number.
+    /// Creates a durable event of the current turn with the next sequence number.
     pub(super) fn event(&mut self, kind: EventKind) -> Event {
         self.sequence += 1;
         Event { session: self.session.clone(), turn: self.turns, sequence: self.sequence, provisional: None, kind }

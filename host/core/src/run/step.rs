@@ -1,4 +1,5 @@
-//! The steps of a turn: the model call, its tool calls, and the transition to the next step or the end.
+//! The steps of a turn. A step is a model call and the tool calls of the reply. After them, the next step begins or the
+//! turn ends.
 
 use super::batch::{Batch, BatchCall, CallProgress};
 use super::budget::Fit;
@@ -29,14 +30,15 @@ use serde_json::Value;
 const DEFERRED: &str = "deferred: a higher-priority call ran first; call it again if it is still needed";
 const DEFERRED_BY_PLAN: &str = "deferred: a step of the plan makes one call, and another one of this reply was it";
 
-/// Makes a result of one text that does not come from a tool.
+/// Creates a result whose only content is a text that the host wrote.
 pub(super) fn text_result(text: &str, is_error: bool) -> CallResult {
     let content = vec![Content::Text(text.to_owned())];
     CallResult { content, is_error, ..Default::default() }
 }
 
 impl Run {
-    /// Continues with the next step, after an eviction if one is due, or ends the turn at its limit (L4, L27).
+    /// Begins the next step, or an eviction that must happen before the step (L27). Ends the turn if it has reached its
+    /// limit and makes no last call (L4).
     pub(super) fn next_step(&mut self, change: &mut Change) {
         let Some(turn) = &self.turn else { return self.inconsistent(NO_TURN) };
         let interactions = turn.interactions;
@@ -49,7 +51,7 @@ impl Run {
         }
     }
 
-    /// Begins the next step. It is the last one if the interactions or tokens are used up (L4, L26).
+    /// Begins the next step. It is the last step if no interactions or too few tokens are left (L4, L26).
     pub(super) fn begin_step(&mut self, change: &mut Change) {
         self.steer_plan(change);
         let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
@@ -59,7 +61,7 @@ impl Run {
         let interactions = turn.interactions;
         let spent = interactions >= turn.config.max_interactions;
         let last = spent || budget.is_full(messages, &turn.config);
-        if last && budget.fits_without_tools(messages) == Fit::Not {
+        if last && budget.fits_without_tools(messages) == Fit::DoesNotFit {
             return self.too_large(budget.system.saturating_add(messages), change);
         }
         turn.phase = Phase::Calling { last };
@@ -74,21 +76,22 @@ impl Run {
         self.emit(change, EventKind::ContextBuilt { step: interactions + 1, messages: count, sections, offered_tools });
     }
 
-    /// Ends a turn whose prompt is too large for the model. The turn's first messages are removed from the view, so
-    /// that the next turn finds the session as it was.
+    /// Ends a turn whose prompt is too large for the model. If the turn has made no model call, its messages are
+    /// removed from the view, so that they do not make the next prompt too large as well.
     pub(super) fn too_large(&mut self, tokens: u32, change: &mut Change) {
         let Some(turn) = &self.turn else { return self.inconsistent(NO_TURN) };
-        let (number, window, first) = (turn.number, turn.budget.window, turn.interactions == 0);
-        if first {
-            let begun: Vec<_> = self.view.iter().filter(|entry| entry.turn == number).map(|entry| entry.id).collect();
-            for id in begun {
+        let (number, window, is_first_call) = (turn.number, turn.budget.window, turn.interactions == 0);
+        if is_first_call {
+            let own: Vec<_> = self.view.iter().filter(|entry| entry.turn == number).map(|entry| entry.id).collect();
+            for id in own {
                 self.hide(id, change);
             }
         }
         self.fail(TurnError::PromptTooLarge { tokens, window }, change);
     }
 
-    /// Handles a complete reply: counts it, and either begins its calls or has its text validated (L3, L5, L6).
+    /// Handles a complete reply (L3, L5, L6). The reply is counted. Then either its calls begin, its text is validated,
+    /// or the model is told to continue.
     pub(super) fn reply(&mut self, mut reply: ResolvedReply, change: &mut Change) {
         self.count_call();
         self.keep_masks(std::mem::take(&mut reply.masks));
@@ -102,11 +105,11 @@ impl Run {
         turn.latest_from = next;
         let interactions = turn.interactions;
         let role = turn.model_role();
-        let answers = if last || summary { self.is_last_word(&reply) } else { self.is_answer(&reply) };
-        if answers {
+        let is_answer = if last || summary { self.is_last_answer(&reply) } else { self.is_answer(&reply) };
+        if is_answer {
             self.emit_budget_with(&reply.text, change);
         }
-        // A plan is not text for the user.
+        // A plan is not shown to the user as a reply.
         let text = if role == ModelRole::Planner { String::new() } else { reply.text.clone() };
         let complete = EventKind::StreamComplete { text, model: reply.model.clone(), usage: reply.usage };
         self.emit(change, complete);
@@ -126,12 +129,12 @@ impl Run {
         if summary && reply.text.trim().is_empty() {
             return self.fail(TurnError::EmptyReplies { replies: MAX_EMPTY_REPLIES }, change);
         }
-        // The planner's synthesis is the answer, unless it says itself that work is left.
+        // The planner's last reply is the answer, unless it states that work is left or refuses the task.
         if role == ModelRole::Synthesizer && !last && self.would_be_nudged(&reply.text) {
             self.abandon_plan("the planner's answer leaves work undone, or refuses it", change);
         }
-        let judged = self.turn.as_ref().is_some_and(|turn| turn.plan.is_none());
-        if !last && !summary && judged && self.continues_without_call(&reply.text, reply.stop, change) {
+        let has_no_plan = self.turn.as_ref().is_some_and(|turn| turn.plan.is_none());
+        if !last && !summary && has_no_plan && self.continues_without_call(&reply.text, reply.stop, change) {
             return;
         }
         if let Some(turn) = &mut self.turn {
@@ -142,37 +145,36 @@ impl Run {
         }
     }
 
-    /// Whether a reply is the turn's output if no validator rejects it. Then the budget is reported with it, before
-    /// `stream_complete` (L26, L30).
+    /// Whether a reply becomes the turn's output unless a validator rejects it. For such a reply, the budget is
+    /// reported before `stream_complete` and includes the reply (L26, L30).
     fn is_answer(&self, reply: &ResolvedReply) -> bool {
         let Some(turn) = &self.turn else { return false };
-        let ends = match turn.model_role() {
+        let ends_turn = match turn.model_role() {
             ModelRole::Planner | ModelRole::Executor { .. } => false,
             ModelRole::Synthesizer => !reply.text.trim().is_empty(),
             ModelRole::Agent => {
                 turn.config.finish == Finish::Text && reply.calls.is_empty() && reply.unreadable.is_empty()
             }
         };
-        ends && cut(reply.stop).is_none() && !self.would_be_nudged(&reply.text)
+        ends_turn && cut(reply.stop).is_none() && !self.would_be_nudged(&reply.text)
     }
 
-    /// Whether a reply without tools, which no other can follow, is the turn's output.
-    fn is_last_word(&self, reply: &ResolvedReply) -> bool {
+    /// Whether the reply to a model call without tools, after which no other call is made, becomes the turn's output.
+    fn is_last_answer(&self, reply: &ResolvedReply) -> bool {
         cut(reply.stop).is_none() && !reply.text.trim().is_empty()
     }
 
-    /// Whether a reply without a tool call does not end the turn. A reply that was cut is not classified, because the
-    /// model is told about the cut (L12).
+    /// Reminds or nudges the model if a reply without a tool call must not end the turn. Returns whether it did so. A
+    /// reply that was cut is not classified, because the feedback about the cut follows (L12).
     fn continues_without_call(&mut self, text: &str, stop: StopReason, change: &mut Change) -> bool {
-        let taken = match self.no_tool_call(text, change) {
+        let handling = match self.no_tool_call(text, change) {
             ReplyHandling::MayBeAnswer if cut(stop).is_none() => self.nudge_unless_answer(text, change),
-            taken => taken,
+            handling => handling,
         };
-        taken == ReplyHandling::TurnContinues
+        handling == ReplyHandling::TurnContinues
     }
 
-    /// Counts a successful model call. Messages that were sent have been seen once more, and the others have not
-    /// (L3).
+    /// Counts a successful model call. The seen count of the messages that were sent increases by one (L3).
     fn count_call(&mut self) {
         let sent: Vec<_> = self.sent().map(|entry| entry.id).collect();
         self.model_calls += 1;
@@ -183,7 +185,7 @@ impl Run {
         }
     }
 
-    /// Adds masks. A medium keeps its first mask, so that prompts keep their beginning (P4).
+    /// Adds masks. A media item keeps its first mask, so that the beginning of the prompt stays the same (P4).
     fn keep_masks(&mut self, masks: Vec<Mask>) {
         let position = |mask: &Mask| (mask.message, mask.part, mask.item);
         for mask in masks {
@@ -222,7 +224,7 @@ impl Run {
         self.announce_suspension(change);
     }
 
-    /// Appends the model's own message: its text, then its calls.
+    /// Appends the model's message, which consists of its text, its calls and the provider's data.
     fn append_request(
         &mut self,
         text: String,
@@ -270,7 +272,7 @@ impl Run {
             entry.authorization = Some(Authorization::Remembered(grant.clone()));
         }
         entry.arguments = fingerprint_of(&record.arguments);
-        let is_there = !matches!(call.disposition, Disposition::NotFound { .. });
+        let tool_exists = !matches!(call.disposition, Disposition::NotFound { .. });
         match initial_state(call.disposition, &call.approval, highest) {
             InitialState::Waits { sequential, repeatable } => {
                 (entry.sequential, entry.repeatable) = (sequential, repeatable);
@@ -280,20 +282,20 @@ impl Run {
                 let state = CallProgress::AwaitingApproval { identity: Some(identity) };
                 (entry.sequential, entry.repeatable, entry.state) = (sequential, repeatable, state);
             }
-            // Ending a turn needs no approval.
+            // Calls that end a turn need no approval.
             InitialState::LoopBreak(loop_break) => {
                 (entry.loop_break, entry.authorization) = (Some(loop_break), None);
             }
             InitialState::Deferred => {
                 self.emit(change, EventKind::ToolDeferred { call: id, name });
-                let goes_by_plan = self.turn.as_ref().is_some_and(|turn| turn.plan.is_some());
-                let why = if goes_by_plan { DEFERRED_BY_PLAN } else { DEFERRED };
+                let has_plan = self.turn.as_ref().is_some_and(|turn| turn.plan.is_some());
+                let why = if has_plan { DEFERRED_BY_PLAN } else { DEFERRED };
                 entry.state = CallProgress::abandoned(tokens::of_text(why));
                 (record.state, record.result) = (CallState::Finished, Some(text_result(why, true)));
             }
             InitialState::Settled { result, disabling, event } => {
-                // A missing tool has its own event.
-                if is_there {
+                // A missing tool is reported by another event.
+                if tool_exists {
                     let (call, name, arguments) = (id.clone(), name.clone(), record.arguments.clone());
                     self.emit(change, EventKind::ToolCall { call, name, arguments, attempt: 0 });
                 }
@@ -319,7 +321,7 @@ impl Run {
     pub(super) fn finish(&mut self, data: OutputData, finish: EndReason, change: &mut Change) {
         let text = data.for_history();
         self.append_text(change, Role::Assistant, &text);
-        // The budget of a reply that is the output was already reported before its `stream_complete`.
+        // If the output is a reply, its budget was already reported before `stream_complete`.
         if !matches!(&self.turn, Some(Turn { phase: Phase::Validating { text: reply, .. }, .. }) if *reply == text) {
             self.emit_budget(change);
         }
@@ -353,17 +355,17 @@ impl Run {
         self.emit(change, EventKind::LoopEnd { reason });
     }
 
-    /// Estimated tokens of the messages that the next call sends.
+    /// Returns the estimated tokens of the messages that the next model call sends.
     pub(super) fn sent_tokens(&self) -> u32 {
         self.sent().fold(0_u32, |sum, entry| sum.saturating_add(entry.tokens))
     }
 
-    /// Reports the token budget (L26). Before the prompt is built, there is nothing to report.
+    /// Reports the token budget (L26). Does nothing before the prompt is built.
     pub(super) fn emit_budget(&mut self, change: &mut Change) {
         self.report_budget(self.sent_tokens(), change);
     }
 
-    /// Reports the token budget with an answer that is not a message yet.
+    /// Reports the token budget, including an answer that has not been appended as a message yet.
     pub(super) fn emit_budget_with(&mut self, answer: &str, change: &mut Change) {
         let answer = tokens::of_parts(&[Part::Text(answer.to_owned())]);
         self.report_budget(self.sent_tokens().saturating_add(answer), change);
@@ -385,7 +387,7 @@ impl Run {
         self.emit(change, kind);
     }
 
-    /// Marks calls as dispatched. They may be running from now on (D2).
+    /// Marks calls as dispatched. The calls may be running from now on (D2).
     pub(super) fn dispatched(&mut self, calls: Vec<DispatchedCall>, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
@@ -395,7 +397,7 @@ impl Run {
         for DispatchedCall { call: id, arguments, awaits } in calls {
             let Some(call) = batch.call_mut(&id) else { return self.inconsistent(NO_SUCH_CALL) };
             call.state = CallProgress::Running;
-            // If the tool has already run, only its request is sent, which is not another attempt.
+            // If the tool has already run, only its service request is sent. This is not another attempt.
             let runs = call.request.is_none();
             call.attempt += u32::from(runs);
             let (name, attempt) = (call.name.clone(), call.attempt);
@@ -423,15 +425,14 @@ impl Run {
         self.announce_suspension(change);
     }
 
-    /// Records the result of a call. After the last one of a batch, the results are appended to the history in call
+    /// Records the result of a call. After the last result of a batch, all results are appended to the history in call
     /// order (L9).
     pub(super) fn settle(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
         self.record(id, result, change);
         self.after_results(change);
     }
 
-    /// Continues after calls have got their results: with the next step, with the call that ends the turn, or with a
-    /// suspension.
+    /// Continues after calls have finished: with the next step, with a call that ends the turn, or with a suspension.
     pub(super) fn after_results(&mut self, change: &mut Change) {
         self.complete_batch(change);
         // A call that ends the turn may have waited for this result.
@@ -441,7 +442,7 @@ impl Run {
         self.announce_suspension(change);
     }
 
-    /// Stores the result of a call and emits its event.
+    /// Records the result of a call and emits the event for it.
     pub(super) fn record(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
         let Some(call) = self.batch_call(id).cloned() else { return self.inconsistent(NO_SUCH_CALL) };
         let CountedOutcome { result, end, tool_effect } =
@@ -454,7 +455,8 @@ impl Run {
         entry.state = CallProgress::Finished { tokens, end: Some(end), answered };
         let BatchCall { name, spent_cost: spent, attempt, .. } = call;
         let cost = if result.cost == CallCost::default() { spent } else { result.cost };
-        // The call never ran, so no event has named it yet (L30). The host adds the arguments from the call's record.
+        // If the call never ran, the event with its name is missing (L30). The host adds the arguments from the call's
+        // record later.
         if attempt == 0 {
             let arguments = Value::Null;
             self.emit(change, EventKind::ToolCall { call: id.clone(), name: name.clone(), arguments, attempt });
@@ -509,8 +511,9 @@ impl Run {
         }
     }
 
-    /// Gives every open call of the batch a result, so that each call has one when the turn ends early.
-    /// Does nothing if no batch is open.
+    /// Records a result for every open call of the batch, because each call must have a result even if the turn ends
+    /// early. `waiting` is the result of calls that never ran, and `running` that of the other calls. Does nothing if
+    /// no batch is open.
     pub(super) fn abandon_batch(&mut self, waiting: &str, running: &str, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return;

@@ -1,5 +1,6 @@
-//! Checks that the states in `tests/states/v2` cover every variant that a stored state can have. A new variant does
-//! not compile until it is listed here, and the test fails until a stored state contains it (L1, D3).
+//! Checks that the states in `tests/states/v2` cover every variant that a stored state can contain (L1, D3). A new
+//! variant must be listed here, otherwise the matches do not compile. The test fails until a stored state contains the
+//! variant.
 
 use super::batch::{Batch, BatchCall, CallProgress};
 use super::config::AtLimit;
@@ -27,7 +28,7 @@ macro_rules! variants {
             match value { $($pattern => $label,)* }
         })*
 
-        fn all() -> Labels {
+        fn all_labels() -> Labels {
             BTreeSet::from([$($($label,)*)*])
         }
     };
@@ -177,16 +178,17 @@ fn of_batch(batch: &Batch, labels: &mut Labels) {
 fn l1_stored_states_cover_every_variant() {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/states/v2/snapshots"));
     let mut stored = Labels::new();
-    let (mut summaries, mut grants, mut masks, mut above) = (0, 0, 0, 0);
-    for file in std::fs::read_dir(folder).expect("the folder is there") {
-        let path = file.expect("a file").path();
-        let run = Run::restore(Some(&std::fs::read(&path).expect("readable"))).expect("a state");
+    let (mut summaries, mut grants, mut masks, mut delegators) = (0, 0, 0, 0);
+    for file in std::fs::read_dir(folder).expect("the folder exists") {
+        let path = file.expect("the entry is readable").path();
+        let run = Run::restore(Some(&std::fs::read(&path).expect("the file is readable"))).expect("the state is valid");
         summaries += usize::from(run.summary.is_some());
-        above += run.delegation.len();
+        delegators += run.delegation.len();
         (grants, masks) = (grants + run.grants.len(), masks + run.masks.len());
         of_run(&run, &mut stored);
     }
-    let missing: Vec<_> = all().difference(&stored).copied().collect();
-    assert_eq!(missing, Vec::<&str>::new(), "no state in tests/states/v2 contains these");
-    assert!([summaries, grants, masks, above].iter().all(|count| *count > 0), "{summaries} {grants} {masks} {above}");
+    let missing: Vec<_> = all_labels().difference(&stored).copied().collect();
+    assert_eq!(missing, Vec::<&str>::new(), "no state in tests/states/v2 contains these variants");
+    let counts = [summaries, grants, masks, delegators];
+    assert!(counts.iter().all(|count| *count > 0), "summaries, grants, masks, delegators: {counts:?}");
 }

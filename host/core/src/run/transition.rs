@@ -1,4 +1,4 @@
-//! One transition: applies an input that fits the state and collects the changes.
+//! The transitions of a run: each applies a valid input to the state and collects the changes to store.
 
 use super::batch::CallProgress;
 use super::budget::PromptBudget;
@@ -19,7 +19,7 @@ use crate::plugin::{History, Lifecycle, OutputData, TraceContext};
 use crate::tool::{ModelUse, Violation};
 use crate::{prompt, tokens};
 
-/// Results of open calls when the turn ends first.
+// The results of calls that have not finished when the turn ends.
 const CANCELLED_WAITING: &str = "cancelled before it ran";
 const CANCELLED_RUNNING: &str = "cancelled; outcome unknown";
 const FAILED_WAITING: &str = "not run: the turn ended with an error first";
@@ -79,7 +79,7 @@ impl Run {
         }
     }
 
-    /// Counts a plugin's use of the host's model in the turn (L5).
+    /// Adds a plugin's use of the host's model to the cost of the turn (L5).
     fn count_plugin_model_use(&mut self, plugin: String, used: ModelUse) {
         self.asks = self.asks.saturating_add(used.asks);
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
@@ -89,12 +89,13 @@ impl Run {
 
     fn start(&mut self, TurnStart { input, config, plugins, pinned, trace }: TurnStart, change: &mut Change) {
         self.turns += 1;
-        // The queued prompt begins this turn, so that it is neither lost nor used twice.
+        // If this turn begins with the first queued prompt, the prompt is removed from the queue in the same change. It
+        // is therefore neither lost nor used twice.
         if self.queued_prompts.first().is_some_and(|queued| queued.input == input) {
             self.queued_prompts.remove(0);
         }
         let plugin_events =
-            self.turn.as_ref().map(|before| plugin_changes::between(&before.plugins, &plugins)).unwrap_or_default();
+            self.turn.as_ref().map(|turn| plugin_changes::between(&turn.plugins, &plugins)).unwrap_or_default();
         let names = plugins.iter().map(|plugin| plugin_at_digest(&plugin.name, &plugin.digest)).collect();
         self.turn = Some(Turn {
             number: self.turns,
@@ -164,7 +165,7 @@ impl Run {
         self.next_step(change);
     }
 
-    /// Appends the rejected output with the feedback, and lets the model try again within its limits (L12).
+    /// Appends the rejected output and the feedback. The model tries again within its limits (L12).
     pub(super) fn rejected(&mut self, by: String, problems: Vec<Violation>, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Phase::Validating { text, last } = &turn.phase else {
@@ -195,7 +196,7 @@ impl Run {
         }
     }
 
-    /// Removes the previous rejected attempt, because only the latest one is sent again (L12).
+    /// Removes the previous rejected output from the view, because only the latest rejected output is sent again (L12).
     pub(super) fn leave_out_earlier_attempt(&mut self, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let (messages, call) = (turn.rejected.take(), turn.rejected_call.take());
@@ -220,8 +221,8 @@ impl Run {
         }
     }
 
-    /// Leaves the phase of a turn that is ended from outside. An input that is not in the history yet is appended
-    /// (D2), and a streamed output becomes void (L30).
+    /// Prepares the end of a turn that is cancelled or fails. If the input is not in the history yet, it is appended
+    /// (D2). If an output was streamed, it is discarded (L30).
     fn leave_phase(&mut self, change: &mut Change) {
         match self.turn.as_ref().map(|turn| (&turn.phase, &turn.input)) {
             Some((Phase::Building, input)) => {
@@ -239,12 +240,12 @@ impl Run {
         self.clear_stream(change);
         self.abandon_batch(CANCELLED_WAITING, CANCELLED_RUNNING, change);
         self.emit_budget(change);
-        // Somebody who cancels a turn does not expect another one to begin.
+        // A user who cancels a turn does not expect that a queued prompt begins another turn.
         self.queued_prompts.clear();
         self.end_turn(TurnEnd::Cancelled, change);
     }
 
-    /// Ends the turn with a typed error. Every open call still gets its one result.
+    /// Ends the turn with an error. Every open call gets a result first.
     pub(super) fn fail(&mut self, error: TurnError, change: &mut Change) {
         self.clear_stream(change);
         self.abandon_batch(FAILED_WAITING, FAILED_RUNNING, change);
@@ -254,7 +255,8 @@ impl Run {
         self.end_turn(TurnEnd::Failed(error), change);
     }
 
-    /// Recovers after the host stopped. Calls that can be repeated wait again, and the others need a decision (D3).
+    /// Recovers after the host stopped. Of the calls that were running, those that can be repeated wait to run again.
+    /// The others need a user's decision (D3).
     fn recover(&mut self, change: &mut Change) {
         self.clear_stream(change);
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
@@ -290,7 +292,7 @@ impl Run {
         }
     }
 
-    /// Announces that the turn continues, once per suspension. Does nothing if no batch is open.
+    /// Announces that the turn continues after a suspension. Does nothing if no suspension was announced.
     pub(super) fn announce_resumption(&mut self, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return;
@@ -316,7 +318,7 @@ impl Run {
         self.append(change, role, Body::Parts(parts), tokens)
     }
 
-    /// Removes the last turn of the view (D5).
+    /// Removes the last turn from the view (D5).
     fn undo(&mut self, change: &mut Change) {
         let last = self.view.iter().map(|entry| entry.turn).max();
         let undone: Vec<_> = self.view.iter().filter(|entry| Some(entry.turn) == last).map(|entry| entry.id).collect();
@@ -326,7 +328,8 @@ impl Run {
         if let Some(turn) = last {
             change.outbox.push(OutboxItem { id: format!("forget_{turn}"), effect: OutboxEffect::Forget { turn } });
         }
-        // The summary cannot be split by turn, so it tells the model that the turn was undone.
+        // The part of the summary about the turn cannot be removed, so a note in the summary tells the model about the
+        // undo.
         if let (Some(turn), Some(summary)) = (last, &mut self.summary)
             && summary.through_turn >= turn
         {
@@ -334,12 +337,12 @@ impl Run {
         }
     }
 
-    /// Removes an obsolete message from the view. It stays stored.
+    /// Removes an obsolete message from the view. The message stays stored.
     pub(super) fn hide(&mut self, id: MessageId, change: &mut Change) {
         self.hide_because(id, HideReason::Superseded, change);
     }
 
-    /// Removes a message from the view. It stays stored.
+    /// Removes a message from the view, with the given reason. The message stays stored.
     pub(super) fn hide_because(&mut self, id: MessageId, why: HideReason, change: &mut Change) {
         if let Some(index) = self.view.iter().position(|entry| entry.id == id) {
             let seen_count = self.seen_count(&self.view[index]);
@@ -354,7 +357,7 @@ impl Run {
         change.events.push(event);
     }
 
-    /// Makes a reply void that was being streamed.
+    /// Emits an event that discards the reply that is being streamed, if the turn is waiting for a reply.
     fn clear_stream(&mut self, change: &mut Change) {
         if matches!(self.turn, Some(Turn { phase: Phase::Calling { .. }, .. })) {
             self.emit(change, EventKind::StreamClear);
@@ -362,7 +365,7 @@ impl Run {
     }
 }
 
-/// The feedback for the model about its rejected output.
+/// Returns the feedback for the model about its rejected output. `how` tells the model how to try again.
 pub(super) fn feedback(by: &str, problems: &[Violation], how: &str) -> String {
     let mut text = format!("Your answer was not accepted ({by}). {how} with all of this put right:");
     for problem in problems {

@@ -1,4 +1,4 @@
-//! One turn: its input, what it keeps of its agent, and its progress.
+//! One turn: its input, the agent's settings to which it is pinned, and its progress.
 
 use super::batch::Batch;
 use super::budget::PromptBudget;
@@ -21,18 +21,19 @@ use std::collections::BTreeMap;
 /// One turn, from an input to an output or an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// Number of the turn in its session, from 1.
+    /// Number of the turn in its session, starting at 1.
     pub number: u32,
     /// The input that began the turn.
     pub input: TurnInput,
     /// Limits of the turn.
     pub config: LoopConfig,
-    /// Plugin versions that the turn is pinned to.
+    /// Plugin versions to which the turn is pinned.
     pub plugins: Vec<PinnedPlugin>,
-    /// What else the turn keeps of its agent. None: an older host began it, or it was imported.
+    /// The other settings of the agent to which the turn is pinned. None: an older version of the host began the turn,
+    /// or the turn was imported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<PinnedAgent>,
-    /// Trace context that it belongs to.
+    /// Trace context to which the turn belongs.
     pub trace: TraceContext,
     /// Why the next prompt is built.
     pub lifecycle: Lifecycle,
@@ -40,14 +41,14 @@ pub struct Turn {
     pub interactions: u32,
     /// Number of rejected outputs so far (L12).
     pub corrections: u32,
-    /// Whole execution units so far (L5).
+    /// Number of execution units so far, rounded down (L5).
     pub execution_units: u64,
-    /// Millionths of the next execution unit.
+    /// Fraction of an execution unit in addition to `execution_units`, in millionths.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unit_millionths: u32,
     /// Token usage so far.
     pub usage: Usage,
-    /// Use of the host's model by each plugin so far. It also counts in the usage (P5).
+    /// Use of the host's model by each plugin so far. `usage` includes the tokens (P5).
     #[serde(default, rename = "asked", skip_serializing_if = "BTreeMap::is_empty")]
     pub plugin_model_use: BTreeMap<String, ModelUse>,
     /// The model that answered last, as `provider/model`.
@@ -55,41 +56,43 @@ pub struct Turn {
     /// Index of the current model in the agent's chain of models (M3).
     #[serde(default, rename = "place")]
     pub model_index: u32,
-    /// Number of attempts of the current model call, from 1.
+    /// Number of attempts of the current model call, starting at 1.
     #[serde(default = "first_attempt")]
     pub attempt: u32,
     /// System sections that `init` returned. They are restored on resume (L2).
     pub sections: Vec<Section>,
-    /// What the builder does with the earlier turns.
+    /// Whether the messages of earlier turns are sent to the model.
     pub history: History,
-    /// State that `init` returned for the steps.
+    /// State that `init` returned and that the context builder receives before each step. None: no state.
     #[serde(default, with = "hex_bytes", skip_serializing_if = "Option::is_none")]
     pub state: Option<Vec<u8>>,
     /// Token budget of the prompt, without the session summary.
     pub budget: PromptBudget,
-    /// Id after those of the turn's first messages. It is 0 before they exist.
+    /// Id after the last of the messages with which the turn began. It is 0 before these messages exist.
     #[serde(default)]
     pub begun_until: MessageId,
     /// Id of the first message that the previous step has not seen.
     pub latest_from: MessageId,
-    /// Ids of the last rejected output and its feedback.
+    /// Ids of the messages with the last rejected output and its feedback. None: there are no such messages in the
+    /// view.
     pub rejected: Option<[MessageId; 2]>,
-    /// The call with the last rejected output, if its message has other calls and stays in the view for them (L12).
+    /// Id of the `task_completion` call whose result was rejected last. It is only set if the message also contains
+    /// other calls and therefore stays in the view (L12).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected_call: Option<CallId>,
     /// Counts of replies without a tool call (L19, L23).
     #[serde(default)]
     pub(super) effort: ReplyCounters,
-    /// How the turn's calls have failed (L19, L28).
+    /// Counts of the failures of the turn's calls (L19, L28).
     #[serde(default)]
     pub(super) repetition: Repetition,
     /// Whether the model was told that calls in code do not run (L20).
     #[serde(default, rename = "told_of_quoted", skip_serializing_if = "std::ops::Not::not")]
     pub told_about_quoted_calls: bool,
-    /// Tools that the model is offered, by the names that their authors gave them (L25). None: all tools.
+    /// Tools that the model is offered, by their authors' names (L25). None: all tools are offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<Vec<String>>,
-    /// The plan of the turn (L24). None: it has no plan.
+    /// The plan of the turn (L24). None: the turn has no plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
     pub(super) phase: Phase,
@@ -107,14 +110,14 @@ pub(super) enum Phase {
     Ended(TurnEnd),
 }
 
-/// A plugin that a turn is pinned to (P10).
+/// A plugin version to which a turn is pinned (P10).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinnedPlugin {
     /// Name of the plugin.
     pub name: String,
-    /// Digest of its component.
+    /// Digest of the plugin's component.
     pub digest: Digest,
-    /// The rolled-back version that this one replaces. None: this is the version in the plugin's file.
+    /// Digest of the rolled-back version that this version replaces. None: this is the version in the plugin's file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead_of: Option<Digest>,
 }
@@ -126,8 +129,8 @@ impl PinnedPlugin {
     }
 }
 
-/// What a turn keeps of its agent in addition to its plugins (P10). A turn without it uses the agent's current
-/// settings.
+/// The settings of an agent, other than plugin versions, to which a turn is pinned (P10). A turn without pinned
+/// settings uses the agent's current settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinnedAgent {
     /// Grants of each plugin in the sandbox's format, without secret values.
@@ -136,7 +139,7 @@ pub struct PinnedAgent {
     /// Grants of the host's built-in tools, in the same format.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub host_grants: Value,
-    /// Name of the plugin that builds the context. None: the host does.
+    /// Name of the context builder plugin. None: the host itself builds the context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_builder: Option<String>,
     /// Names of the plugins that validate the output, in order.
@@ -145,11 +148,11 @@ pub struct PinnedAgent {
     /// Name of the media policy plugin for each provider.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub media_policies: BTreeMap<String, String>,
-    /// Definitions of tools that do not come from a plugin or an MCP server, by name.
+    /// Digests of the definitions of tools that come from neither a plugin nor an MCP server, by tool name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, Digest>,
-    /// Definitions of the tools of MCP servers, by server and name. None: a host that did not store them wrote the
-    /// state.
+    /// Digests of the definitions of MCP tools, by server and tool name. None: an older version of the host, which did
+    /// not store them, wrote the state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<BTreeMap<String, BTreeMap<String, Digest>>>,
 }
@@ -157,18 +160,18 @@ pub struct PinnedAgent {
 /// One model call to make.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepPlan {
-    /// Number of the step in its turn, from 1.
+    /// Number of the step in its turn, starting at 1.
     pub step: u32,
-    /// Model calls that the turn may still make, including this one.
+    /// Number of model calls that the turn may still make, including this one.
     pub steps_left: u32,
-    /// Whether tools are withheld, because this is the last call (L4) or must be a summary (L23).
+    /// Whether the model is offered no tools, because this is the last call (L4) or the reply must be a summary (L23).
     pub last: bool,
     /// Why the prompt is built.
     pub lifecycle: Lifecycle,
-    /// Index of the model in the agent's chain, from 0 (M3).
+    /// Index of the model in the agent's chain of models, starting at 0 (M3).
     #[serde(rename = "place")]
     pub model_index: u32,
-    /// Number of attempts of this call, including this one.
+    /// Number of the attempt of this call, starting at 1.
     pub attempt: u32,
     /// The role of the model in this call (L24).
     #[serde(default, rename = "asked")]
@@ -184,7 +187,7 @@ fn first_attempt() -> u32 {
 }
 
 impl Turn {
-    /// How the turn ended. None: it is open.
+    /// The end of the turn. None: the turn is open.
     pub fn end(&self) -> Option<&TurnEnd> {
         match &self.phase {
             Phase::Ended(end) => Some(end),
@@ -200,7 +203,7 @@ impl Turn {
         (self.execution_units, self.unit_millionths) = (units.whole, units.millionths);
     }
 
-    /// What the turn has cost so far.
+    /// Returns the cost of the turn so far.
     pub fn cost(&self) -> TurnCost {
         let (turn, execution_units) = (self.number, self.units());
         TurnCost { turn, execution_units, usage: self.usage, interactions: self.interactions }
@@ -211,7 +214,7 @@ impl Turn {
         Units { whole: self.execution_units, millionths: self.unit_millionths }.rounded_up()
     }
 
-    /// Model calls that the turn may still make: those up to the limit, and the last one after it.
+    /// Number of model calls that the turn may still make, including the last call that follows after the limit.
     fn steps_left(&self) -> u32 {
         let last = u32::from(self.config.at_limit == AtLimit::Finish);
         self.config.max_interactions.saturating_sub(self.interactions).saturating_add(last).max(1)
@@ -253,8 +256,8 @@ impl Turn {
         }
     }
 
-    /// Corrections that are left. It is 0 if a rejection would reach the limit of interactions and no last call is
-    /// made there (L4).
+    /// Number of corrections that are left. It is 0 if the turn has reached its limit of interactions and makes no last
+    /// call there (L4).
     pub(super) fn corrections_left(&self) -> u32 {
         let spent = self.interactions >= self.config.max_interactions;
         match self.config.at_limit {
@@ -264,12 +267,12 @@ impl Turn {
     }
 }
 
-/// Counts one model call outside the steps, unless no model answered.
+/// Returns 1 for a model call outside the steps, and 0 if no model was called.
 pub(super) fn answered(usage: Usage) -> u64 {
     u64::from(usage != Usage::default())
 }
 
-/// Bytes as hexadecimal text. JSON has no bytes, and a list of numbers would be twice as long.
+/// Serializes bytes as hexadecimal text. JSON has no type for bytes, and a list of numbers would be twice as long.
 mod hex_bytes {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,4 +1,4 @@
-//! Tool calls in the text of a reply that could not be read (L20).
+//! Handles tool calls in the text of a reply that could not be parsed (L20).
 
 use super::state::Run;
 use crate::change::Change;
@@ -15,7 +15,7 @@ impl Run {
         }
     }
 
-    /// Handles a reply whose calls could all not be read. It is never an answer. Its text and the feedback are
+    /// Handles a reply in which no call could be parsed. Such a reply is never an answer. Its text and the feedback are
     /// appended to the history, and the model tries again within its limits (L4, L19).
     pub(super) fn ask_for_readable_calls(&mut self, written: &str, calls: &[UnreadableCall], change: &mut Change) {
         if let Some(turn) = &mut self.turn {
@@ -26,7 +26,7 @@ impl Run {
         self.remind(written, &feedback(calls), change);
     }
 
-    /// Appends feedback about unreadable calls after the results of those that ran.
+    /// Appends the feedback about unreadable calls after the results of the other calls.
     pub(super) fn append_feedback(&mut self, feedback: Option<String>, change: &mut Change) {
         if let Some(feedback) = feedback {
             self.append_text(change, Role::User, &feedback);

@@ -1,15 +1,17 @@
-//! Estimates the work of checking one document. A schema may examine the same value on many paths, and their number
-//! may double at each level. Such a schema is only used for documents that are shallow enough (row 34).
+//! Estimates the work of checking a document against a schema. A schema may check the same value several times, and the
+//! number of checks may double at each level of the document. If the estimate is too large, the document is not checked
+//! (row 34).
 
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 
-/// Maximum number of subschema checks for one document, which takes well under a second.
+/// Maximum number of subschema checks for one document. They take well under a second.
 pub(super) const MAX_CHECKS: f64 = 2_000_000.0;
-/// Up to this number of checks for one value, no counting is needed.
+/// Maximum number of checks of a single value for which a check counts as quick. The checks of a document are then not
+/// counted.
 const ALWAYS_QUICK: f64 = 1_000.0;
 
-/// Maximum number of subschemas.
+/// Maximum number of subschemas in one schema.
 const MAX_NODES: usize = 50_000;
 
 /// Keywords whose subschemas check the same value.
@@ -19,7 +21,7 @@ const ANY_MEMBER: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
 /// Keywords whose subschemas check any element of an array.
 const ANY_ELEMENT: [&str; 4] = ["items", "contains", "additionalItems", "unevaluatedItems"];
 
-/// A step from a value to a value inside it.
+/// A step from an object to a member, or from an array to an element.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Step {
     Member(String),
@@ -28,22 +30,24 @@ enum Step {
     AnyElement,
 }
 
-/// How often each subschema checks a value, by its rank in the order.
+/// The number of times that each subschema checks a value. The key is the subschema's rank in [`CheckCost::order`].
 type Counts = BTreeMap<usize, f64>;
 
-/// The subschemas of a schema, and which of them check the same value or a value inside it.
+/// The graph of a schema's subschemas, from which the number of checks of a document is calculated.
 #[derive(Debug, Default)]
 pub(super) struct CheckCost {
-    same: Vec<Vec<usize>>,
-    down: Vec<Vec<(Step, usize)>>,
-    /// Topological order: a subschema comes after those that apply it to the same value.
+    /// For each subschema, the subschemas that it applies to the same value.
+    same_value: Vec<Vec<usize>>,
+    /// For each subschema, the subschemas that it applies to members or elements of the value.
+    inner_values: Vec<Vec<(Step, usize)>>,
+    /// The subschemas in topological order: a subschema comes after the subschemas that apply it to the same value.
     order: Vec<usize>,
-    /// Rank of each subschema in that order.
+    /// Position of each subschema in `order`.
     rank: Vec<usize>,
 }
 
 impl CheckCost {
-    /// Analyses a schema. None: a subschema refers to itself for the same value, or there are too many subschemas.
+    /// Analyses a schema. None: a subschema applies itself to the same value, or the schema has too many subschemas.
     pub(super) fn of(schema: &Value) -> Option<Self> {
         let mut check_cost = Self::default();
         let mut nodes = HashMap::new();
@@ -52,101 +56,104 @@ impl CheckCost {
         for (from, target) in references {
             // A reference without a target is invalid, and compiling the schema reports it.
             if let Some(to) = nodes.get(&target) {
-                check_cost.same[from].push(*to);
+                check_cost.same_value[from].push(*to);
             }
         }
         check_cost.sort()?;
         Some(check_cost)
     }
 
-    /// Whether every document is checked quickly. This is a conservative bound; other schemas are counted for each
-    /// document.
+    /// Whether every document is checked quickly. The result is conservative: it may be false although every document
+    /// is checked quickly.
     pub(super) fn is_always_small(&self) -> bool {
-        let mut arriving = BTreeMap::from([(self.rank[0], 1.0)]);
+        let mut applied = BTreeMap::from([(self.rank[0], 1.0)]);
         for _ in 0..=super::MAX_DEPTH {
-            let looking = self.look(arriving);
-            let total: f64 = looking.values().sum();
+            let checking = self.checking_same_value(applied);
+            let total: f64 = checking.values().sum();
             if total > ALWAYS_QUICK {
                 return false;
             }
-            let mut most: BTreeMap<usize, f64> = BTreeMap::new();
-            for arrivals in self.descend(&looking).into_values() {
-                for (rank, count) in arrivals {
-                    let kept = most.entry(rank).or_default();
-                    *kept = kept.max(count);
+            let mut maxima: BTreeMap<usize, f64> = BTreeMap::new();
+            for counts in self.checking_inner_values(&checking).into_values() {
+                for (rank, count) in counts {
+                    let maximum = maxima.entry(rank).or_default();
+                    *maximum = maximum.max(count);
                 }
             }
-            if most.is_empty() {
+            if maxima.is_empty() {
                 break;
             }
-            arriving = most;
+            applied = maxima;
         }
         true
     }
 
-    /// Number of checks that a document takes. Counting stops after [`MAX_CHECKS`].
+    /// Returns the number of subschema checks for a document. Counting stops after [`MAX_CHECKS`].
     pub(super) fn checks(&self, document: &Value) -> f64 {
         let mut checks = 0.0;
         self.count(document, BTreeMap::from([(self.rank[0], 1.0)]), &mut checks);
         checks
     }
 
-    fn count(&self, value: &Value, arriving: Counts, checks: &mut f64) {
-        let looking = self.look(arriving);
-        *checks += looking.values().sum::<f64>();
+    /// Adds the number of checks of a value and of all values inside it to `checks`.
+    fn count(&self, value: &Value, applied: Counts, checks: &mut f64) {
+        let checking = self.checking_same_value(applied);
+        *checks += checking.values().sum::<f64>();
         if *checks > MAX_CHECKS {
             return;
         }
-        let down = self.descend(&looking);
-        let arriving = |own: &Step, any: &Step| {
-            let mut arriving = down.get(any).cloned().unwrap_or_default();
-            for (rank, count) in down.get(own).into_iter().flatten() {
-                *arriving.entry(*rank).or_default() += count;
+        let inner = self.checking_inner_values(&checking);
+        let applied_to_child = |own: &Step, any: &Step| {
+            let mut applied = inner.get(any).cloned().unwrap_or_default();
+            for (rank, count) in inner.get(own).into_iter().flatten() {
+                *applied.entry(*rank).or_default() += count;
             }
-            arriving
+            applied
         };
         let children: Vec<(Counts, &Value)> = match value {
             Value::Object(fields) => {
-                let own = |name: &String| arriving(&Step::Member(name.clone()), &Step::AnyMember);
-                fields.iter().map(|(name, child)| (own(name), child)).collect()
+                let applied = |name: &String| applied_to_child(&Step::Member(name.clone()), &Step::AnyMember);
+                fields.iter().map(|(name, child)| (applied(name), child)).collect()
             }
             Value::Array(items) => {
-                let own = |index| arriving(&Step::Element(index), &Step::AnyElement);
-                items.iter().enumerate().map(|(index, child)| (own(index), child)).collect()
+                let applied = |index| applied_to_child(&Step::Element(index), &Step::AnyElement);
+                items.iter().enumerate().map(|(index, child)| (applied(index), child)).collect()
             }
             _ => return,
         };
-        for (arriving, child) in children.into_iter().filter(|(arriving, _)| !arriving.is_empty()) {
-            self.count(child, arriving, checks);
+        for (applied, child) in children.into_iter().filter(|(applied, _)| !applied.is_empty()) {
+            self.count(child, applied, checks);
             if *checks > MAX_CHECKS {
                 return;
             }
         }
     }
 
-    /// All subschemas that check a value if these are applied to it.
-    fn look(&self, mut arriving: Counts) -> Counts {
-        let mut looking = BTreeMap::new();
-        // Ranks only increase along the way, so the count of the lowest rank is always complete.
-        while let Some((rank, count)) = arriving.pop_first() {
-            for next in &self.same[self.order[rank]] {
-                *arriving.entry(self.rank[*next]).or_default() += count;
+    /// Returns all subschemas that check a value: the `applied` ones, and those that they apply to the same value.
+    fn checking_same_value(&self, mut applied: Counts) -> Counts {
+        let mut checking = BTreeMap::new();
+        // A subschema only adds to the counts of higher ranks, so the count of the lowest rank is complete.
+        while let Some((rank, count)) = applied.pop_first() {
+            for next in &self.same_value[self.order[rank]] {
+                *applied.entry(self.rank[*next]).or_default() += count;
             }
-            looking.insert(rank, count);
+            checking.insert(rank, count);
         }
-        looking
+        checking
     }
 
-    /// The subschemas that are applied one level down, by the step that leads there.
-    fn descend(&self, looking: &Counts) -> HashMap<&Step, Counts> {
-        let mut down: HashMap<&Step, Counts> = HashMap::new();
-        for (rank, count) in looking {
-            for (step, next) in &self.down[self.order[*rank]] {
-                *down.entry(step).or_default().entry(self.rank[*next]).or_default() += count;
+    /// Returns, for each step to a value inside the checked value, the subschemas that are applied to the inner value.
+    fn checking_inner_values(&self, checking: &Counts) -> HashMap<&Step, Counts> {
+        let mut inner: HashMap<&Step, Counts> = HashMap::new();
+        for (rank, count) in checking {
+            for (step, next) in &self.inner_values[self.order[*rank]] {
+                *inner.entry(step).or_default().entry(self.rank[*next]).or_default() += count;
             }
         }
-        down
+        inner
     }
+
+    /// Adds a schema and its subschemas to the graph. None: the schema has too many subschemas.
 
     fn add(
         &mut self,
@@ -155,12 +162,12 @@ impl CheckCost {
         nodes: &mut HashMap<String, usize>,
         references: &mut Vec<(usize, String)>,
     ) -> Option<usize> {
-        let node = self.same.len();
+        let node = self.same_value.len();
         if node == MAX_NODES {
             return None;
         }
-        self.same.push(Vec::new());
-        self.down.push(Vec::new());
+        self.same_value.push(Vec::new());
+        self.inner_values.push(Vec::new());
         nodes.insert(format!("#{pointer}"), node);
         let Value::Object(fields) = schema else { return Some(node) };
         for anchor in ["$anchor", "$dynamicAnchor", "$id"] {
@@ -205,35 +212,39 @@ impl CheckCost {
                 let child = self.add(child, pointer, nodes, references)?;
                 match keyword.as_str() {
                     "$defs" | "definitions" => {}
-                    "properties" => self.down[node].push((Step::Member(name), child)),
-                    "prefixItems" => self.down[node].push((Step::Element(name.parse().unwrap_or_default()), child)),
-                    "dependentSchemas" => self.same[node].push(child),
-                    keyword if SAME_VALUE.contains(&keyword) => self.same[node].push(child),
-                    keyword if ANY_ELEMENT.contains(&keyword) => self.down[node].push((Step::AnyElement, child)),
-                    _ => self.down[node].push((Step::AnyMember, child)),
+                    "properties" => self.inner_values[node].push((Step::Member(name), child)),
+                    "prefixItems" => {
+                        self.inner_values[node].push((Step::Element(name.parse().unwrap_or_default()), child))
+                    }
+                    "dependentSchemas" => self.same_value[node].push(child),
+                    keyword if SAME_VALUE.contains(&keyword) => self.same_value[node].push(child),
+                    keyword if ANY_ELEMENT.contains(&keyword) => {
+                        self.inner_values[node].push((Step::AnyElement, child))
+                    }
+                    _ => self.inner_values[node].push((Step::AnyMember, child)),
                 }
             }
         }
         Some(())
     }
 
-    /// Sorts the subschemas. None: some refer to themselves for the same value.
+    /// Sorts the subschemas topologically. None: a subschema applies itself to the same value.
     fn sort(&mut self) -> Option<()> {
-        let mut waiting = vec![0_usize; self.same.len()];
-        self.same.iter().flatten().for_each(|next| waiting[*next] += 1);
-        let mut free: Vec<usize> = (0..waiting.len()).filter(|node| waiting[*node] == 0).collect();
-        while let Some(node) = free.pop() {
+        let mut unsorted_parents = vec![0_usize; self.same_value.len()];
+        self.same_value.iter().flatten().for_each(|next| unsorted_parents[*next] += 1);
+        let mut ready: Vec<usize> = (0..unsorted_parents.len()).filter(|node| unsorted_parents[*node] == 0).collect();
+        while let Some(node) = ready.pop() {
             self.order.push(node);
-            for next in &self.same[node] {
-                waiting[*next] -= 1;
-                if waiting[*next] == 0 {
-                    free.push(*next);
+            for next in &self.same_value[node] {
+                unsorted_parents[*next] -= 1;
+                if unsorted_parents[*next] == 0 {
+                    ready.push(*next);
                 }
             }
         }
         self.rank = vec![0; self.order.len()];
         self.order.iter().enumerate().for_each(|(rank, node)| self.rank[*node] = rank);
-        (self.order.len() == self.same.len()).then_some(())
+        (self.order.len() == self.same_value.len()).then_some(())
     }
 }
 

@@ -1,5 +1,5 @@
-//! Prompts for models that call tools in their text: the list of tools, and earlier calls as text (L20, L22). They
-//! only change what is sent.
+//! Prompts for models that write tool calls into their text (L20, L22): the list of tools, and the earlier calls as
+//! text. The stored messages stay unchanged.
 
 use crate::message::{Content, Message, Part, Role, ToolResult};
 use crate::model::OfferedTool;
@@ -16,17 +16,17 @@ const HOW_TO_CALL: &str = r#"To call a tool, write this and nothing else on the 
 <tool>{"server_name": "SERVER", "tool_name": "NAME", "arguments": {}}</tool>
 SERVER, NAME and the JSON Schema of the arguments stand below, a tool a line. Several calls in a reply are several such lines. The results come with the next message: wait for them."#;
 
-/// The address under which such a model finds a tool.
+/// The address of a tool for a model that writes tool calls into its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolAddress {
-    /// `local`, an MCP server's name, or `service`.
+    /// Where the tool is looked up: `local`, `mcp`, the name of an MCP server, or `service`.
     pub server: String,
-    /// Name of the tool there. For an MCP tool, it does not contain the server.
+    /// Name of the tool. [`ToolAddress::new`] removes the name of the server from the name of an MCP tool.
     pub tool: String,
 }
 
 impl ToolAddress {
-    /// The address of a tool in the registry.
+    /// Creates the address of a tool. `name` is the tool's name in the registry.
     pub fn new(name: &str, source: Option<&ToolSource>) -> Self {
         let (server, tool) = match source {
             Some(ToolSource::Mcp { server, .. }) => {
@@ -39,31 +39,31 @@ impl ToolAddress {
         Self { server: server.to_owned(), tool: tool.to_owned() }
     }
 
-    /// Names in the registry that the address may refer to: the tool's own, and with its server as prefix.
+    /// Names in the registry to which the address may refer: the name without and with the server as prefix.
     pub fn names(&self) -> [String; 2] {
         [self.tool.clone(), format!("{}.{}", self.server, self.tool)]
     }
 
-    /// Finds the tool that the address refers to: the one with its name or, if the address is `mcp` without a server,
-    /// the only tool with that name on any server.
+    /// Finds the tool to which the address refers. If the server of the address is `mcp`, a tool of any MCP server with
+    /// this name matches, unless several servers have such a tool.
     pub fn among<'t>(&self, tools: impl Iterator<Item = (&'t str, &'t ToolSource)> + Clone) -> ToolMatch<'t> {
         let covered = tools.filter(|(_, source)| self.covers(source));
         let named = |wanted: &String| covered.clone().map(|(name, _)| name).find(|name| name == wanted);
         if let Some(name) = self.names().iter().find_map(named) {
             return ToolMatch::One(name);
         }
-        let of_any = covered
+        let candidates = covered
             .clone()
             .filter(|(name, source)| self.server == MCP && ToolAddress::new(name, Some(source)).tool == self.tool);
-        let of_any: Vec<&str> = of_any.map(|(name, _)| name).collect();
-        match of_any[..] {
+        let candidates: Vec<&str> = candidates.map(|(name, _)| name).collect();
+        match candidates[..] {
             [] => ToolMatch::None,
             [name] => ToolMatch::One(name),
-            _ => ToolMatch::Several(of_any),
+            _ => ToolMatch::Several(candidates),
         }
     }
 
-    /// Whether a tool with this source is looked up under this address.
+    /// Whether tools with this source are searched for this address.
     pub fn covers(&self, source: &ToolSource) -> bool {
         match source {
             ToolSource::Mcp { server, .. } => self.server == MCP || self.server == *server,
@@ -73,21 +73,21 @@ impl ToolAddress {
     }
 }
 
-/// The tools in a registry that an address refers to.
+/// The tools in a registry to which an address refers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolMatch<'t> {
-    /// Exactly this tool.
+    /// The address refers to the tool with this name.
     One(&'t str),
-    /// Several tools, so the address is ambiguous.
+    /// The address is ambiguous: it refers to the tools with these names.
     Several(Vec<&'t str>),
-    /// No tool.
+    /// The address refers to no tool.
     None,
 }
 
-/// Lists the tools in sections of the turn's message, with those of MCP servers in their own section. The first
-/// section begins with instructions for calling a tool.
+/// Returns the sections of the turn's message that list the tools. The tools of MCP servers have their own section. The
+/// first section begins with instructions for calling a tool.
 pub fn schema_sections<'t>(tools: impl Iterator<Item = (&'t OfferedTool, Option<&'t ToolSource>)>) -> Vec<Section> {
-    let (mut own, mut mcp) = (Vec::new(), Vec::new());
+    let (mut other_lines, mut mcp_lines) = (Vec::new(), Vec::new());
     for (tool, source) in tools {
         let address = ToolAddress::new(&tool.author_name, source);
         let line = json!({
@@ -96,10 +96,10 @@ pub fn schema_sections<'t>(tools: impl Iterator<Item = (&'t OfferedTool, Option<
             "description": tool.description,
             "arguments": tool.input_schema,
         });
-        let lines = if matches!(source, Some(ToolSource::Mcp { .. })) { &mut mcp } else { &mut own };
+        let lines = if matches!(source, Some(ToolSource::Mcp { .. })) { &mut mcp_lines } else { &mut other_lines };
         lines.push(line.to_string());
     }
-    let sections = [(section::TOOL_SCHEMAS, own), (section::MCP_TOOL_SCHEMAS, mcp)];
+    let sections = [(section::TOOL_SCHEMAS, other_lines), (section::MCP_TOOL_SCHEMAS, mcp_lines)];
     let sections = sections.into_iter().filter(|(_, lines)| !lines.is_empty());
     let sections = sections.enumerate().map(|(index, (name, lines))| {
         let text = if index == 0 { format!("{HOW_TO_CALL}\n\n{}", lines.join("\n")) } else { lines.join("\n") };
@@ -108,26 +108,26 @@ pub fn schema_sections<'t>(tools: impl Iterator<Item = (&'t OfferedTool, Option<
     sections.collect()
 }
 
-/// A call as a model of this dialect writes it.
+/// Writes a call in the syntax of [`ToolDialect::Text`](super::ToolDialect::Text).
 pub fn written_call(address: &ToolAddress, arguments: &Value) -> String {
     let call = json!({"server_name": address.server, "tool_name": address.tool, "arguments": arguments});
     format!("<tool>{call}</tool>")
 }
 
-/// Rewrites all calls and results in messages as text: calls in the model's syntax, and the results of one reply as
-/// one message with role `user`.
+/// Rewrites all calls and results in messages as text. A call is written in the model's syntax. The results of all
+/// calls of one reply become one message with the role `user`.
 pub fn calls_as_text(messages: Vec<Message>, address: &dyn Fn(&str) -> ToolAddress) -> Vec<Message> {
     let mut shown: Vec<Message> = Vec::with_capacity(messages.len());
-    let mut before = None;
+    let mut previous_role = None;
     for mut message in messages {
         let role = message.role;
         message.parts = message.parts.into_iter().flat_map(|part| part_as_text(part, address)).collect();
         match (shown.last_mut(), role) {
-            (Some(last), Role::Tool) if before == Some(Role::Tool) => last.parts.append(&mut message.parts),
+            (Some(last), Role::Tool) if previous_role == Some(Role::Tool) => last.parts.append(&mut message.parts),
             (_, Role::Tool) => shown.push(Message { role: Role::User, ..message }),
             _ => shown.push(message),
         }
-        before = Some(role);
+        previous_role = Some(role);
     }
     shown
 }

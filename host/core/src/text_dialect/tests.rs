@@ -1,4 +1,4 @@
-//! Which texts are calls, and which stay text (L20).
+//! Tests for the calls that models write into their text (L20).
 
 use super::*;
 use crate::message::{CallId, Content, Message, Part, Role, ToolCall, ToolResult};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 const COUNT: &str = r#"<tool>{"server_name": "local", "tool_name": "text.count", "arguments": {"path": "a"}}</tool>"#;
 
-fn pieces<'p>(pieces: impl IntoIterator<Item = &'p str>) -> (String, Vec<Result<TaggedCall, UnreadableCall>>) {
+fn read_pieces<'p>(pieces: impl IntoIterator<Item = &'p str>) -> (String, Vec<Result<TaggedCall, UnreadableCall>>) {
     let (mut reader, mut deltas) = (TaggedReader::default(), Vec::new());
     for piece in pieces {
         reader.text(piece, &mut deltas);
@@ -26,19 +26,19 @@ fn called(server: &str, tool: &str, arguments: Value) -> Result<TaggedCall, Unre
     Ok(TaggedCall { server: server.into(), tool: tool.into(), arguments })
 }
 
-fn code(calls: &[Result<TaggedCall, UnreadableCall>]) -> Vec<&'static str> {
+fn codes(calls: &[Result<TaggedCall, UnreadableCall>]) -> Vec<&'static str> {
     calls.iter().map(|call| call.as_ref().map_or_else(UnreadableCall::code, |_| "call")).collect()
 }
 
-/// L20, seed d "Tool Call Parsing": every path through the diagram.
+/// L20: every path through the diagram "Tool Call Parsing" in the original requirements.
 #[test]
 fn l20_d_tool_call_parsing() {
-    // Are there tool tags? No: no calls.
+    // A reply without tool tags contains no calls.
     assert_eq!(read("There are 42 lines."), ("There are 42 lines.".into(), vec![]));
-    // Is the JSON between the tags valid? No: a parse error.
+    // Invalid JSON between the tags is a parse error.
     let (text, calls) = read("I count.\n<tool>{\"server_name\": \"local\", }</tool>");
-    assert_eq!((text.as_str(), code(&calls)), ("I count.", vec!["parse_error"]));
-    // Are server_name and tool_name present? No: a missing field.
+    assert_eq!((text.as_str(), codes(&calls)), ("I count.", vec!["parse_error"]));
+    // A call without `server_name` or `tool_name` has a missing field.
     for (body, missing) in [
         (r#"{"tool_name": "t"}"#, "server_name"),
         (r#"{"server_name": "local", "arguments": {}}"#, "tool_name"),
@@ -50,7 +50,7 @@ fn l20_d_tool_call_parsing() {
         };
         assert_eq!((field.as_str(), written.as_str()), (missing, body));
     }
-    // Missing arguments become {}.
+    // Missing arguments become an empty object.
     assert_eq!(read(COUNT), (String::new(), vec![called("local", "text.count", json!({"path": "a"}))]));
     let bare = "<tool>\n{\"server_name\": \"ocr\", \"tool_name\": \"extract\"}\n</tool>";
     assert_eq!(read(bare).1, [called("ocr", "extract", json!({}))]);
@@ -67,18 +67,18 @@ fn l20_text_and_calls_are_separated() {
         ("<tool>read a.txt</tool> then".to_owned(), "then", vec!["parse_error"]),
         ("<tool>[1]</tool>".to_owned(), "", vec!["parse_error"]),
         ("so</tool> what\n".to_owned(), "so</tool> what\n", vec![]),
-        // Without its end, the call may have been cut.
+        // A call without its closing tag may have been cut.
         ("Now <tool>{\"server_name\": \"local\"".to_owned(), "Now", vec!["parse_error"]),
         (COUNT.strip_suffix("</tool>").unwrap().to_owned(), "", vec!["parse_error"]),
         (" \n".to_owned(), " \n", vec![]),
     ];
-    for (given, text, expected) in cases {
-        let (visible, calls) = read(&given);
-        assert_eq!((visible.as_str(), code(&calls)), (text, expected), "{given:?}");
+    for (reply, text, expected) in cases {
+        let (visible, calls) = read(&reply);
+        assert_eq!((visible.as_str(), codes(&calls)), (text, expected), "{reply:?}");
     }
 }
 
-/// L20: calls inside code are text, and do not run.
+/// L20: calls inside code stay text and do not run.
 #[test]
 fn l20_calls_in_code_stay_text() {
     for quoted in [
@@ -103,16 +103,16 @@ fn l20_calls_in_code_stay_text() {
     }
 }
 
-/// L20: a closing tag inside a JSON string is data, and an unclosed string does not swallow the next call.
+/// L20: a closing tag inside a JSON string is data. An unclosed string does not hide the next call.
 #[test]
 fn l20_a_closing_tag_in_a_string_does_not_end_the_call() {
     let body = json!({"server_name": "local", "tool_name": "files.write", "arguments": {"text": "\"</tool>\\"}});
     let reply = format!("<tool>{body}</tool>");
     assert_eq!(read(&reply).1, [called("local", "files.write", json!({"text": "\"</tool>\\"}))]);
     let (text, calls) = read(&format!("<tool>{{\"server_name\": \"local}}\n</tool>\nSecond: {COUNT}"));
-    assert_eq!((text.as_str(), code(&calls)), ("Second:", vec!["parse_error", "call"]));
+    assert_eq!((text.as_str(), codes(&calls)), ("Second:", vec!["parse_error", "call"]));
     let (text, calls) = read(&format!("<tool>it's \"wrong</tool>{COUNT}"));
-    assert_eq!((text.as_str(), code(&calls)), ("", vec!["parse_error", "call"]));
+    assert_eq!((text.as_str(), codes(&calls)), ("", vec!["parse_error", "call"]));
 }
 
 #[test]
@@ -131,9 +131,9 @@ fn mcp(server: &str) -> ToolSource {
     ToolSource::of_server(server)
 }
 
-/// L20: the tools that an address covers.
+/// L20: the server of an address determines the sources in which a tool is searched.
 #[test]
-fn l20_an_address_covers_its_tools() {
+fn l20_an_address_covers_the_tools_of_its_server() {
     let service = ToolSource::Service { event_type: "weather".into() };
     let covered = |server: &str| {
         let address = ToolAddress { server: server.into(), tool: "t".into() };
@@ -155,7 +155,7 @@ fn l20_an_address_covers_its_tools() {
     assert_eq!(of("gone", None), "local gone");
 }
 
-/// L20, seed d "Tool Execution Flow": a call of `mcp` is looked up among the tools of all servers.
+/// L20: a call with the server name `mcp` is looked up among the tools of all MCP servers.
 #[test]
 fn l20_d_an_address_finds_its_tool() {
     let (service, built_in) = (ToolSource::Service { event_type: "weather".into() }, ToolSource::BuiltIn);
@@ -169,7 +169,7 @@ fn l20_d_an_address_finds_its_tool() {
         ("scan.read", &scan),
         ("forecast", &service),
     ];
-    let meant = |server: &str, tool: &str| {
+    let find = |server: &str, tool: &str| {
         ToolAddress { server: server.into(), tool: tool.into() }.among(tools.iter().copied())
     };
     for (server, tool, expected) in [
@@ -182,15 +182,15 @@ fn l20_d_an_address_finds_its_tool() {
         ("local", "extract", "extract"),
         ("service", "forecast", "forecast"),
     ] {
-        assert_eq!(meant(server, tool), ToolMatch::One(expected), "{server} {tool}");
+        assert_eq!(find(server, tool), ToolMatch::One(expected), "{server} {tool}");
     }
-    assert_eq!(meant("mcp", "read"), ToolMatch::Several(vec!["ocr.read", "scan.read"]));
+    assert_eq!(find("mcp", "read"), ToolMatch::Several(vec!["ocr.read", "scan.read"]));
     for (server, tool) in [("mcp", "forecast"), ("local", "read"), ("scan", "extract"), ("service", "extract")] {
-        assert_eq!(meant(server, tool), ToolMatch::None, "{server} {tool}");
+        assert_eq!(find(server, tool), ToolMatch::None, "{server} {tool}");
     }
 }
 
-/// L20, L22: the tools are in the turn's message, with those of MCP servers in their own section.
+/// L20, L22: the turn's message lists the tools. The tools of MCP servers have their own section.
 #[test]
 fn l22_schemas_are_listed_as_text() {
     let tool = |name: &str| OfferedTool {
@@ -219,7 +219,7 @@ fn l22_schemas_are_listed_as_text() {
     assert!(schema_sections(std::iter::empty()).is_empty());
 }
 
-/// L20: the history in the model's syntax, with results as messages of role user.
+/// L20: earlier calls are written in the model's syntax, and their results become messages with the role `user`.
 #[test]
 fn l20_the_history_is_written_as_text() {
     let id = |n: u32| CallId(format!("call_1_1_{n}"));
@@ -257,9 +257,9 @@ fn l20_the_history_is_written_as_text() {
 }
 
 proptest! {
-    /// L20: the result does not depend on how the text is cut, and no complete call is left in the text.
+    /// L20: the result does not depend on how the text is cut. Text without code never contains an opening tag.
     #[test]
-    fn l20_pieces_give_the_same_result_as_the_whole(
+    fn l20_a_reply_in_pieces_is_read_like_the_whole_reply(
         words in prop::collection::vec(
             prop::sample::select(vec![
                 "<tool>", "</tool>", "<", "</", "tool>", " ", "\n", "a", "ä", "<to", "ol>", "`", "```", "~~~", "\"", "\\",
@@ -276,7 +276,7 @@ proptest! {
         positions.sort_unstable();
         let cut = positions.windows(2).map(|ends| &whole[ends[0]..ends[1]]);
         let read = read(&whole);
-        prop_assert_eq!(pieces(cut), read.clone());
+        prop_assert_eq!(read_pieces(cut), read.clone());
         let is_code = whole.contains(['`', '~']);
         prop_assert!(is_code || !read.0.contains(OPENING), "{:?}", read);
     }

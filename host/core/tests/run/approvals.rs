@@ -1,4 +1,4 @@
-//! Calls that need approval (L17; rows 19 and 20).
+//! Tests of calls that need approval (L17; rows 19 and 20).
 
 use crate::session::{Session, dispatched, grant, kinds, plain};
 use agent_core::approval::{
@@ -13,8 +13,8 @@ use agent_core::tool::ToolError;
 use agent_core::view::result_text;
 use serde_json::{Value, json};
 
-fn id(place: u32) -> CallId {
-    CallId(format!("call_1_1_{place}"))
+fn id(position: u32) -> CallId {
+    CallId(format!("call_1_1_{position}"))
 }
 
 /// A call that needs approval.
@@ -26,42 +26,43 @@ fn other_digest() -> Digest {
     Digest::from_sha256([9; 32])
 }
 
-fn allow(place: u32, scope: GrantScope, grant: LastingGrant) -> ApprovalAnswer {
+fn allow(position: u32, scope: GrantScope, grant: LastingGrant) -> ApprovalAnswer {
     let verdict = ApprovalVerdict::Granted { edited: None, grant: ScopedGrant { scope, grant } };
-    ApprovalAnswer { call: id(place), verdict }
+    ApprovalAnswer { call: id(position), verdict }
 }
 
-fn once(place: u32, name: &str) -> ApprovalAnswer {
-    allow(place, GrantScope::Once, grant(name))
+fn once(position: u32, name: &str) -> ApprovalAnswer {
+    allow(position, GrantScope::Once, grant(name))
 }
 
-fn deny(place: u32, reason: Option<&str>) -> ApprovalAnswer {
-    ApprovalAnswer { call: id(place), verdict: ApprovalVerdict::Denied { reason: reason.map(str::to_owned) } }
+fn deny(position: u32, reason: Option<&str>) -> ApprovalAnswer {
+    ApprovalAnswer { call: id(position), verdict: ApprovalVerdict::Denied { reason: reason.map(str::to_owned) } }
 }
 
 fn answer(session: &mut Session, answers: &[ApprovalAnswer]) -> Change {
     session.must(Input::Approval { answers: answers.to_vec() })
 }
 
-fn with(calls: Vec<ResolvedCall>) -> (Session, Change) {
+/// Returns a session whose first reply contains these calls, and the change for that reply.
+fn session_with(calls: Vec<ResolvedCall>) -> (Session, Change) {
     let mut session = Session::calling(LoopConfig::default());
     let change = session.reply("", calls);
     (session, change)
 }
 
-fn dispatch(place: u32, authorization: Option<Authorization>) -> Dispatch {
-    Dispatch { call: id(place), attempt: 1, authorization, request: None }
+fn dispatch(position: u32, authorization: Option<Authorization>) -> Dispatch {
+    Dispatch { call: id(position), attempt: 1, authorization, request: None }
 }
 
-fn result_of(session: &Session, place: u32) -> (bool, String) {
-    let result = session.ledger.call(&id(place)).record.result.clone().expect("it has a result");
+fn result_of(session: &Session, position: u32) -> (bool, String) {
+    let result = session.ledger.call(&id(position)).record.result.clone().expect("the call has a result");
     (result.is_error, result_text(&result.content))
 }
 
 #[test]
 fn l17_allowed_calls_finish_first_and_then_one_request_covers_all_others() {
-    let (mut session, change) = with(vec![asking("pay"), plain("look"), asking("write")]);
-    assert!(!kinds(&change).contains(&"approval_requested".to_owned()), "not while a call can run");
+    let (mut session, change) = session_with(vec![asking("pay"), plain("look"), asking("write")]);
+    assert!(!kinds(&change).contains(&"approval_requested".to_owned()), "no request is made while a call can run");
     assert_eq!(session.run.action(), Action::Dispatch(vec![dispatch(2, None)]));
     let change = session.run_batch();
     assert_eq!(kinds(&change), ["tool_result", "approval_requested", "suspended"]);
@@ -73,8 +74,8 @@ fn l17_allowed_calls_finish_first_and_then_one_request_covers_all_others() {
     assert_eq!(session.run.asking(), *calls);
     let change = answer(&mut session, &[once(1, "pay")]);
     assert_eq!(kinds(&change), ["approval_resolved", "resumed"]);
-    let left: Vec<_> = session.run.asking().into_iter().map(|item| item.call).collect();
-    assert_eq!(left, [id(3)], "an answer may come while another call could run");
+    let remaining: Vec<_> = session.run.asking().into_iter().map(|item| item.call).collect();
+    assert_eq!(remaining, [id(3)], "the user may answer while another call can run");
     let change = answer(&mut session, &[deny(3, Some("not today"))]);
     assert_eq!(kinds(&change), ["approval_resolved", "tool_call", "tool_result_error"]);
     assert_eq!(session.run.action(), Action::Dispatch(vec![dispatch(1, Some(Authorization::Answered(grant("pay"))))]));
@@ -82,14 +83,14 @@ fn l17_allowed_calls_finish_first_and_then_one_request_covers_all_others() {
     let (is_error, text) = result_of(&session, 3);
     let error: ToolError = serde_json::from_str(&text).unwrap();
     assert!(is_error && matches!(&error, ToolError::Denied { message } if message.ends_with("They say: not today")));
-    assert!(matches!(session.run.action(), Action::CallModel(plan) if plan.step == 2), "the results are complete");
+    assert!(matches!(session.run.action(), Action::CallModel(plan) if plan.step == 2), "all calls have results");
 }
 
 #[test]
 fn l17_several_denials_end_the_batch_without_another_suspension() {
-    let (mut session, _) = with(vec![asking("a"), asking("b"), asking("c")]);
+    let (mut session, _) = session_with(vec![asking("a"), asking("b"), asking("c")]);
     let change = answer(&mut session, &[deny(1, None), deny(3, None)]);
-    let said = [
+    let expected = [
         "approval_resolved",
         "tool_call",
         "tool_result_error",
@@ -98,7 +99,7 @@ fn l17_several_denials_end_the_batch_without_another_suspension() {
         "tool_result_error",
         "suspended",
     ];
-    assert_eq!(kinds(&change), said, "it still waits for one, and announces that once");
+    assert_eq!(kinds(&change), expected, "the turn still waits for one call, and announces the suspension once");
     let change = answer(&mut session, &[deny(2, None)]);
     assert_eq!(kinds(&change)[..4], ["resumed", "approval_resolved", "tool_call", "tool_result_error"]);
     assert!(matches!(session.run.action(), Action::CallModel(_)));
@@ -106,12 +107,12 @@ fn l17_several_denials_end_the_batch_without_another_suspension() {
 
 #[test]
 fn l17_a_grant_lasts_for_its_scope() {
-    for (scope, in_session, for_good) in
+    for (scope, session_grants, lasting_grants) in
         [(GrantScope::Once, 0, 0), (GrantScope::Session, 1, 0), (GrantScope::Always, 0, 1)]
     {
-        let (mut session, _) = with(vec![asking("pay")]);
+        let (mut session, _) = session_with(vec![asking("pay")]);
         let change = answer(&mut session, &[allow(1, scope, grant("pay"))]);
-        assert_eq!((session.run.grants.len(), change.outbox.len()), (in_session, for_good), "{scope:?}");
+        assert_eq!((session.run.grants.len(), change.outbox.len()), (session_grants, lasting_grants), "{scope:?}");
         if let [item] = &change.outbox[..] {
             assert_eq!(item.effect, OutboxEffect::Allow(grant("pay")));
         }
@@ -119,8 +120,8 @@ fn l17_a_grant_lasts_for_its_scope() {
 }
 
 #[test]
-fn l17_edited_arguments_are_stored_with_the_models_own() {
-    let (mut session, _) = with(vec![asking("pay")]);
+fn l17_edited_arguments_are_stored_next_to_the_models_arguments() {
+    let (mut session, _) = session_with(vec![asking("pay")]);
     let edited = json!({"amount": 1});
     let bound = LastingGrant { arguments: Some(other_digest()), ..grant("pay") };
     let grant = ScopedGrant { scope: GrantScope::Once, grant: bound };
@@ -133,7 +134,7 @@ fn l17_edited_arguments_are_stored_with_the_models_own() {
 
 #[test]
 fn row_26_edited_arguments_that_are_nested_too_deeply_are_refused() {
-    let (mut session, _) = with(vec![asking("pay")]);
+    let (mut session, _) = session_with(vec![asking("pay")]);
     let deep: Value = serde_json::from_str(&format!("{}{}", "[".repeat(65), "]".repeat(65))).unwrap();
     let grant = ScopedGrant { scope: GrantScope::Once, grant: grant("pay") };
     let verdict = ApprovalVerdict::Granted { edited: Some(deep), grant };
@@ -142,8 +143,8 @@ fn row_26_edited_arguments_that_are_nested_too_deeply_are_refused() {
 }
 
 #[test]
-fn row_19_an_answer_about_a_changed_tool_is_void_and_the_person_is_asked_again() {
-    let (mut session, _) = with(vec![asking("pay")]);
+fn row_19_an_answer_about_a_changed_tool_is_void_and_the_user_is_asked_again() {
+    let (mut session, _) = session_with(vec![asking("pay")]);
     let changed = LastingGrant { digest: other_digest(), ..grant("pay") };
     let change = answer(&mut session, &[allow(1, GrantScope::Always, changed.clone())]);
     assert_eq!(kinds(&change), ["approval_resolved", "approval_requested", "suspended"]);
@@ -157,10 +158,10 @@ fn row_19_an_answer_about_a_changed_tool_is_void_and_the_person_is_asked_again()
 
 #[test]
 fn row_19_a_call_is_checked_again_when_it_is_dispatched() {
-    let (mut session, _) = with(vec![asking("pay"), plain("look")]);
+    let (mut session, _) = session_with(vec![asking("pay"), plain("look")]);
     session.run_batch();
     answer(&mut session, &[once(1, "pay")]);
-    let again = |place| ReapprovalRequest { call: id(place), digest: other_digest() };
+    let again = |position| ReapprovalRequest { call: id(position), digest: other_digest() };
     let change = session.must(Input::RequestReapproval { calls: vec![again(1)] });
     assert_eq!(kinds(&change), ["approval_resolved", "approval_requested", "suspended"]);
     assert_eq!(
@@ -175,7 +176,7 @@ fn row_19_a_call_is_checked_again_when_it_is_dispatched() {
 #[test]
 fn l17_a_remembered_grant_is_distinguished_from_an_answer() {
     let remembered = ResolvedCall { approval: Approval::Remembered(grant("pay")), ..plain("pay") };
-    let (session, _) = with(vec![remembered]);
+    let (session, _) = session_with(vec![remembered]);
     assert_eq!(
         session.run.action(),
         Action::Dispatch(vec![dispatch(1, Some(Authorization::Remembered(grant("pay"))))])
@@ -184,22 +185,22 @@ fn l17_a_remembered_grant_is_distinguished_from_an_answer() {
 
 #[test]
 fn l17_a_changed_configuration_can_require_an_approval_or_deny_a_call() {
-    let (mut session, _) = with(vec![plain("pay"), plain("wipe")]);
+    let (mut session, _) = session_with(vec![plain("pay"), plain("wipe")]);
     let change = session
         .must(Input::RequestReapproval { calls: vec![ReapprovalRequest { call: id(1), digest: other_digest() }] });
-    assert_eq!(kinds(&change), Vec::<String>::new(), "nobody had answered, and another call can run");
+    assert_eq!(kinds(&change), Vec::<String>::new(), "the call was never approved, and another call can run");
     let error = ToolError::Denied { message: "approval.tools".into() };
     let change = session.must(Input::Forbidden { call: id(2), error: error.clone() });
     assert_eq!(kinds(&change), ["tool_call", "tool_result_error", "approval_requested", "suspended"]);
     assert_eq!(result_of(&session, 2), (true, error.for_model()));
-    assert_eq!(session.ledger.call(&id(2)).record.attempt, 0, "it never ran");
+    assert_eq!(session.ledger.call(&id(2)).record.attempt, 0, "the call never ran");
     let late = session.apply(Input::Forbidden { call: id(2), error });
     assert_eq!(late, Err(InputError::Settled(id(2), "finished")));
 }
 
 #[test]
 fn row_20_an_answer_counts_once_and_only_in_its_session() {
-    let (mut session, _) = with(vec![asking("pay"), asking("write")]);
+    let (mut session, _) = session_with(vec![asking("pay"), asking("write")]);
     let twice = Input::Approval { answers: vec![once(1, "pay"), once(1, "pay")] };
     assert_eq!(session.apply(twice), Err(InputError::Settled(id(1), "named twice")));
     answer(&mut session, &[once(1, "pay")]);
@@ -213,28 +214,32 @@ fn row_20_an_answer_counts_once_and_only_in_its_session() {
 
 #[test]
 fn l17_an_imported_state_has_no_approvals_and_runs_nothing() {
-    let (mut session, _) = with(vec![asking("pay"), asking("write")]);
+    let (mut session, _) = session_with(vec![asking("pay"), asking("write")]);
     answer(&mut session, &[allow(1, GrantScope::Session, grant("pay"))]);
     let (run, dropped) = session.run.clone().imported(&ImportTerms::default());
     assert!(run.grants.is_empty());
     assert_eq!((dropped.approvals, dropped.calls.as_slice()), (2, &[id(1)][..]));
     let Action::Suspended(suspension) = run.action() else { panic!("{:?}", run.action()) };
     let causes: Vec<_> = suspension.waits.iter().map(|wait| wait.cause.clone()).collect();
-    assert_eq!(causes, [WaitCause::OutcomeUnknown, WaitCause::Approval], "a person decides about both calls");
+    assert_eq!(causes, [WaitCause::OutcomeUnknown, WaitCause::Approval], "a user decides about both calls");
 }
 
 #[test]
 fn l17_d3_an_approval_survives_a_crash_and_a_cancelled_request_ends() {
-    let (mut session, _) = with(vec![asking("pay"), asking("write")]);
-    assert_eq!(session.crash().events, [], "it still waits, and has announced that");
+    let (mut session, _) = session_with(vec![asking("pay"), asking("write")]);
+    assert_eq!(session.crash().events, [], "the turn still waits, and has announced the suspension already");
     answer(&mut session, &[once(1, "pay")]);
     session.crash();
-    let leave = Some(Authorization::Answered(grant("pay")));
-    assert_eq!(session.run.action(), Action::Dispatch(vec![dispatch(1, leave.clone())]), "nobody is asked twice");
+    let authorization = Some(Authorization::Answered(grant("pay")));
+    assert_eq!(
+        session.run.action(),
+        Action::Dispatch(vec![dispatch(1, authorization.clone())]),
+        "the user is not asked twice"
+    );
     session.dispatch();
     session.crash();
     session.resolve("call_1_1_1", Decision::Retry);
-    let retried = Dispatch { attempt: 2, ..dispatch(1, leave) };
+    let retried = Dispatch { attempt: 2, ..dispatch(1, authorization) };
     assert_eq!(session.run.action(), Action::Dispatch(vec![retried]));
     session.must(Input::Cancel);
     assert_eq!(result_of(&session, 2), (true, "cancelled before it ran".into()));

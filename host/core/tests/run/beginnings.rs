@@ -1,4 +1,4 @@
-//! How a turn begins (L1, L2, L22).
+//! Tests of the beginning of a turn (L1, L2, L22).
 
 use crate::session::{Session, WIDE, plain, reply};
 use agent_core::change::Body;
@@ -8,7 +8,7 @@ use agent_core::run::{Action, Input, InputError, LoopConfig, TurnContext};
 use serde_json::json;
 
 #[test]
-fn l2_the_input_is_the_message_if_the_builder_makes_none() {
+fn l2_the_input_becomes_the_message_if_the_builder_returns_no_messages() {
     let attached = vec![Part::Text("look".into()), Part::Json(json!([1]))];
     for (input, expected) in [
         (TurnInput::Text("How many?\n".into()), vec![Part::Text("How many?\n".into())]),
@@ -46,7 +46,7 @@ fn l2_a_builders_messages_replace_the_input_and_keep_their_seen_counts() {
 }
 
 #[test]
-fn l2_the_lifecycle_gives_the_reason_and_init_is_called_once() {
+fn l2_the_lifecycle_is_the_reason_for_the_prompt_and_init_is_called_once() {
     let mut session = Session::new();
     session.start(TurnInput::Text("input".into()), LoopConfig::default());
     assert_eq!(session.run.action(), Action::BuildContext);
@@ -67,7 +67,7 @@ fn l2_the_lifecycle_gives_the_reason_and_init_is_called_once() {
     session.crash();
     assert_eq!(lifecycle(&session), Lifecycle::OutputErrorFeedback);
     let turn = session.run.turn.as_ref().unwrap();
-    assert_eq!((&turn.state, &turn.sections), (&context.state, &context.sections), "restored, not requested again");
+    assert_eq!((&turn.state, &turn.sections), (&context.state, &context.sections), "the builder's state is restored");
     assert_eq!(session.apply(Input::Context { context }), Err(InputError::Unexpected("a context")));
 }
 
@@ -93,12 +93,12 @@ fn l22_the_preface_stays_before_its_input_in_later_prompts() {
     let expected = vec![text("tool-rules"), text("retrieved-memory"), Part::Text("input".into())];
     assert_eq!(change.messages[0].body, Body::Parts(expected.clone()));
     let message = Message { role: Role::User, parts: expected, seen_count: 0 };
-    assert_eq!(message.plain_text(), "input", "people and plugins only see the input");
+    assert_eq!(message.plain_text(), "input", "users and plugins only see the input");
     assert_eq!(message.without_host_parts(), Message::text(Role::User, "input"));
 }
 
 #[test]
-fn l1_one_turn_at_a_time() {
+fn l1_a_session_has_only_one_open_turn() {
     let mut session = Session::new();
     assert_eq!(session.run.action(), Action::Idle);
     assert_eq!(session.apply(Input::Cancel), Err(InputError::NoTurn));

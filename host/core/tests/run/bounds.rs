@@ -1,4 +1,4 @@
-//! The limits of a turn: interactions, execution units and the window (L4, L5, L26).
+//! Tests of the limits of a turn: interactions, execution units and the context window (L4, L5, L26).
 
 use crate::session::{Session, WIDE, kinds, plain, repeatable};
 use agent_core::event::{EndReason, EventKind};
@@ -9,7 +9,7 @@ use agent_core::run::{
     Action, AtLimit, LoopConfig, PromptBudget, StepPlan, TurnContext, TurnError, UnitWeights, Weight,
 };
 
-fn bound(max_interactions: u32, at_limit: AtLimit) -> LoopConfig {
+fn limited(max_interactions: u32, at_limit: AtLimit) -> LoopConfig {
     LoopConfig { max_interactions, at_limit, ..Default::default() }
 }
 
@@ -29,7 +29,7 @@ fn l4_default_limits() {
 
 #[test]
 fn l4_finish_makes_one_last_call_without_tools() {
-    let mut session = Session::calling(bound(2, AtLimit::Finish));
+    let mut session = Session::calling(limited(2, AtLimit::Finish));
     for step in 1..=2 {
         assert_eq!((plan(&session).step, plan(&session).last), (step, false));
         session.reply("", vec![plain("a")]);
@@ -45,20 +45,20 @@ fn l4_finish_makes_one_last_call_without_tools() {
 
 #[test]
 fn l4_the_last_call_is_validated_once_and_must_return_text() {
-    let mut session = Session::calling(bound(0, AtLimit::Finish));
+    let mut session = Session::calling(limited(0, AtLimit::Finish));
     session.reply("wrong", Vec::new());
     session.reject("not that");
     let TurnError::InteractionsExhausted { interactions: 1, last_reply, .. } = session.error() else { panic!() };
     assert_eq!(last_reply.as_deref(), Some("wrong"));
 
-    let mut session = Session::calling(bound(0, AtLimit::Finish));
+    let mut session = Session::calling(limited(0, AtLimit::Finish));
     session.reply(" \n", vec![plain("a")]);
     assert_eq!(session.error().code(), "interactions_exhausted");
 }
 
 #[test]
 fn l4_error_ends_the_turn_without_duplicate_results() {
-    let mut session = Session::calling(bound(1, AtLimit::Error));
+    let mut session = Session::calling(limited(1, AtLimit::Error));
     session.reply("", vec![plain("a"), plain("b")]);
     let change = session.run_batch();
     assert_eq!(session.error().code(), "interactions_exhausted");
@@ -68,7 +68,7 @@ fn l4_error_ends_the_turn_without_duplicate_results() {
 
 #[test]
 fn l4_with_error_a_rejection_at_the_limit_leaves_no_corrections() {
-    let mut session = Session::calling(bound(2, AtLimit::Error));
+    let mut session = Session::calling(limited(2, AtLimit::Error));
     session.reply("wrong", Vec::new());
     assert!(matches!(session.run.action(), Action::Validate(validation) if validation.corrections_left == 2));
     session.reject("not that");
@@ -80,7 +80,7 @@ fn l4_with_error_a_rejection_at_the_limit_leaves_no_corrections() {
 
 #[test]
 fn l4_the_interaction_count_survives_a_crash_and_a_suspension() {
-    let mut session = Session::calling(bound(2, AtLimit::Finish));
+    let mut session = Session::calling(limited(2, AtLimit::Finish));
     session.reply("", vec![plain("a")]);
     session.dispatch();
     session.crash();
@@ -109,9 +109,9 @@ fn l5_execution_units_add_up_over_the_turn_and_restart_with_the_next() {
     assert_eq!(session.output().execution_units, 110);
 }
 
-/// L5: the weights belong to the turn, a model call may have one too, and fractions are kept between steps.
+/// L5: each turn has its own weights. A model call can have a weight too, and fractions are kept between steps.
 #[test]
-fn l5_execution_units_are_weighed() {
+fn l5_execution_units_are_weighted() {
     let weight = |units| Weight::of(units).expect("in range");
     let execution_units =
         UnitWeights { prompt_token: weight(0.001), completion_token: weight(0.5), model_call: weight(3.0) };
@@ -120,7 +120,7 @@ fn l5_execution_units_are_weighed() {
     session.crash();
     session.run_batch();
     session.answer("answer");
-    // Twice 100 thousandths, ten halves and 3.
+    // Each of the two calls costs 100 × 0.001 + 10 × 0.5 + 3 = 8.1 units. The sum is rounded up.
     assert_eq!(session.output().execution_units, 17);
     session.begin(LoopConfig::default());
     session.answer("answer");
@@ -155,8 +155,8 @@ fn l26_below_the_minimum_a_final_answer_is_requested_with_any_at_limit_setting()
         (2_806, AtLimit::Error, true),
     ] {
         let mut session = Session::new();
-        session.start(TurnInput::Text("How many?".into()), bound(5, at_limit));
-        // The message takes 7 tokens, the rest of the prompt 1,300.
+        session.start(TurnInput::Text("How many?".into()), limited(5, at_limit));
+        // The message has 7 tokens. System text, tools and the reply use 1,300 tokens.
         session.context(TurnContext { budget: PromptBudget { window, ..WIDE }, ..Default::default() });
         assert_eq!(plan(&session).last, last, "{window} {at_limit:?}");
         session.answer("answer");
@@ -168,12 +168,12 @@ fn l26_below_the_minimum_a_final_answer_is_requested_with_any_at_limit_setting()
 #[test]
 fn l26_a_prompt_that_is_too_large_ends_the_turn_and_is_removed_from_the_view() {
     let mut session = Session::new();
-    session.start(TurnInput::Text("x".repeat(100_000)), bound(5, AtLimit::Finish));
+    session.start(TurnInput::Text("x".repeat(100_000)), limited(5, AtLimit::Finish));
     session.context(TurnContext { budget: PromptBudget { window: 10_000, ..WIDE }, ..Default::default() });
     let TurnError::PromptTooLarge { tokens, window: 10_000 } = session.error() else { panic!("{:?}", session.error()) };
     assert!(tokens > 25_000, "{tokens}");
-    assert!(session.run.view.is_empty(), "the next turn finds the session as it was");
-    session.start(TurnInput::Text("How many?".into()), bound(5, AtLimit::Finish));
+    assert!(session.run.view.is_empty(), "the message that is too large does not stay in the view");
+    session.start(TurnInput::Text("How many?".into()), limited(5, AtLimit::Finish));
     session.context(TurnContext { budget: PromptBudget { window: 10_000, ..WIDE }, ..Default::default() });
     assert!(!plan(&session).last);
 }

@@ -1,4 +1,4 @@
-//! The calls of one reply: priorities, refusals, scheduling and order (L6–L9).
+//! Tests of the calls of one reply: priorities, refusals, scheduling and order (L6–L9).
 
 use crate::session::{Session, call, dispatched, kinds, of_priority, outcome, plain, repeatable, sequential};
 use agent_core::change::{Body, CallChange, CallState, Change, Denial};
@@ -16,7 +16,7 @@ fn ids(action: Action) -> Vec<String> {
 }
 
 fn stored_result(session: &Session, id: &str) -> String {
-    let result = session.ledger.call(&CallId(id.into())).record.result.clone().expect("it has finished");
+    let result = session.ledger.call(&CallId(id.into())).record.result.clone().expect("the call has finished");
     result_text(&result.content)
 }
 
@@ -27,27 +27,27 @@ fn violation() -> ToolError {
 
 #[test]
 fn l6_only_calls_of_the_highest_priority_run_and_the_others_are_deferred() {
-    // Priorities, and the positions (from 1) of the calls that run.
+    // The priorities of the calls, and the positions of the calls that run. The first position is 1.
     for (priorities, running) in
         [(vec![0, 0], vec![1, 2]), (vec![0, 5, 5, -1], vec![2, 3]), (vec![-3, -2], vec![2]), (vec![7], vec![1])]
     {
         let mut session = Session::calling(LoopConfig::default());
         let calls: Vec<_> = priorities.iter().map(|priority| of_priority("tool", *priority)).collect();
         let change = session.reply("", calls);
-        let expected: Vec<_> = running.iter().map(|place| format!("call_1_1_{place}")).collect();
+        let expected: Vec<_> = running.iter().map(|position| format!("call_1_1_{position}")).collect();
         assert_eq!(ids(session.run.action()), expected);
         let deferred = kinds(&change).iter().filter(|kind| *kind == "tool_deferred").count();
         assert_eq!(deferred, priorities.len() - running.len());
         session.run_batch();
-        for place in (1..=priorities.len()).filter(|place| !running.contains(place)) {
-            let result = stored_result(&session, &format!("call_1_1_{place}"));
+        for position in (1..=priorities.len()).filter(|position| !running.contains(position)) {
+            let result = stored_result(&session, &format!("call_1_1_{position}"));
             assert!(result.starts_with("deferred: a higher-priority call ran first"), "{result}");
         }
     }
 }
 
 #[test]
-fn l7_a_missing_tool_gives_a_result_and_an_event() {
+fn l7_a_call_of_a_missing_tool_gets_a_result_and_an_event() {
     let mut session = Session::calling(LoopConfig::default());
     let missing = Disposition::NotFound { message: "there is no tool `nope`".into() };
     let change = session.reply("", vec![ResolvedCall { source: None, ..call("nope", missing) }]);
@@ -57,12 +57,12 @@ fn l7_a_missing_tool_gives_a_result_and_an_event() {
 }
 
 #[test]
-fn l8_refused_arguments_name_pointer_and_rule_and_never_run() {
+fn l8_a_call_with_invalid_arguments_never_runs_and_its_error_contains_pointer_and_rule() {
     let mut session = Session::calling(LoopConfig::default());
     let change = session.reply("", vec![call("a", Disposition::Refused(violation())), plain("b")]);
     assert_eq!(kinds(&change), ["stream_complete", "tool_call", "tool_result_error"]);
     let EventKind::ToolCall { call, arguments, attempt: 0, .. } = &change.events[1].kind else { panic!("{change:?}") };
-    assert_eq!((call.0.as_str(), arguments.is_null()), ("call_1_1_1", false), "its arguments can be seen (L30)");
+    assert_eq!((call.0.as_str(), arguments.is_null()), ("call_1_1_1", false), "the event contains the arguments (L30)");
     let result: serde_json::Value = serde_json::from_str(&stored_result(&session, "call_1_1_1")).unwrap();
     assert_eq!(result["error"], "invalid_arguments");
     assert_eq!(
@@ -76,9 +76,9 @@ fn denial() -> Denial {
     Denial { plugin: "host".into(), thing: "`read_file`".into(), grant: "add a line".into() }
 }
 
-/// P6, O3: a call that the configuration denies emits its own event before its error.
+/// P6, O3: a call that the configuration denies emits an event for the denial before its error.
 #[test]
-fn p6_a_withheld_call_gives_an_error_and_a_denial() {
+fn p6_a_withheld_call_gets_an_error_and_a_denial() {
     let mut session = Session::calling(LoopConfig::default());
     let withheld = Disposition::Withheld { message: "there is no tree".into(), denial: denial() };
     let change = session.reply("", vec![call("read_file", withheld), plain("b")]);
@@ -89,7 +89,7 @@ fn p6_a_withheld_call_gives_an_error_and_a_denial() {
     assert_eq!(ids(session.run.action()), ["call_1_1_2"]);
 }
 
-/// P6: denials between calls are reported in any phase of an open turn, and change nothing else.
+/// P6: denials outside of calls are reported in any phase of an open turn, and change nothing else.
 #[test]
 fn p6_denials_between_calls_are_reported() {
     let mut session = Session::calling(LoopConfig::default());
@@ -102,7 +102,7 @@ fn p6_denials_between_calls_are_reported() {
 }
 
 #[test]
-fn l6_a_refused_call_of_high_priority_does_not_hold_the_others_back() {
+fn l6_a_refused_call_of_high_priority_does_not_defer_other_calls() {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", vec![call("a", Disposition::Refused(violation())), of_priority("b", -5)]);
     assert_eq!(ids(session.run.action()), ["call_1_1_2"]);
@@ -112,9 +112,9 @@ fn l6_a_refused_call_of_high_priority_does_not_hold_the_others_back() {
 fn l9_calls_run_up_to_the_limit_and_a_sequential_call_runs_alone() {
     let mut session = Session::calling(LoopConfig { parallel_calls: 2, ..Default::default() });
     session.reply("", vec![plain("1"), plain("2"), plain("3"), sequential("4"), plain("5"), plain("6"), plain("7")]);
-    let call = |place: u32| CallId(format!("call_1_1_{place}"));
-    // The calls that end, and those that may start then.
-    for (ended, then) in [
+    let call = |position: u32| CallId(format!("call_1_1_{position}"));
+    // A call that finishes, and the calls that may start after it.
+    for (finished, startable) in [
         (None, vec![1, 2]),
         (Some(2), vec![3]),
         (Some(1), vec![]),
@@ -123,13 +123,13 @@ fn l9_calls_run_up_to_the_limit_and_a_sequential_call_runs_alone() {
         (Some(5), vec![7]),
         (Some(7), vec![]),
     ] {
-        if let Some(ended) = ended {
-            session.outcome(&call(ended).0, "ok");
+        if let Some(finished) = finished {
+            session.outcome(&call(finished).0, "ok");
         }
         match session.run.action() {
-            Action::AwaitOutcome => assert!(then.is_empty()),
+            Action::AwaitOutcome => assert!(startable.is_empty()),
             action => {
-                let expected: Vec<_> = then.iter().map(|place| call(*place).0).collect();
+                let expected: Vec<_> = startable.iter().map(|position| call(*position).0).collect();
                 assert_eq!(ids(action), expected);
                 session.dispatch();
             }
@@ -163,29 +163,29 @@ fn l9_results_are_appended_in_call_order_in_one_change_in_any_order_of_arrival()
         assert_eq!((parts.len(), request.messages[0].role), (4, Role::Assistant));
         session.dispatch();
         let mut change = Change::default();
-        for (nth, place) in order.into_iter().enumerate() {
-            change = session.outcome(&format!("call_1_1_{place}"), &format!("result {place}"));
+        for (nth, position) in order.into_iter().enumerate() {
+            change = session.outcome(&format!("call_1_1_{position}"), &format!("result {position}"));
             assert_eq!(change.calls.len(), 1, "each outcome is committed when it arrives");
             assert_eq!(change.messages.is_empty(), nth < 2);
         }
         let bodies: Vec<_> = change.messages.into_iter().map(|message| message.body).collect();
-        let expected = [1, 2, 3].map(|place| Body::ResultOf(CallId(format!("call_1_1_{place}"))));
+        let expected = [1, 2, 3].map(|position| Body::ResultOf(CallId(format!("call_1_1_{position}"))));
         assert_eq!(bodies, expected, "{order:?}");
         assert_eq!(stored_result(&session, "call_1_1_3"), "result 3");
     }
 }
 
 #[test]
-fn l10_duplicates_and_late_answers_change_nothing() {
+fn l10_duplicate_and_late_outcomes_change_nothing() {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", vec![plain("1"), plain("2")]);
-    let (first, nobody) = (CallId("call_1_1_1".into()), CallId("call_9_9_9".into()));
+    let (first, unknown) = (CallId("call_1_1_1".into()), CallId("call_9_9_9".into()));
     assert_eq!(session.apply(outcome(&first.0, "early")), Err(InputError::Settled(first.clone(), "waiting to run")));
     let calls = session.dispatch();
     assert_eq!(session.apply(dispatched(&calls)), Err(InputError::Settled(first.clone(), "running")));
     session.outcome(&first.0, "ok");
     assert_eq!(session.apply(outcome(&first.0, "again")), Err(InputError::Settled(first.clone(), "finished")));
-    assert_eq!(session.apply(outcome(&nobody.0, "whose?")), Err(InputError::UnknownCall(nobody)));
+    assert_eq!(session.apply(outcome(&unknown.0, "unknown")), Err(InputError::UnknownCall(unknown)));
     session.outcome("call_1_1_2", "ok");
     assert_eq!(session.apply(outcome(&first.0, "late")), Err(InputError::UnknownCall(first.clone())));
     session.answer("done");
@@ -194,7 +194,7 @@ fn l10_duplicates_and_late_answers_change_nothing() {
 }
 
 #[test]
-fn l9_a_tools_error_goes_to_the_model() {
+fn l9_a_tools_error_is_sent_to_the_model() {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", vec![plain("1")]);
     session.dispatch();

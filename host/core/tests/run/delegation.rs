@@ -1,4 +1,4 @@
-//! Delegation: the chain of agents and its limits, and a call that waits for another agent (L16).
+//! Tests of delegation: the chain of agents and its limits, and a call that waits for another agent (L16).
 
 use crate::session::{Session, kinds, plain, result};
 use agent_core::change::CallState;
@@ -17,7 +17,8 @@ fn begun(mut run: Run, config: LoopConfig) -> Run {
     run
 }
 
-/// A chain of agents, each started by the previous one with its own limits.
+/// Returns the session of the last agent in a chain. Each agent delegates to the next one, which has its own
+/// `max_depth`.
 fn chain(agents: &[(&str, u32)]) -> Run {
     let mut run: Option<Run> = None;
     for (agent, max_depth) in agents {
@@ -25,7 +26,7 @@ fn chain(agents: &[(&str, u32)]) -> Run {
         let session = format!("{agent}/1");
         run = Some(match run {
             None => begun(Run::new(session, *agent), own),
-            Some(above) => begun(above.delegated(session, *agent), above.bounds_below(own)),
+            Some(parent) => begun(parent.delegated(session, *agent), parent.bounds_below(own)),
         });
     }
     run.expect("a chain has an agent")
@@ -40,19 +41,19 @@ fn refusal(run: &Run, agent: &str) -> Option<String> {
 }
 
 #[test]
-fn l16_a_delegated_session_knows_its_chain_of_agents() {
+fn l16_a_delegated_session_contains_its_chain_of_agents() {
     let run = chain(&[("lead", 4), ("writer", 4), ("reader", 4)]);
     assert_eq!(run.delegated_by.as_deref(), Some("writer/1"));
     assert_eq!(run.delegation, ["lead", "writer"]);
-    let stored = Run::restore(Some(&run.snapshot())).expect("a written state can be read");
+    let stored = Run::restore(Some(&run.snapshot())).expect("the state can be restored");
     assert_eq!(stored, run);
 }
 
 #[test]
 fn l16_row_13_a_cycle_of_any_length_is_refused() {
     let run = chain(&[("lead", 4), ("writer", 4), ("reader", 4)]);
-    for above in ["lead", "writer", "reader"] {
-        let message = refusal(&run, above).unwrap_or_else(|| panic!("{above} would wait for itself"));
+    for agent in ["lead", "writer", "reader"] {
+        let message = refusal(&run, agent).unwrap_or_else(|| panic!("{agent} would wait for itself"));
         assert!(message.contains("lead → writer → reader"), "{message}");
     }
     assert_eq!(refusal(&run, "checker"), None);
@@ -69,13 +70,13 @@ fn l16_row_13_work_is_delegated_four_times_but_not_five() {
 }
 
 #[test]
-fn l16_a_delegate_cannot_exceed_the_depth_of_the_agents_above() {
+fn l16_a_delegate_cannot_exceed_the_depth_limits_of_its_delegators() {
     assert!(refusal(&chain(&[("a", 1), ("b", 16)]), "c").is_some());
-    assert!(refusal(&chain(&[("a", 16), ("b", 1)]), "c").is_some(), "nor deeper than its own limit");
+    assert!(refusal(&chain(&[("a", 16), ("b", 1)]), "c").is_some(), "the delegate's own limit applies too");
     assert_eq!(refusal(&chain(&[("a", 16), ("b", 2)]), "c"), None);
 }
 
-/// L10, L16, D3: the parent waits as for a service, survives a crash, and accepts each answer once.
+/// L10, L16, D3: the calling session waits as for a service, survives a crash, and accepts each answer once.
 #[test]
 fn l16_a_call_waits_for_the_agents_answer() {
     let mut session = Session::calling(LoopConfig::default());
@@ -91,16 +92,16 @@ fn l16_a_call_waits_for_the_agents_answer() {
     assert_eq!(kinds(&change), ["tool_call", "tool_call", "suspended"]);
     assert_eq!(change.outbox, [], "an agent is not a service, so nothing is sent");
     session.crash();
-    let wait = |place: usize, name: &str| Wait {
-        call: calls[place].clone(),
+    let wait = |index: usize, name: &str| Wait {
+        call: calls[index].clone(),
         name: name.into(),
         cause: WaitCause::Agent { session: format!("{name}/1") },
     };
-    let both = Suspension { waits: vec![wait(0, "writer"), wait(1, "reader")] };
-    assert_eq!(session.run.action(), Action::Suspended(both));
+    let suspension = Suspension { waits: vec![wait(0, "writer"), wait(1, "reader")] };
+    assert_eq!(session.run.action(), Action::Suspended(suspension));
     let respond =
-        |place: usize| Input::Respond { call: calls[place].clone(), from: Answerer::Agent, result: result("written") };
-    let child = |place: usize, name: &str| (calls[place].clone(), format!("{name}/1"));
+        |index: usize| Input::Respond { call: calls[index].clone(), from: Answerer::Agent, result: result("written") };
+    let child = |index: usize, name: &str| (calls[index].clone(), format!("{name}/1"));
     assert_eq!(session.run.delegations(), [child(0, "writer"), child(1, "reader")]);
     let change = session.must(respond(1));
     assert_eq!(session.run.delegations(), [child(0, "writer")]);

@@ -1,4 +1,4 @@
-//! Turns that end without an output: cancelled (L29), or with a typed error (L9).
+//! Tests of turns that end without an output: they are cancelled (L29) or fail (L9).
 
 use crate::session::{Session, kinds, plain, repeatable, reply};
 use agent_core::change::Body;
@@ -6,8 +6,8 @@ use agent_core::message::{CallId, Part, TurnInput};
 use agent_core::run::{Action, Decision, Input, InputError, LoopConfig, TurnEnd, TurnError};
 use agent_core::view::result_text;
 
-/// A session in each phase of a turn, with the kinds of events that are streamed there, and the messages that an end
-/// adds.
+/// Returns a session in each phase of a turn, with the kinds of events that precede the end of the turn in this phase,
+/// and the number of messages that the end adds.
 fn phases() -> Vec<(&'static str, Session, &'static [&'static str], usize)> {
     let calling = || Session::calling(LoopConfig::default());
     let working = || {
@@ -37,10 +37,10 @@ fn phases() -> Vec<(&'static str, Session, &'static [&'static str], usize)> {
 
 #[test]
 fn l29_a_session_continues_after_cancellation_in_every_phase() {
-    for (phase, mut session, void, messages) in phases() {
+    for (phase, mut session, cleared, messages) in phases() {
         let change = session.must(Input::Cancel);
         let kinds: Vec<_> = kinds(&change).into_iter().filter(|kind| kind != "context_budget").collect();
-        assert_eq!(kinds, [void, &["loop_end"]].concat(), "{phase}");
+        assert_eq!(kinds, [cleared, &["loop_end"]].concat(), "{phase}");
         assert_eq!(change.messages.len(), messages, "{phase}");
         assert_eq!(session.run.turn.as_ref().and_then(|turn| turn.end()), Some(&TurnEnd::Cancelled), "{phase}");
         assert_eq!(session.run.action(), Action::Ended);
@@ -52,12 +52,12 @@ fn l29_a_session_continues_after_cancellation_in_every_phase() {
 }
 
 #[test]
-fn l9_a_host_failure_in_every_phase_ends_the_turn_with_a_typed_error() {
-    for (phase, mut session, void, messages) in phases() {
+fn l9_a_host_failure_ends_the_turn_with_an_error_in_every_phase() {
+    for (phase, mut session, cleared, messages) in phases() {
         let error = TurnError::HostFailed { message: "the disk is full".into() };
         let change = session.must(Input::Failed(error.clone()));
         let kinds: Vec<_> = kinds(&change).into_iter().filter(|kind| kind != "context_budget").collect();
-        assert_eq!(kinds, [void, &["error", "loop_end"]].concat(), "{phase}");
+        assert_eq!(kinds, [cleared, &["error", "loop_end"]].concat(), "{phase}");
         assert_eq!((change.messages.len(), session.error()), (messages, error), "{phase}");
         session.begin(LoopConfig::default());
         session.answer("and on");
@@ -76,7 +76,7 @@ fn d2_an_input_without_a_built_prompt_is_in_the_history() {
 }
 
 #[test]
-fn d3_a_cancelled_calls_result_says_whether_it_may_have_run() {
+fn d3_the_result_of_a_cancelled_call_states_whether_it_may_have_run() {
     let text = |session: &Session, id: &str| {
         let result = session.ledger.call(&CallId(id.into())).record.result.clone().unwrap();
         assert!(result.is_error);

@@ -1,4 +1,4 @@
-//! Order and numbers of a turn's events (L30), as in seed text d.
+//! Tests of the order and the numbers of a turn's events (L30).
 
 use crate::session::{Session, call, kind, of_priority, plain};
 use agent_core::event::EventKind;
@@ -29,7 +29,7 @@ fn l30_events_of_a_whole_turn_are_in_order() {
 }
 
 #[test]
-fn l30_tool_call_precedes_its_result_and_loop_end_is_last_and_once_per_turn() {
+fn l30_tool_call_precedes_its_result_and_each_turn_ends_with_one_loop_end() {
     let mut session =
         Session::calling(LoopConfig { max_interactions: 1, at_limit: AtLimit::Error, ..Default::default() });
     session.reply("", vec![plain("a"), plain("b")]);
@@ -43,10 +43,10 @@ fn l30_tool_call_precedes_its_result_and_loop_end_is_last_and_once_per_turn() {
     let second = [&["loop_start"], &step[..], &["stream_clear", "context_budget", "loop_end"]].concat();
     assert_eq!(kinds, [first, second].concat());
     for event in &session.ledger.events {
-        let place = |found: fn(&EventKind) -> bool| {
-            session.ledger.events.iter().filter(|e| e.turn == event.turn && found(&e.kind)).count()
+        let count_in_turn = |matches: fn(&EventKind) -> bool| {
+            session.ledger.events.iter().filter(|other| other.turn == event.turn && matches(&other.kind)).count()
         };
-        assert_eq!(place(|kind| matches!(kind, EventKind::LoopStart { .. })), 1);
-        assert_eq!(place(|kind| matches!(kind, EventKind::LoopEnd { .. })), 1);
+        assert_eq!(count_in_turn(|kind| matches!(kind, EventKind::LoopStart { .. })), 1);
+        assert_eq!(count_in_turn(|kind| matches!(kind, EventKind::LoopEnd { .. })), 1);
     }
 }

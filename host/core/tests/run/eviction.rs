@@ -1,4 +1,4 @@
-//! Eviction: the oldest groups leave the view, and a summary replaces them (L26, L27).
+//! Tests of eviction: the oldest groups of messages are removed from the view, and a summary replaces them (L26, L27).
 
 use crate::session::{Session, WIDE, kinds, plain, rejected};
 use agent_core::change::{Change, HideReason};
@@ -13,7 +13,7 @@ use agent_core::run::{
     Summarised, SummaryPlan, TurnContext,
 };
 
-/// 8,700 tokens for messages, so eviction begins above 6,960.
+/// A budget with 8,700 tokens for messages. Messages are evicted above 6,960 tokens.
 const SMALL: PromptBudget = PromptBudget { window: 10_000, ..WIDE };
 
 fn plan(session: &Session) -> SummaryPlan {
@@ -37,7 +37,7 @@ fn begin_in(session: &mut Session, budget: PromptBudget, input: &str) -> Change 
     session.context(TurnContext { budget, ..Default::default() })
 }
 
-/// Adds turns of two messages with about 1,000 tokens each.
+/// Adds turns, each with two messages of about 1,000 tokens.
 fn talk(session: &mut Session, turns: u32) {
     for _ in 0..turns {
         begin_in(session, SMALL, &"q".repeat(3_984));
@@ -67,11 +67,15 @@ fn l27_default_thresholds() {
 fn l27_the_oldest_turns_are_replaced_by_their_summary_in_one_change() {
     let mut session = Session::new();
     talk(&mut session, 3);
-    assert_eq!(session.run.view.len(), 6, "6,000 of 8,700 tokens: nothing leaves");
+    assert_eq!(session.run.view.len(), 6, "nothing is evicted at 6,000 of 8,700 tokens");
     let change = begin_in(&mut session, SMALL, &"q".repeat(3_984));
-    assert_eq!(kinds(&change), [""; 0], "no step begins before there is room");
+    assert_eq!(kinds(&change), [""; 0], "no step begins before the eviction");
     let asked = plan(&session);
-    assert_eq!((&asked.messages[..], &asked.earlier), (&[1, 2, 3, 4][..], &None), "whole turns, down to half");
+    assert_eq!(
+        (&asked.messages[..], &asked.earlier),
+        (&[1, 2, 3, 4][..], &None),
+        "whole turns are evicted, down to half of the tokens"
+    );
     assert_eq!(asked.limit, 1_000);
 
     let change = session.must(summarised("They talked."));
@@ -80,7 +84,7 @@ fn l27_the_oldest_turns_are_replaced_by_their_summary_in_one_change() {
     assert_eq!(kinds(&change), ["evicted", "loop_iteration", "context_budget", "context_built"]);
     let EventKind::Evicted { messages, tokens, summary_tokens, ref by } = change.events[0].kind else { panic!() };
     assert_eq!((messages, tokens, by.as_str()), (4, 4_000, "scripted/one"));
-    let summary = session.run.summary.clone().expect("a summary");
+    let summary = session.run.summary.clone().expect("the run has a summary");
     assert_eq!((summary.tokens, summary.messages, summary.through_turn, summary.evictions), (summary_tokens, 4, 2, 1));
     assert!(summary.section().text.ends_with("They talked.\n\nFiles touched: notes.txt"));
     let EventKind::ContextBudget { system, messages, remaining, .. } = change.events[2].kind else { panic!() };
@@ -96,7 +100,7 @@ fn l4_l5_a_summary_is_not_an_interaction_but_its_tokens_count() {
     begin_in(&mut session, SMALL, &"q".repeat(3_984));
     let calls = session.run.model_calls;
     session.must(summarised("They talked."));
-    assert_eq!(session.run.model_calls, calls, "no message has been seen once more (L3)");
+    assert_eq!(session.run.model_calls, calls, "no seen count has increased (L3)");
     session.answer("answer");
     let output = session.output();
     assert_eq!((output.interactions, output.execution_units), (1, 143));
@@ -142,7 +146,7 @@ fn l27_the_summary_follows_the_fixed_sections_and_stays_the_same_until_the_next_
 }
 
 #[test]
-fn l27_within_a_turn_requests_leave_with_their_results_but_input_and_new_messages_stay() {
+fn l27_within_a_turn_calls_are_evicted_with_their_results_but_input_and_new_messages_stay() {
     let mut session = Session::new();
     let config = LoopConfig { max_interactions: 40, ..Default::default() };
     session.start(TurnInput::Text("Go.".into()), config);
@@ -155,22 +159,22 @@ fn l27_within_a_turn_requests_leave_with_their_results_but_input_and_new_message
         }
         if let Action::Summarise(plan) = session.run.action() {
             assert!(plan.messages.iter().all(|id| (2..session.run.next_message - 3).contains(id)), "{plan:?}");
-            assert_eq!(plan.messages.len() % 3, 0, "calls leave with their results");
+            assert_eq!(plan.messages.len() % 3, 0, "calls are evicted with their results");
             session.must(summarised(&format!("Until step {step}.")));
         }
         let Action::CallModel(plan) = session.run.action() else { panic!() };
-        assert!(!plan.last, "there is room again");
+        assert!(!plan.last, "enough tokens are free again");
         assert_eq!(ids(&session)[0], 1, "the input stays");
     }
-    let evictions = session.run.summary.as_ref().expect("evictions").evictions;
-    assert!((3..=8).contains(&evictions), "not at every step: {evictions}");
+    let evictions = session.run.summary.as_ref().expect("messages were evicted").evictions;
+    assert!((3..=8).contains(&evictions), "evictions do not happen at every step: {evictions}");
 }
 
 #[test]
 fn l26_messages_are_evicted_before_a_final_answer_is_requested() {
     let mut session = Session::new();
     talk(&mut session, 3);
-    // Below the threshold of 99 %, but too little room for a step.
+    // The messages are below the threshold of 99 %, but too few tokens are left for a step.
     let config = LoopConfig { evict_at: 99, minimum_remaining: 2_000, ..Default::default() };
     session.start(TurnInput::Text("q".repeat(3_984)), config.clone());
     session.context(TurnContext { budget: SMALL, ..Default::default() });
@@ -180,7 +184,7 @@ fn l26_messages_are_evicted_before_a_final_answer_is_requested() {
     assert!(!step.last);
     session.answer("answer");
 
-    // An input that alone leaves too little room: everything that can leave does, then the last call is made.
+    // The input alone leaves too few tokens. All other messages are evicted, and then the last call is made.
     session.start(TurnInput::Text("q".repeat(28_000)), config);
     session.context(TurnContext { budget: SMALL, ..Default::default() });
     session.must(summarised("They talked."));
@@ -192,11 +196,11 @@ fn l26_messages_are_evicted_before_a_final_answer_is_requested() {
 }
 
 #[test]
-fn l27_nothing_is_evicted_if_that_would_free_too_little_room() {
+fn l27_nothing_is_evicted_if_that_would_free_too_few_tokens() {
     let mut session = Session::new();
     begin_in(&mut session, SMALL, "Hello.");
     session.answer("Hello.");
-    // 7,000 tokens: the input alone exceeds the threshold, and evicting a greeting would not help.
+    // The input has 7,000 tokens and alone exceeds the threshold. Evicting the short first turn would not help.
     begin_in(&mut session, SMALL, &"q".repeat(28_000));
     assert!(matches!(session.run.action(), Action::CallModel(plan) if !plan.last), "{:?}", session.run.action());
 }
@@ -228,7 +232,7 @@ fn l27_a_crash_repeats_the_summary_and_a_cancelled_turn_loses_nothing() {
     assert_eq!(kinds(&change), ["context_budget", "loop_end"]);
     assert!(change.hidden.is_empty() && session.run.summary.is_none());
     assert_eq!(session.run.view.len(), 7);
-    // The next turn evicts.
+    // The next turn evicts the messages.
     begin_in(&mut session, SMALL, "Again.");
     session.must(summarised("They talked."));
     session.answer("answer");
@@ -287,7 +291,7 @@ fn d5_undo_removes_visible_messages_and_keeps_the_summary() {
     assert!(change.hidden.iter().all(|hidden| hidden.why == HideReason::Undone));
     assert_eq!(ids(&session), [5, 6], "the previous turn is now the last one");
     session.must(Input::Undo);
-    assert_eq!(session.run.summary, before, "none of it was summarised");
+    assert_eq!(session.run.summary, before, "no message of the undone turns was summarised");
     assert_eq!(session.apply(Input::Undo), Err(InputError::NothingToUndo), "evicted messages do not return");
 }
 
@@ -314,7 +318,7 @@ fn d5_undo_of_a_partly_summarised_turn_is_noted_once() {
 }
 
 #[test]
-fn l2_a_builder_that_leaves_out_the_history_leaves_out_its_summary_and_may_have_its_own() {
+fn l2_a_builder_can_leave_out_the_session_summary_or_replace_it() {
     let mut session = Session::new();
     talk(&mut session, 3);
     begin_in(&mut session, SMALL, &"q".repeat(3_984));
@@ -349,7 +353,7 @@ fn l27_messages_stored_without_roles_are_evicted_by_whole_turns() {
     assert_eq!(session.run.action(), Action::CallModel(step(&session)));
     session.answer(&"a".repeat(4_000));
     begin_in(&mut session, PromptBudget { window: 8_000, ..WIDE }, "And?");
-    assert_eq!(plan(&session).messages, (1..=12).collect::<Vec<_>>(), "turns of four messages");
+    assert_eq!(plan(&session).messages, (1..=12).collect::<Vec<_>>(), "each turn has four messages");
 }
 
 fn step(session: &Session) -> agent_core::run::StepPlan {
@@ -358,7 +362,7 @@ fn step(session: &Session) -> agent_core::run::StepPlan {
 }
 
 #[test]
-fn d5_a_fork_keeps_the_summary_and_notes_what_may_not_apply() {
+fn d5_a_fork_keeps_the_summary_and_notes_that_parts_may_not_apply() {
     let mut session = Session::new();
     talk(&mut session, 3);
     begin_in(&mut session, SMALL, &"q".repeat(3_984));
@@ -369,8 +373,8 @@ fn d5_a_fork_keeps_the_summary_and_notes_what_may_not_apply() {
     assert_eq!((summary.text.as_str(), summary.messages, summary.through_turn), ("They talked.", 0, 2));
     assert!(summary.section().text.starts_with("This session was forked from one with earlier messages"));
 
-    // In a long turn, the input stays in the view while later messages leave. A fork after the input has a summary of
-    // more than that.
+    // In a long turn, the input stays in the view while later messages are evicted. The summary in a fork after the
+    // input then covers messages that are not in the fork.
     let mut session = Session::new();
     session.start(TurnInput::Text("Go.".into()), LoopConfig::default());
     session.context(TurnContext { budget: SMALL, ..Default::default() });
@@ -389,7 +393,7 @@ fn d5_a_fork_keeps_the_summary_and_notes_what_may_not_apply() {
 fn l27_two_thousand_turns_fit_into_a_small_window() {
     let mut session = Session::new();
     let budget = PromptBudget { window: 6_000, ..WIDE };
-    let (mut longest, mut evictions) = (0, 0);
+    let (mut max_size, mut evictions) = (0, 0);
     for turn in 1..=2_000_u32 {
         begin_in(&mut session, budget, &format!("Question {turn}: {}", "q ".repeat(50 + turn as usize * 7 % 400)));
         let mut step = 0;
@@ -420,10 +424,10 @@ fn l27_two_thousand_turns_fit_into_a_small_window() {
         }
         let summary = session.run.summary.as_ref().map_or(0, |summary| summary.tokens);
         assert!(summary <= 587, "{summary} tokens of summary");
-        longest = longest.max(session.run.snapshot().len());
+        max_size = max_size.max(session.run.snapshot().len());
         assert_eq!(session.output().finish, EndReason::Answered, "turn {turn}");
     }
-    assert!(longest < 20_000, "a snapshot of {longest} bytes");
+    assert!(max_size < 20_000, "a snapshot of {max_size} bytes");
     assert!((100..1_000).contains(&evictions), "{evictions} evictions");
     let output = OutputData::Text("An answer.".into());
     assert_eq!(session.output().data, output.into_value());

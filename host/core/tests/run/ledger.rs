@@ -1,4 +1,5 @@
-//! A simple model of a session: what a store would hold, and what must be true of it after every change.
+//! A simple model of a session. It contains the data that a store would contain, and checks the invariants after every
+//! change.
 
 mod entries;
 
@@ -18,34 +19,35 @@ use agent_core::run::{
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Maximum number of levels of arguments that can be read again.
+/// Maximum number of nested levels of arguments that are stored as JSON.
 const MAX_LEVELS: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// In order; the first has id 1.
+    /// The stored messages in order. The first message has id 1.
     pub(crate) messages: Vec<Stored>,
     pub(crate) calls: Vec<Call>,
     pub(crate) events: Vec<Event>,
     /// Number of replies in the turn.
     pub(crate) replies: u32,
-    /// Whether a person has been asked about the calls that need approval.
+    /// Whether a user has been asked about the calls that need approval.
     pub(crate) asked: bool,
     pub(crate) outbox: Vec<String>,
-    /// Tools that were disabled in the turn (L28).
+    /// Names of the tools that were disabled in the turn (L28).
     disabled: BTreeSet<String>,
-    /// Execution units in millionths.
+    /// Execution units of the turn in millionths.
     units: u128,
+    /// Whether the context builder left out the messages of earlier turns.
     leave_out: bool,
-    /// The first message after those that the turn began with.
+    /// Id after the last of the messages with which the turn began.
     begun_until: u64,
-    /// The first message that no call has sent.
+    /// Id of the first message that no model call has sent.
     new_from: u64,
     config: LoopConfig,
 }
 
 impl Ledger {
-    /// Counts every answered model call in the inputs (L5).
+    /// Adds the cost of a successful model call (L5).
     fn spend(&mut self, usage: Usage) {
         let UnitWeights { prompt_token, completion_token, model_call } = self.config.execution_units;
         let millionths = |weight: Weight| (weight.units() * 1e6).round() as u128;
@@ -66,8 +68,8 @@ impl Ledger {
         self.calls.iter().filter(|call| call.record.state == state).map(|call| call.record.id.clone()).collect()
     }
 
-    /// Commits a change, and checks it against the input that caused it.
-    pub(crate) fn take(&mut self, before: &Run, input: &Input, change: &Change) {
+    /// Stores a change, and checks it against the input that caused it.
+    pub(crate) fn commit(&mut self, before: &Run, input: &Input, change: &Change) {
         let open = before.is_open();
         match input {
             Input::Start { config, .. } => {
@@ -88,7 +90,7 @@ impl Ledger {
             Input::Reply(reply) => {
                 self.new_from = before.next_message;
                 self.asked = false;
-                self.see(before);
+                self.count_sent(before);
                 self.replies += 1;
                 self.spend(reply.usage);
             }
@@ -104,37 +106,38 @@ impl Ledger {
             _ => {}
         }
         let mut requested = if let Input::Reply(reply) = input { reply.calls.clone() } else { Vec::new() };
-        let one = matches!(before.turn.as_ref().map(|turn| turn.model_role()), Some(ModelRole::Executor { .. }));
-        if one {
-            only_the_first(&mut requested, &self.disabled);
+        let is_plan_step =
+            matches!(before.turn.as_ref().map(|turn| turn.model_role()), Some(ModelRole::Executor { .. }));
+        if is_plan_step {
+            keep_first_call(&mut requested, &self.disabled);
         }
-        self.take_calls(input, (&requested, one), change);
+        self.take_calls(input, (&requested, is_plan_step), change);
         self.take_messages(before.turns.max(1), input, change);
         self.take_hidden(change);
         self.take_events(open, change);
         self.take_outbox(input, change);
     }
 
-    /// L26, L30: if and only if an answer is about to be checked, the budget with it is reported before
-    /// `stream_complete`.
+    /// L26, L30: the budget is reported before `stream_complete` if and only if the reply is validated next as an
+    /// answer.
     pub(crate) fn check_order(after: &Run, change: &Change) {
         let complete = change.events.iter().position(|event| matches!(event.kind, EventKind::StreamComplete { .. }));
-        let Some(place) = complete.filter(|_| after.is_open()) else { return };
-        let reported = change.events[..place].iter().any(|event| matches!(event.kind, EventKind::ContextBudget { .. }));
+        let Some(index) = complete.filter(|_| after.is_open()) else { return };
+        let reported = change.events[..index].iter().any(|event| matches!(event.kind, EventKind::ContextBudget { .. }));
         let checked = matches!(after.action(), Action::Validate(Validation { result: None, .. }));
         assert_eq!(reported, checked, "{:?}", change.events);
     }
 
-    /// The request of a call is sent once, in the commit that dispatches the call (D2, I6).
+    /// Checks that the request of a call is sent once, in the commit that dispatches the call (D2, I6).
     fn take_outbox(&mut self, input: &Input, change: &Change) {
-        // A question is only shown to observers of the session.
+        // A call without an event, such as a question to the user, sends no request.
         let silent = |id: &CallId| match input {
             Input::Dispatched { calls } => calls
                 .iter()
                 .any(|call| call.call == *id && call.awaits.as_ref().is_some_and(|awaits| awaits.event.is_none())),
             _ => false,
         };
-        let handed_on = change.calls.iter().filter_map(|call| match call {
+        let sent_calls = change.calls.iter().filter_map(|call| match call {
             CallChange::Moved { id, state: CallState::Outstanding, .. } if !silent(id) => Some(id.0.as_str()),
             _ => None,
         });
@@ -142,15 +145,16 @@ impl Ledger {
             OutboxEffect::Event(event) => Some((item.id.as_str(), event.id.as_str())),
             OutboxEffect::Allow(_) | OutboxEffect::Remember { .. } | OutboxEffect::Forget { .. } => None,
         });
-        let expected: Vec<_> = handed_on.map(|id| (id, id)).collect();
+        let expected: Vec<_> = sent_calls.map(|id| (id, id)).collect();
         assert_eq!(events.collect::<Vec<_>>(), expected);
         for item in &change.outbox {
-            assert!(!self.outbox.contains(&item.id), "{} goes out twice", item.id);
+            assert!(!self.outbox.contains(&item.id), "{} is sent twice", item.id);
             self.outbox.push(item.id.clone());
         }
     }
 
-    /// An answer about a tool other than the one in the request is void (L17, row 19).
+    /// Applies the answers of an approval. An answer about another tool than the one in the request is void (L17, row
+    /// 19).
     fn take_answers(&mut self, answers: &[ApprovalAnswer]) {
         for ApprovalAnswer { call, verdict } in answers {
             let ApprovalVerdict::Granted { grant, edited } = verdict else { continue };
@@ -165,30 +169,31 @@ impl Ledger {
         }
     }
 
-    /// Counts a model call: the messages that were sent have been seen once more.
-    fn see(&mut self, before: &Run) {
+    /// Counts a model call: the seen count of each sent message increases by one.
+    fn count_sent(&mut self, before: &Run) {
         let sent: Vec<u64> = before.sent().map(|entry| entry.id).collect();
-        let mut naive = Vec::new();
+        let mut expected = Vec::new();
         for (id, message) in (1..).zip(&mut self.messages) {
             if !message.hidden && (!self.leave_out || message.turn == before.turns) {
-                naive.push(id);
+                expected.push(id);
                 message.seen += 1;
             }
         }
-        assert_eq!(sent, naive, "the sent messages are those of the view without what is left out");
+        assert_eq!(sent, expected, "the sent messages are those of the view, without left-out turns");
     }
 
-    fn take_calls(&mut self, input: &Input, (requested, one): (&[ResolvedCall], bool), change: &Change) {
+    fn take_calls(&mut self, input: &Input, (requested, is_plan_step): (&[ResolvedCall], bool), change: &Change) {
         let priorities = requested.iter().filter_map(|call| match call.disposition {
             Disposition::Ready { priority, .. } if can_run(call, &self.disabled) => Some(priority),
             _ => None,
         });
         let (lowest, highest) = (priorities.clone().min(), priorities.max());
         let breaks = |call: &ResolvedCall| matches!(call.disposition, Disposition::Breaks(_));
-        // Only the first of the calls that end the turn counts, and none if other calls were deferred (L18) or a
-        // plan's step has its call (L24).
-        let breaks = requested.iter().position(breaks).filter(|_| lowest == highest && (!one || highest.is_none()));
-        // No call runs from a reply that was cut (row 31) or has too many calls.
+        // Only the first loop-breaking call is accepted. None is accepted if other calls were deferred (L18) or if the
+        // step of a plan has its call (L24).
+        let is_accepted = lowest == highest && (!is_plan_step || highest.is_none());
+        let breaks = requested.iter().position(breaks).filter(|_| is_accepted);
+        // No call of a reply runs if the reply was cut (row 31) or has too many calls.
         let is_cut =
             matches!(input, Input::Reply(ResolvedReply { stop: StopReason::Length | StopReason::ContentFilter, .. }));
         let is_void = is_cut || requested.len() > MAX_CALLS;
@@ -196,10 +201,10 @@ impl Ledger {
         for call in &change.calls {
             match call {
                 CallChange::Requested(record) => {
-                    let (place, call) = requested.next().expect("only calls of the reply are recorded");
+                    let (position, call) = requested.next().expect("only calls of the reply are recorded");
                     let ready = match call.disposition {
                         Disposition::Ready { priority, .. } => Some(priority) == highest,
-                        Disposition::Breaks(_) => Some(place) == breaks,
+                        Disposition::Breaks(_) => Some(position) == breaks,
                         _ => false,
                     };
                     self.request(record, call, ready && !is_void && can_run(call, &self.disabled));
@@ -210,42 +215,41 @@ impl Ledger {
                     let call = self.call(id);
                     assert!(
                         call.granted && call.record.edited.as_ref() == Some(arguments),
-                        "as the person decided (L17)"
+                        "the edited arguments are those of the user's answer (L17)"
                     );
                 }
                 CallChange::Finished { id, result } => {
-                    let turned_off = turned_off(change);
-                    let (asked, is_off) = (self.asked, self.disabled.contains(&self.call(id).record.name));
+                    let newly_disabled = newly_disabled(change);
+                    let (asked, was_disabled) = (self.asked, self.disabled.contains(&self.call(id).record.name));
                     let record = &mut self.call_mut(id).record;
                     assert_ne!(record.state, CallState::Finished, "{id} has two results");
-                    // A warning may precede the tool's content. Calls of a disabled tool end with the warning's error
-                    // (L28).
-                    let whole = |given: &CallResult| result.content.ends_with(&given.content);
-                    let is_off = is_off || turned_off.contains(&record.name.as_str());
+                    // A warning may precede the tool's content. Calls of a disabled tool end with an error (L28).
+                    let contains = |given: &CallResult| result.content.ends_with(&given.content);
+                    let is_disabled = was_disabled || newly_disabled.contains(&record.name.as_str());
                     let has_begun = match record.state {
                         CallState::Waiting => false,
                         CallState::AwaitingApproval => asked,
                         _ => true,
                     };
-                    let refused = is_off && !has_begun && result.is_error;
-                    let ended_with_it = |call: &CallId| call != id && refused;
+                    let refused = is_disabled && !has_begun && result.is_error;
+                    let is_refused_with = |call: &CallId| call != id && refused;
                     if let Input::Outcome { call, result: given } = input {
-                        let own = call == id && whole(given) && record.state == CallState::Started;
-                        assert!(own || ended_with_it(call), "an outcome finishes its own running call");
+                        let own = call == id && contains(given) && record.state == CallState::Started;
+                        assert!(own || is_refused_with(call), "an outcome finishes its own running call");
                     }
                     if let Input::Respond { call, result: given, .. } = input {
-                        let own = call == id && whole(given) && record.state == CallState::Outstanding;
-                        assert!(own || ended_with_it(call), "a response finishes its own outstanding call (L10)");
+                        let own = call == id && contains(given) && record.state == CallState::Outstanding;
+                        assert!(own || is_refused_with(call), "a response finishes its own outstanding call (L10)");
                     }
                     if let Input::Approval { answers } = input {
                         let denied = |answer: &_| matches!(answer, ApprovalVerdict::Denied { .. });
                         let named = answers.iter().any(|answer| answer.call == *id && denied(&answer.verdict));
                         let own = named && record.state == CallState::AwaitingApproval && result.is_error;
-                        assert!(own || refused, "only a denial (L17) or a disabled tool (L28)");
+                        assert!(own || refused, "only a denial (L17) or a disabled tool (L28) finishes a call");
                     }
                     if let Input::Forbidden { call, .. } = input {
                         let own = call == id && record.state == CallState::Waiting && result.is_error;
-                        assert!(own || ended_with_it(call), "a forbidden call had not begun (L17)");
+                        assert!(own || is_refused_with(call), "a forbidden call had not begun (L17)");
                     }
                     (record.state, record.result) = (CallState::Finished, Some(result.clone()));
                 }
@@ -316,7 +320,7 @@ impl Ledger {
                 let dispatched = matches!(input, Input::Dispatched { .. }) && from == CallState::Waiting;
                 let pending = matches!(input, Input::Pending { .. }) && from == CallState::Started;
                 assert!(dispatched || pending, "{id} is sent without a reason");
-                // The tool of such a request has already run, so sending the request is not another dispatch.
+                // If the tool has already run, sending its service request is not another dispatch.
                 if dispatched && !call.held {
                     call.dispatched(id);
                 }
@@ -330,11 +334,11 @@ impl Ledger {
 
     fn take_messages(&mut self, turn: u32, input: &Input, change: &Change) {
         let mut results = Vec::new();
-        for (place, message) in change.messages.iter().enumerate() {
+        for (index, message) in change.messages.iter().enumerate() {
             assert_eq!(message.id, self.messages.len() as u64 + 1, "message ids have no gap");
             assert_eq!(message.turn, turn);
             let built = match input {
-                Input::Context { context } => context.messages.get(place).map(|message| message.seen_count),
+                Input::Context { context } => context.messages.get(index).map(|message| message.seen_count),
                 _ => None,
             };
             let seen = built.unwrap_or(u32::from(message.role == Role::Assistant));
@@ -350,9 +354,9 @@ impl Ledger {
             self.messages.push(Stored { turn, role, body, seen, hidden: false });
         }
         if !results.is_empty() {
-            let asked =
+            let requested =
                 self.messages.iter().rev().map(|message| calls_of(&message.body)).find(|calls| !calls.is_empty());
-            assert_eq!(Some(results), asked, "a batch is answered completely, in call order (L9)");
+            assert_eq!(Some(results), requested, "a batch is answered completely, in call order (L9)");
         }
     }
 
@@ -365,21 +369,21 @@ impl Ledger {
         }
     }
 
-    /// L27: evicted messages are in the view, are not system messages, and are neither the beginning of the open turn
-    /// nor new.
+    /// L27: evicted messages are in the view and are not system messages. Neither the messages with which the open turn
+    /// began nor new messages are evicted.
     fn check_eviction(&self, before: &Run, change: &Change) {
         let Action::Summarise(plan) = before.action() else { panic!("{:?}", before.action()) };
-        let left: Vec<u64> =
+        let evicted: Vec<u64> =
             change.hidden.iter().filter(|hidden| hidden.why == HideReason::Evicted).map(|h| h.id).collect();
-        assert_eq!(left, plan.messages, "exactly the summarised messages are evicted");
-        for id in left {
+        assert_eq!(evicted, plan.messages, "exactly the summarised messages are evicted");
+        for id in evicted {
             let message = &self.messages[id as usize - 1];
             assert_ne!(message.role, Role::System, "system messages stay");
             let is_new = id >= self.new_from || id < self.begun_until;
             assert!(message.turn < before.turns || !is_new, "message {id} began the turn, or is new to the model");
         }
-        let evicted = change.events.iter().filter(|event| matches!(event.kind, EventKind::Evicted { .. })).count();
-        assert_eq!(evicted, 1);
+        let events = change.events.iter().filter(|event| matches!(event.kind, EventKind::Evicted { .. })).count();
+        assert_eq!(events, 1);
     }
 
     fn take_events(&mut self, mut open: bool, change: &Change) {
@@ -391,14 +395,15 @@ impl Ledger {
             open = !matches!(event.kind, EventKind::LoopEnd { .. });
             self.check_suspension(&event.kind);
             if let EventKind::ToolDisabled { name, .. } = &event.kind {
-                assert!(self.disabled.insert(name.clone()), "{name} is turned off twice (L28)");
+                assert!(self.disabled.insert(name.clone()), "{name} is disabled twice (L28)");
             }
             self.asked |= matches!(event.kind, EventKind::ApprovalRequested { .. });
             self.events.push(event.clone());
         }
     }
 
-    /// A turn announces that it continues before it does, and only if it has announced a suspension (L30).
+    /// Checks that a turn announces that it continues before it continues, and only if it has announced a suspension
+    /// (L30).
     fn check_suspension(&self, next: &EventKind) {
         let suspended = self.events.iter().rev().find_map(|event| match event.kind {
             EventKind::Suspended { .. } => Some(true),
@@ -408,15 +413,15 @@ impl Ledger {
         let suspended = suspended.unwrap_or(false);
         match next {
             EventKind::Resumed => assert!(suspended, "the turn was not suspended"),
-            // A denied call has never run, and may be denied while others wait.
+            // A call may be denied while other calls wait. Its event has attempt 0, because the call has never run.
             EventKind::ToolCall { attempt: 0, .. } => {}
             EventKind::ToolCall { .. } | EventKind::LoopIteration { .. } => {
-                assert!(!suspended, "{next:?} while it waits")
+                assert!(!suspended, "{next:?} while the turn waits")
             }
             EventKind::ApprovalRequested { calls } => {
-                let asked: Vec<CallId> = calls.iter().map(|item| item.call.clone()).collect();
+                let requested: Vec<CallId> = calls.iter().map(|item| item.call.clone()).collect();
                 assert_eq!(
-                    asked,
+                    requested,
                     self.in_state(CallState::AwaitingApproval),
                     "all calls that need approval are in one request (L17)"
                 );
@@ -429,7 +434,7 @@ impl Ledger {
         }
     }
 
-    /// Invariants that hold between any two inputs.
+    /// Checks the invariants that hold between any two inputs.
     pub(crate) fn check(&self, run: &Run) {
         let view: Vec<u64> = run.view.iter().map(|entry| entry.id).collect();
         let visible = (1..).zip(&self.messages).filter(|(_, message)| !message.hidden);
@@ -459,7 +464,7 @@ impl Ledger {
         Self::check_window(run);
     }
 
-    /// L26: every prompt leaves room for the reply.
+    /// L26: every prompt leaves enough tokens for the reply.
     fn check_window(run: &Run) {
         let Action::CallModel(plan) = run.action() else { return };
         let budget = run.prompt_budget();
@@ -481,11 +486,11 @@ impl Ledger {
         let (running, waiting) = (self.in_state(CallState::Started), self.in_state(CallState::Waiting));
         match action {
             Action::Dispatch(dispatches) => {
-                let all = dispatches.iter().map(|dispatch| self.call(&dispatch.call));
-                let all: Vec<&Call> = all.chain(running.iter().map(|id| self.call(id))).collect();
-                assert!(all.len() <= self.config.parallel_calls.max(1) as usize, "the limit is kept (L9)");
+                let next = dispatches.iter().map(|dispatch| self.call(&dispatch.call));
+                let parallel: Vec<&Call> = next.chain(running.iter().map(|id| self.call(id))).collect();
+                assert!(parallel.len() <= self.config.parallel_calls.max(1) as usize, "the limit is kept (L9)");
                 assert!(
-                    all.len() == 1 || !all.iter().any(|call| call.is_sequential()),
+                    parallel.len() == 1 || !parallel.iter().any(|call| call.is_sequential()),
                     "a sequential call runs alone (L9)"
                 );
                 let calls: Vec<CallId> = dispatches.iter().map(|dispatch| dispatch.call.clone()).collect();
@@ -497,29 +502,31 @@ impl Ledger {
             Action::AwaitOutcome => assert!(!running.is_empty()),
             Action::Suspended(suspension) => {
                 let states = [CallState::OutcomeUnknown, CallState::AwaitingApproval, CallState::Outstanding];
-                let mut stuck: Vec<CallId> = states.into_iter().flat_map(|state| self.in_state(state)).collect();
-                stuck.sort();
-                let held = |id: &CallId| matches!(self.call(id).disposition, Disposition::Breaks(_));
-                assert!(running.is_empty() && waiting.iter().all(held) && !stuck.is_empty());
+                let mut blocked: Vec<CallId> = states.into_iter().flat_map(|state| self.in_state(state)).collect();
+                blocked.sort();
+                let breaks_loop = |id: &CallId| matches!(self.call(id).disposition, Disposition::Breaks(_));
+                assert!(running.is_empty() && waiting.iter().all(breaks_loop) && !blocked.is_empty());
                 let mut waits: Vec<CallId> = suspension.waits.iter().map(|wait| wait.call.clone()).collect();
                 waits.sort();
-                assert_eq!(waits, stuck);
+                assert_eq!(waits, blocked);
                 assert!(
                     self.in_state(CallState::AwaitingApproval).is_empty() || self.asked,
-                    "a person has been asked (L17)"
+                    "a user has been asked (L17)"
                 );
-                let said = self.events.iter().rev().find_map(|event| match &event.kind {
+                let announced = self.events.iter().rev().find_map(|event| match &event.kind {
                     EventKind::Suspended { suspension } => Some(Some(suspension)),
                     EventKind::Resumed | EventKind::LoopStart { .. } => Some(None),
                     _ => None,
                 });
-                assert_eq!(said.flatten(), Some(&suspension), "a suspension is announced with its calls");
+                assert_eq!(announced.flatten(), Some(&suspension), "a suspension is announced with its calls");
             }
             Action::Validate(Validation { result: Some(_), .. }) => {
-                let [completes] = &running[..] else { panic!("{running:?} is checked, and nothing else (L18)") };
-                assert!(matches!(self.call(completes).disposition, Disposition::Breaks(LoopBreak::Complete)));
+                let [completion] = &running[..] else {
+                    panic!("only the completion may be running (L18): {running:?}")
+                };
+                assert!(matches!(self.call(completion).disposition, Disposition::Breaks(LoopBreak::Complete)));
                 let open = self.calls.iter().filter(|call| call.record.state != CallState::Finished).count();
-                assert_eq!(open, 1, "all others have finished first (L18)");
+                assert_eq!(open, 1, "all other calls have finished (L18)");
             }
             Action::Idle
             | Action::BuildContext
@@ -534,8 +541,8 @@ impl Ledger {
         }
     }
 
-    /// In the sent messages, each request is followed by the results of its calls, in order, and there are no other
-    /// results.
+    /// Checks that, in the visible messages, each message with calls is followed by the results of these calls in
+    /// order, and that there are no other results.
     fn check_pairs(&self) {
         let mut expected: Vec<CallId> = Vec::new();
         for message in self.messages.iter().filter(|message| !message.hidden) {
@@ -552,7 +559,8 @@ impl Ledger {
     }
 }
 
-fn turned_off(change: &Change) -> Vec<&str> {
+/// Returns the names of the tools that a change disables.
+fn newly_disabled(change: &Change) -> Vec<&str> {
     let names = change.events.iter().filter_map(|event| match &event.kind {
         EventKind::ToolDisabled { name, .. } => Some(name.as_str()),
         _ => None,
@@ -560,7 +568,7 @@ fn turned_off(change: &Change) -> Vec<&str> {
     names.collect()
 }
 
-/// Whether a ready call may run: its tool is not disabled (L28), and its arguments can be read again (row 26).
+/// Whether a call may run: its tool is not disabled (L28), and its arguments are not nested too deeply (row 26).
 fn can_run(call: &ResolvedCall, disabled: &BTreeSet<String>) -> bool {
     !disabled.contains(&call.name) && levels(&call.arguments) <= MAX_LEVELS
 }
@@ -573,16 +581,16 @@ fn levels(json: &Value) -> usize {
     }
 }
 
-/// Keeps one call for a plan's step: the first one of the highest priority that can run (L24).
-fn only_the_first(calls: &mut [ResolvedCall], disabled: &BTreeSet<String>) {
+/// Keeps one call for the step of a plan (L24): the first call with the highest priority among those that can run.
+fn keep_first_call(calls: &mut [ResolvedCall], disabled: &BTreeSet<String>) {
     let mut highest: Option<&mut i32> = None;
     for call in calls.iter_mut().filter(|call| can_run(call, disabled)) {
         if let Disposition::Ready { priority, .. } = &mut call.disposition {
             match &mut highest {
-                Some(other) if **other >= *priority => *priority = i32::MIN,
+                Some(highest) if **highest >= *priority => *priority = i32::MIN,
                 _ => {
-                    if let Some(other) = highest.replace(priority) {
-                        *other = i32::MIN;
+                    if let Some(previous) = highest.replace(priority) {
+                        *previous = i32::MIN;
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! Calls that end the turn, and replies without the tool call that they need (L18, L19).
+//! Tests of loop-breaking calls (L18), and of replies without a tool call that do not end the turn (L19, L23).
 
 use crate::session::{Session, call, kinds, of_priority, plain, refused, reply, result, text_of};
 use agent_core::change::{Body, CallState, Change};
@@ -34,12 +34,12 @@ fn breaking(name: &str, breaks: LoopBreak, arguments: Value) -> ResolvedCall {
     ResolvedCall { arguments, ..call(name, Disposition::Breaks(breaks)) }
 }
 
-/// The calls to dispatch, with the arguments of their records.
+/// Dispatches the only call that can run, with the arguments of its record.
 fn dispatch(session: &mut Session, awaits: Option<Awaited>) -> Change {
     let Action::Dispatch(dispatches) = session.run.action() else { panic!("{:?}", session.run.action()) };
-    let [one] = &dispatches[..] else { panic!("it comes alone: {dispatches:?}") };
-    let arguments = session.ledger.call(&one.call).record.arguments.clone();
-    session.must(Input::Dispatched { calls: vec![DispatchedCall { call: one.call.clone(), arguments, awaits }] })
+    let [dispatch] = &dispatches[..] else { panic!("expected one call: {dispatches:?}") };
+    let arguments = session.ledger.call(&dispatch.call).record.arguments.clone();
+    session.must(Input::Dispatched { calls: vec![DispatchedCall { call: dispatch.call.clone(), arguments, awaits }] })
 }
 
 fn answer_to(question: &str) -> Awaited {
@@ -62,7 +62,7 @@ fn l18_task_completion_passes_l12_and_ends_the_turn_with_the_result() {
     let expected =
         Validation { text: "42 files".into(), result: Some(json!("42 files")), attempt: 1, corrections_left: 2 };
     assert_eq!(validation(&session), expected);
-    assert!(!session.run.is_running(&CallId("call_1_1_1".into())), "the host does not run it");
+    assert!(!session.run.is_running(&CallId("call_1_1_1".into())), "the host does not run the call");
     let change = session.accept(OutputData::Text("42 files".into()));
     assert_eq!(kinds(&change), ["tool_result", "context_budget", "loop_end"]);
     assert_eq!((session.output().finish, session.output().data), (EndReason::Completed, json!("42 files")));
@@ -82,13 +82,13 @@ fn l18_a_rejected_completion_gets_an_error_result_and_uses_the_corrections_of_l1
     assert_eq!(
         kinds(&change)[..3],
         ["tool_result_error", "output_rejected", "stream_clear"],
-        "L30: a rejection clears"
+        "a rejection discards the streamed output (L30)"
     );
     let (text, is_error) = text_of(&session, "call_1_1_1");
     assert!(is_error && text.contains("/n: is not a number") && text.contains("task_completion"), "{text}");
     let Action::CallModel(plan) = session.run.action() else { panic!() };
     assert_eq!((plan.lifecycle, plan.last), (Lifecycle::OutputErrorFeedback, false));
-    // Only the latest failed attempt is sent again.
+    // Only the latest rejected attempt is sent again.
     session.reply("", vec![completing(json!({"n": 3}))]);
     dispatch(&mut session, None);
     assert_eq!((validation(&session).attempt, validation(&session).corrections_left), (2, 0));
@@ -110,7 +110,7 @@ fn l18_results_of_other_calls_stay_when_a_completion_is_rejected() {
         let change = session.reject("no");
         assert!(change.hidden.is_empty());
     }
-    // L12: of the two attempts only the latest one is sent again, and the other calls are too.
+    // Only the latest of the two rejected attempts is sent again, but all other calls are (L12).
     assert_eq!(session.run.left_out, [CallId("call_1_1_2".into())]);
     let sent = |call: &str| {
         let part = |name: &str, number: &str, arguments| {
@@ -126,7 +126,7 @@ fn l18_results_of_other_calls_stay_when_a_completion_is_rejected() {
         other => panic!("{other:?}"),
     };
     assert_eq!(arguments(&second), (json!({}), json!({"result": "x"})));
-    assert_eq!(arguments(&first).0, json!({}), "it stays for the other call");
+    assert_eq!(arguments(&first).0, json!({}), "the message stays for the other call");
     assert!(arguments(&first).1["result"].as_str().unwrap().contains("an earlier attempt"), "{first:?}");
 }
 
@@ -172,7 +172,7 @@ fn l18_an_unanswered_question_ends_the_turn() {
 }
 
 #[test]
-fn l18_other_calls_finish_first_and_the_first_loop_breaking_call_counts() {
+fn l18_other_calls_finish_first_and_only_the_first_loop_breaking_call_is_accepted() {
     let mut session = Session::calling(by_tool());
     let calls = vec![completing(json!("first")), plain("look"), conversing("second"), plain("write")];
     session.reply("", calls);
@@ -189,7 +189,7 @@ fn l18_other_calls_finish_first_and_the_first_loop_breaking_call_counts() {
     assert_eq!(session.output().finish, EndReason::Completed);
 }
 
-/// The turn waits for a service before it is completed, and announces when it continues.
+/// L18: the turn waits for a service before it completes, and announces that it continues.
 #[test]
 fn l18_a_completion_waits_for_a_service_too() {
     let mut session = Session::calling(by_tool());
@@ -255,8 +255,8 @@ fn l19_a_reply_without_a_tool_call_gets_a_reminder_and_five_in_a_row_end_the_tur
     for count in 1..=4 {
         let change = session.reply("Let me think.", Vec::new());
         assert_eq!(kinds(&change)[..3], ["stream_complete", "no_tool_call", "loop_iteration"]);
-        let EventKind::NoToolCall { count: said, reminder } = &change.events[1].kind else { panic!() };
-        assert_eq!(*said, count);
+        let EventKind::NoToolCall { count: reported, reminder } = &change.events[1].kind else { panic!() };
+        assert_eq!(*reported, count);
         let bodies: Vec<_> = change.messages.iter().map(|message| (message.role, message.body.clone())).collect();
         let text = |text: &str| Body::Parts(vec![Part::Text(text.into())]);
         assert_eq!(bodies, [(Role::Assistant, text("Let me think.")), (Role::User, text(reminder))]);
@@ -264,7 +264,7 @@ fn l19_a_reply_without_a_tool_call_gets_a_reminder_and_five_in_a_row_end_the_tur
     let change = session.reply("Let me think.", Vec::new());
     assert_eq!(change.messages.len(), 1, "the reply is stored, and there are no more reminders");
     assert_eq!(session.error(), TurnError::NoToolCall { replies: 5 });
-    assert!(session.error().to_string().contains("finish = \"text\""), "it says what to do");
+    assert!(session.error().to_string().contains("finish = \"text\""), "the error contains advice");
 }
 
 #[test]
@@ -294,16 +294,17 @@ fn l19_a_cut_reply_without_a_call_gets_a_reminder_too() {
 #[test]
 fn l19_five_identical_errors_in_a_row_end_the_turn_for_any_calls() {
     let mut session = Session::calling(by_tool());
-    for place in 1..=5 {
-        assert!(session.run.is_open(), "{place}");
-        session.reply("", vec![refused(&format!("tool_{}", place % 3), "the disk is full")]);
+    for position in 1..=5 {
+        assert!(session.run.is_open(), "{position}");
+        session.reply("", vec![refused(&format!("tool_{}", position % 3), "the disk is full")]);
     }
     let TurnError::SameError { replies, tool, message } = session.error() else { panic!("{:?}", session.error()) };
     assert_eq!((replies, tool.as_str()), (5, "tool_2"));
-    assert!(message.contains("the disk is full") && !message.contains('{'), "for people: {message}");
+    assert!(message.contains("the disk is full") && !message.contains('{'), "the message is a sentence: {message}");
 }
 
-/// The same call five times: its third failure disables the tool, and later calls count as the same error (L28).
+/// L19, L28: the third failure of a call disables its tool. The later calls of the disabled tool count as the same
+/// error.
 #[test]
 fn l19_l28_the_fifth_identical_failing_call_ends_the_turn() {
     let mut session = Session::calling(by_tool());
@@ -327,8 +328,8 @@ fn l19_a_success_another_error_or_a_reply_without_a_call_resets_the_count() {
     for between in between {
         let mut session = Session::calling(LoopConfig { max_interactions: 40, ..by_tool() });
         for round in 0..2 {
-            for place in 0..4 {
-                session.reply("", vec![refused(&format!("tool_{round}_{place}"), "the disk is full")]);
+            for position in 0..4 {
+                session.reply("", vec![refused(&format!("tool_{round}_{position}"), "the disk is full")]);
             }
             between(&mut session);
         }
@@ -336,21 +337,21 @@ fn l19_a_success_another_error_or_a_reply_without_a_call_resets_the_count() {
     }
 }
 
-/// Many calls of one reply that fail in the same way count as one error, because the model has seen no result in
-/// between.
+/// L19: if several calls of one reply fail with the same error, the error counts once, because the model sees the
+/// results only after the reply.
 #[test]
 fn l19_errors_count_once_per_reply() {
     let mut session = Session::calling(by_tool());
-    let calls = || (0..8).map(|place| refused(&format!("tool_{place}"), "not granted")).collect::<Vec<_>>();
+    let calls = || (0..8).map(|position| refused(&format!("tool_{position}"), "not granted")).collect::<Vec<_>>();
     session.reply("", calls());
     assert!(session.run.is_open());
 }
 
 #[test]
-fn l19_none_of_it_applies_when_a_text_ends_the_turn() {
+fn l19_repeated_errors_do_not_end_a_turn_that_ends_with_text() {
     let mut session = Session::calling(LoopConfig { max_interactions: 40, ..Default::default() });
-    for place in 0..8 {
-        session.reply("", vec![refused(&format!("tool_{place}"), "the disk is full")]);
+    for position in 0..8 {
+        session.reply("", vec![refused(&format!("tool_{position}"), "the disk is full")]);
     }
     session.answer("done");
     assert_eq!(session.output().finish, EndReason::Answered);
@@ -365,7 +366,7 @@ fn l4_l19_with_error_no_call_is_made_at_the_limit() {
     let change = session.reply("hm", Vec::new());
     assert!(kinds(&change).contains(&"no_tool_call".to_owned()));
     assert!(matches!(session.error(), TurnError::InteractionsExhausted { interactions: 2, .. }));
-    // So does a result that is rejected at the limit. A result that is accepted ends the turn as usual.
+    // A result that is rejected at the limit ends the turn too. A result that is accepted ends the turn as usual.
     for accepted in [true, false] {
         let mut session = Session::calling(bound.clone());
         session.reply("hm", Vec::new());
@@ -383,7 +384,7 @@ fn l4_l19_with_error_no_call_is_made_at_the_limit() {
 }
 
 #[test]
-fn l4_in_the_last_call_a_text_ends_the_turn_in_either_mode() {
+fn l4_in_the_last_call_text_ends_the_turn_even_if_only_a_tool_may_end_it() {
     let mut session = Session::calling(LoopConfig { max_interactions: 1, persistence: true, ..by_tool() });
     session.reply("hm", Vec::new());
     session.reply("4 remaining. I don't have access.", Vec::new());
@@ -442,7 +443,7 @@ fn l23_a_deflection_is_nudged_three_times_in_a_turn_and_then_accepted() {
     assert_eq!(session.output().finish, EndReason::Answered);
 }
 
-/// A model cannot announce its next action forever.
+/// L23: the host accepts an incomplete reply after three nudges, so that the turn ends.
 #[test]
 fn l23_the_fourth_consecutive_unfinished_reply_is_accepted() {
     let mut session = Session::calling(persistent());
@@ -472,7 +473,7 @@ fn l23_the_third_empty_reply_forces_a_summary_without_tools() {
     assert_eq!(nudges(&change), [(NudgeCause::ForcedSummary, 1)]);
     let Action::CallModel(plan) = session.run.action() else { panic!() };
     assert_eq!((plan.last, plan.steps_left), (true, 1), "tools are withheld");
-    // Any text is accepted, and calls of missing tools are ignored.
+    // Any text is accepted as the summary, and calls are ignored.
     session.reply("I processed 5 of 7 screenshots, 2 remaining.", vec![plain("ignored")]);
     session.accept(OutputData::Text("5 of 7".into()));
     assert_eq!((session.output().finish, session.output().limit_reached), (EndReason::Answered, false));
@@ -493,7 +494,7 @@ fn l23_only_consecutive_empty_replies_count() {
 }
 
 #[test]
-fn l23_an_empty_summary_is_a_typed_error() {
+fn l23_an_empty_summary_ends_the_turn_with_an_error() {
     let mut session = Session::calling(persistent());
     for _ in 0..4 {
         session.reply("", Vec::new());
@@ -501,7 +502,7 @@ fn l23_an_empty_summary_is_a_typed_error() {
     assert_eq!(session.error(), TurnError::EmptyReplies { replies: 4 });
 }
 
-/// A forced summary that is rejected (L12) is corrected like any answer, with tools again.
+/// L12, L23: a forced summary that is rejected is corrected like any answer, and the model may call tools again.
 #[test]
 fn l23_l12_a_rejected_summary_may_be_corrected() {
     let mut session = Session::calling(persistent());
@@ -529,7 +530,7 @@ fn l23_l4_at_the_limit_the_summary_is_the_last_call() {
     assert!(matches!(session.error(), TurnError::InteractionsExhausted { .. }));
 }
 
-/// Corrections and nudges have separate budgets, and cut replies are handled by L12.
+/// L12, L23: corrections and nudges are counted separately, and a cut reply is a correction.
 #[test]
 fn l23_l12_cut_replies_and_corrections_are_not_nudged() {
     let mut session = Session::calling(persistent());

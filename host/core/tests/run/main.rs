@@ -1,5 +1,5 @@
-//! Tests of the loop through its public interface: each spec line by example, then all of them with random inputs.
-//! Every input goes through [`session::Session`], which checks the loop's invariants each time.
+//! Tests of the agent loop through its public interface: examples for each line of the specification, and random
+//! inputs. Every input is applied through [`session::Session`], which checks the invariants of the loop each time.
 
 mod approvals;
 mod beginnings;

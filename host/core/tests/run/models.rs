@@ -1,5 +1,5 @@
-//! A model that does not answer: retry, the next model of the chain, the fallback text (M3); and turns that are
-//! undone (D5).
+//! Tests of failed model calls: a retry, the next model of the chain, and the fallback text (M3). Also tests of undone
+//! turns (D5).
 
 use crate::session::{Session, WIDE, kinds, plain, reply};
 use agent_core::event::{EndReason, EventKind};
@@ -43,7 +43,7 @@ fn m3_a_retry_repeats_the_same_call() {
     let EventKind::Retry { attempt: 2, wait_ms: 250, reason, .. } = &change.events[1].kind else { panic!() };
     assert_eq!(reason, "overloaded");
     assert_eq!(plan(&session), StepPlan { attempt: 2, ..first });
-    // L3: the messages have been seen once, whatever the number of attempts; L4: it was one interaction.
+    // All attempts together count as one interaction (L4) and increase the seen counts once (L3).
     session.must(failed(AfterFailure::Retry { wait_ms: 500 }));
     session.reply("", vec![plain("a")]);
     session.run_batch();
@@ -59,21 +59,25 @@ fn m3_the_next_model_is_used_for_the_rest_of_the_turn() {
     assert_eq!(kinds(&change), ["stream_clear", "model_fallback", "context_budget"]);
     assert_eq!((plan(&session).model_index, plan(&session).attempt), (1, 1));
     let budget = session.run.turn.as_ref().unwrap().budget;
-    assert_eq!(budget, PromptBudget { window: 50_000, ..WIDE }, "its window, and the turn's own system text");
+    assert_eq!(
+        budget,
+        PromptBudget { window: 50_000, ..WIDE },
+        "the window is that of the new model, and the system text is that of the turn"
+    );
     session.reply("", vec![plain("a")]);
     session.run_batch();
-    assert_eq!(plan(&session).model_index, 1, "it keeps the turn");
-    assert_eq!(session.apply(next(1, 50_000)), Err(InputError::Unexpected("an earlier model")), "never back");
+    assert_eq!(plan(&session).model_index, 1, "the new model is used for the rest of the turn");
+    assert_eq!(session.apply(next(1, 50_000)), Err(InputError::Unexpected("an earlier model")));
     session.answer("done");
     session.begin(LoopConfig::default());
-    assert_eq!(plan(&session).model_index, 0, "the next turn begins with the first");
+    assert_eq!(plan(&session).model_index, 0, "the next turn begins with the first model");
 }
 
 #[test]
-fn m3_a_smaller_window_gets_a_last_call_or_a_typed_error() {
+fn m3_a_smaller_window_leads_to_a_last_call_or_an_error() {
     let mut session = Session::calling(LoopConfig::default());
     session.must(next(1, 2_000));
-    assert!(plan(&session).last, "nothing but an answer fits");
+    assert!(plan(&session).last, "only a last call fits into the window");
     let mut session = Session::calling(LoopConfig::default());
     let change = session.must(next(1, 1_000));
     assert_eq!(session.error().code(), "prompt_too_large");
@@ -100,8 +104,8 @@ fn m3_the_fallback_text_comes_last_and_is_marked() {
     assert_eq!(kinds(&change), expected);
     let output = session.output();
     assert_eq!((output.model.as_str(), output.data), (FALLBACK_TEXT, json!({"answer": "later"})));
-    assert_eq!((output.interactions, output.usage), (0, Usage::default()), "no model was of any use");
-    assert_eq!(session.seen_counts(), [0, 1], "and none has seen the input");
+    assert_eq!((output.interactions, output.usage), (0, Usage::default()), "no model has replied");
+    assert_eq!(session.seen_counts(), [0, 1], "no model has seen the input");
 }
 
 #[test]
@@ -130,7 +134,7 @@ fn d5_repeated_undo_removes_turns_from_the_view() {
     assert_eq!(change.hidden.iter().map(|hidden| hidden.id).collect::<Vec<_>>(), [5, 6]);
     session.must(Input::Undo);
     assert_eq!(session.run.view.iter().map(|entry| entry.turn).collect::<Vec<_>>(), [1, 1]);
-    // The next turn continues from what is left, and keeps its own number.
+    // The next turn continues after the remaining messages, and gets a new number.
     session.begin(LoopConfig::default());
     session.answer("two again");
     assert_eq!((session.output().turn, session.run.view.len()), (4, 4));
@@ -155,17 +159,21 @@ fn l4_the_fallback_text_at_the_limit_is_marked() {
     }
 }
 
-/// P5, L5: a plugin's model calls count in the open turn in any phase, and their number is kept.
+/// P5, L5: a plugin's model calls are added to the cost of the open turn in any phase, and their number is stored.
 #[test]
 fn l5_model_use_of_plugins_counts_in_the_turn() {
     let usage = Usage { prompt_tokens: 30, completion_tokens: 12 };
-    let asked = || Input::PluginUsedModel { plugin: "sum".into(), used: ModelUse { asks: 1, usage } };
+    let model_use = || Input::PluginUsedModel { plugin: "sum".into(), used: ModelUse { asks: 1, usage } };
     let mut session = Session::new();
-    assert_eq!(session.apply(asked()), Err(InputError::NoTurn));
+    assert_eq!(session.apply(model_use()), Err(InputError::NoTurn));
     session.begin(LoopConfig::default());
-    assert_eq!(kinds(&session.must(asked())), Vec::<String>::new(), "the call's event tells it");
-    session.must(asked());
-    let turn = session.run.turn.as_ref().expect("it is open");
+    assert_eq!(
+        kinds(&session.must(model_use())),
+        Vec::<String>::new(),
+        "the event of the plugin's call contains the use"
+    );
+    session.must(model_use());
+    let turn = session.run.turn.as_ref().expect("the turn is open");
     assert_eq!((turn.execution_units, turn.usage.total(), turn.interactions), (84, 84, 0));
     assert_eq!(
         turn.plugin_model_use["sum"],
@@ -173,9 +181,9 @@ fn l5_model_use_of_plugins_counts_in_the_turn() {
     );
     session.answer("done");
     session.begin(LoopConfig::default());
-    let turn = session.run.turn.as_ref().expect("it is open");
+    let turn = session.run.turn.as_ref().expect("the turn is open");
     assert!(
         turn.plugin_model_use.is_empty() && session.run.asks == 2,
-        "the use belongs to the turn, the number of requests to the session"
+        "the model use is counted per turn, and the number of requests per session"
     );
 }

@@ -1,4 +1,4 @@
-//! Validation, correction, and the output (L12, L13).
+//! Tests of validation, corrections and the output (L12, L13).
 
 use crate::session::{Session, kinds, plain};
 use agent_core::change::Body;
@@ -20,7 +20,7 @@ fn visible(session: &Session) -> Vec<u64> {
     session.run.view.iter().map(|entry| entry.id).collect()
 }
 
-/// Row 31: a reply that was cut is never the answer. The model is told within its limits.
+/// Row 31: a reply that was cut is never the answer. The model gets feedback and tries again within its limits.
 #[test]
 fn l12_a_cut_reply_is_not_the_answer() {
     for stop in [StopReason::Length, StopReason::ContentFilter] {
@@ -35,7 +35,7 @@ fn l12_a_cut_reply_is_not_the_answer() {
     }
 }
 
-/// Row 31: no call of a reply that was cut runs, because its arguments may only look complete.
+/// Row 31: no call of a reply that was cut runs, because the arguments may look complete although they are not.
 #[test]
 fn row_31_calls_of_a_cut_reply_do_not_run() {
     for stop in [StopReason::Length, StopReason::ContentFilter] {
@@ -48,7 +48,7 @@ fn row_31_calls_of_a_cut_reply_do_not_run() {
             "{:?}",
             kinds(&change)
         );
-        assert!(matches!(session.run.action(), Action::CallModel(_)), "the model is told, and may call again");
+        assert!(matches!(session.run.action(), Action::CallModel(_)), "the model gets the errors and may call again");
     }
 }
 
@@ -80,7 +80,7 @@ fn l12_a_rejected_output_gets_feedback_and_only_the_latest_attempt_is_sent_again
     let hidden: Vec<_> = change.hidden.iter().map(|hidden| (hidden.id, hidden.seen_count)).collect();
     assert_eq!(hidden, [(2, 3), (3, 2)]);
     assert_eq!(visible(&session), [1, 4, 5, 6, 7]);
-    assert_eq!(session.ledger.messages.len(), 7, "all are stored");
+    assert_eq!(session.ledger.messages.len(), 7, "all messages are stored");
 
     session.reply("third", Vec::new());
     assert_eq!(validation(&session).corrections_left, 0);

@@ -1,4 +1,4 @@
-//! Planned turns, and what happens if a plan fails (L24).
+//! Tests of planned turns and of plans that fail (L24).
 
 use crate::session::{Session, WIDE, call, grant, kinds, of_priority, plain, refused, reply, result, sent_to_service};
 use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, GrantScope, ScopedGrant};
@@ -33,10 +33,10 @@ fn made(plan: PlannerReply) -> Input {
 }
 
 fn steps(tools: &[&str]) -> PlannerReply {
-    let step = |(place, tool): (usize, &&str)| PlannedStep {
+    let step = |(index, tool): (usize, &&str)| PlannedStep {
         step: PlanStep { tool: (*tool).into(), task: format!("do {tool}") },
         offered: vec![(*tool).into(), "other".into()],
-        tokens: 40 + place as u32,
+        tokens: 40 + index as u32,
     };
     PlannerReply::Steps(tools.iter().enumerate().map(step).collect())
 }
@@ -71,7 +71,7 @@ fn total(change: &Change) -> Option<(u32, u32)> {
     })
 }
 
-/// L24, seed e phase 2b: a plan, one call for each step, and a synthesis that passes the validators.
+/// L24: a planner makes a plan, an executor makes one call for each step, and the planner's answer is validated.
 #[test]
 fn l24_a_turn_plans_executes_and_synthesizes() {
     let mut session = planning(LoopConfig::default());
@@ -93,7 +93,7 @@ fn l24_a_turn_plans_executes_and_synthesizes() {
     assert_eq!(total(&change), Some((50_000, 0)));
     session.reply("Renamed.", Vec::new());
     session.reject("too short");
-    assert_eq!(role(&session), ModelRole::Synthesizer, "L12 holds");
+    assert_eq!(role(&session), ModelRole::Synthesizer, "a rejected answer is corrected by the planner (L12)");
     session.answer("I have renamed it.");
     assert_eq!(session.output().data, json!("I have renamed it."));
     assert_eq!(session.output().interactions, 5);
@@ -108,7 +108,7 @@ fn l24_an_empty_plan_is_answered() {
     session.answer("Hello.");
 }
 
-/// L6, L24: of a step's calls, the first one of the highest priority runs and the others are deferred.
+/// L6, L24: only the first call with the highest priority in a step runs, and the other calls are deferred.
 #[test]
 fn l24_a_step_makes_one_call() {
     let mut session = planning(LoopConfig::default());
@@ -122,10 +122,10 @@ fn l24_a_step_makes_one_call() {
     assert_eq!(role(&session), ModelRole::Synthesizer, "a deferred call is not a failure");
 }
 
-/// A way in which a plan fails.
+/// Inputs that make a plan fail. Returns the change in which the plan is abandoned.
 type Failure = fn(&mut Session) -> Change;
 
-/// L24: every failure abandons the plan, says why, and keeps the results so far.
+/// L24: every failure abandons the plan. The event contains the reason, and the results so far are kept.
 #[test]
 fn l24_every_failure_abandons_the_plan() {
     let invalid = |session: &mut Session| session.must(made(PlannerReply::Invalid("it is not JSON".into())));
@@ -176,7 +176,7 @@ fn l24_every_failure_abandons_the_plan() {
         assert_eq!(reason(&change), expected);
         assert_eq!((role(&session), offered(&session)), (ModelRole::Agent, vec!["all".to_owned()]), "{expected}");
         assert_eq!(session.ledger.calls.len(), calls, "{expected}");
-        assert_eq!(total(&change), Some((100_000, 200)), "{expected}: the window is the model's own again");
+        assert_eq!(total(&change), Some((100_000, 200)), "{expected}: the budget is that of the agent's model again");
         // The agent's model continues, and the plan stays abandoned.
         session.reply("", vec![plain("z")]);
         session.run_batch();
@@ -215,7 +215,7 @@ fn l4_the_limit_applies_to_plans() {
     assert!(session.output().limit_reached);
 }
 
-/// L26, L24: a prompt that is too large for the executor's window goes to the agent's own model.
+/// L24, L26: if the prompt is too large for the executor's context window, the agent's own model continues.
 #[test]
 fn l26_a_window_that_is_too_small_abandons_the_plan() {
     let mut session = Session::new();
@@ -241,7 +241,7 @@ fn l24_a_plan_survives_a_crash_and_a_suspension() {
     assert!(matches!(session.run.action(), Action::Suspended(_)));
     session.resolve("call_1_2_1", agent_core::run::Decision::Result("done".into()));
     assert_eq!(role(&session), ModelRole::Executor { step: 2, of: 2 });
-    assert_eq!(session.ledger.calls.len(), 1, "nothing runs twice");
+    assert_eq!(session.ledger.calls.len(), 1, "no call runs twice");
 }
 
 /// L25: the tools that a turn offers are decided once and reported.
@@ -249,8 +249,8 @@ fn l24_a_plan_survives_a_crash_and_a_suspension() {
 fn l25_a_turn_offers_the_selected_tools() {
     let mut session = Session::new();
     session.start(TurnInput::Text("Count.".into()), LoopConfig::default());
-    let chosen = vec!["text.count".to_owned(), "read_result".to_owned()];
-    let change = session.context(TurnContext { budget: WIDE, offered: Some(chosen.clone()), ..Default::default() });
+    let selected = vec!["text.count".to_owned(), "read_result".to_owned()];
+    let change = session.context(TurnContext { budget: WIDE, offered: Some(selected.clone()), ..Default::default() });
     let built = change.events.iter().find_map(|event| match &event.kind {
         EventKind::ContextBuilt { offered_tools, .. } => Some(*offered_tools),
         _ => None,
@@ -258,11 +258,11 @@ fn l25_a_turn_offers_the_selected_tools() {
     assert_eq!(built, Some(Some(2)));
     session.reply("", vec![plain("text.count")]);
     session.run_batch();
-    assert_eq!(offered(&session), chosen);
+    assert_eq!(offered(&session), selected);
 }
 
-/// L23, L24: with persistence of effort, an answer that leaves work undone does not count, whoever wrote it, and the
-/// loop continues.
+/// L23, L24: if persistence is on, a planner's answer that leaves work undone is not accepted, and the agent's model
+/// continues.
 #[test]
 fn l23_a_planners_answer_that_leaves_work_undone_is_not_accepted() {
     for (text, accepted) in [("Renamed 1 file. 4 remaining.", false), ("All files have been renamed.", true)] {
@@ -285,9 +285,9 @@ fn deep(tool: &str) -> ResolvedCall {
     ResolvedCall { arguments: (0..65).fold(json!(1), |inner, _| json!([inner])), ..plain(tool) }
 }
 
-/// L24: a call that cannot run for any reason is not a step.
+/// L24: if no call of a step can run, the plan is abandoned.
 #[test]
-fn l24_a_call_that_cannot_run_is_not_a_step() {
+fn l24_a_step_whose_calls_cannot_run_abandons_the_plan() {
     let cut = |session: &mut Session| {
         session.must(Input::Reply(ResolvedReply { stop: StopReason::Length, ..reply("", vec![plain("a")]) }))
     };
@@ -310,16 +310,16 @@ fn l24_a_call_that_cannot_run_is_not_a_step() {
         assert!(reason(&change).contains(expected), "{}", reason(&change));
         assert_eq!((role(&session), session.ledger.calls.len()), (ModelRole::Agent, calls), "{expected}");
         // L20: unreadable calls are reported too.
-        let result = kinds(&change).contains(&"error".to_owned());
-        assert_eq!(result, calls == 0, "{:?}", kinds(&change));
+        let is_reported = kinds(&change).contains(&"error".to_owned());
+        assert_eq!(is_reported, calls == 0, "{:?}", kinds(&change));
         session.answer("done");
     }
 }
 
-/// L24, L28: a tool that was disabled in one step cannot be called in the next one.
+/// L24, L28: a tool that was disabled in one step cannot be called in a later step.
 #[test]
-fn l24_a_disabled_tool_is_not_a_step() {
-    let turned_off = || {
+fn l24_a_disabled_tool_cannot_be_called_in_a_later_step() {
+    let with_disabled_tool = || {
         let mut session = planning(LoopConfig::default());
         session.must(made(steps(&["x", "x", "x", "y"])));
         for _ in 0..3 {
@@ -329,22 +329,22 @@ fn l24_a_disabled_tool_is_not_a_step() {
         assert_eq!(role(&session), ModelRole::Executor { step: 4, of: 4 }, "the steps' calls have run");
         session
     };
-    let mut session = turned_off();
+    let mut session = with_disabled_tool();
     let change = session.reply("", vec![plain("x")]);
     assert!(reason(&change).contains("`x` is off"), "{}", reason(&change));
     assert_eq!(role(&session), ModelRole::Agent);
 
-    let mut session = turned_off();
+    let mut session = with_disabled_tool();
     session.reply("", vec![plain("x"), plain("y"), plain("z")]);
     assert_eq!(session.dispatch(), [CallId("call_1_5_2".into())], "one call per step");
     session.outcome("call_1_5_2", "ok");
     assert_eq!(role(&session), ModelRole::Synthesizer);
 }
 
-/// L18, L24: next to the call of a step, no other call ends the turn. Alone it may, and if its result is rejected,
-/// the plan ends.
+/// L18, L24: a loop-breaking call is deferred if the reply also contains the call of a step. Otherwise the
+/// loop-breaking call is performed. If its result is rejected, the plan is abandoned.
 #[test]
-fn l24_a_steps_call_takes_precedence_over_one_that_would_end_the_turn() {
+fn l24_a_steps_call_takes_precedence_over_a_loop_breaking_call() {
     let done = || {
         let complete = call("task_completion", Disposition::Breaks(LoopBreak::Complete));
         ResolvedCall { arguments: json!({"result": "half"}), ..complete }
@@ -361,7 +361,7 @@ fn l24_a_steps_call_takes_precedence_over_one_that_would_end_the_turn() {
     assert_eq!(role(&session), ModelRole::Agent);
 }
 
-/// L10, L24: a step that calls a service suspends the turn, and the plan continues with the answer.
+/// L10, L24: a step that calls a service suspends the turn, and the plan continues after the response.
 #[test]
 fn l10_a_step_waits_for_its_service() {
     let mut session = planning(LoopConfig::default());
@@ -374,7 +374,7 @@ fn l10_a_step_waits_for_its_service() {
     let change = session.must(Input::Respond { call: id.clone(), from: Answerer::Service, result: result("paid") });
     assert!(kinds(&change).contains(&"resumed".to_owned()));
     assert_eq!(role(&session), ModelRole::Executor { step: 2, of: 2 });
-    // An answer with an error makes the step fail.
+    // A response with an error makes the step fail.
     session.reply("", vec![plain("pay")]);
     let id = CallId("call_1_3_1".into());
     session.must(sent_to_service(std::slice::from_ref(&id)));
@@ -383,7 +383,7 @@ fn l10_a_step_waits_for_its_service() {
     assert_eq!(reason(&change), "`pay` failed in step 2 of 2: no money");
 }
 
-/// L17, L24: a step's call may need approval like any other, and a denial makes the step fail.
+/// L17, L24: the call of a step may need approval, and a denial makes the step fail.
 #[test]
 fn l17_a_denied_step_abandons_the_plan() {
     let asking = |tool: &str| ResolvedCall { approval: Approval::Needed(grant(tool).digest), ..plain(tool) };

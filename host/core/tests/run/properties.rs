@@ -1,5 +1,5 @@
-//! A random driver: replies, outcomes, crashes, duplicates, cancellations and decisions in any order.
-//! [`crate::session`] and [`crate::ledger`] check the invariants after every input.
+//! Property tests with a random driver. It applies replies, outcomes, crashes, duplicates, cancellations and decisions
+//! in any order. [`crate::session`] and [`crate::ledger`] check the invariants after every input.
 
 mod moves;
 
@@ -54,7 +54,7 @@ impl Move {
         }
     }
 
-    /// Some windows are so small that a few messages fill them.
+    /// Returns a token budget. Some context windows are so small that a few messages fill them.
     fn budget(&self) -> PromptBudget {
         let window = match self.calls.len() {
             6 => 2_900,
@@ -75,26 +75,26 @@ impl Move {
     }
 
     fn reply(&self) -> Input {
-        let calls = self.calls.iter().enumerate().map(|(place, disposition)| {
-            let approval = match (self.asks >> place & 1, self.coin) {
+        let calls = self.calls.iter().enumerate().map(|(position, disposition)| {
+            let approval = match (self.asks >> position & 1, self.coin) {
                 (0, _) => Approval::NotNeeded,
                 (_, true) => Approval::Needed(self.digest()),
                 (_, false) => Approval::Remembered(grant("tool")),
             };
-            // Two names, so that outstanding calls are counted by tool (L11).
+            // Two different names test that outstanding calls are counted by tool (L11).
             let name = match disposition {
                 Disposition::Breaks(LoopBreak::Complete) => "task_completion",
                 Disposition::Breaks(LoopBreak::Ask) => "ask_question",
                 Disposition::Breaks(LoopBreak::Converse) => "converse",
-                _ if place % 2 == 0 => "tool",
+                _ if position % 2 == 0 => "tool",
                 _ => "other",
             };
             ResolvedCall { approval, ..call(name, disposition.clone()) }
         });
-        let step = |place: usize| PlannedStep {
+        let step = |position: usize| PlannedStep {
             step: PlanStep { tool: "tool".into(), task: self.text.into() },
             offered: vec!["tool".into()],
-            tokens: place as u32,
+            tokens: position as u32,
         };
         let plan = match self.pick.index(4) {
             0 => PlannerReply::Invalid("no JSON".into()),
@@ -146,7 +146,7 @@ impl Move {
         Input::Resolve { call: call.clone(), decision }
     }
 
-    /// A service, or sometimes the user.
+    /// Returns the cause of a wait: usually a service, sometimes the user or another agent.
     fn cause(&self) -> WaitCause {
         let expires_at = self.coin.then_some(5);
         match self.pick.index(8) {
@@ -157,8 +157,11 @@ impl Move {
     }
 
     fn dispatch(&self, dispatches: Vec<Dispatch>) -> Input {
-        let granted: Vec<CallId> =
-            dispatches.iter().filter(|one| one.authorization.is_some()).map(|one| one.call.clone()).collect();
+        let granted: Vec<CallId> = dispatches
+            .iter()
+            .filter(|dispatch| dispatch.authorization.is_some())
+            .map(|dispatch| dispatch.call.clone())
+            .collect();
         if !granted.is_empty() && self.pick.index(4) == 0 {
             return self.ask_again(&granted);
         }
@@ -171,13 +174,13 @@ impl Move {
         let calls: Vec<CallId> = dispatches.into_iter().map(|dispatch| dispatch.call).collect();
         let first = if self.coin { 0 } else { self.pick.index(calls.len()) };
         let Input::Dispatched { mut calls } = dispatched(&calls[first..]) else { unreachable!() };
-        for (place, call) in calls.iter_mut().enumerate() {
-            call.awaits = (self.is_sent >> place & 1 == 1).then(|| waiting_for(&call.call, self.cause()));
+        for (position, call) in calls.iter_mut().enumerate() {
+            call.awaits = (self.is_sent >> position & 1 == 1).then(|| waiting_for(&call.call, self.cause()));
         }
         Input::Dispatched { calls }
     }
 
-    /// The outcome of a running call: a result, or a request to a service (P2).
+    /// Returns the outcome of a running call: a result, or a request to a service (P2).
     fn ran(&self, call: &CallId) -> Input {
         if self.is_sent & 128 == 128 {
             let cost = CallCost { cpu_us: 7, ..Default::default() };
@@ -191,7 +194,7 @@ impl Move {
         respond_to(&session.run, call, result)
     }
 
-    /// Identity of the tool, which sometimes has changed.
+    /// Returns the identity of the tool. Sometimes it has changed.
     fn digest(&self) -> Digest {
         Digest::from_sha256([if self.pick.index(5) == 0 { 8 } else { 7 }; 32])
     }
@@ -206,9 +209,9 @@ impl Move {
     }
 
     fn approval(&self, calls: &[CallId]) -> Input {
-        let answer = |(place, call): (usize, &CallId)| {
+        let answer = |(position, call): (usize, &CallId)| {
             let scope = [GrantScope::Once, GrantScope::Session, GrantScope::Always][self.pick.index(3)];
-            let verdict = match self.asks >> (place % 8) & 1 {
+            let verdict = match self.asks >> (position % 8) & 1 {
                 0 => {
                     let grant = ScopedGrant { scope, grant: LastingGrant { digest: self.digest(), ..grant("tool") } };
                     ApprovalVerdict::Granted { edited: self.coin.then(|| json!({"edited": true})), grant }
@@ -220,23 +223,23 @@ impl Move {
         Input::Approval { answers: calls.iter().enumerate().map(answer).collect() }
     }
 
-    /// An external answer or decision about one of the waiting calls.
+    /// Returns an external response or decision for one of the waiting calls.
     fn unblock(&self, session: &Session, waits: &[agent_core::event::Wait]) -> Input {
         let wait = &waits[self.pick.index(waits.len())];
         match &wait.cause {
             WaitCause::OutcomeUnknown => self.resolve(&wait.call),
             WaitCause::Approval => {
                 let asking = session.ledger.in_state(CallState::AwaitingApproval);
-                let some = 1 + self.pick.index(asking.len());
-                self.approval(&asking[asking.len() - some..])
+                let count = 1 + self.pick.index(asking.len());
+                self.approval(&asking[asking.len() - count..])
             }
             _ if self.calls.len() == 3 => Input::Expire { call: wait.call.clone() },
             _ => self.respond(session, &wait.call),
         }
     }
 
-    /// An input that the run's action asks for.
-    fn answer(&self, session: &Session) -> Input {
+    /// Returns an input that the run's action requires.
+    fn proceed(&self, session: &Session) -> Input {
         let running = session.ledger.in_state(CallState::Started);
         match session.run.action() {
             Action::Idle | Action::Ended => self.start(),
@@ -256,7 +259,7 @@ impl Move {
         let calls = &session.ledger.calls;
         let call = match calls.is_empty() || self.calls.len() == 1 {
             true => CallId("call_0_0_0".into()),
-            // The latest calls are the ones that may be open.
+            // Only the latest calls may be open.
             false => calls[calls.len() - 1 - self.pick.index(calls.len().min(6))].record.id.clone(),
         };
         match stray {
@@ -266,7 +269,7 @@ impl Move {
             Stray::Reply => self.reply(),
             Stray::ModelFailed => self.model_failed(),
             Stray::Undo => Input::Undo,
-            Stray::Keep => {
+            Stray::QueuePrompt => {
                 let trace = self.coin.then(|| TraceContext { traceparent: "t".into(), tracestate: None });
                 Input::QueuePrompt { prompt: QueuedPrompt { input: TurnInput::Text("And then?".into()), trace } }
             }
@@ -279,7 +282,7 @@ impl Move {
                 let awaits = waiting_for(&call, self.cause());
                 Input::Pending { call, awaits, cost: CallCost::default() }
             }
-            // Sometimes the answer comes from a source that the call does not wait for.
+            // Sometimes the response comes from a sender for which the call does not wait.
             Stray::Respond if self.coin => {
                 let Input::Outcome { call, result } = self.outcome(&call) else { unreachable!() };
                 Input::Respond { call, from: Answerer::User, result }
@@ -302,7 +305,7 @@ impl Move {
 
     fn make(&self, session: &mut Session) {
         let input = match self.kind {
-            Kind::Proceed => self.answer(session),
+            Kind::Proceed => self.proceed(session),
             Kind::Cancel => Input::Cancel,
             Kind::Fail => Input::Failed(TurnError::ModelFailed {
                 message: "no answer".into(),
@@ -314,14 +317,14 @@ impl Move {
             }
             Kind::Stray(stray) => self.stray(stray, session),
         };
-        let fits = fits(&input, session);
+        let is_valid = is_valid(&input, session);
         let result = session.apply(input.clone());
-        assert_eq!(result.is_ok(), fits, "{input:?} gave {result:?}");
+        assert_eq!(result.is_ok(), is_valid, "{input:?} returned {result:?}");
     }
 }
 
-/// Whether an input fits, according to the ledger and the run's action.
-fn fits(input: &Input, session: &Session) -> bool {
+/// Whether an input is valid, according to the ledger and the run's action.
+fn is_valid(input: &Input, session: &Session) -> bool {
     let state = |id: &CallId| {
         let calls = &session.ledger.calls;
         calls.iter().find(|call| call.record.id == *id).map(|call| call.record.state)
@@ -373,28 +376,30 @@ fn fits(input: &Input, session: &Session) -> bool {
             distinct && asking && !ids.is_empty() && session.ledger.asked
         }
         (Input::RequestReapproval { calls }, _) => {
-            let once = |one: &ReapprovalRequest| calls.iter().filter(|other| other.call == one.call).count() == 1;
+            let once = |id: &CallId| calls.iter().filter(|request| request.call == *id).count() == 1;
             let breaks = |id: &CallId| matches!(session.ledger.call(id).disposition, Disposition::Breaks(_));
-            let waiting = |one: &ReapprovalRequest| state(&one.call) == Some(CallState::Waiting) && once(one);
-            calls.iter().all(|one| waiting(one) && !breaks(&one.call)) && !calls.is_empty()
+            let waiting = |id: &CallId| state(id) == Some(CallState::Waiting) && once(id);
+            calls.iter().all(|request| waiting(&request.call) && !breaks(&request.call)) && !calls.is_empty()
         }
         (Input::Forbidden { call, .. }, _) => state(call) == Some(CallState::Waiting),
         (Input::Dispatched { calls }, Action::Dispatch(dispatches)) => {
-            let distinct = calls.iter().all(|one| calls.iter().filter(|other| other.call == one.call).count() == 1);
-            distinct && calls.iter().all(|one| dispatches.iter().any(|dispatch| dispatch.call == one.call))
+            let once = |id: &CallId| calls.iter().filter(|call| call.call == *id).count() == 1;
+            let distinct = calls.iter().all(|call| once(&call.call));
+            distinct && calls.iter().all(|call| dispatches.iter().any(|dispatch| dispatch.call == call.call))
         }
         (Input::Dispatched { .. }, _) => false,
     }
 }
 
-/// Continues with a model that always calls a tool and never gives a good answer, until the turn ends.
+/// Continues until the turn ends, with a model that always calls a tool and whose answers are always rejected. Returns
+/// the number of inputs.
 fn drain(session: &mut Session) -> u32 {
     let bad = Move {
         kind: Kind::Proceed,
         config: LoopConfig::default(),
         calls: vec![Disposition::Ready { priority: 0, sequential: true, repeatable: false }; 4],
         text: "wrong",
-        // With 0, the approved calls would need approval again and again.
+        // With the value 0, the approved calls would need another approval each time.
         pick: Pick(1),
         coin: true,
         asks: 0,
@@ -418,8 +423,8 @@ proptest! {
     #[test]
     fn every_path_through_the_loop_keeps_the_invariants(moves in moves()) {
         let mut session = Session::new();
-        for one in &moves {
-            one.make(&mut session);
+        for step in &moves {
+            step.make(&mut session);
             let end = session.run.turn.as_ref().and_then(|turn| turn.end());
             prop_assert!(!matches!(end, Some(TurnEnd::Failed(TurnError::OutstandingMismatch { .. }))), "L11: {end:?}");
         }
@@ -427,17 +432,17 @@ proptest! {
         assert_eq!(session.run.action(), Action::Ended);
     }
 
-    // The same inputs give the same session, whether its state stays in memory or is restored before each of them.
+    // L1: the same inputs lead to the same session, whether the state stays in memory or is restored before each input.
     #[test]
-    fn l1_a_session_continues_wherever_its_state_is_restored(moves in moves()) {
-        let (mut one, mut other) = (Session::new(), Session::new());
+    fn l1_a_session_continues_the_same_after_its_state_is_restored(moves in moves()) {
+        let (mut kept_session, mut restored_session) = (Session::new(), Session::new());
         for step in &moves {
-            step.make(&mut one);
-            other.run = restored(&other.run);
-            step.make(&mut other);
-            assert_eq!(one.run.snapshot(), other.run.snapshot());
+            step.make(&mut kept_session);
+            restored_session.run = restored(&restored_session.run);
+            step.make(&mut restored_session);
+            assert_eq!(kept_session.run.snapshot(), restored_session.run.snapshot());
         }
-        assert_eq!(one.ledger.events, other.ledger.events);
+        assert_eq!(kept_session.ledger.events, restored_session.ledger.events);
     }
 }
 
@@ -454,13 +459,13 @@ fn the_state_grows_with_the_view_and_not_with_hidden_messages() {
         assert_eq!(session.ledger.messages.len(), 1 + 2 * rejections as usize);
         session.run.snapshot().len()
     };
-    // Only numbers get longer: ten of them by two digits.
+    // Only numbers in the state get longer: about ten numbers by two digits each.
     let (few, many) = (snapshot_after(5), snapshot_after(500));
     assert!(many <= few + 40, "{few} bytes after 5 rejected answers, {many} after 500");
 }
 
 #[test]
-fn the_state_holds_no_content_of_the_history() {
+fn the_state_contains_no_content_of_the_history() {
     let sizes = [10, 100_000].map(|length| {
         let mut session = Session::calling(LoopConfig::default());
         let long = "x".repeat(length);

@@ -1,4 +1,4 @@
-//! Recovery after a crash (D3), and the stored state (L1).
+//! Tests of recovery after a crash (D3) and of the stored state (L1).
 
 use crate::session::{Session, dispatched, kinds, outcome, plain, repeatable, restored, sequential};
 use agent_core::change::{CallChange, CallState};
@@ -9,12 +9,13 @@ use agent_core::run::{Action, Decision, Dispatch, Input, InputError, LoopConfig,
 use agent_core::view::result_text;
 use serde_json::{Value, json};
 
-fn id(place: u32) -> CallId {
-    CallId(format!("call_1_1_{place}"))
+fn id(position: u32) -> CallId {
+    CallId(format!("call_1_1_{position}"))
 }
 
 fn suspended(calls: &[u32]) -> Action {
-    let wait = |place: &u32| Wait { call: id(*place), name: place.to_string(), cause: WaitCause::OutcomeUnknown };
+    let wait =
+        |position: &u32| Wait { call: id(*position), name: position.to_string(), cause: WaitCause::OutcomeUnknown };
     Action::Suspended(Suspension { waits: calls.iter().map(wait).collect() })
 }
 
@@ -25,9 +26,9 @@ fn d3_repeatable_calls_run_again_and_the_others_wait_for_a_decision() {
     session.dispatch();
     session.outcome("call_1_1_3", "before the crash");
     let change = session.crash();
-    let moved = |place, state| CallChange::Moved { id: id(place), state, attempt: 1 };
+    let moved = |position, state| CallChange::Moved { id: id(position), state, attempt: 1 };
     assert_eq!(change.calls, [moved(1, CallState::OutcomeUnknown), moved(2, CallState::Waiting)]);
-    assert_eq!(kinds(&change), ["outcome_unknown"], "not suspended while a call can run");
+    assert_eq!(kinds(&change), ["outcome_unknown"], "the turn is not suspended while a call can run");
     assert_eq!(
         session.run.action(),
         Action::Dispatch(vec![Dispatch { call: id(2), attempt: 2, authorization: None, request: None }])
@@ -42,7 +43,7 @@ fn d3_repeatable_calls_run_again_and_the_others_wait_for_a_decision() {
     let change = session.outcome("call_1_1_4", "ok");
     assert_eq!(kinds(&change), ["tool_result", "suspended"], "no loop_end");
     assert_eq!(session.run.action(), suspended(&[1]));
-    assert_eq!(session.crash().events, [], "it is announced once");
+    assert_eq!(session.crash().events, [], "the suspension is announced once");
     let result = session.ledger.call(&id(3)).record.result.clone().unwrap();
     assert_eq!(result_text(&result.content), "before the crash", "finished results are kept");
 }
@@ -85,7 +86,7 @@ fn d3_each_suspension_between_decisions_is_announced() {
     assert_eq!(session.apply(dispatched(&[id(1)])), Err(InputError::Settled(id(1), UNKNOWN)));
     assert_eq!(session.apply(outcome("call_1_1_1", "late")), Err(InputError::Settled(id(1), UNKNOWN)));
     let change = session.resolve("call_1_1_2", Decision::Result("it did".into()));
-    assert_eq!(kinds(&change), ["tool_result", "suspended"], "it still waits for the others");
+    assert_eq!(kinds(&change), ["tool_result", "suspended"], "the turn still waits for the other calls");
     let change = session.resolve("call_1_1_1", Decision::Retry);
     assert_eq!(kinds(&change), ["resumed"]);
     session.dispatch();
@@ -93,7 +94,7 @@ fn d3_each_suspension_between_decisions_is_announced() {
     assert_eq!(
         kinds(&session.crash()),
         ["outcome_unknown", "suspended"],
-        "it may not be repeated again without asking"
+        "the call must not be repeated again without asking"
     );
     assert_eq!(session.run.action(), suspended(&[1, 3]));
     session.resolve("call_1_1_3", Decision::Failed("no".into()));
@@ -104,7 +105,7 @@ fn d3_each_suspension_between_decisions_is_announced() {
 const UNKNOWN: &str = "waiting for a decision, because its outcome is unknown";
 
 #[test]
-fn l30_a_crash_voids_an_interrupted_stream_and_nothing_else() {
+fn l30_a_crash_only_discards_an_interrupted_stream() {
     let mut session = Session::new();
     session.start(TurnInput::Text("input".into()), LoopConfig::default());
     assert_eq!(session.crash(), Default::default());
@@ -118,7 +119,7 @@ fn l30_a_crash_voids_an_interrupted_stream_and_nothing_else() {
 }
 
 #[test]
-fn l1_resuming_without_a_state_gives_no_context() {
+fn l1_resuming_without_a_state_returns_the_error_no_context() {
     let error = Run::restore(None).unwrap_err();
     assert!(matches!(error, RestoreError::NoContext));
     assert!(error.to_string().starts_with("no_context"), "{error}");
@@ -130,7 +131,7 @@ fn l1_a_newer_or_damaged_state_is_refused() {
     let mut state: Value = serde_json::from_slice(&session.run.snapshot()).unwrap();
     let version = state["version"].as_u64().unwrap();
     state["version"] = json!(version + 1);
-    // Additions of a newer version must not be mistaken for damage.
+    // A state of a newer version may have unknown fields. The error must name the version, not report a damaged state.
     state["turn"] = json!("another shape");
     let error = Run::restore(Some(&serde_json::to_vec(&state).unwrap())).unwrap_err();
     assert!(matches!(error, RestoreError::Newer { found } if u64::from(found) == version + 1), "{error}");
@@ -156,12 +157,13 @@ fn l1_a_builder_state_that_is_not_hexadecimal_is_refused() {
     }
 }
 
-/// Nested arrays with `depth` levels.
+/// Returns nested arrays with `depth` levels.
 fn deep(depth: usize) -> Value {
-    serde_json::from_str(&format!("{}{}", "[".repeat(depth), "]".repeat(depth))).expect("serde_json reads 127 levels")
+    serde_json::from_str(&format!("{}{}", "[".repeat(depth), "]".repeat(depth)))
+        .expect("serde_json parses up to 127 levels")
 }
 
-// Row 26: JSON that serde_json can read must still be readable inside a snapshot, a message or an event.
+// Row 26: JSON that serde_json can parse must still be parsed if it is part of a snapshot, a message or an event.
 #[test]
 fn row_26_deeply_nested_json_never_makes_a_state_unreadable() {
     for depth in [1, 63, 64, 65, 100, 127] {
@@ -195,13 +197,13 @@ fn row_26_deeply_nested_json_never_makes_a_state_unreadable() {
     }
 }
 
-/// Row 27, 28: a stored state that no transition produces is refused, and no later step overflows.
+/// Rows 27 and 28: a stored state that no transition produces is refused, so that no later step overflows.
 #[test]
 fn l1_a_state_that_contradicts_itself_is_refused() {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", vec![plain("a")]);
-    let sound: serde_json::Value = serde_json::from_slice(&session.run.snapshot()).unwrap();
-    assert!(Run::restore(Some(sound.to_string().as_bytes())).is_ok());
+    let valid: serde_json::Value = serde_json::from_slice(&session.run.snapshot()).unwrap();
+    assert!(Run::restore(Some(valid.to_string().as_bytes())).is_ok());
     for (pointer, value) in [
         ("/sequence", json!(u64::MAX)),
         ("/turns", json!(u32::MAX)),
@@ -211,8 +213,8 @@ fn l1_a_state_that_contradicts_itself_is_refused() {
         ("/turn/phase/working/calls", json!([])),
         ("/turn/phase/working/calls/0/attempt", json!(u32::MAX)),
     ] {
-        let mut crafted = sound.clone();
-        *crafted.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}: {sound}")) = value;
+        let mut crafted = valid.clone();
+        *crafted.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}: {valid}")) = value;
         let error = Run::restore(Some(crafted.to_string().as_bytes())).expect_err(pointer);
         assert!(error.to_string().contains("cannot be used"), "{pointer}: {error}");
     }

@@ -1,4 +1,4 @@
-//! Replies with too many calls (L9).
+//! Tests of replies with too many calls (L9).
 
 use crate::session::{Session, kinds, plain, text_of};
 use agent_core::message::{Part, Replay};
@@ -9,9 +9,9 @@ fn many(count: usize) -> Vec<ResolvedCall> {
     (0..count).map(|_| plain("a")).collect()
 }
 
-/// L3 to L5, L9: the reply counts like any other, each call has a result, and the model is told.
+/// L3 to L5, L9: a reply with too many calls counts like any other reply, and its stored calls get an error result.
 #[test]
-fn l9_none_of_too_many_calls_runs_and_the_turn_continues() {
+fn l9_no_call_of_a_reply_with_too_many_calls_runs_and_the_turn_continues() {
     let mut session = Session::calling(LoopConfig::default());
     let replay = Some(Replay { provider: "p".into(), data: json!({"tool_calls": []}) });
     let reply = ResolvedReply { replay, ..crate::session::reply("All.", many(MAX_CALLS + 7)) };
@@ -25,7 +25,10 @@ fn l9_none_of_too_many_calls_runs_and_the_turn_continues() {
     let (text, is_error) = text_of(&session, "call_1_1_128");
     assert!(is_error && text.contains("too many calls in one reply: 135, at most 128"), "{text}");
     let agent_core::change::Body::Parts(parts) = &change.messages[0].body else { panic!() };
-    assert!(!parts.iter().any(|part| matches!(part, Part::Replay(_))), "it belongs to a message with all calls");
+    assert!(
+        !parts.iter().any(|part| matches!(part, Part::Replay(_))),
+        "the provider's data is only valid for a message with all calls"
+    );
     session.reply("", many(MAX_CALLS).into_iter().map(|call| ResolvedCall { name: "b".into(), ..call }).collect());
     assert!(matches!(session.run.action(), Action::Dispatch(_)));
 }

@@ -1,4 +1,4 @@
-//! Calls that repeatedly fail in the same way: the tool is disabled, and its calls do not run (L28).
+//! Tests of calls that repeatedly fail in the same way: the tool is disabled, and its calls do not run (L28).
 
 use crate::session::{Session, call, dispatched, grant, kinds, outcome, plain, refused, result, text_of};
 use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, GrantScope, ScopedGrant};
@@ -20,8 +20,8 @@ fn fail(session: &mut Session, call: &str) -> Change {
     session.must(Input::Outcome { call, result })
 }
 
-/// A call with other arguments than the failing ones.
-fn fine(name: &str) -> ResolvedCall {
+/// A call with other arguments than the failing calls.
+fn with_other_arguments(name: &str) -> ResolvedCall {
     ResolvedCall { arguments: json!({"of": "something else"}), ..plain(name) }
 }
 
@@ -29,7 +29,7 @@ fn asking(name: &str) -> ResolvedCall {
     ResolvedCall { approval: Approval::Needed(grant(name).digest), ..plain(name) }
 }
 
-/// Two replies whose only call fails in the same way. One more disables the tool.
+/// Sends two replies whose only call fails in the same way. A third such reply would disable the tool.
 fn fail_twice(session: &mut Session, call: impl Fn() -> ResolvedCall) {
     for step in 1..=2 {
         session.reply("", vec![call()]);
@@ -41,13 +41,13 @@ fn fail_twice(session: &mut Session, call: impl Fn() -> ResolvedCall) {
 }
 
 /// Approves calls of the third reply.
-fn allow(session: &mut Session, places: std::ops::RangeInclusive<u32>) -> Change {
+fn allow(session: &mut Session, positions: std::ops::RangeInclusive<u32>) -> Change {
     let grant = |name| ScopedGrant { scope: GrantScope::Once, grant: grant(name) };
-    let answer = |place: u32| ApprovalAnswer {
-        call: CallId(format!("call_1_3_{place}")),
+    let answer = |position: u32| ApprovalAnswer {
+        call: CallId(format!("call_1_3_{position}")),
         verdict: ApprovalVerdict::Granted { edited: None, grant: grant("write") },
     };
-    session.must(Input::Approval { answers: places.map(answer).collect() })
+    session.must(Input::Approval { answers: positions.map(answer).collect() })
 }
 
 #[test]
@@ -57,15 +57,15 @@ fn l28_the_third_identical_failure_disables_the_tool_after_a_warning() {
         session.reply("", vec![plain("write")]);
         session.dispatch();
         let change = fail(&mut session, &format!("call_1_{step}_1"));
-        let off = kinds(&change).contains(&"tool_disabled".to_owned());
-        assert_eq!(off, step == 3);
+        let is_disabled = kinds(&change).contains(&"tool_disabled".to_owned());
+        assert_eq!(is_disabled, step == 3);
     }
     assert_eq!(text_of(&session, "call_1_1_1").0, "full");
     let (second, _) = text_of(&session, "call_1_2_1");
     assert!(second.starts_with("[the same call") && second.contains("after one more such reply"), "{second}");
     let (third, _) = text_of(&session, "call_1_3_1");
     assert!(third.starts_with("[the same call") && third.ends_with("full"), "{third}");
-    // The tool no longer runs, even with other arguments. Other tools do.
+    // The tool no longer runs, even with other arguments. Other tools still run.
     let other = ResolvedCall { arguments: json!({"of": "other"}), ..plain("write") };
     session.reply("", vec![other, plain("look")]);
     let (text, is_error) = text_of(&session, "call_1_4_1");
@@ -94,12 +94,13 @@ fn l28_other_arguments_or_another_error_count_as_another_failure() {
 #[test]
 fn l28_the_order_of_argument_keys_does_not_matter() {
     let mut session = Session::calling(LoopConfig::default());
-    let [one, other]: [Value; 2] = [r#"{"a": {"x": 1, "y": [1]}, "b": 2}"#, r#"{"b": 2, "a": {"y": [1], "x": 1}}"#]
-        .map(|text| serde_json::from_str(text).unwrap());
-    for arguments in [&one, &other] {
+    let [original, reordered]: [Value; 2] =
+        [r#"{"a": {"x": 1, "y": [1]}, "b": 2}"#, r#"{"b": 2, "a": {"y": [1], "x": 1}}"#]
+            .map(|text| serde_json::from_str(text).unwrap());
+    for arguments in [&original, &reordered] {
         session.reply("", vec![ResolvedCall { arguments: arguments.clone(), ..refused("write", "full") }]);
     }
-    let change = session.reply("", vec![ResolvedCall { arguments: one, ..refused("write", "full") }]);
+    let change = session.reply("", vec![ResolvedCall { arguments: original, ..refused("write", "full") }]);
     assert!(kinds(&change).contains(&"tool_disabled".to_owned()));
 }
 
@@ -119,23 +120,23 @@ fn l28_refused_and_outstanding_calls_count_as_failures() {
     }
 }
 
-/// The model has seen no result between the calls of one reply, so they count once.
+/// L28: the same failure counts only once per reply, because the model sees the results only after the reply.
 #[test]
 fn l28_failures_are_counted_per_reply_and_not_per_call() {
     let mut session = Session::calling(LoopConfig::default());
     for step in 1..=3 {
         session.reply("", (0..4).map(|_| plain("write")).collect());
         session.dispatch();
-        for place in 1..=4 {
-            let change = fail(&mut session, &format!("call_1_{step}_{place}"));
-            assert_eq!(kinds(&change).contains(&"tool_disabled".to_owned()), (step, place) == (3, 1));
+        for position in 1..=4 {
+            let change = fail(&mut session, &format!("call_1_{step}_{position}"));
+            assert_eq!(kinds(&change).contains(&"tool_disabled".to_owned()), (step, position) == (3, 1));
         }
         let warned = text_of(&session, &format!("call_1_{step}_1")).0.starts_with("[the same call");
         assert_eq!(warned, step >= 2);
     }
 }
 
-/// Waiting calls of the same reply are refused when their tool is disabled.
+/// L28: waiting calls of the same reply are refused when their tool is disabled.
 #[test]
 fn l28_waiting_calls_of_a_disabled_tool_do_not_run() {
     let mut session = Session::calling(LoopConfig { parallel_calls: 1, ..Default::default() });
@@ -147,7 +148,8 @@ fn l28_waiting_calls_of_a_disabled_tool_do_not_run() {
     assert!(text_of(&session, "call_1_3_5").0.contains("is off"));
 }
 
-/// No turn could end without them, and a missing tool cannot be disabled, so the model is only warned.
+/// L28: the model is only warned about loop-breaking tools, without which no turn could end, and about missing tools,
+/// which cannot be disabled.
 #[test]
 fn l28_loop_breaking_and_missing_tools_only_cause_a_warning() {
     for (tool, disposition) in [
@@ -163,28 +165,37 @@ fn l28_loop_breaking_and_missing_tools_only_cause_a_warning() {
     }
 }
 
-/// If a reply's own refused calls disable the tool, its other calls do not run, not even earlier ones.
+/// L28: if the refused calls of a reply disable the tool, the other calls of the tool in the reply do not run, not even
+/// earlier ones.
 #[test]
 fn l28_other_calls_of_a_reply_do_not_run_when_its_refused_calls_disable_the_tool() {
     let mut session = Session::calling(LoopConfig::default());
     let bad = || refused("write", "no such folder");
     fail_twice(&mut session, bad);
-    let calls = vec![fine("write"), bad(), bad(), bad(), fine("write"), asking("write"), fine("look")];
+    let calls = vec![
+        with_other_arguments("write"),
+        bad(),
+        bad(),
+        bad(),
+        with_other_arguments("write"),
+        asking("write"),
+        with_other_arguments("look"),
+    ];
     let change = session.reply("", calls);
     assert!(kinds(&change).contains(&"tool_disabled".to_owned()));
     assert_eq!(session.dispatch(), [CallId("call_1_3_7".into())]);
-    for place in [1, 5, 6] {
-        let (text, is_error) = text_of(&session, &format!("call_1_3_{place}"));
+    for position in [1, 5, 6] {
+        let (text, is_error) = text_of(&session, &format!("call_1_3_{position}"));
         assert!(is_error && text.contains("`write` is off"), "{text}");
     }
-    // The same without any call that could run: nobody is asked, and the model is told.
+    // If no other call can run, the user is not asked, and the turn continues with the model.
     let mut session = Session::calling(LoopConfig::default());
     fail_twice(&mut session, bad);
     session.reply("", vec![asking("write"), bad(), bad(), bad()]);
     assert!(matches!(session.run.action(), Action::CallModel(_)), "{:?}", session.run.action());
 }
 
-/// L17: an approval does not re-enable a tool that was disabled while a person was asked.
+/// L17: an approval does not re-enable a tool that was disabled while a user was asked.
 #[test]
 fn l28_l17_a_call_that_is_approved_after_its_tool_is_disabled_does_not_run() {
     let mut session = Session::calling(LoopConfig::default());
@@ -192,24 +203,24 @@ fn l28_l17_a_call_that_is_approved_after_its_tool_is_disabled_does_not_run() {
     session.reply("", (0..4).map(|_| asking("write")).chain([asking("pay")]).collect());
     allow(&mut session, 1..=3);
     session.dispatch();
-    for place in 1..=3 {
-        fail(&mut session, &format!("call_1_3_{place}"));
+    for position in 1..=3 {
+        fail(&mut session, &format!("call_1_3_{position}"));
     }
     let Action::Suspended(suspension) = session.run.action() else { panic!("{:?}", session.run.action()) };
-    assert_eq!(suspension.waits.len(), 2, "the request covers both calls");
+    assert_eq!(suspension.waits.len(), 2, "two calls still wait for approval");
     let change = allow(&mut session, 4..=4);
     assert_eq!(kinds(&change), ["approval_resolved", "tool_call", "tool_result_error", "suspended"]);
     let (text, is_error) = text_of(&session, "call_1_3_4");
     assert!(is_error && text.contains("`write` is off"), "{text}");
     assert_eq!(session.ledger.call(&CallId("call_1_3_4".into())).record.attempt, 0);
-    // The turn continues with the last answer.
+    // The turn continues after the last answer of the user.
     let denied = ApprovalVerdict::Denied { reason: None };
     let answers = vec![ApprovalAnswer { call: CallId("call_1_3_5".into()), verdict: denied }];
     session.must(Input::Approval { answers });
     session.answer("done");
 }
 
-/// The same if the call that is approved too late is the last of its batch.
+/// L17, L28: the turn also continues if the call that is approved too late is the last of its batch.
 #[test]
 fn l28_l17_the_turn_continues_after_a_call_that_is_approved_too_late() {
     let mut session = Session::calling(LoopConfig::default());
@@ -217,8 +228,8 @@ fn l28_l17_the_turn_continues_after_a_call_that_is_approved_too_late() {
     session.reply("", (0..4).map(|_| asking("write")).collect());
     allow(&mut session, 1..=3);
     session.dispatch();
-    for place in 1..=3 {
-        fail(&mut session, &format!("call_1_3_{place}"));
+    for position in 1..=3 {
+        fail(&mut session, &format!("call_1_3_{position}"));
     }
     let change = allow(&mut session, 4..=4);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Seen counts after every step (L3), as in seed text a.
+//! Tests of the seen counts after every step (L3).
 
 use crate::session::{Session, WIDE, plain, reply};
 use agent_core::message::TurnInput;
@@ -11,7 +11,7 @@ fn l3_each_call_increments_the_seen_count_of_sent_messages_once() {
     let mut session = Session::calling(LoopConfig::default());
     assert_eq!(session.seen_counts(), [0]);
     session.reply("let me see", vec![plain("a"), plain("b")]);
-    assert_eq!(session.seen_counts(), [1, 1], "the input was sent; the model wrote the request");
+    assert_eq!(session.seen_counts(), [1, 1], "the input was sent, and the model wrote its own message");
     session.dispatch();
     session.outcome("call_1_1_1", "one");
     assert_eq!(session.seen_counts(), [1, 1], "a result is not a message before the batch is complete");

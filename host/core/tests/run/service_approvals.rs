@@ -1,5 +1,5 @@
-//! Service requests of plugins that need approval (P2, L17), and answers from sources that a call does not wait for
-//! (row 51).
+//! Tests of service requests of plugins that need approval (P2, L17), and of responses from senders for which a call
+//! does not wait (row 51).
 
 use crate::session::{Session, dispatched, grant, kinds, outcome, result, sent_to_service, waiting_for};
 use agent_core::approval::{
@@ -26,8 +26,9 @@ fn request() -> UnapprovedRequest {
     UnapprovedRequest { service: "payments".into(), request: digest(3) }
 }
 
-/// A turn whose only call has run and requested a service that needs approval.
-fn held() -> (Session, Change) {
+/// Returns a session whose only call has run and requested a service that needs approval, and the change for the
+/// request.
+fn awaiting_approval() -> (Session, Change) {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", vec![crate::session::plain("shop.order")]);
     session.must(dispatched(&[id()]));
@@ -44,21 +45,22 @@ fn allowed(scope: GrantScope) -> Input {
     answered(ApprovalVerdict::Granted { edited: None, grant: ScopedGrant { scope, grant: grant("payments") } })
 }
 
-fn goes_out() -> Input {
+/// The input that dispatches the approved service request.
+fn request_sent() -> Input {
     let cause = WaitCause::Service { event_type: "com.example.work".into(), expires_at: None, emits: None };
     let awaits = Some(waiting_for(&id(), cause));
     Input::Dispatched { calls: vec![DispatchedCall { awaits, ..DispatchedCall::running(id(), json!({})) }] }
 }
 
-/// P2, L17: nothing is sent before the approval. The person is asked about the service, by its name.
+/// P2, L17: nothing is sent before the approval, and the approval request names the service.
 #[test]
 fn p2_a_service_request_is_sent_after_its_approval() {
-    let (mut session, change) = held();
+    let (mut session, change) = awaiting_approval();
     assert_eq!((kinds(&change), change.outbox.len()), (vec!["approval_requested".to_owned(), "suspended".into()], 0));
     let EventKind::ApprovalRequested { calls } = &change.events[0].kind else { panic!("{change:?}") };
     assert_eq!((calls[0].name.as_str(), calls[0].digest.as_ref()), ("payments", Some(&digest(7))));
     session.crash();
-    assert_eq!(session.run.unapproved_request(&id()), Some(&request()), "it is part of the stored state");
+    assert_eq!(session.run.unapproved_request(&id()), Some(&request()), "the request is part of the stored state");
     let change = session.must(allowed(GrantScope::Always));
     let resolved = change.events.iter().find_map(|event| match &event.kind {
         EventKind::ApprovalResolved { name, .. } => Some(name.as_str()),
@@ -71,65 +73,66 @@ fn p2_a_service_request_is_sent_after_its_approval() {
     let dispatch = Dispatch { call: id(), attempt: 2, authorization: granted, request: Some(request()) };
     assert_eq!(session.run.action(), Action::Dispatch(vec![dispatch]));
     let again = session.apply(dispatched(&[id()]));
-    assert!(
-        matches!(again, Err(InputError::Settled(..))),
-        "the tool has run, and does not run a second time: {again:?}"
-    );
-    let change = session.must(goes_out());
+    assert!(matches!(again, Err(InputError::Settled(..))), "the tool does not run a second time: {again:?}");
+    let change = session.must(request_sent());
     assert_eq!((kinds(&change), change.outbox.len()), (vec!["suspended".to_owned()], 1));
     assert_eq!(change.outbox[0].id, id().0);
     let change = session.must(Input::Respond { call: id(), from: Answerer::Service, result: result("paid") });
     let EventKind::ToolResult { cost, .. } = &change.events[0].kind else { panic!("{:?}", change.events) };
-    assert_eq!(cost.cpu_us, 40, "the cost of running the tool stays on its event");
+    assert_eq!(cost.cpu_us, 40, "the event contains the cost of running the tool");
 }
 
-/// P2, L17: a denial is the call's result, and nothing is sent. If the tool has changed, the person is asked again.
+/// P2, L17: a denial is the call's result, and nothing is sent. If the tool has changed, the user is asked again.
 #[test]
 fn p2_a_denied_service_request_is_never_sent() {
-    let (mut session, _) = held();
+    let (mut session, _) = awaiting_approval();
     let change = session.must(answered(ApprovalVerdict::Denied { reason: None }));
     assert_eq!(
         (change.outbox.len(), &kinds(&change)[..2]),
         (0, &["resumed".to_owned(), "approval_resolved".into()][..])
     );
-    assert!(session.apply(allowed(GrantScope::Once)).is_err(), "the denial stays");
+    assert!(session.apply(allowed(GrantScope::Once)).is_err(), "the denial is final");
 
-    let (mut session, _) = held();
+    let (mut session, _) = awaiting_approval();
     session.must(allowed(GrantScope::Once));
     let again = vec![ReapprovalRequest { call: id(), digest: digest(8) }];
     let change = session.must(Input::RequestReapproval { calls: again });
     assert_eq!(kinds(&change), ["approval_resolved", "approval_requested", "suspended"]);
     let stale = session.must(allowed(GrantScope::Once));
-    assert_eq!((kinds(&stale).contains(&"approval_requested".to_owned()), stale.outbox.len()), (true, 0), "void");
+    assert_eq!(
+        (kinds(&stale).contains(&"approval_requested".to_owned()), stale.outbox.len()),
+        (true, 0),
+        "the answer is void"
+    );
 }
 
-/// Row 51: an answer is only accepted from the source that the call waits for.
+/// Row 51: a response is only accepted from the sender for which the call waits.
 #[test]
-fn row51_an_answer_from_another_source_is_refused() {
-    let everybody = [Answerer::Service, Answerer::Agent, Answerer::User];
+fn row51_a_response_from_another_sender_is_refused() {
+    let senders = [Answerer::Service, Answerer::Agent, Answerer::User];
     let causes = [
         (WaitCause::Service { event_type: "a".into(), expires_at: None, emits: None }, Answerer::Service),
         (WaitCause::Agent { session: "child".into() }, Answerer::Agent),
         (WaitCause::Answer { question: "Which?".into(), expires_at: None }, Answerer::User),
     ];
-    for (cause, right) in causes {
-        for from in everybody {
+    for (cause, expected_sender) in causes {
+        for from in senders {
             let mut session = Session::calling(LoopConfig::default());
             session.reply("", vec![crate::session::plain("wait")]);
             let awaits = Some(Awaited { cause: cause.clone(), event: None });
             let call = DispatchedCall { awaits, ..DispatchedCall::running(id(), json!({})) };
             session.must(Input::Dispatched { calls: vec![call] });
             let result = session.apply(Input::Respond { call: id(), from, result: result("mine") });
-            assert_eq!(result.is_ok(), from == right, "{cause:?} from {from:?}: {result:?}");
+            assert_eq!(result.is_ok(), from == expected_sender, "{cause:?} from {from:?}: {result:?}");
         }
     }
-    // Nobody else can answer a call that waits for a person.
-    let (mut session, _) = held();
-    for from in everybody {
+    // A call that waits for a user's approval accepts no response.
+    let (mut session, _) = awaiting_approval();
+    for from in senders {
         assert!(session.apply(Input::Respond { call: id(), from, result: result("mine") }).is_err(), "{from:?}");
     }
     assert!(session.apply(outcome("call_1_1_1", "mine")).is_err());
-    assert!(session.apply(goes_out()).is_err());
+    assert!(session.apply(request_sent()).is_err());
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", vec![crate::session::plain("pay")]);
     session.must(sent_to_service(&[id()]));

@@ -1,4 +1,4 @@
-//! A run with a model of its store, and short helpers to apply inputs.
+//! A run together with a model of its store, and helpers that create and apply inputs.
 
 use crate::ledger::Ledger;
 use agent_core::approval::LastingGrant;
@@ -15,7 +15,7 @@ use agent_core::run::{
 use agent_core::tool::{ToolError, ToolSource, Violation};
 use serde_json::{Value, json};
 
-/// A window with plenty of room.
+/// A token budget with a large context window.
 pub(crate) const WIDE: PromptBudget = PromptBudget { window: 100_000, system: 100, tools: 200, reserved: 1_000 };
 
 pub(crate) struct Session {
@@ -35,33 +35,34 @@ impl Session {
         session
     }
 
-    /// Applies an input and checks the invariants of every input: the same state and input give the same change, a
-    /// refused input changes nothing, and the snapshot is the whole state.
+    /// Applies an input and checks three invariants: the same state and input lead to the same change, a refused input
+    /// does not change the state, and the snapshot contains the whole state.
     pub(crate) fn apply(&mut self, input: Input) -> Result<Change, InputError> {
         let before = self.run.clone();
         let mut again = restored(&before);
         let result = self.run.apply(input.clone());
-        assert_eq!(again.apply(input.clone()), result, "the same state and input give the same change");
-        assert_eq!(again, self.run, "the same state and input give the same state");
+        assert_eq!(again.apply(input.clone()), result, "the same state and input lead to the same change");
+        assert_eq!(again, self.run, "the same state and input lead to the same state");
         let change = match result {
             Ok(change) => change,
             Err(refused) => {
-                assert_eq!(self.run, before, "a refused input changes nothing");
+                assert_eq!(self.run, before, "a refused input does not change the state");
                 return Err(refused);
             }
         };
         let restored = restored(&self.run);
-        assert_eq!(restored, self.run, "the snapshot is the whole state");
+        assert_eq!(restored, self.run, "the snapshot contains the whole state");
         assert_eq!(restored.action(), self.run.action());
-        self.ledger.take(&before, &input, &change);
+        self.ledger.commit(&before, &input, &change);
         Ledger::check_order(&self.run, &change);
         self.ledger.check(&self.run);
         Ok(change)
     }
 
+    /// Applies an input that must be accepted.
     pub(crate) fn must(&mut self, input: Input) -> Change {
         let shown = format!("{input:?}");
-        self.apply(input).unwrap_or_else(|refused| panic!("{refused} — on {shown}"))
+        self.apply(input).unwrap_or_else(|refused| panic!("{refused}: {shown}"))
     }
 
     pub(crate) fn start(&mut self, input: TurnInput, config: LoopConfig) -> Change {
@@ -74,7 +75,7 @@ impl Session {
         self.must(Input::Context { context })
     }
 
-    /// Begins a turn with a text input and no builder, up to its first model call.
+    /// Begins a turn with a text input and without a context builder, up to the first model call.
     pub(crate) fn begin(&mut self, config: LoopConfig) -> Change {
         self.start(TurnInput::Text("How many?".into()), config);
         self.context(TurnContext { budget: WIDE, ..Default::default() })
@@ -107,7 +108,7 @@ impl Session {
         change
     }
 
-    /// Runs all calls once that may run.
+    /// Runs the calls that may run now, without the loop-breaking calls that wait for them.
     pub(crate) fn run_others(&mut self) {
         for call in self.dispatch() {
             self.outcome(&call.0, "ok");
@@ -122,7 +123,7 @@ impl Session {
         self.must(rejected(message))
     }
 
-    /// Gives an answer that is accepted unchanged.
+    /// Replies with an answer that is accepted unchanged.
     pub(crate) fn answer(&mut self, text: &str) -> Change {
         self.reply(text, Vec::new());
         self.accept(OutputData::Text(text.into()))
@@ -138,7 +139,7 @@ impl Session {
         self.must(Input::Recover)
     }
 
-    /// Seen counts of the view, oldest first.
+    /// Seen counts of the messages in the view, oldest first.
     pub(crate) fn seen_counts(&self) -> Vec<u32> {
         self.run.view.iter().map(|entry| self.run.seen_count(entry)).collect()
     }
@@ -158,9 +159,9 @@ impl Session {
     }
 }
 
-/// Restores the run from bytes, as from a store.
+/// Restores the run from its serialized state, as a host does from its store.
 pub(crate) fn restored(run: &Run) -> Run {
-    Run::restore(Some(&run.snapshot())).expect("a written state can be read")
+    Run::restore(Some(&run.snapshot())).expect("the state can be restored")
 }
 
 pub(crate) fn reply(text: &str, calls: Vec<ResolvedCall>) -> ResolvedReply {
@@ -183,17 +184,17 @@ pub(crate) fn dispatched(calls: &[CallId]) -> Input {
     Input::Dispatched { calls: calls.collect() }
 }
 
-/// Dispatches the same calls to a service.
+/// Returns the input that dispatches these calls to a service.
 pub(crate) fn sent_to_service(calls: &[CallId]) -> Input {
     let service = || WaitCause::Service { event_type: "com.example.work".into(), expires_at: None, emits: None };
-    let one = |call: &CallId| {
+    let dispatched_call = |call: &CallId| {
         let awaits = Some(waiting_for(call, service()));
         DispatchedCall { awaits, ..DispatchedCall::running(call.clone(), json!({})) }
     };
-    Input::Dispatched { calls: calls.iter().map(one).collect() }
+    Input::Dispatched { calls: calls.iter().map(dispatched_call).collect() }
 }
 
-/// What a call waits for, with the event that requests it.
+/// Returns a wait with this cause, and the event that requests the response.
 pub(crate) fn waiting_for(call: &CallId, cause: WaitCause) -> Awaited {
     let attributes = EventAttributes {
         id: call.0.clone(),
@@ -203,11 +204,12 @@ pub(crate) fn waiting_for(call: &CallId, cause: WaitCause) -> Awaited {
         domain: None,
         trace: TraceContext { traceparent: "00-a-b-01".into(), tracestate: None },
     };
-    let event = OutgoingEvent::to_service(&"com.example.work".parse().expect("a type"), attributes, json!({}));
+    let event =
+        OutgoingEvent::to_service(&"com.example.work".parse().expect("the type is valid"), attributes, json!({}));
     Awaited { cause, event: Some(event) }
 }
 
-/// An answer from the source that the call waits for, or from a service if it waits for none.
+/// Returns a response from the sender for which the call waits, or from a service if the call waits for no response.
 pub(crate) fn respond_to(run: &Run, call: CallId, result: CallResult) -> Input {
     let cause = run.waits().into_iter().find(|wait| wait.call == call).map(|wait| wait.cause);
     let from = match cause {
@@ -218,7 +220,7 @@ pub(crate) fn respond_to(run: &Run, call: CallId, result: CallResult) -> Input {
     Input::Respond { call, from, result }
 }
 
-/// A grant for a tool.
+/// Returns a grant for a tool.
 pub(crate) fn grant(tool: &str) -> LastingGrant {
     let digest = Digest::from_sha256([7; 32]);
     LastingGrant { agent: "agent".into(), tool: tool.into(), digest, arguments: None, scope: None }
@@ -244,12 +246,12 @@ pub(crate) fn call(name: &str, disposition: Disposition) -> ResolvedCall {
     ResolvedCall { name: name.into(), arguments, source, disposition, approval }
 }
 
-/// A call that may run in parallel, has priority 0, and cannot be repeated without asking.
+/// Returns a call that may run in parallel, has priority 0, and must not be repeated without asking.
 pub(crate) fn plain(name: &str) -> ResolvedCall {
     call(name, Disposition::Ready { priority: 0, sequential: false, repeatable: false })
 }
 
-/// A call that is refused, with the error for the model.
+/// Returns a call that is refused with this message.
 pub(crate) fn refused(name: &str, message: &str) -> ResolvedCall {
     call(name, Disposition::Refused(ToolError::Failed { message: message.into() }))
 }
@@ -266,9 +268,9 @@ pub(crate) fn of_priority(name: &str, priority: i32) -> ResolvedCall {
     call(name, Disposition::Ready { priority, sequential: false, repeatable: false })
 }
 
-/// The text of a call's result, and whether it is an error.
+/// Returns the text of a call's result, and whether the result is an error.
 pub(crate) fn text_of(session: &Session, call: &str) -> (String, bool) {
-    let result = session.ledger.call(&CallId(call.into())).record.result.clone().expect("it has its result");
+    let result = session.ledger.call(&CallId(call.into())).record.result.clone().expect("the call has a result");
     let texts = result.content.iter().map(|content| match content {
         Content::Text(text) => text.as_str(),
         other => panic!("{other:?}"),
@@ -276,12 +278,12 @@ pub(crate) fn text_of(session: &Session, call: &str) -> (String, bool) {
     (texts.collect::<Vec<_>>().join("\n"), result.is_error)
 }
 
-/// The kinds of a change's events, as in JSON.
+/// Returns the `type` of each event in a change, as it is written in JSON.
 pub(crate) fn kinds(change: &Change) -> Vec<String> {
     change.events.iter().map(|event| kind(&event.kind)).collect()
 }
 
 pub(crate) fn kind(kind: &EventKind) -> String {
-    let json = serde_json::to_value(kind).expect("events serialise");
+    let json = serde_json::to_value(kind).expect("the event can be serialized");
     json["type"].as_str().expect("events are tagged with their type").to_owned()
 }

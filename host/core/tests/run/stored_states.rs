@@ -1,9 +1,10 @@
-//! Every state that a released host has stored continues in this version, so an upgrade loses no session (L1, D3).
+//! Tests that this version can continue every state that a released host has stored, so that an upgrade loses no
+//! session (L1, D3).
 //!
-//! `states/v1` holds snapshots and changes of the first host, `states/v2` those of one with services, approvals,
-//! plans and evictions. Both use the first version of the state's format. Existing files are never rewritten. With
-//! `AGENT_HOST_WRITE_STATES` set, missing files of [`all`] are added to the last set. `run/stored_variants.rs` tests that the
-//! set covers every variant.
+//! `states/v1` contains snapshots and changes of the first host. `states/v2` contains those of a later host, which had
+//! services, approvals, plans and evictions. Both sets use version 1 of the state's format. Existing files are never
+//! rewritten. If `AGENT_HOST_WRITE_STATES` is set, missing files of [`all`] are added to the last set.
+//! `run/stored_variants.rs` tests that the last set covers every variant.
 
 use crate::session::{Session, WIDE, dispatched, plain, repeatable, reply, respond_to, result, sequential};
 use crate::stored_ways::completing;
@@ -23,73 +24,73 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Sets of states, with their minimum numbers of states.
+/// The sets of stored states, each with its minimum number of states.
 const SETS: [(&str, usize); 2] = [("v1", 36), (LAST, 70)];
-/// The set with the states of this host.
+/// The set to which new states of the current version are added.
 const LAST: &str = "v2";
 
 fn directory(set: &str, folder: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/states")).join(set).join(folder)
 }
 
-/// The stored documents by name.
+/// Returns the documents in a folder of a set, by name.
 fn stored(set: &str, folder: &str) -> BTreeMap<String, Value> {
     let Ok(files) = std::fs::read_dir(directory(set, folder)) else { return BTreeMap::new() };
     let read = |path: PathBuf| {
         let name = path.file_stem().expect("a file has a name").to_string_lossy().into_owned();
-        (name, serde_json::from_slice(&std::fs::read(path).expect("readable")).expect("JSON"))
+        (name, serde_json::from_slice(&std::fs::read(path).expect("the file is readable")).expect("JSON"))
     };
-    files.map(|file| read(file.expect("a file").path())).collect()
+    files.map(|file| read(file.expect("the entry is readable").path())).collect()
 }
 
-/// L1: each snapshot is read completely, and its session ends its turn and begins another.
+/// L1: each snapshot is restored completely. Its session can end the open turn and perform another turn.
 #[test]
 fn l1_every_stored_state_continues() {
-    let sets = SETS.map(|(set, least)| {
+    let sets = SETS.map(|(set, min_count)| {
         let states = stored(set, "snapshots");
-        assert!(states.len() >= least, "{set}: {:?}", states.keys());
+        assert!(states.len() >= min_count, "{set}: {:?}", states.keys());
         states.into_iter().map(move |(name, snapshot)| (format!("{set}/{name}"), snapshot))
     });
     for (name, snapshot) in sets.into_iter().flatten() {
         let bytes = serde_json::to_vec(&snapshot).expect("JSON");
         let run = Run::restore(Some(&bytes)).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(keeps(&snapshot, &serde_json::from_slice(&run.snapshot()).expect("JSON")), "{name} lost something");
-        let mut going = DrivenRun { name, run, inputs: 0 };
-        let is_open = going.run.is_open();
-        going.go_to_the_end();
-        let end = going.run.turn.as_ref().and_then(|turn| turn.end());
+        assert!(keeps(&snapshot, &serde_json::from_slice(&run.snapshot()).expect("JSON")), "{name} lost data");
+        let mut driven = DrivenRun { name, run, inputs: 0 };
+        let is_open = driven.run.is_open();
+        driven.run_to_the_end();
+        let end = driven.run.turn.as_ref().and_then(|turn| turn.end());
         let exhausted = matches!(end, Some(TurnEnd::Failed(TurnError::InteractionsExhausted { .. })));
-        assert!(!is_open || exhausted || matches!(end, Some(TurnEnd::Finished(_))), "{}: {end:?}", going.name);
-        let turns = going.run.turns;
+        assert!(!is_open || exhausted || matches!(end, Some(TurnEnd::Finished(_))), "{}: {end:?}", driven.name);
+        let turns = driven.run.turns;
         let input = TurnInput::Text("and now?".to_owned());
         let (config, trace) = (LoopConfig::default(), trace());
-        going.apply(Input::Start { input, config, plugins: Vec::new(), pinned: None, trace });
-        going.go_to_the_end();
-        let end = going.run.turn.as_ref().and_then(|turn| turn.end());
-        assert!(matches!(end, Some(TurnEnd::Finished(output)) if output.data == "done"), "{}: {end:?}", going.name);
-        assert_eq!(going.run.turns, turns + 1);
+        driven.apply(Input::Start { input, config, plugins: Vec::new(), pinned: None, trace });
+        driven.run_to_the_end();
+        let end = driven.run.turn.as_ref().and_then(|turn| turn.end());
+        assert!(matches!(end, Some(TurnEnd::Finished(output)) if output.data == "done"), "{}: {end:?}", driven.name);
+        assert_eq!(driven.run.turns, turns + 1);
     }
 }
 
-/// D2: messages, calls and events are read back as they were written.
+/// D2: stored messages, calls and events are parsed without losing data.
 #[test]
 fn d2_every_stored_change_is_read_completely() {
-    let sets = SETS.map(|(set, least)| {
+    let sets = SETS.map(|(set, min_count)| {
         let changes = stored(set, "changes");
-        assert!(changes.len() >= least, "{set}: {:?}", changes.keys());
+        assert!(changes.len() >= min_count, "{set}: {:?}", changes.keys());
         changes
     });
     for (name, stored) in sets.into_iter().flatten() {
         let read: Vec<Change> =
             serde_json::from_value(stored.clone()).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(keeps(&stored, &serde_json::to_value(read).expect("JSON")), "{name} lost something");
+        assert!(keeps(&stored, &serde_json::to_value(read).expect("JSON")), "{name} lost data");
     }
 }
 
-/// Whether the new document contains everything of the old one. It may contain more.
+/// Whether the new document contains all data of the old document. It may contain additional data.
 fn keeps(old: &Value, new: &Value) -> bool {
     match (old, new) {
-        // The first version had one cause for all calls.
+        // In the first version, a suspension had one cause for all calls.
         (Value::Object(old), Value::Object(new)) if old.get("cause").is_some() && old.get("calls").is_some() => {
             let calls = new["waits"].as_array().expect("a list").iter().map(|wait| &wait["call"]);
             old["calls"].as_array().expect("a list").iter().eq(calls)
@@ -109,7 +110,7 @@ fn keeps(old: &Value, new: &Value) -> bool {
     }
 }
 
-/// A run that is driven automatically, as by a host.
+/// A run that is driven automatically, as a host drives it.
 struct DrivenRun {
     name: String,
     run: Run,
@@ -117,10 +118,10 @@ struct DrivenRun {
 }
 
 impl DrivenRun {
-    /// Applies an input, and checks that numbers continue without a gap.
+    /// Applies an input, and checks that the numbers of messages and events have no gaps.
     fn apply(&mut self, input: Input) {
         self.inputs += 1;
-        assert!(self.inputs < 100, "{} goes round in circles at {:?}", self.name, self.run.action());
+        assert!(self.inputs < 100, "{} does not end: {:?}", self.name, self.run.action());
         let (message, event) = (self.run.next_message, self.run.sequence);
         let change = self.run.apply(input).unwrap_or_else(|refused| panic!("{}: {refused}", self.name));
         let messages: Vec<u64> = change.messages.iter().map(|message| message.id).collect();
@@ -130,7 +131,8 @@ impl DrivenRun {
         Run::restore(Some(&self.run.snapshot())).unwrap_or_else(|error| panic!("{}: {error}", self.name));
     }
 
-    fn go_to_the_end(&mut self) {
+    /// Performs actions until the turn ends.
+    fn run_to_the_end(&mut self) {
         if self.run.is_open() {
             self.apply(Input::Recover);
         }
@@ -156,7 +158,7 @@ impl DrivenRun {
                         self.apply(Input::Outcome { call, result: result("ok") });
                     }
                 }
-                Action::AwaitOutcome => panic!("{}: nothing runs in a state that was read", self.name),
+                Action::AwaitOutcome => panic!("{}: no call is running in a restored state", self.name),
                 Action::Validate(validation) => {
                     self.apply(Input::Verdict(OutputVerdict::Accepted(OutputData::Text(validation.text))));
                 }
@@ -165,7 +167,7 @@ impl DrivenRun {
         }
     }
 
-    /// A model reply that lets the turn end, in any role.
+    /// Replies for the model, so that the turn ends soon.
     fn reply(&mut self, plan: StepPlan) {
         let finish = self.run.turn.as_ref().map_or(Finish::Text, |turn| turn.config.finish);
         self.apply(Input::Reply(match (plan.role, finish) {
@@ -178,7 +180,7 @@ impl DrivenRun {
         }));
     }
 
-    /// The answer that a call waits for.
+    /// Applies the answer, response or decision for which a call waits.
     fn unblock(&mut self, Wait { call, cause, .. }: Wait) {
         self.apply(match cause {
             WaitCause::OutcomeUnknown => Input::Resolve { call, decision: Decision::Result("it did".to_owned()) },
@@ -186,9 +188,9 @@ impl DrivenRun {
                 respond_to(&self.run, call, result("an answer"))
             }
             WaitCause::Approval => {
-                let asked = self.run.asking().into_iter().find(|item| item.call == call).expect("it is requested");
-                let digest = asked.digest.expect("the request names a tool");
-                let (agent, tool) = (self.run.agent.clone(), asked.name);
+                let item = self.run.asking().into_iter().find(|item| item.call == call).expect("it is requested");
+                let digest = item.digest.expect("the request identifies a tool");
+                let (agent, tool) = (self.run.agent.clone(), item.name);
                 let grant = LastingGrant { agent, tool, digest, arguments: None, scope: None };
                 let grant = ScopedGrant { scope: GrantScope::Once, grant };
                 let verdict = ApprovalVerdict::Granted { edited: None, grant };
@@ -198,7 +200,7 @@ impl DrivenRun {
     }
 }
 
-/// A stored state exists for every way to a state that this host has. A new one is added before it is released.
+/// L1: a state is stored for each entry of [`all`]. The states of new entries are stored before a release.
 #[test]
 fn l1_every_way_to_a_state_is_stored() {
     let (snapshots, changes_of) = (stored(LAST, "snapshots"), stored(LAST, "changes"));
@@ -214,32 +216,33 @@ fn l1_every_way_to_a_state_is_stored() {
 
 fn write(folder: &str, name: &str, document: &Value) {
     let folder = directory(LAST, folder);
-    std::fs::create_dir_all(&folder).expect("the folder is made");
+    std::fs::create_dir_all(&folder).expect("the folder can be created");
     let path = folder.join(format!("{name}.json"));
     if !path.exists() {
         let text = serde_json::to_string_pretty(document).expect("JSON");
-        std::fs::write(path, format!("{text}\n")).expect("written");
+        std::fs::write(path, format!("{text}\n")).expect("the file can be written");
     }
 }
 
+/// The name of a stored state, the session in that state, and the changes that led to it.
 pub(crate) type WayToState = (&'static str, Session, Vec<Change>);
 
-/// Records how a new session reaches a state.
+/// Performs the inputs of `way` in a new session. Returns the session and the changes.
 pub(crate) fn way_to(name: &'static str, way: impl FnOnce(&mut Session) -> Vec<Change>) -> WayToState {
     let mut session = Session::new();
     let changes = way(&mut session);
     (name, session, changes)
 }
 
-/// Every phase of a turn and every way to end one.
+/// Returns sessions in every phase of a turn, and sessions whose turns ended in every way.
 fn all() -> Vec<WayToState> {
-    let mut all = beginnings();
-    all.extend(batches());
-    all.extend(outputs());
-    all.extend(endings());
-    all.extend(failures());
-    all.extend(crate::stored_ways::all());
-    all
+    let mut ways = beginnings();
+    ways.extend(batches());
+    ways.extend(outputs());
+    ways.extend(endings());
+    ways.extend(failures());
+    ways.extend(crate::stored_ways::all());
+    ways
 }
 
 fn beginnings() -> Vec<WayToState> {
@@ -340,8 +343,8 @@ fn outputs() -> Vec<WayToState> {
         }),
         way_to("rejected_twice", |session| {
             let first = session.begin(LoopConfig::default());
-            let (one, no) = (session.reply("seven", Vec::new()), session.reject("not a number"));
-            vec![first, one, no, session.reply("8", Vec::new()), session.reject("too large")]
+            let (reply, rejection) = (session.reply("seven", Vec::new()), session.reject("not a number"));
+            vec![first, reply, rejection, session.reply("8", Vec::new()), session.reject("too large")]
         }),
         way_to("cut", |session| {
             let first = session.begin(LoopConfig::default());

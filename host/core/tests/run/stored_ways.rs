@@ -1,5 +1,5 @@
-//! Ways to the states that the second set added: external waits, plans, evictions, and the ways to end that came with
-//! them.
+//! The inputs that lead to the states of the second set: external waits, loop-breaking calls, plans, evictions, and the
+//! ends of turns that these features introduced.
 
 use crate::session::{
     Session, WIDE, call, dispatched, grant, plain, refused, reply, restored, result, sent_to_service, waiting_for,
@@ -24,8 +24,8 @@ pub(crate) fn all() -> Vec<WayToState> {
     [waits(), loop_breaks(), efforts(), plans(), evictions(), ends()].into_iter().flatten().collect()
 }
 
-fn id(step: u32, place: u32) -> CallId {
-    CallId(format!("call_1_{step}_{place}"))
+fn id(step: u32, position: u32) -> CallId {
+    CallId(format!("call_1_{step}_{position}"))
 }
 
 fn asking(tool: &str) -> ResolvedCall {
@@ -43,7 +43,7 @@ fn awaiting(call: CallId, cause: WaitCause) -> Input {
     Input::Dispatched { calls: vec![DispatchedCall { awaits, ..DispatchedCall::running(call, json!({})) }] }
 }
 
-/// A turn that begins with this reply.
+/// Begins a turn whose first reply contains these calls.
 fn replied(session: &mut Session, config: LoopConfig, calls: Vec<ResolvedCall>) -> Vec<Change> {
     vec![session.begin(config), session.reply("", calls)]
 }
@@ -120,7 +120,7 @@ fn by_tool() -> LoopConfig {
 }
 
 fn dispatch(session: &mut Session, awaits: Option<Awaited>) -> Change {
-    let call = session.ledger.calls.last().expect("a call").record.clone();
+    let call = session.ledger.calls.last().expect("the session has a call").record.clone();
     session.must(Input::Dispatched { calls: vec![DispatchedCall { call: call.id, arguments: call.arguments, awaits }] })
 }
 
@@ -207,17 +207,17 @@ fn efforts() -> Vec<WayToState> {
         way_to("ended_empty_replies", move |session| saying(session, persistent(), &[""; 4])),
         way_to("ended_same_error", |session| {
             let mut changes = vec![session.begin(by_tool())];
-            let fails = |place: u32| refused(&format!("tool_{place}"), "full");
-            changes.extend((0..5).map(|place| session.reply("", vec![fails(place)])));
+            let fails = |position: u32| refused(&format!("tool_{position}"), "full");
+            changes.extend((0..5).map(|position| session.reply("", vec![fails(position)])));
             changes
         }),
     ]
 }
 
-/// A turn whose plan has this number of steps.
+/// Begins a turn whose plan has this number of steps.
 fn planned(session: &mut Session, steps: u32) -> Vec<Change> {
-    let step = |place: u32| PlannedStep {
-        step: PlanStep { tool: "look".to_owned(), task: format!("look at {place}") },
+    let step = |number: u32| PlannedStep {
+        step: PlanStep { tool: "look".to_owned(), task: format!("look at {number}") },
         offered: vec!["look".to_owned(), "read".to_owned()],
         tokens: 40,
     };
@@ -263,7 +263,7 @@ fn plans() -> Vec<WayToState> {
     ]
 }
 
-/// A session whose next step needs an eviction.
+/// Fills the context window, so that the next step needs an eviction.
 fn crowded(session: &mut Session) -> Vec<Change> {
     let small = PromptBudget { window: 10_000, ..WIDE };
     let mut changes = Vec::new();
@@ -317,8 +317,8 @@ fn ends() -> Vec<WayToState> {
             let mut changes = replied(session, LoopConfig::default(), vec![plain("pay")]);
             changes.push(session.must(sent_to_service(&[id(1, 1)])));
             let mut state: Value = serde_json::from_slice(&session.run.snapshot()).expect("JSON");
-            *state.pointer_mut("/turn/phase/working/outstanding/pay").expect("it is stored") = json!(2);
-            session.run = Run::restore(Some(state.to_string().as_bytes())).expect("it is read");
+            *state.pointer_mut("/turn/phase/working/outstanding/pay").expect("the count is stored") = json!(2);
+            session.run = Run::restore(Some(state.to_string().as_bytes())).expect("the state is valid");
             changes.push(session.must(Input::Respond {
                 call: id(1, 1),
                 from: Answerer::Service,

@@ -1,4 +1,5 @@
-//! The summary that the host makes without a model, and the section that replaces evicted messages (L22, L27).
+//! Tests of the summary that the host writes without a model, and of the section that replaces evicted messages (L22,
+//! L27).
 
 use agent_core::message::{CallId, Content, MessageId, Part, Role, StoredMessage, ToolCall, ToolResult};
 use agent_core::summary::{HistorySummary, extract, files_touched};
@@ -14,14 +15,14 @@ fn said(id: MessageId, role: Role, text: &str) -> StoredMessage {
     message(id, role, vec![Part::Text(text.into())])
 }
 
-/// A call and its result.
+/// Returns the messages with a call and its result.
 fn called(id: MessageId, name: &str, arguments: Value, result: Result<&str, &str>) -> [StoredMessage; 2] {
     let call = CallId(format!("call_1_1_{id}"));
-    let asked = ToolCall { id: call.clone(), name: name.into(), arguments };
+    let request = ToolCall { id: call.clone(), name: name.into(), arguments };
     let text = Content::Text(result.unwrap_or_else(|error| error).into());
     let result = ToolResult { call_id: call, name: name.into(), content: vec![text], is_error: result.is_err() };
     [
-        message(id, Role::Assistant, vec![Part::ToolCall(asked)]),
+        message(id, Role::Assistant, vec![Part::ToolCall(request)]),
         message(id + 1, Role::Tool, vec![Part::ToolResult(result)]),
     ]
 }
@@ -53,7 +54,7 @@ fn l27_a_summary_without_a_model_lists_inputs_answers_and_call_outcomes() {
     Called fs.move({"source":"a.png","destination":"b.png"}): failed, there is no a.png
     Answered: Version 1.5 of it is done.
     "#);
-    assert_eq!(draft.files, ["Desktop/1.png", "Desktop/Meeting.png"], "a failed call touched no file");
+    assert_eq!(draft.files, ["Desktop/1.png", "Desktop/Meeting.png"], "failed calls are ignored");
 }
 
 #[test]
@@ -74,17 +75,18 @@ fn l27_files_are_taken_from_arguments_whose_keys_name_files() {
 }
 
 #[test]
-fn l27_the_earlier_summary_is_kept_if_there_is_room() {
+fn l27_the_earlier_summary_is_kept_if_it_fits() {
     let earlier = HistorySummary { text: "Asked: The goal.\nAnswered: old news".into(), ..Default::default() };
     let draft = extract(Some(&earlier), &[said(9, Role::User, "And now?")], 1_000);
     assert_eq!(draft.text, "Asked: The goal.\nAnswered: old news\nAsked: And now?");
-    // 14 tokens: the first line and the newest ones stay, and those between are dropped.
+    // All lines together have more than 10 tokens. The first line and the latest lines stay, and the others are
+    // dropped.
     let draft = extract(Some(&earlier), &[said(9, Role::User, "And now?")], 10);
     assert_eq!(draft.text, "Asked: The goal.\n…\nAsked: And now?");
 }
 
 #[test]
-fn l22_the_summary_section_says_that_it_is_a_record_and_how_to_find_the_messages() {
+fn l22_the_summary_section_explains_that_it_is_a_record_and_how_to_find_the_messages() {
     let summary = HistorySummary {
         text: "Asked: The goal.".into(),
         files: vec!["a.txt".into(), "b.txt".into()],

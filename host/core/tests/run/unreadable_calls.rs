@@ -1,4 +1,4 @@
-//! Replies whose calls cannot be read (L20).
+//! Tests of replies whose calls cannot be parsed (L20).
 
 use crate::session::{Session, call, kinds, plain, refused, reply};
 use agent_core::change::Body;
@@ -65,7 +65,7 @@ fn l20_an_unreadable_call_gets_feedback() {
     assert!(change.events.iter().any(|event| matches!(event.kind, EventKind::NoToolCall { count: 1, .. })));
 }
 
-/// L4, L20: at the limit, the text without its calls counts.
+/// L4, L20: at the limit, the text of the reply without its calls is the answer.
 #[test]
 fn l20_at_the_limit_an_unreadable_call_gets_no_feedback() {
     let mut session = Session::calling(LoopConfig { max_interactions: 1, ..Default::default() });
@@ -74,7 +74,7 @@ fn l20_at_the_limit_an_unreadable_call_gets_no_feedback() {
     assert!(matches!(session.run.action(), Action::Validate(validation) if validation.text == "It is 42."));
 }
 
-/// L20: readable calls run, and the feedback about the others follows their results.
+/// L20: readable calls run. The feedback about the unreadable calls follows the results of the readable calls.
 #[test]
 fn l20_readable_calls_run_next_to_unreadable_ones() {
     let mut session = Session::calling(LoopConfig::default());
@@ -89,10 +89,10 @@ fn l20_readable_calls_run_next_to_unreadable_ones() {
     assert!(matches!(session.run.action(), Action::CallModel(_)));
 }
 
-/// L30: an error event of the first version, which had no scope, is still read. The scope distinguishes errors of a
-/// reply from those of a turn.
+/// L30: the scope distinguishes errors of a reply from errors of a turn. An error event of the first version, which had
+/// no scope, is still parsed.
 #[test]
-fn l30_error_events_say_what_they_end() {
+fn l30_error_events_have_a_scope() {
     let old: EventKind = serde_json::from_str(r#"{"type":"error","code":"c","message":"m"}"#).unwrap();
     assert!(matches!(&old, EventKind::Error { scope: ErrorScope::Turn, .. }));
     assert_eq!(serde_json::to_string(&old).unwrap(), r#"{"type":"error","code":"c","message":"m"}"#);
@@ -100,14 +100,14 @@ fn l30_error_events_say_what_they_end() {
     assert!(serde_json::to_string(&of_reply).unwrap().ends_with(r#""scope":"reply"}"#));
 }
 
-/// L19: a reply without a readable call interrupts consecutive errors like any other reply without a call.
+/// L19: a reply with only unreadable calls interrupts a sequence of errors, like any other reply without a call.
 #[test]
 fn l19_an_unreadable_call_interrupts_consecutive_errors() {
     let config = LoopConfig { finish: Finish::Tool, max_interactions: 40, ..Default::default() };
     let mut session = Session::calling(config);
     for round in 0..2 {
-        for place in 0..4 {
-            session.reply("", vec![refused(&format!("tool_{round}_{place}"), "the disk is full")]);
+        for position in 0..4 {
+            session.reply("", vec![refused(&format!("tool_{round}_{position}"), "the disk is full")]);
         }
         session.must(broken("Again.", Vec::new()));
     }
@@ -130,8 +130,8 @@ fn l23_an_unreadable_call_interrupts_consecutive_empty_replies() {
     assert_eq!(cause, Some((NudgeCause::Empty, 1)));
 }
 
-/// L12, L20: feedback about unreadable calls next to a result is sent when the result is rejected, and the attempt
-/// stays in the view with it.
+/// L12, L20: if a result is rejected and the same reply contains unreadable calls, the model gets feedback about these
+/// calls. The messages of that attempt stay in the view.
 #[test]
 fn l20_unreadable_calls_next_to_a_rejected_result_get_feedback() {
     let mut session = Session::calling(LoopConfig { finish: Finish::Tool, ..Default::default() });

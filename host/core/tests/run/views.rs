@@ -1,4 +1,4 @@
-//! How the model sees a stored result (L26).
+//! Tests of the form in which stored results are sent to the model (L26).
 
 use agent_core::message::{CallId, Content, Digest, Media, Part, Role, StoredMessage, ToolResult};
 use agent_core::tokens;
@@ -21,7 +21,7 @@ fn message(content: Vec<Content>) -> StoredMessage {
 }
 
 #[test]
-fn l26_a_result_is_cut_between_characters_with_a_note_on_the_rest() {
+fn l26_a_long_result_is_cut_between_characters_and_a_note_tells_how_to_read_the_rest() {
     for (text, limit, shown, total) in [
         ("abc", 3, "abc", None),
         ("", 0, "", None),
@@ -52,9 +52,9 @@ fn l26_the_stored_result_stays_complete_and_media_are_kept_with_a_cut_text() {
     assert_eq!(whole.parts, stored.parts, "10 characters, a line end and 7 characters fit");
     let cut = shown_message(&stored, 2, 17);
     let Part::ToolResult(result) = &cut.parts[0] else { panic!() };
-    let [Content::Text(text), medium] = &result.content[..] else { panic!("{result:?}") };
+    let [Content::Text(text), media_item] = &result.content[..] else { panic!("{result:?}") };
     assert!(text.starts_with("xxxxxxxxxx\n{\"n\":1\n[cut: the first 17 of 18 characters"), "{text}");
-    assert_eq!((medium, &result.call_id), (&media(), &id()));
+    assert_eq!((media_item, &result.call_id), (&media(), &id()));
     assert_eq!(stored, before);
 }
 
@@ -74,7 +74,7 @@ fn l26_estimates_grow_with_the_text_and_count_media() {
 
 proptest! {
     #[test]
-    fn l26_the_shown_part_and_the_rest_make_the_whole_result(text in "[a-c\nä日🚀]{0,40}", limit in 0_usize..45) {
+    fn l26_the_shown_part_and_the_remainder_are_the_whole_result(text in "[a-c\nä日🚀]{0,40}", limit in 0_usize..45) {
         let content = [Content::Text(text.clone())];
         let shown = shown_text(&id(), &content, limit);
         let head: String = text.chars().take(limit).collect();

@@ -1,4 +1,4 @@
-//! Calls that wait for something external: services, a pending outcome, expiry (L10, L11, P2, I6).
+//! Tests of calls that wait for an external response, and of their expiry (L10, L11, P2, I6).
 
 use crate::session::{Session, dispatched, kinds, outcome, plain, restored, result, sent_to_service, waiting_for};
 use agent_core::change::{Body, CallChange, CallResult, CallState, Change, OutboxEffect};
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 const WORK: &str = "com.example.work";
 
-fn id(place: u32) -> CallId {
-    CallId(format!("call_1_1_{place}"))
+fn id(position: u32) -> CallId {
+    CallId(format!("call_1_1_{position}"))
 }
 
 fn service(expires_at: Option<u64>) -> WaitCause {
@@ -24,40 +24,41 @@ fn service(expires_at: Option<u64>) -> WaitCause {
 }
 
 fn suspension(calls: &[(u32, &str)]) -> Suspension {
-    let wait = |(place, name): &(u32, &str)| Wait { call: id(*place), name: (*name).into(), cause: service(None) };
+    let wait =
+        |(position, name): &(u32, &str)| Wait { call: id(*position), name: (*name).into(), cause: service(None) };
     Suspension { waits: calls.iter().map(wait).collect() }
 }
 
-fn respond(place: u32, text: &str) -> Input {
-    Input::Respond { call: id(place), from: Answerer::Service, result: result(text) }
+fn respond(position: u32, text: &str) -> Input {
+    Input::Respond { call: id(position), from: Answerer::Service, result: result(text) }
 }
 
-/// A turn whose first reply calls these tools. The calls at the given positions are sent to a service, and the others
-/// run.
+/// Returns a session whose first reply calls these tools. The calls at the positions in `services` are sent to a
+/// service, and the other calls run.
 fn working(names: &[&str], services: &[u32]) -> Session {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", names.iter().map(|name| plain(name)).collect());
-    let services: Vec<CallId> = services.iter().map(|place| id(*place)).collect();
+    let services: Vec<CallId> = services.iter().map(|position| id(*position)).collect();
     let others: Vec<CallId> = (1..=names.len() as u32).map(id).filter(|id| !services.contains(id)).collect();
-    let (Input::Dispatched { calls: mut all }, Input::Dispatched { calls }) =
+    let (Input::Dispatched { calls: mut dispatched_calls }, Input::Dispatched { calls }) =
         (sent_to_service(&services), dispatched(&others))
     else {
         unreachable!()
     };
-    all.extend(calls);
-    session.must(Input::Dispatched { calls: all });
+    dispatched_calls.extend(calls);
+    session.must(Input::Dispatched { calls: dispatched_calls });
     session
 }
 
-fn stored_result(session: &Session, place: u32) -> CallResult {
-    session.ledger.call(&id(place)).record.result.clone().expect("it has finished")
+fn stored_result(session: &Session, position: u32) -> CallResult {
+    session.ledger.call(&id(position)).record.result.clone().expect("the call has finished")
 }
 
 fn appended(change: &Change) -> Vec<Body> {
     change.messages.iter().map(|message| message.body.clone()).collect()
 }
 
-/// L10, D2
+/// L10, D2: the turn is suspended only when no call is running any more.
 #[test]
 fn l10_other_tools_finish_before_the_turn_waits() {
     let mut session = working(&["pay", "count", "ship", "list"], &[1, 3]);
@@ -66,15 +67,19 @@ fn l10_other_tools_finish_before_the_turn_waits() {
     assert_eq!(kinds(&change), ["tool_result"]);
     let change = session.outcome(&id(2).0, "three");
     assert_eq!(kinds(&change), ["tool_result", "suspended"], "no loop_end");
-    assert_eq!(change.messages, [], "finished results are appended with the others");
+    assert_eq!(change.messages, [], "the results are appended when all calls have finished");
     let waits = suspension(&[(1, "pay"), (3, "ship")]);
     assert_eq!(session.run.action(), Action::Suspended(waits.clone()));
     assert_eq!(change.events.last().unwrap().kind, EventKind::Suspended { suspension: waits });
-    assert_eq!(result_text(&stored_result(&session, 2).content), "three", "they are stored with the suspension");
+    assert_eq!(
+        result_text(&stored_result(&session, 2).content),
+        "three",
+        "finished results are stored with the suspension"
+    );
     assert_eq!(session.crash(), Change::default(), "a suspended turn has nothing to recover");
 }
 
-/// L10: three answers in every possible order, one while another tool is still running.
+/// L10: three responses arrive in every possible order, also while another tool is still running.
 #[test]
 fn l10_results_are_appended_in_call_order_in_any_order_of_answers() {
     for order in [[1, 3, 4], [1, 4, 3], [3, 1, 4], [3, 4, 1], [4, 1, 3], [4, 3, 1]] {
@@ -85,40 +90,48 @@ fn l10_results_are_appended_in_call_order_in_any_order_of_answers() {
             }
             let mut waits = vec![(1, "pay"), (3, "ship"), (4, "pay")];
             let mut change = Change::default();
-            for (nth, place) in order.into_iter().enumerate() {
+            for (nth, position) in order.into_iter().enumerate() {
                 // Another host restores the state before each answer.
                 session.run = restored(&session.run);
-                change = session.must(respond(place, &format!("answer {place}")));
-                waits.retain(|(wait, _)| *wait != place);
+                change = session.must(respond(position, &format!("answer {position}")));
+                waits.retain(|(wait, _)| *wait != position);
                 if nth == 0 && early {
                     assert_eq!(kinds(&change), ["tool_result"], "the turn is not suspended while a tool runs");
                     change = session.outcome(&id(2).0, "three");
                     assert_eq!(kinds(&change), ["tool_result", "suspended"]);
                     assert_eq!(session.run.action(), Action::Suspended(suspension(&waits)));
                 } else if nth < 2 {
-                    assert_eq!(kinds(&change), ["tool_result", "suspended"], "it stays suspended and announces that");
+                    assert_eq!(
+                        kinds(&change),
+                        ["tool_result", "suspended"],
+                        "the turn stays suspended and announces that"
+                    );
                     assert_eq!(change.messages, []);
                     assert_eq!(session.run.action(), Action::Suspended(suspension(&waits)));
                 }
             }
             assert_eq!(kinds(&change)[..3], ["tool_result", "resumed", "loop_iteration"], "{order:?}");
-            assert_eq!(appended(&change), [1, 2, 3, 4].map(|place| Body::ResultOf(id(place))), "{order:?}");
+            assert_eq!(appended(&change), [1, 2, 3, 4].map(|position| Body::ResultOf(id(position))), "{order:?}");
             assert!(change.messages.iter().all(|message| message.role == Role::Tool));
-            assert_eq!(session.seen_counts()[2..], [0, 0, 0, 0], "L10: seen_count 0");
+            assert_eq!(session.seen_counts()[2..], [0, 0, 0, 0], "the seen counts of results begin at 0 (L10)");
             let Action::CallModel(plan) = session.run.action() else { panic!("{:?}", session.run.action()) };
-            assert_eq!((plan.step, plan.lifecycle), (2, Lifecycle::ToolResult), "never init again on resume (L2)");
+            assert_eq!(
+                (plan.step, plan.lifecycle),
+                (2, Lifecycle::ToolResult),
+                "`init` is not called again on resume (L2)"
+            );
             assert_eq!(result_text(&stored_result(&session, 4).content), "answer 4");
         }
     }
 }
 
-/// L10, row 29
+/// L10, row 29: each call accepts one response, and only from a service to which it was sent.
 #[test]
 fn l10_duplicate_late_and_unknown_answers_change_nothing() {
     let mut session = working(&["pay", "ship"], &[1, 2]);
     session.must(respond(1, "first"));
     assert_eq!(session.apply(respond(1, "second")), Err(InputError::Settled(id(1), "finished")));
-    assert_eq!(session.apply(respond(9, "whose?")), Err(InputError::UnknownCall(id(9))));
+    assert_eq!(session.apply(respond(9, "unknown")), Err(InputError::UnknownCall(id(9))));
     session.must(respond(2, "ok"));
     assert_eq!(session.apply(respond(2, "late")), Err(InputError::UnknownCall(id(2))));
     session.answer("done");
@@ -130,7 +143,7 @@ fn l10_duplicate_late_and_unknown_answers_change_nothing() {
     assert_eq!(foreign, Err(InputError::Settled(id(1), "waiting for an answer")));
 }
 
-/// D2, I6: the request is in the outbox of the commit that dispatches the call, under the call's id.
+/// D2, I6: the commit that dispatches a call also contains the request in its outbox, with the id of the call.
 #[test]
 fn i6_the_request_is_sent_once_with_the_intent() {
     let mut session = Session::calling(LoopConfig::default());
@@ -146,7 +159,8 @@ fn i6_the_request_is_sent_once_with_the_intent() {
     assert_eq!(session.ledger.outbox, ["call_1_1_1"]);
 }
 
-/// P2: a tool that has run and requests a service. The cost of running it stays on its event.
+/// P2: a tool that ran and requested a service waits for the response. The event with the result contains the cost of
+/// running the tool.
 #[test]
 fn p2_a_pending_outcome_waits_like_a_service() {
     let mut session = working(&["draft", "count"], &[]);
@@ -161,14 +175,14 @@ fn p2_a_pending_outcome_waits_like_a_service() {
     assert_eq!((*result, stored_result(&session, 1).cost), (cost, cost));
 }
 
-/// L11: the counts per tool are stored, and checked before a model is called.
+/// L11: the counts per tool are stored, and they are checked before a model is called.
 #[test]
 fn l11_mismatched_counts_end_the_turn_without_a_model_call() {
     let tampered = |crafted: Value, last: u32| {
         let mut session = working(&["pay", "pay", "ship"], &[1, 2, 3]);
         session.must(respond(1, "ok"));
         let mut state: Value = serde_json::from_slice(&session.run.snapshot()).unwrap();
-        let outstanding = state.pointer_mut("/turn/phase/working/outstanding").expect("it is stored");
+        let outstanding = state.pointer_mut("/turn/phase/working/outstanding").expect("the counts are stored");
         assert_eq!(*outstanding, json!({"pay": 2, "ship": 1}));
         *outstanding = crafted;
         let mut run = Run::restore(Some(state.to_string().as_bytes())).unwrap();
@@ -186,7 +200,7 @@ fn l11_mismatched_counts_end_the_turn_without_a_model_call() {
         };
         assert_eq!((error.code(), answered["pay"], answered["ship"]), ("outstanding_mismatch", 2, 1));
         assert_eq!(run.action(), Action::Ended, "no model call");
-        let results = [1, 2, 3].map(|place| Body::ResultOf(id(place)));
+        let results = [1, 2, 3].map(|position| Body::ResultOf(id(position)));
         assert_eq!(appended(&change), results, "calls stay with their results");
         let events = kinds(&change);
         assert!(events.ends_with(&["error".into(), "context_budget".into(), "loop_end".into()]), "{events:?}");
@@ -195,7 +209,7 @@ fn l11_mismatched_counts_end_the_turn_without_a_model_call() {
     assert!(matches!(run.action(), Action::CallModel(_)), "with the correct counts, the turn continues");
 }
 
-/// L10: after the deadline, the result is an error, and the model continues.
+/// L10: if a service does not respond before the deadline, the call gets an error result and the turn continues.
 #[test]
 fn l10_a_service_that_does_not_answer_in_time_is_unavailable() {
     let mut session = Session::calling(LoopConfig::default());
@@ -215,7 +229,7 @@ fn l10_a_service_that_does_not_answer_in_time_is_unavailable() {
     assert!(matches!(session.run.action(), Action::CallModel(_)), "an expired call counts as answered (L11)");
 }
 
-/// L18: a question that nobody answers ends the turn.
+/// L18: a question that the user does not answer in time ends the turn.
 #[test]
 fn l18_a_question_that_expires_ends_the_turn() {
     let mut session = working(&["ask", "pay"], &[2]);
@@ -227,19 +241,18 @@ fn l18_a_question_that_expires_ends_the_turn() {
     assert_eq!((session.output().finish, session.output().data), (EndReason::QuestionExpired, json!("Which one?")));
 }
 
-/// L29
 #[test]
 fn l29_a_suspended_turn_can_be_cancelled() {
     let mut session = working(&["pay", "count"], &[1]);
     session.outcome(&id(2).0, "three");
     let change = session.must(Input::Cancel);
-    assert_eq!(appended(&change), [1, 2].map(|place| Body::ResultOf(id(place))));
+    assert_eq!(appended(&change), [1, 2].map(|position| Body::ResultOf(id(position))));
     assert_eq!(result_text(&stored_result(&session, 1).content), "cancelled; outcome unknown");
     assert_eq!(session.apply(respond(1, "late")), Err(InputError::NoTurn));
     session.begin(LoopConfig::default());
 }
 
-/// Events that the first version stored can still be read.
+/// L30: a suspension event that the first version stored is still parsed.
 #[test]
 fn l30_a_suspension_in_the_first_format_is_read() {
     let old: EventKind = serde_json::from_value(json!({"type": "suspended", "calls": ["call_1_1_1"]})).unwrap();
@@ -251,12 +264,12 @@ fn prompt(text: &str) -> QueuedPrompt {
     QueuedPrompt { input: TurnInput::Text(text.into()), trace: None }
 }
 
-/// L1: a prompt that arrives while a turn waits is queued in the state until a turn begins with it.
+/// L1: a prompt that arrives while a turn waits is queued. It stays in the state until a turn begins with it.
 #[test]
 fn l1_a_prompt_that_arrives_while_a_turn_waits_is_queued() {
     let mut session = working(&["pay"], &[1]);
     let events = session.must(Input::QueuePrompt { prompt: prompt("one") }).events;
-    assert_eq!(events, [], "L30 has no event of it");
+    assert_eq!(events, [], "no event reports a queued prompt (L30)");
     session.must(Input::QueuePrompt { prompt: prompt("two") });
     session.crash();
     session.must(respond(1, "paid"));
@@ -267,7 +280,7 @@ fn l1_a_prompt_that_arrives_while_a_turn_waits_is_queued() {
     session.start(TurnInput::Text("one".into()), LoopConfig::default());
     assert_eq!(session.run.queued_prompts, [prompt("two")]);
     session.must(Input::Cancel);
-    assert_eq!(session.run.queued_prompts, [], "somebody who cancels a turn does not expect another one to begin");
+    assert_eq!(session.run.queued_prompts, [], "a user who cancels a turn does not expect that another turn begins");
 }
 
 /// L1, P14: the queue is bounded, and neither a fork nor an imported document copies it.

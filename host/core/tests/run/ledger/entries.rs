@@ -4,7 +4,7 @@ use agent_core::change::{Body, CallRecord};
 use agent_core::message::{CallId, Digest, Role};
 use agent_core::run::Disposition;
 
-/// A stored message with its seen count, counted call by call.
+/// A stored message. Its seen count is increased after each model call that sends the message.
 pub(crate) struct Stored {
     pub(crate) turn: u32,
     pub(crate) role: Role,
@@ -13,18 +13,18 @@ pub(crate) struct Stored {
     pub(crate) hidden: bool,
 }
 
-/// A stored call with the contents of its disposition.
+/// A stored call.
 pub(crate) struct Call {
     pub(crate) record: CallRecord,
     pub(crate) disposition: Disposition,
     pub(crate) dispatches: u32,
     /// Whether the call has run and its service request waits for approval.
     pub(crate) held: bool,
-    /// Whether a person has approved the call.
+    /// Whether a user has approved the call.
     pub(crate) granted: bool,
-    /// Identity of the tool that the approval is about.
+    /// Identity of the tool for which an approval is requested.
     pub(super) approval_identity: Option<Digest>,
-    /// Whether a person has decided that the call may run again.
+    /// Whether a user has decided that the call may run again.
     pub(super) retry: bool,
     pub(super) results: u32,
 }
@@ -38,7 +38,7 @@ impl Call {
     pub(super) fn dispatched(&mut self, id: &CallId) {
         self.dispatches += 1;
         let allowed = self.dispatches == 1 || self.is_repeatable() || std::mem::take(&mut self.retry);
-        assert!(allowed, "{id} was dispatched again unasked (D3)");
+        assert!(allowed, "{id} was dispatched again without asking (D3)");
     }
 
     pub(super) fn is_repeatable(&self) -> bool {

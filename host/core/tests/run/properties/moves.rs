@@ -8,7 +8,7 @@ use agent_core::run::{AtLimit, Disposition, LoopConfig, UnitWeights, Weight};
 use agent_core::tool::ToolError;
 use proptest::prelude::*;
 
-/// One event, with all its random choices.
+/// One input with all its random choices.
 #[derive(Clone, Debug)]
 pub(super) struct Move {
     pub(super) kind: Kind,
@@ -17,13 +17,13 @@ pub(super) struct Move {
     pub(super) text: &'static str,
     pub(super) pick: Pick,
     pub(super) coin: bool,
-    /// For each call of a reply, a bit that says whether it needs approval.
+    /// One bit for each call of a reply: whether the call needs approval.
     pub(super) asks: u8,
-    /// For each dispatched call, a bit that says whether it is sent to a service.
+    /// One bit for each dispatched call: whether the call is sent to a service.
     pub(super) is_sent: u8,
 }
 
-/// A choice among things whose number is not known yet.
+/// A random choice of one element. The number of elements is only known when the choice is used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pick(pub(super) usize);
 
@@ -39,13 +39,13 @@ impl Pick {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// Do what the run asks for.
+    /// The input that the run's action requires.
     Proceed,
     Cancel,
     Fail,
-    /// The host stops, and another one continues.
+    /// The host stops, and another host restores the state.
     Crash,
-    /// An input that may not fit: a duplicate, a late or a wrong one.
+    /// An input that may be invalid: a duplicate, a late input or a wrong input.
     Stray(Stray),
 }
 
@@ -61,7 +61,7 @@ pub(super) enum Stray {
     Resolve,
     ModelFailed,
     Undo,
-    Keep,
+    QueuePrompt,
     Pending,
     Respond,
     Expire,
@@ -120,7 +120,7 @@ pub(super) fn configs() -> impl Strategy<Value = LoopConfig> {
     )
 }
 
-/// Weights in whole tokens, fractions of tokens and calls (L5).
+/// Returns weights for tokens and calls: the default, or weights with fractions (L5).
 fn weights(number: u32) -> UnitWeights {
     let weight = |units| Weight::of(units).expect("in range");
     match number % 3 {
@@ -142,7 +142,7 @@ pub(super) fn kinds() -> impl Strategy<Value = Kind> {
         Stray::Resolve,
         Stray::ModelFailed,
         Stray::Undo,
-        Stray::Keep,
+        Stray::QueuePrompt,
         Stray::Pending,
         Stray::Respond,
         Stray::Expire,
@@ -164,10 +164,10 @@ pub(super) fn moves() -> impl Strategy<Value = Vec<Move>> {
     let texts = prop::sample::select(vec!["", " \n", "answer", "äöü", "I can't do that.", "4 remaining"]);
     let calls = prop::collection::vec(dispositions(), 0..=6);
     let pick = any::<u16>().prop_map(|number| Pick(number as usize));
-    // In half of the cases no call needs approval, and in half of them no call is sent to a service.
+    // In half of the cases, no call needs approval. In half of the cases, no call is sent to a service.
     let bits = || prop_oneof![Just(0_u8), any::<u8>()];
-    let one = (kinds(), configs(), calls, texts, pick, any::<bool>(), bits(), bits());
-    let one = one.prop_map(|(kind, config, calls, text, pick, coin, asks, is_sent)| Move {
+    let choices = (kinds(), configs(), calls, texts, pick, any::<bool>(), bits(), bits());
+    let single_move = choices.prop_map(|(kind, config, calls, text, pick, coin, asks, is_sent)| Move {
         kind,
         config,
         calls,
@@ -177,5 +177,5 @@ pub(super) fn moves() -> impl Strategy<Value = Vec<Move>> {
         asks,
         is_sent,
     });
-    prop::collection::vec(one, 1..80)
+    prop::collection::vec(single_move, 1..80)
 }
