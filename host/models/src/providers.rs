@@ -18,7 +18,7 @@ pub const PROVIDERS: &[(&str, &str)] =
 /// Creates the model `offline` or `scripted:FILE` without any configured provider.
 ///
 /// A relative file is resolved against `base`. The names `offline/router` and `scripted/FILE`, which stored replies
-/// contain, mean the same.
+/// contain, are accepted as well.
 ///
 /// # Errors
 ///
@@ -48,7 +48,7 @@ impl Providers {
 
     /// Creates the model with the given name: `PROVIDER/MODEL` of a configured provider, `offline` or `scripted:FILE`.
     ///
-    /// The model part may contain further slashes. The provider is not contacted, so the model may not exist.
+    /// The name of the model may contain further slashes. The provider is not contacted, so the model may not exist.
     ///
     /// # Errors
     ///
@@ -119,7 +119,8 @@ impl Providers {
         }
     }
 
-    /// Lists the built-in providers that are not configured, as the end of a message.
+    /// Lists the built-in providers that are not configured, as the end of an error message. Returns an empty string if
+    /// there are none.
     fn unconfigured_providers(&self) -> String {
         let known = KNOWN_PROVIDERS.iter().filter(|known| self.find(known.name).is_none());
         let names: Vec<String> = known.map(|known| format!("`{}`", known.name)).collect();
@@ -132,13 +133,14 @@ impl Providers {
 }
 
 impl Configured {
-    /// Concurrent callers may create two clients; one of them is kept.
+    /// Returns the connection and creates it if necessary. If two callers create a connection at the same time, one of
+    /// the two connections is dropped.
     fn connection(&self) -> Result<Arc<Connection>, ModelError> {
         match self.connection.get() {
             Some(connection) => Ok(connection.clone()),
             None => {
-                let made = Arc::new(Connection::new(self.config.clone())?);
-                Ok(self.connection.get_or_init(|| made).clone())
+                let connection = Arc::new(Connection::new(self.config.clone())?);
+                Ok(self.connection.get_or_init(|| connection).clone())
             }
         }
     }
@@ -154,9 +156,9 @@ impl fmt::Debug for Configured {
 mod tests {
     use super::*;
 
-    /// M2, M4
+    /// M2, M4: the names of models without configuration are resolved.
     #[test]
-    fn model_names_are_resolved() {
+    fn names_of_unconfigured_models_are_resolved() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("replies.json"), r#"{"text": "hello"}"#).unwrap();
         let absolute = directory.path().join("replies.json").display().to_string();
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_lists_the_known_names() {
+    fn the_error_for_an_unknown_name_lists_the_known_names() {
         for name in ["", "gpt", "openai/gpt", "scripted", "scripted:", "offline/gpt"] {
             let error = provider(name, Path::new(".")).err().unwrap();
             assert!(matches!(&error, ModelError::UnknownProvider { given, .. } if given == name));
@@ -185,7 +187,7 @@ mod tests {
         );
     }
 
-    /// M2: a model name may contain slashes and colons, and built-in names keep their meaning.
+    /// M2: a model name may contain slashes and colons, and a configured provider cannot replace a built-in model.
     #[test]
     fn m2_configured_model_names_are_resolved() {
         let config = |name: &str| ProviderConfig {

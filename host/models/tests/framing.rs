@@ -168,9 +168,9 @@ fn m5_other_bodies_are_quoted() {
             "it is neither an event stream nor JSON: `<html> <body>Sign in</body></html>`",
         ),
         ("data: oops\n\n", "it is not JSON (expected value at line 1 column 1): `oops`"),
-        ("data: {\"a\": \n\n", "an event of it is incomplete JSON: `{\"a\":`"),
+        ("data: {\"a\": \n\n", "one event is incomplete JSON: `{\"a\":`"),
         ("data: 7\n\n", "it is not a JSON object: `7`"),
-        ("{\"a\": 1}", "it is JSON without `choices`: `{\"a\": 1}`"),
+        ("{\"a\": 1}", "the JSON has no `choices`: `{\"a\": 1}`"),
         (
             "data: {\"choices\": 7}\n\n",
             "it is not a Chat Completions reply (invalid type: integer `7`, expected a sequence at line 1 column 12): `{\"choices\": 7}`",
@@ -189,7 +189,7 @@ fn m3_event_size_is_limited() {
     for (length, fits) in [(EVENT_LIMIT - frame, true), (10_000_000, false)] {
         let event = format!("data: {}\n\n", WORLD.replace("wörld 🌍", &"x".repeat(length)));
         let expected =
-            if fits { Ok(length) } else { Err(StreamError::TooLarge { what: "one event of it", limit: EVENT_LIMIT }) };
+            if fits { Ok(length) } else { Err(StreamError::TooLarge { what: "one event of the reply", limit: EVENT_LIMIT }) };
         assert_eq!(text(event.as_bytes()).map(|text| text.len()), expected);
         assert_eq!(decode(event.as_bytes().chunks(65_536)).0.map(|decoded| decoded.reply.text.len()), expected);
     }

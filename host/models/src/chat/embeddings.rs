@@ -75,7 +75,7 @@ impl Embedder {
         let length = vectors.first().map_or(0, Vec::len);
         match vectors.iter().all(|vector| vector.len() == length && length > 0) {
             true => Ok(vectors),
-            false => Err(self.invalid("its embeddings are empty, or of different lengths".to_owned())),
+            false => Err(self.invalid("the embeddings are empty or have different lengths".to_owned())),
         }
     }
 
@@ -100,7 +100,7 @@ impl Embedder {
         let body = serde_json::to_vec(&body).expect("texts serialise");
         let body = self.exchange().whole_body("embeddings", body, MAX_RESPONSE_BYTES).await?;
         let response: Response = serde_json::from_slice(&body)
-            .map_err(|error| self.invalid(format!("it is not a list of embeddings: {error}")))?;
+            .map_err(|error| self.invalid(format!("the response is not a list of embeddings: {error}")))?;
         let mut vectors = vec![Vec::new(); texts.len()];
         let count = response.data.len();
         for (position, Embedding { index, embedding }) in response.data.into_iter().enumerate() {
@@ -110,7 +110,7 @@ impl Embedder {
         }
         match count == texts.len() && vectors.iter().all(|vector| !vector.is_empty()) {
             true => Ok(vectors),
-            false => Err(self.invalid(format!("it has {count} embeddings for {} texts", texts.len()))),
+            false => Err(self.invalid(format!("the response has {count} embeddings for {} texts", texts.len()))),
         }
     }
 

@@ -64,7 +64,7 @@ pub(super) fn with_advice(connection: &Connection, provider_error: ProviderError
         Cause::Key if has_no_key => {
             Some(format!("The provider requires a key, but none is configured: {}", config.key_advice))
         }
-        Cause::Key => Some(format!("Check the key and what it is allowed to do: {}", config.key_advice)),
+        Cause::Key => Some(format!("Check the key and its permissions: {}", config.key_advice)),
         Cause::Address => Some(format!(
             "Check the base URL `{}`, which for most servers ends in `/v1`, and the model's name",
             super::connection::display_url(&connection.url("")).trim_end_matches('/')

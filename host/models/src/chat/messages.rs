@@ -198,7 +198,7 @@ impl<'r> Messages<'r> {
             self.body.check_room(stored, name).map_err(|full| too_large(request, full))?;
         }
         let model = || request.model.to_string();
-        let read_error = |problem| ModelError::UnreadableMedia { model: model(), medium: name(), problem };
+        let read_error = |problem| ModelError::UnreadableMedia { model: model(), item: name(), problem };
         let read = self.source.read(media).await.map_err(read_error)?;
         self.body.reserve(base64_length(read.bytes.len()), name).map_err(|full| too_large(request, full))?;
         // Scaling may have changed the media type.
@@ -210,7 +210,7 @@ impl<'r> Messages<'r> {
 
     fn push(&mut self, role: Role, message: Value) -> Result<(), ModelError> {
         self.last = Some(role);
-        let name = || format!("a message of {}", role.as_str());
+        let name = || format!("one {} message", role.as_str());
         self.body.push_message(&message, name).map_err(|full| too_large(self.request, full))
     }
 }

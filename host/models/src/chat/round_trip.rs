@@ -37,7 +37,7 @@ impl Exchange<'_> {
             while let Some(bytes) = self.next_chunk(&mut response).await? {
                 whole.extend_from_slice(&bytes);
                 if whole.len() > max_bytes {
-                    return Err(self.invalid(format!("it has more than {max_bytes} bytes")));
+                    return Err(self.invalid(format!("the response has more than {max_bytes} bytes")));
                 }
             }
             Ok(whole)
@@ -69,7 +69,7 @@ impl Exchange<'_> {
         let declared = content_type(&response);
         let first = loop {
             let Some(bytes) = self.next_chunk(&mut response).await? else {
-                return Err(self.connection_lost("it ended before it started"));
+                return Err(self.connection_lost("the response has no content"));
             };
             // Some servers send blank lines while they wait, or start with a byte-order mark.
             let start = bytes.iter().position(|byte| !byte.is_ascii_whitespace() && !BYTE_ORDER_MARK.contains(byte));
@@ -104,7 +104,7 @@ impl Exchange<'_> {
         match encoding {
             Some(encoding) if !encoding.trim().is_empty() && !encoding.trim().eq_ignore_ascii_case("identity") => {
                 let encoding = self.excerpt(encoding.as_bytes());
-                Err(self.invalid(format!("it is encoded as `{encoding}`, which was not requested")))
+                Err(self.invalid(format!("the response is encoded as `{encoding}`, which was not requested")))
             }
             _ => Ok(()),
         }

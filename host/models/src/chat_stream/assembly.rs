@@ -90,7 +90,7 @@ impl ReplyAssembler {
             }
             Err(StreamError::Invalid { .. }) if !matches!(name, "" | "message") => Ok(()),
             Err(StreamError::Truncated) => {
-                Err(StreamError::invalid("an event of it is incomplete JSON".to_owned(), data))
+                Err(StreamError::invalid("one event is incomplete JSON".to_owned(), data))
             }
             taken => taken,
         }
@@ -104,7 +104,7 @@ impl ReplyAssembler {
             if chunk.choices.is_some_and(|choices| !choices.is_empty()) {
                 return Ok(());
             }
-            let unknown = || StreamError::invalid("it is JSON without `choices`".to_owned(), text);
+            let unknown = || StreamError::invalid("the JSON has no `choices`".to_owned(), text);
             Err(error_shapes::from_document(text).unwrap_or_else(unknown))
         })
     }
@@ -171,7 +171,7 @@ impl ReplyAssembler {
         for choice in choices {
             self.add_choice(choice, deltas)?;
         }
-        if self.size > REPLY_LIMIT { Err(StreamError::TooLarge { what: "it", limit: REPLY_LIMIT }) } else { Ok(()) }
+        if self.size > REPLY_LIMIT { Err(StreamError::TooLarge { what: "the reply", limit: REPLY_LIMIT }) } else { Ok(()) }
     }
 
     fn add_choice(&mut self, choice: &Choice<'_>, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {

@@ -26,7 +26,7 @@ async fn m5_a_wrong_key_is_reported_with_advice() {
     let server = Server::always(vec![step]);
     let error = failure(&model(&server), &simple_request()).await;
     assert!(!error.retryable());
-    insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 401 (`invalid_api_key`, request req_7): Incorrect API key provided: (secret). Check the key and what it is allowed to do: set `TEST_KEY`");
+    insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 401 (`invalid_api_key`, request req_7): Incorrect API key provided: (secret). Check the key and its permissions: set `TEST_KEY`");
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn m5_other_provider_errors_are_explained() {
         test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 400 (`context_length_exceeded`): too long. Start a new session, or set the model's real `window` in the configuration so that the host respects it
         test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 400 (`content_filter`): no. Rephrase the prompt, or use another model
         test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 402: Insufficient Balance. Check the account's credit
-        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 422: field required. The provider does not accept this request: change what its message names
+        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 422: field required. The provider does not accept this request: fix the problem that its message describes
         test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 503: loading model. Try again later, or use another model
         test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 529 (`overloaded_error`): Overloaded. Try again later, or use another model
         test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 500: Internal Server Error. Try again later, or use another model

@@ -168,7 +168,7 @@ async fn row31_garbage_is_reported() {
     let garbage = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xcb\x48\xcd\xc9".to_vec();
     let declared = answer("200 OK", &[("content-type", "text/event-stream"), ("content-encoding", "gzip")], &garbage);
     let error = failure(&model(&Server::always(vec![declared])), &simple_request()).await;
-    assert!(error.to_string().contains("it is encoded as `gzip`, which was not requested"), "{error}");
+    assert!(error.to_string().contains("the response is encoded as `gzip`, which was not requested"), "{error}");
     let undeclared = answer("200 OK", &[("content-type", "application/json")], &garbage);
     let error = failure(&model(&Server::always(vec![undeclared])), &simple_request()).await;
     assert!(matches!(error, ModelError::UnexpectedResponse { .. }) && !error.retryable(), "{error:?}");

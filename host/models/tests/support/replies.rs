@@ -196,7 +196,7 @@ async fn a_stalled_receiver_delays_the_reply_within_the_total_time() {
     let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media: &NoMedia };
     let error =
         model_with_timeouts(&server, (1000, 5000, 600)).reply(&simple_request(), context, &sender).await.unwrap_err();
-    insta::assert_snapshot!(crate::client::message(&error, &server), @"the reply of test/some/model at http://127.0.0.1:PORT/v1/chat/completions was not complete after 0.6 s. Ask for less, or set a longer `total_timeout_ms` for this provider");
+    insta::assert_snapshot!(crate::client::message(&error, &server), @"the reply of test/some/model at http://127.0.0.1:PORT/v1/chat/completions was not complete after 0.6 s. Request a shorter reply, or set a longer `total_timeout_ms` for this provider");
     drop(receiver);
 }
 

@@ -31,7 +31,7 @@ async fn m5_an_unknown_host_is_explained() {
     let name = "a".repeat(70);
     let error = failure(&model_of(config(&format!("http://{name}.invalid/v1"))), &simple_request()).await;
     assert!(cause(&error) == Unreachable::UnknownHost && error.retryable(), "{error:?}");
-    assert!(error.to_string().ends_with("Check the base URL for typing errors, and the network connection"), "{error}");
+    assert!(error.to_string().ends_with("Check the base URL for typos, and the network connection"), "{error}");
 }
 
 #[tokio::test]
