@@ -206,7 +206,7 @@ fn m3_reply_size_is_limited() {
         pushes.into_iter().find_map(|(n, result)| result.err().map(|error| (n, error))).unwrap()
     };
     let piece = "x".repeat(1 << 20);
-    let too_large = StreamError::TooLarge { what: "it", limit: REPLY_LIMIT };
+    let too_large = StreamError::TooLarge { what: "the reply", limit: REPLY_LIMIT };
     assert_eq!(endless(&format!("data: {}\n\n", HELLO.replace("hällo ", &piece))), (17, too_large.clone()));
     let thinking = HELLO.replace("content", "reasoning").replace("hällo ", &piece);
     assert_eq!(endless(&format!("data: {thinking}\n\n")), (17, too_large.clone()));
