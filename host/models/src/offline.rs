@@ -167,7 +167,7 @@ fn list_tools(intro: &str, candidates: Vec<Candidate<'_>>) -> Decision {
     let reason = json!({ "shown": candidates.iter().map(score_record).collect::<Vec<_>>() });
     let mut text = intro.to_owned();
     if !candidates.is_empty() {
-        text.push_str(" The closest tools, each as a line to type:\n");
+        text.push_str(" The closest tools, each with a line that you can type:\n");
     }
     for candidate in &candidates {
         let name = &candidate.tool.author_name;

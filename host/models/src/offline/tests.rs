@@ -159,7 +159,7 @@ async fn m4_unclear_prompts_run_nothing() {
 #[tokio::test]
 async fn unclear_prompts_list_the_closest_tools_with_call_lines() {
     insta::assert_snapshot!(answer_to("How many words are in README.md and LICENSE.md?").await, @r#"
-    It is not clear which tool you mean, so none was run. The closest tools, each as a line to type:
+    It is not clear which tool you mean, so none was run. The closest tools, each with a line that you can type:
 
     text.count {"text": "…"}
       Counts the lines, words, characters and bytes of a text that is given literally.
@@ -170,7 +170,7 @@ async fn unclear_prompts_list_the_closest_tools_with_call_lines() {
     This is the offline router, not a language model: it only runs tools. To use a language model, pass `--model PROVIDER/MODEL` or set `model = "PROVIDER/MODEL"` in agent.toml.
     "#);
     insta::assert_snapshot!(answer_to("read the first 10 lines of README.md").await, @r#"
-    It is not clear which tool you mean, so none was run. The closest tools, each as a line to type:
+    It is not clear which tool you mean, so none was run. The closest tools, each with a line that you can type:
 
     read_file {"path": "README.md"}
       Reads lines of a text file of a granted file tree, with their numbers.
@@ -189,7 +189,7 @@ async fn unclear_prompts_list_the_closest_tools_with_call_lines() {
     This is the offline router, not a language model: it only runs tools. To use a language model, pass `--model PROVIDER/MODEL` or set `model = "PROVIDER/MODEL"` in agent.toml.
     "#);
     insta::assert_snapshot!(answer_to("text.counts {\"path\": \"a\"}").await, @r#"
-    There is no tool named `text.counts`. Nothing was run. The closest tools, each as a line to type:
+    There is no tool named `text.counts`. Nothing was run. The closest tools, each with a line that you can type:
 
     text.count {"text": "…"}
       Counts the lines, words, characters and bytes of a text that is given literally.
