@@ -1,6 +1,6 @@
-//! A transport that stops reading while too many requests of the server have no response yet, or while too many outgoing
-//! messages are not sent yet. A server that endlessly sends requests and never reads the responses therefore cannot fill
-//! the host's memory.
+//! A transport that stops reading while too many requests of the server have no response yet, or while too many
+//! outgoing messages are not sent yet. A server that endlessly sends requests and never reads the responses therefore
+//! cannot fill the host's memory.
 
 use rmcp::RoleClient;
 use rmcp::model::{JsonRpcMessage, RequestId, ServerNotification};
@@ -54,8 +54,8 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BackpressureTransport<T
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         // The semaphore is fair, so this waits until all pending sends have a permit.
         drop(self.permits.acquire().await.ok()?);
-        // A request that was read but not yet handled has no pending send. Without this wait, the number of such requests
-        // would depend on how soon the scheduler runs the handlers.
+        // A request that was read but not yet handled has no pending send. Without this wait, the number of such
+        // requests would depend on how soon the scheduler runs the handlers.
         self.unanswered.wait_for_capacity().await;
         let message = self.inner.receive().await?;
         match &message {

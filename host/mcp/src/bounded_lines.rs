@@ -1,5 +1,5 @@
-//! Reads the output of a child process and stops at a line that is too long or nested too deeply. Both limits are checked
-//! before a line is buffered or parsed (row 21).
+//! Reads the output of a child process and stops at a line that is too long or nested too deeply. Both limits are
+//! checked before a line is buffered or parsed (row 21).
 
 use std::io;
 use std::pin::Pin;
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Maximum nesting depth of a message. The JSON parser rejects messages that are nested more deeply, and the SDK would drop
-/// them silently.
+/// Maximum nesting depth of a message. The JSON parser rejects messages that are nested more deeply, and the SDK would
+/// drop them silently.
 pub(crate) const MAX_DEPTH: usize = 127;
 
 /// Limit that the output of a child process exceeded.
@@ -20,7 +20,8 @@ pub(crate) enum ExceededLimit {
     TooDeeplyNested = 2,
 }
 
-/// Records the limit that the output of a child process exceeded, if any. The reader and the connection share this flag.
+/// Records the limit that the output of a child process exceeded, if any. The reader and the connection share this
+/// flag.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LimitFlag(Arc<AtomicU8>);
 
@@ -97,8 +98,8 @@ impl<R> BoundedLines<R> {
         Self { inner, limit, line: Line::default(), exceeded }
     }
 
-    /// Checks the next bytes of the output. Returns the limit that a line exceeds, if any. The first line may have begun in
-    /// earlier bytes.
+    /// Checks the next bytes of the output. Returns the limit that a line exceeds, if any. The first line may have
+    /// begun in earlier bytes.
     fn check(&mut self, bytes: &[u8]) -> Option<ExceededLimit> {
         for byte in bytes {
             if *byte == b'\n' {
@@ -156,7 +157,11 @@ mod tests {
             let exceeded = LimitFlag::default();
             let mut read = Vec::new();
             let result = BoundedLines::new(&mut mock, limit, exceeded.clone()).read_to_end(&mut read).await;
-            assert_eq!((result.is_ok(), exceeded.get()), (expected.is_none(), expected), "chunks of {chunk_size} bytes");
+            assert_eq!(
+                (result.is_ok(), exceeded.get()),
+                (expected.is_none(), expected),
+                "chunks of {chunk_size} bytes"
+            );
             assert!(text.as_bytes().starts_with(&read));
         }
     }

@@ -156,10 +156,15 @@ fn read_tools(tools: Vec<Tool>, config: &ServerConfig) -> Listing {
             1 => listing.tools.append(&mut tools),
             // A call could mean any of the tools with this name, so none of them is offered (row 18).
             _ => {
-                let names: Vec<String> =
-                    tools.iter().map(|tool| format!("`{}`", printable(&tool.remote_name, MAX_DISPLAYED_CHARACTERS))).collect();
-                let reason =
-                    format!("{} of its tools have the same name `{name}` in the host: {}", tools.len(), names.join(" and "));
+                let names: Vec<String> = tools
+                    .iter()
+                    .map(|tool| format!("`{}`", printable(&tool.remote_name, MAX_DISPLAYED_CHARACTERS)))
+                    .collect();
+                let reason = format!(
+                    "{} of its tools have the same name `{name}` in the host: {}",
+                    tools.len(),
+                    names.join(" and ")
+                );
                 listing.problems.push(problem(&tools[0].remote_name, reason));
             }
         }
@@ -168,7 +173,8 @@ fn read_tools(tools: Vec<Tool>, config: &ServerConfig) -> Listing {
 }
 
 fn missing_tool(names: &[String]) -> String {
-    let existing: Vec<String> = names.iter().take(MAX_LISTED_TOOLS).map(|name| printable(name, MAX_DISPLAYED_CHARACTERS)).collect();
+    let existing: Vec<String> =
+        names.iter().take(MAX_LISTED_TOOLS).map(|name| printable(name, MAX_DISPLAYED_CHARACTERS)).collect();
     let more = if names.len() > MAX_LISTED_TOOLS { " …" } else { "" };
     format!("it is listed in `tools`, but the server has no such tool; it has {}{more}", existing.join(", "))
 }
@@ -178,7 +184,9 @@ impl McpTool {
         let limits = &config.limits;
         let name = format!("{}.{}", config.name, to_allowed_characters(&tool.name));
         if tool.name.is_empty() || name.len() > MAX_NAME_BYTES {
-            return Err(format!("its name is empty, or has more than {MAX_NAME_BYTES} characters including the server name"));
+            return Err(format!(
+                "its name is empty, or has more than {MAX_NAME_BYTES} characters including the server name"
+            ));
         }
         let input_schema = Value::Object(tool.input_schema.as_ref().clone());
         let output_schema = tool.output_schema.as_ref().map(|schema| Value::Object(schema.as_ref().clone()));
@@ -203,8 +211,8 @@ impl McpTool {
     }
 }
 
-/// Converts the protocol's hints to traits. The hints come from the server and can contradict each other. A tool that may be
-/// destructive therefore never counts as read-only.
+/// Converts the protocol's hints to traits. The hints come from the server and can contradict each other. A tool that
+/// may be destructive therefore never counts as read-only.
 fn traits(hints: Option<&ToolAnnotations>) -> Traits {
     let hint = |field: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(field);
     let destructive = hint(|hints| hints.destructive_hint);
@@ -297,7 +305,8 @@ mod tests {
         assert!(contradictory.destructive && !contradictory.read_only && !contradictory.repeatable());
     }
 
-    /// Rows 18 and 34: a long description is truncated. A tool is rejected if its schema is too deep, remote or invalid.
+    /// Rows 18 and 34: a long description is truncated. A tool is rejected if its schema is too deep, remote or
+    /// invalid.
     #[test]
     fn l8_an_invalid_tool_does_not_affect_the_others() {
         let mut deep = json!({});

@@ -94,8 +94,8 @@ impl Child {
         ended.cancelled().await;
     }
 
-    /// Returns the last lines on standard error in a form that can be appended to an error message. Returns an empty string
-    /// if there are none.
+    /// Returns the last lines on standard error in a form that can be appended to an error message. Returns an empty
+    /// string if there are none.
     pub(crate) fn last_stderr_lines(&self) -> String {
         let lines = self.last_lines.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
@@ -143,8 +143,8 @@ impl ProcessGroups {
     }
 }
 
-/// One process group. Dropping this value kills all remaining processes of the group. The operating system does not reuse a
-/// group id while a process of the group exists.
+/// One process group. Dropping this value kills all remaining processes of the group. The operating system does not
+/// reuse a group id while a process of the group exists.
 struct ProcessGroup {
     group: Option<u32>,
     groups: ProcessGroups,
@@ -189,7 +189,8 @@ fn signal(group: u32, stop_signal: StopSignal) {
     }
 }
 
-/// Does nothing, because process groups are not supported on this system. The process itself is ended through its handle.
+/// Does nothing, because process groups are not supported on this system. The process itself is ended through its
+/// handle.
 #[cfg(not(unix))]
 fn signal(_: u32, _: StopSignal) {}
 
@@ -218,8 +219,8 @@ impl Shutdown {
     }
 }
 
-/// Waits until the process exits, or ends it if `shutdown` requires this. This future owns the group, so the processes are
-/// also killed if the runtime is dropped. `_ended` is dropped last, which reports that the process has ended.
+/// Waits until the process exits, or ends it if `shutdown` requires this. This future owns the group, so the processes
+/// are also killed if the runtime is dropped. `_ended` is dropped last, which reports that the process has ended.
 async fn supervise(mut process: tokio::process::Child, (group, _ended): (ProcessGroup, DropGuard), shutdown: Shutdown) {
     tokio::select! {
         _ = process.wait() => {}
@@ -238,8 +239,8 @@ async fn supervise(mut process: tokio::process::Child, (group, _ended): (Process
     drop(group);
 }
 
-/// Logs standard error until the pipe is closed. Logging also stops some time after the process has ended, because a process
-/// that has left the group may keep the pipe open forever.
+/// Logs standard error until the pipe is closed. Logging also stops some time after the process has ended, because a
+/// process that has left the group may keep the pipe open forever.
 async fn log_until_closed(logging: impl Future<Output = ()>, ended: CancellationToken, _stderr_closed: DropGuard) {
     let drain_timeout = async {
         ended.cancelled().await;

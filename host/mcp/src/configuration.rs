@@ -1,4 +1,5 @@
-//! Configuration of an MCP server: its transport, the time for which it stays connected, the offered tools, and its limits.
+//! Configuration of an MCP server: its transport, the time for which it stays connected, the offered tools, and its
+//! limits.
 
 use agent_core::limits::DefaultLimit::Is;
 use agent_core::limits::LimitRow;
@@ -11,8 +12,8 @@ use url::Url;
 /// Configuration of one MCP server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
-    /// Name of the server, which consists of 1 to 64 ASCII letters, digits, `_` or `-`. The host offers the server's tools
-    /// as `name.tool` (L7).
+    /// Name of the server, which consists of 1 to 64 ASCII letters, digits, `_` or `-`. The host offers the server's
+    /// tools as `name.tool` (L7).
     pub name: String,
     /// Transport over which the host reaches the server.
     pub transport: Transport,
@@ -127,8 +128,8 @@ impl HttpAddress {
 /// Time for which a server stays connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepConnected {
-    /// The server is connected only during a turn. The connection is closed when the turn ends, fails or is suspended. It
-    /// is opened again when it is needed.
+    /// The server is connected only during a turn. The connection is closed when the turn ends, fails or is suspended.
+    /// It is opened again when it is needed.
     #[default]
     Turn,
     /// The server stays connected from its first use until the host exits.
@@ -145,8 +146,8 @@ pub enum ToolSelection {
     Only(Vec<String>),
 }
 
-/// Limits on the time and memory that a server can use. [`MCP_LIMITS`] contains the defaults of the configurable limits on
-/// the tool list.
+/// Limits on the time and memory that a server can use. [`MCP_LIMITS`] contains the defaults of the configurable limits
+/// on the tool list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct McpLimits {
     /// Maximum number of tools. Further tools are left out. Default: 1,024.

@@ -33,8 +33,8 @@ use tokio_util::task::AbortOnDropHandle;
 const CLOSE_TIME: Duration = Duration::from_secs(3);
 /// Maximum time that replaces [`CLOSE_TIME`] if the host must stop quickly.
 const QUICK_CLOSE_TIME: Duration = Duration::from_millis(80);
-/// Time to wait before a connection is closed if a call was dropped. The client sends the cancellation of a dropped call
-/// from a separate task, and closing the connection earlier would discard the cancellation.
+/// Time to wait before a connection is closed if a call was dropped. The client sends the cancellation of a dropped
+/// call from a separate task, and closing the connection earlier would discard the cancellation.
 const CANCELLATION_TIME: Duration = Duration::from_millis(20);
 /// Maximum time for a server to respond to a probe after a call timed out.
 const PROBE_TIME: Duration = Duration::from_millis(900);
@@ -62,8 +62,8 @@ struct OpenParts {
     child: Option<Child>,
 }
 
-/// A call that waits for its response. If the call is dropped before the response arrives, the client queues a cancellation
-/// for the server.
+/// A call that waits for its response. If the call is dropped before the response arrives, the client queues a
+/// cancellation for the server.
 struct PendingCall<'c> {
     cancellation_queued: &'c AtomicBool,
     is_finished: bool,
@@ -135,8 +135,8 @@ impl Connection {
         timeout(time, connecting).await.unwrap_or_else(|_| Err(timed_out()))
     }
 
-    /// Connects with the older handshake first, because many servers that only support this handshake hang or exit after any
-    /// other first message. If a server refuses the older handshake, connects again with the newer handshake.
+    /// Connects with the older handshake first, because many servers that only support this handshake hang or exit
+    /// after any other first message. If a server refuses the older handshake, connects again with the newer handshake.
     async fn shake_hands(config: &ServerConfig, groups: &ProcessGroups) -> Result<Self, McpError> {
         match Self::connect_with(config, groups, Handshake::Initialize).await {
             Ok(connection) => Ok(connection),
@@ -315,8 +315,8 @@ impl Connection {
         ToolError::Failed { message }
     }
 
-    /// Handles a call that timed out. The host keeps using the server if it responds to a probe, because only this tool may
-    /// be slow. Otherwise the server is marked as unresponsive, so that no further call waits for it.
+    /// Handles a call that timed out. The host keeps using the server if it responds to a probe, because only this tool
+    /// may be slow. Otherwise the server is marked as unresponsive, so that no further call waits for it.
     async fn call_timed_out(&self, name: &str, time: Duration) -> ToolError {
         let is_unresponsive = timeout(PROBE_TIME, self.probe()).await.is_err();
         let consequence = match is_unresponsive {

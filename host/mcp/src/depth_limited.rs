@@ -1,6 +1,6 @@
-//! An HTTP client that replaces messages that are nested too deeply by error responses (row 21). The SDK would drop such
-//! messages silently, and the caller would wait until its request times out. With the error response, the request fails
-//! immediately.
+//! An HTTP client that replaces messages that are nested too deeply by error responses (row 21). The SDK would drop
+//! such messages silently, and the caller would wait until its request times out. With the error response, the request
+//! fails immediately.
 
 use crate::bounded_lines::{MAX_DEPTH, is_too_deep};
 use crate::error_text::{too_deep_error, unreadable_event};
@@ -169,8 +169,8 @@ mod tests {
         format!("{prefix}{}{}}}", "[".repeat(levels), "]".repeat(levels))
     }
 
-    /// I5, row 21: a response that is nested too deeply becomes an error response, even if its brackets are not closed or its
-    /// id is not that of the request.
+    /// I5, row 21: a response that is nested too deeply becomes an error response, even if its brackets are not closed
+    /// or its id is not that of the request.
     #[test]
     fn row21_a_response_that_is_too_deep_becomes_an_error_response() {
         let request = RequestId::Number(7);
@@ -183,7 +183,8 @@ mod tests {
             (format!(r#"{{"id":3,"result":{}"#, "[".repeat(levels)), json!(7)),
         ] {
             let response = check_depth(event(data), Some(&request)).data.expect("an error response");
-            let response: serde_json::Value = serde_json::from_str(&response).expect("the error response is valid JSON");
+            let response: serde_json::Value =
+                serde_json::from_str(&response).expect("the error response is valid JSON");
             assert!(response["error"]["message"].as_str().unwrap().contains("more than 127 levels"), "{response}");
             assert_eq!(response["id"], id);
         }

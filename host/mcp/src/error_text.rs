@@ -46,7 +46,8 @@ pub(crate) fn transport_error(error: &DynamicTransportError) -> String {
     }
 }
 
-/// Returns the HTTP status with which the server refused a request, if the library has no error variant for this status.
+/// Returns the HTTP status with which the server refused a request, if the library has no error variant for this
+/// status.
 pub(crate) fn refused_status(error: &DynamicTransportError) -> Option<u16> {
     match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>()? {
         StreamableHttpError::UnexpectedServerResponse(message) => status_in(message),
@@ -72,7 +73,8 @@ fn http_error(error: &StreamableHttpError<reqwest::Error>) -> String {
                 .as_deref()
                 .map_or("an unknown content type".to_owned(), |kind| format!("`{}`", printable(kind, 60)));
             format!(
-                "it responds with {content_type} instead of JSON or an event stream: does its `url` point to an MCP server?"
+                "it responds with {content_type} instead of JSON or an event stream: does its `url` point to an MCP \
+                 server?"
             )
         }
         StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_) => {

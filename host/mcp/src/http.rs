@@ -44,7 +44,8 @@ fn parse(text: &str) -> Result<Url, String> {
 fn headers(address: &HttpAddress) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in &address.headers {
-        let parsed = HeaderName::from_bytes(name.as_bytes()).ok().filter(|name| !RESERVED_HEADERS.contains(&name.as_str()));
+        let parsed =
+            HeaderName::from_bytes(name.as_bytes()).ok().filter(|name| !RESERVED_HEADERS.contains(&name.as_str()));
         let Some(parsed) = parsed else {
             return Err(format!("the header `{name}` cannot be set here: remove it"));
         };
@@ -57,7 +58,8 @@ fn headers(address: &HttpAddress) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// Creates the HTTP client. It uses no proxy for a server on this machine, and it never sends the headers to another origin.
+/// Creates the HTTP client. It uses no proxy for a server on this machine, and it never sends the headers to another
+/// origin.
 fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, String> {
     // An error means that the process already has a default cryptography provider, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -79,8 +81,8 @@ fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, S
     })
 }
 
-/// Follows only redirects to the same origin that keep the method and body. Many servers redirect to the same path with a
-/// slash at its end.
+/// Follows only redirects to the same origin that keep the method and body. Many servers redirect to the same path with
+/// a slash at its end.
 fn same_origin_redirects(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let keeps_method = matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     let first = attempt.previous().first().map(Url::origin);

@@ -1,5 +1,5 @@
-//! Removes the credentials of a server from all data that the server sends (row 16): tools, results, errors, notifications
-//! and log lines.
+//! Removes the credentials of a server from all data that the server sends (row 16): tools, results, errors,
+//! notifications and log lines.
 
 use crate::configuration::{ServerConfig, Transport};
 use agent_core::redaction::Redaction;
@@ -12,8 +12,8 @@ use url::Url;
 const SECRET_NAME_PARTS: [&str; 9] =
     ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTHORIZATION", "COOKIE"];
 
-/// Returns a redaction of the server's secrets: the configured secrets, the values of variables and headers whose names look
-/// like names of secrets, and the credentials in the server's URL.
+/// Returns a redaction of the server's secrets: the configured secrets, the values of variables and headers whose names
+/// look like names of secrets, and the credentials in the server's URL.
 pub fn redaction_for(config: &ServerConfig) -> Redaction {
     let values = match &config.transport {
         Transport::Stdio(command) => &command.env,

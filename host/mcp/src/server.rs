@@ -18,10 +18,11 @@ use tokio_util::task::AbortOnDropHandle;
 /// Wait after the first failure. The wait doubles with each further failure. If it took longer than this to detect the
 /// failure, the doubling starts from that time instead.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
-/// Maximum wait after a failure. If a server ran for at least this time before it failed, earlier failures no longer count.
+/// Maximum wait after a failure. If a server ran for at least this time before it failed, earlier failures no longer
+/// count.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// Maximum time that a caller waits for the next attempt to connect. If the remaining wait is longer, the caller gets an
-/// error immediately.
+/// Maximum time that a caller waits for the next attempt to connect. If the remaining wait is longer, the caller gets
+/// an error immediately.
 const MAX_CALLER_WAIT: Duration = Duration::from_secs(1);
 
 /// A configured server with its current connection.
@@ -72,8 +73,8 @@ impl Server {
         self.connection().await?.listing(&self.config).await
     }
 
-    /// Unregisters a user. If this was the last user and the server is connected only during turns, returns the connection,
-    /// which the caller must close.
+    /// Unregisters a user. If this was the last user and the server is connected only during turns, returns the
+    /// connection, which the caller must close.
     pub(crate) fn remove_user(&self) -> Option<ConnectionAttempt> {
         let mut state = self.state();
         state.users = state.users.saturating_sub(1);
@@ -163,10 +164,11 @@ impl State {
     }
 }
 
-/// Starts to connect in a separate task after `wait`. Other callers can therefore still use the connection if one caller is
-/// cancelled. The task is aborted when all callers have dropped the attempt.
+/// Starts to connect in a separate task after `wait`. Other callers can therefore still use the connection if one
+/// caller is cancelled. The task is aborted when all callers have dropped the attempt.
 fn start_attempt((config, groups): (Arc<ServerConfig>, ProcessGroups), wait: Duration) -> ConnectionAttempt {
-    let shutdown_error = McpError::Connect { server: config.name.clone(), reason: "the host is shutting down".to_owned() };
+    let shutdown_error =
+        McpError::Connect { server: config.name.clone(), reason: "the host is shutting down".to_owned() };
     let connecting = tokio::spawn(async move {
         tokio::time::sleep(wait).await;
         let started = Instant::now();
@@ -184,7 +186,8 @@ fn start_attempt((config, groups): (Arc<ServerConfig>, ProcessGroups), wait: Dur
     joined.boxed().shared()
 }
 
-/// Closes the connection of an attempt that is no longer needed. If the attempt is still running, it is aborted instead.
+/// Closes the connection of an attempt that is no longer needed. If the attempt is still running, it is aborted
+/// instead.
 pub(crate) async fn close(attempt: ConnectionAttempt) {
     if let Some(Ok(connection)) = attempt.peek() {
         connection.close().await;
@@ -195,7 +198,8 @@ pub(crate) async fn close(attempt: ConnectionAttempt) {
 mod tests {
     use super::*;
 
-    /// Row 21: waits double up to the maximum. After a server has run long enough, the next wait is the shortest one again.
+    /// Row 21: waits double up to the maximum. After a server has run long enough, the next wait is the shortest one
+    /// again.
     #[test]
     fn i5_backoff_doubles_up_to_a_minute() {
         let (mut state, now) = (State::default(), Instant::now());

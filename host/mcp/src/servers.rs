@@ -21,8 +21,8 @@ const MAX_NAME_BYTES: usize = 64;
 
 /// The configured MCP servers of an agent.
 ///
-/// Clones are cheap and share the connections. A server is started when it is first needed. Dropping the last clone stops
-/// all servers.
+/// Clones are cheap and share the connections. A server is started when it is first needed. Dropping the last clone
+/// stops all servers.
 ///
 /// # Examples
 ///
@@ -115,8 +115,8 @@ impl McpServers {
     ///
     /// # Errors
     ///
-    /// Returns the error of the tool. If the call cannot be made, or if there is no result in time, returns an error that
-    /// names the server.
+    /// Returns the error of the tool. If the call cannot be made, or if there is no result in time, returns an error
+    /// that names the server.
     pub async fn call(&self, name: &str, tool: &str, arguments: &Value) -> Result<McpToolResult, ToolError> {
         let Some(server) = self.servers.get(name) else {
             return Err(ToolError::NotFound { message: format!("there is no MCP server {name}") });
@@ -134,8 +134,8 @@ impl McpServers {
         self.groups.kill();
     }
 
-    /// Shortens the time that running servers have to exit to about 100 ms in total. Use this if the host must stop quickly
-    /// (L29).
+    /// Shortens the time that running servers have to exit to about 100 ms in total. Use this if the host must stop
+    /// quickly (L29).
     ///
     /// Call this before [`McpServers::shutdown`]. Servers that are started later have their full time.
     pub fn shorten_grace_periods(&self) {
@@ -160,8 +160,8 @@ impl fmt::Debug for McpServers {
 
 /// Servers that stay connected while this value exists, with a snapshot of their tools.
 ///
-/// Dropping this value releases the servers. Servers with [`KeepConnected::Turn`] that have no other user are then closed in
-/// the background. [`McpServers::shutdown`] waits until they are closed.
+/// Dropping this value releases the servers. Servers with [`KeepConnected::Turn`] that have no other user are then
+/// closed in the background. [`McpServers::shutdown`] waits until they are closed.
 ///
 /// [`KeepConnected::Turn`]: crate::configuration::KeepConnected::Turn
 pub struct AcquiredServers {

@@ -1,12 +1,12 @@
-//! Decodes replies of Chat Completions and its dialects (M1). The bytes of a stream may arrive in arbitrary chunks. They
-//! are decoded into deltas and one complete reply.
+//! Decodes replies of Chat Completions and its dialects (M1). The bytes of a stream may arrive in arbitrary chunks.
+//! They are decoded into deltas and one complete reply.
 //!
 //! Some providers require that certain data of a reply with tool calls is sent back to them. [`Reply::replay`] contains
 //! this data as `{"message": {…}, "tool_calls": [{"id"?, "extra_content"?}, …]}`. The fields of `message`
 //! (`reasoning_content`, `reasoning_details`, `extra_content`) must be copied unchanged into the assistant message when
-//! that message is sent again. `tool_calls` has one item per call, in order. The item's `extra_content`, such as Gemini's
-//! `thought_signature`, must be copied unchanged into the call. The item's `id` is the id that the provider gave to the
-//! call. Items of `reasoning_details` may refer to a call by this id.
+//! that message is sent again. `tool_calls` has one item per call, in order. The item's `extra_content`, such as
+//! Gemini's `thought_signature`, must be copied unchanged into the call. The item's `id` is the id that the provider
+//! gave to the call. Items of `reasoning_details` may refer to a call by this id.
 
 mod assembly;
 mod chunk;
@@ -22,8 +22,8 @@ use agent_core::visible::visible_line;
 use assembly::ReplyAssembler;
 use serde_json::Value;
 
-/// Maximum total size in bytes of the text, thinking and calls of a reply. A reply that is one JSON document must not be
-/// larger than this either.
+/// Maximum total size in bytes of the text, thinking and calls of a reply. A reply that is one JSON document must not
+/// be larger than this either.
 pub const REPLY_LIMIT: usize = 16 * 1024 * 1024;
 
 /// Maximum number of characters of a reply that an error quotes.
@@ -73,15 +73,16 @@ enum Body {
 pub struct DecodedReply {
     /// The reply in the host's own format. Its text contains only the answer, without thinking and refusals.
     pub reply: Reply,
-    /// Text of the refusal if the model refused to answer. It is streamed as text deltas, but the text of the reply does
-    /// not contain it. The conversion to a [`RawReply`] uses it as the text if there is no other text.
+    /// Text of the refusal if the model refused to answer. It is streamed as text deltas, but the text of the reply
+    /// does not contain it. The conversion to a [`RawReply`] uses it as the text if there is no other text.
     pub refusal: Option<String>,
     /// Other data of the provider for the step record (D1): `id`, `model`, `finish_reason`, `usage`, `refusal` and
     /// `reasoning`. Long values are truncated or left out.
     pub raw: Value,
 }
 
-/// Reason why a stream did not produce a complete reply. The deltas that were decoded before the error must be discarded.
+/// Reason why a stream did not produce a complete reply. The deltas that were decoded before the error must be
+/// discarded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     /// The provider reported an error inside the reply.
@@ -131,8 +132,8 @@ impl ChatStream {
         Self { body: Body::Unknown, decoder: Decoder::default(), assembler, first_bytes: Vec::new() }
     }
 
-    /// Decodes the next bytes, which may end anywhere, even inside a character. Appends the decoded parts of the reply to
-    /// `deltas`, with thinking between [`Delta::ThinkingStart`] and [`Delta::ThinkingEnd`] (L21).
+    /// Decodes the next bytes, which may end anywhere, even inside a character. Appends the decoded parts of the reply
+    /// to `deltas`, with thinking between [`Delta::ThinkingStart`] and [`Delta::ThinkingEnd`] (L21).
     ///
     /// # Errors
     ///
@@ -203,8 +204,8 @@ impl ChatStream {
     }
 }
 
-/// Decodes a reply that is one JSON document. Servers that do not stream send such a reply. The body may begin with white
-/// space.
+/// Decodes a reply that is one JSON document. Servers that do not stream send such a reply. The body may begin with
+/// white space.
 ///
 /// # Errors
 ///

@@ -38,8 +38,8 @@ pub async fn find_servers(timeout: Duration) -> Vec<LocalServer> {
     found.into_iter().map(|(_, server)| server).collect()
 }
 
-/// Requests the list of models of the server at `base_url`. `timeout` includes the time to connect. Returns `None` if no
-/// server at this address lists models.
+/// Requests the list of models of the server at `base_url`. `timeout` includes the time to connect. Returns `None` if
+/// no server at this address lists models.
 pub async fn list_models(base_url: &str, timeout: Duration) -> Option<Vec<String>> {
     let base_url = Url::parse(base_url).ok()?;
     let client = chat::build_client(&base_url, timeout).ok()?;

@@ -1,6 +1,6 @@
-//! A built-in deterministic router that needs no key and no network (M4). It executes lines of the form `tool {json}`. For
-//! a prompt in prose, it calls a tool only if the match is clear. It is not a language model, and it states this in every
-//! answer.
+//! A built-in deterministic router that needs no key and no network (M4). It executes lines of the form `tool {json}`.
+//! For a prompt in prose, it calls a tool only if the match is clear. It is not a language model, and it states this in
+//! every answer.
 
 mod answer;
 mod arguments;

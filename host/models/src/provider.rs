@@ -50,8 +50,8 @@ impl ToolNameRules {
 /// Reads the media that a request refers to.
 #[async_trait]
 pub trait MediaSource: Send + Sync {
-    /// Reads a media item in the form in which it is sent. It is scaled down if the request asks for that. The error is a
-    /// message for the user.
+    /// Reads a media item in the form in which it is sent. It is scaled down if the request asks for that. The error is
+    /// a message for the user.
     async fn read(&self, media: &Media) -> Result<MediaBytes, String>;
 }
 
@@ -171,8 +171,8 @@ pub trait Provider: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no complete reply. The caller must then send [`Delta::Clear`], because the deltas that
-    /// were already sent are not part of any reply.
+    /// Returns an error if there is no complete reply. The caller must then send [`Delta::Clear`], because the deltas
+    /// that were already sent are not part of any reply.
     async fn reply(
         &self,
         request: &ModelRequest,

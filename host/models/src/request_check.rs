@@ -1,5 +1,5 @@
-//! Checks the rules that apply to every request to any provider. The host thereby detects its own bugs before a provider
-//! rejects the request.
+//! Checks the rules that apply to every request to any provider. The host thereby detects its own bugs before a
+//! provider rejects the request.
 
 use crate::provider::ToolNameRules;
 use agent_core::message::{Message, Part, Role, ToolCall, ToolResult};
@@ -70,10 +70,14 @@ fn check_call_results(messages: &[Message], problems: &mut Vec<String>) {
                     }
                 },
                 Part::ToolCall(_) | Part::ToolResult(_) => {
-                    problems.push(format!("message {position} has the role {} but contains a tool call or result", message.role.as_str()));
+                    problems.push(format!(
+                        "message {position} has the role {} but contains a tool call or result",
+                        message.role.as_str()
+                    ));
                 }
                 _ if message.role == Role::Tool => {
-                    problems.push(format!("message {position} has the role tool but contains a part that is not a result"));
+                    problems
+                        .push(format!("message {position} has the role tool but contains a part that is not a result"));
                 }
                 _ => {}
             }
@@ -89,7 +93,8 @@ fn check_call_result(position: usize, call: &ToolCall, result: &ToolResult, prob
             .push(format!("message {position} has the result of {actual} where the result of {wanted} is expected"));
     } else if call.name != result.name {
         let (wanted, actual) = (&call.name, &result.name);
-        problems.push(format!("the result of call {} names the tool `{actual}`, but the call names `{wanted}`", call.id));
+        problems
+            .push(format!("the result of call {} names the tool `{actual}`, but the call names `{wanted}`", call.id));
     }
 }
 
@@ -182,12 +187,18 @@ pub(crate) mod tests {
                 "message 2 has the result of c2 where the result of c1 is expected; \
                  message 3 has the result of c1 where the result of c2 is expected",
             ),
-            (vec![two_calls(), done("c1", "x"), done("c2", "b")], "the result of call c1 names the tool `x`, but the call names `a`"),
+            (
+                vec![two_calls(), done("c1", "x"), done("c2", "b")],
+                "the result of call c1 names the tool `x`, but the call names `a`",
+            ),
             (
                 vec![two_calls(), done("c1", "a"), done("c2", "b"), calls(&[("c1", "a", json!({}))]), done("c1", "a")],
                 "message 4 has a second call c1",
             ),
-            (vec![Message::text(Role::Tool, "x")], "message 1 has the role tool but contains a part that is not a result"),
+            (
+                vec![Message::text(Role::Tool, "x")],
+                "message 1 has the role tool but contains a part that is not a result",
+            ),
             (
                 vec![Message { role: Role::User, ..two_calls() }],
                 "message 1 has the role user but contains a tool call or result; \
@@ -199,7 +210,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// L14, P2: tool names are checked for allowed characters and duplicates, and descriptions and schemas are checked too.
+    /// L14, P2: tool names are checked for allowed characters and duplicates, and descriptions and schemas are checked
+    /// too.
     #[test]
     fn l14_invalid_tools_are_reported() {
         let mut tools = vec![tool("a.b", "", json!({})), tool("a_b", &"x".repeat(2049), json!([]))];

@@ -4,8 +4,8 @@ use crate::error::ModelError;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use std::time::Duration;
 
-/// Limits on the retries of one model call. The wait doubles after each attempt, from `first_wait` up to `longest_wait`,
-/// with jitter. A `Retry-After` header of the provider takes precedence.
+/// Limits on the retries of one model call. The wait doubles after each attempt, from `first_wait` up to
+/// `longest_wait`, with jitter. A `Retry-After` header of the provider takes precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Maximum number of attempts including the first one. Default: 4. The value 1 disables retries.

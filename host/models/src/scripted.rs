@@ -24,8 +24,8 @@ const SIZE_LIMIT: u64 = 16 * 1024 * 1024;
 
 /// A model that replies from a script.
 ///
-/// The number of calls that a session has made determines its next reply, so a restarted host continues with the correct
-/// reply. Each session starts with the first reply.
+/// The number of calls that a session has made determines its next reply, so a restarted host continues with the
+/// correct reply. Each session starts with the first reply.
 #[derive(Debug)]
 pub struct ScriptedModel {
     info: ModelInfo,

@@ -15,8 +15,8 @@ const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 /// One event. Invalid UTF-8 is replaced by U+FFFD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event<'e> {
-    /// Value of the `event` field, or an empty string. Some model servers send an error in a field named `error` instead
-    /// of `data`. The name is then `error`.
+    /// Value of the `event` field, or an empty string. Some model servers send an error in a field named `error`
+    /// instead of `data`. The name is then `error`.
     pub name: Cow<'e, str>,
     /// Values of the `data` fields, joined by line feeds.
     pub data: Cow<'e, str>,
@@ -27,8 +27,8 @@ pub struct Event<'e> {
 #[error("one event has more than {EVENT_LIMIT} bytes")]
 pub struct TooLarge;
 
-/// Decodes events. Every byte is read once, no matter how the input is split, and an event that is contained in one chunk
-/// is not copied. Comments, `id`, `retry` and unknown fields are skipped.
+/// Decodes events. Every byte is read once, no matter how the input is split, and an event that is contained in one
+/// chunk is not copied. Comments, `id`, `retry` and unknown fields are skipped.
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// Bytes of the current line, which is incomplete.

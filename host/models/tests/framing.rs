@@ -1,5 +1,5 @@
-//! Tests of event stream framing that the recorded streams do not cover (M1, row 31): line endings, chunk boundaries, size
-//! limits, and errors instead of events.
+//! Tests of event stream framing that the recorded streams do not cover (M1, row 31): line endings, chunk boundaries,
+//! size limits, and errors instead of events.
 
 use agent_core::model::{Delta, StopReason};
 use agent_models::chat_stream::{ChatStream, DecodedReply, REPLY_LIMIT, StreamError, decode_document};
@@ -205,8 +205,8 @@ fn m3_the_size_of_a_reply_is_limited() {
     // Sends the chunk until there is an error, and returns the number of chunks and the error.
     let endless = |chunk: &str| {
         let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
-        let pushes = (1..=REPLY_LIMIT)
-            .map(|count| (count, stream.push(chunk.as_bytes(), &mut std::mem::take(&mut deltas))));
+        let pushes =
+            (1..=REPLY_LIMIT).map(|count| (count, stream.push(chunk.as_bytes(), &mut std::mem::take(&mut deltas))));
         pushes.into_iter().find_map(|(count, result)| result.err().map(|error| (count, error))).unwrap()
     };
     let piece = "x".repeat(1 << 20);
@@ -221,8 +221,8 @@ fn m3_the_size_of_a_reply_is_limited() {
     assert_eq!(endless(&format!("data: {call}\n\n")), (1025, StreamError::TooMany { what: "tool calls", limit: 1024 }));
 }
 
-/// Row 31: bytes are not read again when more bytes arrive. The test takes a fraction of a second. With repeated reads, it
-/// would take minutes.
+/// Row 31: bytes are not read again when more bytes arrive. The test takes a fraction of a second. With repeated reads,
+/// it would take minutes.
 #[test]
 fn m3_decoding_time_is_linear_in_the_size_of_an_event() {
     let event = format!("data: {}\n\n", WORLD.replace("wörld 🌍", &"x".repeat(8_000_000)));
@@ -231,8 +231,8 @@ fn m3_decoding_time_is_linear_in_the_size_of_an_event() {
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
-/// M1: the `index` of a call is a key and not a position. A large index allocates no memory, and indexes may start at any
-/// number, repeat or be missing.
+/// M1: the `index` of a call is a key and not a position. A large index allocates no memory, and indexes may start at
+/// any number, repeat or be missing.
 #[test]
 fn m1_call_indexes_are_keys() {
     let call = |index: serde_json::Value, id: &str, name: &str, arguments: &str| {

@@ -1,5 +1,5 @@
-//! Tests that recorded streams of providers are decoded in the same way as by the providers' own client libraries (M1), and
-//! that truncated streams are never decoded as complete replies (row 31).
+//! Tests that recorded streams of providers are decoded in the same way as by the providers' own client libraries (M1),
+//! and that truncated streams are never decoded as complete replies (row 31).
 //!
 //! The recordings are not part of the project. `AGENT_HOST_RECORDED_STREAMS` names the directory that contains
 //! `openai-chat.jsonl`. If the variable is not set, the tests print a message and do nothing else.
@@ -11,8 +11,8 @@ use serde_json::Value;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Maximum size in bytes of streams that are cut at every position. Larger streams are cut at random positions and around
-/// their end marker.
+/// Maximum size in bytes of streams that are cut at every position. Larger streams are cut at random positions and
+/// around their end marker.
 const MAX_EXHAUSTIVE_BYTES: usize = 1500;
 
 #[derive(Deserialize)]
@@ -126,7 +126,11 @@ fn m3_truncated_streams_are_never_complete() {
             let is_complete = decode(&bytes[..length], 4096).is_ok();
             assert!(!is_complete || length >= end, "{name}: complete after {length} of {} bytes", bytes.len());
         }
-        assert_eq!(decode(bytes, 4096).is_ok(), end <= bytes.len(), "{name}: complete exactly if there is an end marker");
+        assert_eq!(
+            decode(bytes, 4096).is_ok(),
+            end <= bytes.len(),
+            "{name}: complete exactly if there is an end marker"
+        );
     }
 }
 
@@ -135,7 +139,8 @@ fn next_random(state: &mut u64) -> usize {
     *state as usize
 }
 
-/// Returns the position after the first end marker, or a position after the end of the stream if there is no end marker.
+/// Returns the position after the first end marker, or a position after the end of the stream if there is no end
+/// marker.
 fn end_of_marker(sse: &str) -> usize {
     let mut position = 0;
     for line in sse.split_inclusive('\n') {

@@ -1,5 +1,5 @@
-//! Tests of servers that hang, crash, send invalid data or send data endlessly (row 21). An error names the server, all its
-//! processes end, and other servers keep working.
+//! Tests of servers that hang, crash, send invalid data or send data endlessly (row 21). An error names the server, all
+//! its processes end, and other servers keep working.
 
 use crate::support::{Fixture, call, error_message, failed_message, names, problems, text, unavailable_message};
 use agent_mcp::{KeepConnected, MCP_LIMITS, McpServers};
@@ -137,8 +137,8 @@ async fn i5_a_hanging_call_times_out_and_is_cancelled() {
     acquired.release().await;
 }
 
-/// A server that stops responding is ended. Further calls fail immediately instead of waiting for the server, until it is
-/// restarted.
+/// A server that stops responding is ended. Further calls fail immediately instead of waiting for the server, until it
+/// is restarted.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_an_unresponsive_server_is_stopped_and_restarted_after_backoff() {
     let mut fixture = Fixture::new("good");
@@ -165,8 +165,8 @@ async fn i5_an_unresponsive_server_is_stopped_and_restarted_after_backoff() {
     acquired.release().await;
 }
 
-/// If a server exits during a call, the call is not repeated, and the next call restarts the server. If the server exits
-/// repeatedly, the waits before a restart become longer.
+/// If a server exits during a call, the call is not repeated, and the next call restarts the server. If the server
+/// exits repeatedly, the waits before a restart become longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated() {
     let mut fixture = Fixture::new("good");
@@ -176,7 +176,11 @@ async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated()
     let message = failed_message(call(&servers, "die").await);
     assert!(message.contains("it is not known whether the call took effect"), "{message}");
     let calls = || fixture.diary.count("tools/call");
-    assert_eq!((calls(), fixture.diary.started().len()), (1, 1), "the call is not repeated and the server is not restarted");
+    assert_eq!(
+        (calls(), fixture.diary.started().len()),
+        (1, 1),
+        "the call is not repeated and the server is not restarted"
+    );
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
     assert_eq!(fixture.diary.started().len(), 2);
     let mut backing_off = None;
@@ -223,8 +227,8 @@ async fn i5_reading_stops_if_a_server_floods_requests() {
     let acquired = servers.acquire().await;
     let message = failed_message(call(&servers, "flood").await);
     assert!(message.contains("no result within 2s"), "{message}");
-    // The server can write as many requests as the two pipes and the client's buffer can store. Without backpressure, the
-    // client would have read a hundred times as many.
+    // The server can write as many requests as the two pipes and the client's buffer can store. Without backpressure,
+    // the client would have read a hundred times as many.
     let sent_thousands = fixture.diary.count("a thousand questions");
     assert!(sent_thousands <= 5, "{sent_thousands} thousand requests were sent");
     acquired.release().await;

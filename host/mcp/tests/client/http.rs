@@ -130,13 +130,16 @@ async fn i5_an_unreachable_http_server_is_an_error() {
     let servers = McpServers::new([config]).unwrap();
     let acquired = servers.acquire().await;
     assert!(problems(&acquired).contains(&url), "{}", problems(&acquired));
-    assert!(problems(&acquired).contains("no server can be reached at this address") && !problems(&acquired).contains("rmcp"));
+    assert!(
+        problems(&acquired).contains("no server can be reached at this address")
+            && !problems(&acquired).contains("rmcp")
+    );
     let error = servers.call("desk", "greet", &json!({})).await.unwrap_err();
     assert!(matches!(error, ToolError::Unavailable { .. }), "{error:?}");
 }
 
-/// Row 21: a call fails immediately with a reason if its response is nested too deeply, larger than the limit, or not valid
-/// UTF-8. The server keeps working.
+/// Row 21: a call fails immediately with a reason if its response is nested too deeply, larger than the limit, or not
+/// valid UTF-8. The server keeps working.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_row21_unreadable_responses_over_events_are_reported() {
     let respond = |request: String| async move {
@@ -197,7 +200,8 @@ async fn i5_row21_unreadable_responses_over_events_are_reported() {
     acquired.release().await;
 }
 
-/// The client reads an endless body only up to the size limit, and it waits for a silent server only until the time limit.
+/// The client reads an endless body only up to the size limit, and it waits for a silent server only until the time
+/// limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_endless_and_silent_http_responses_are_abandoned() {
     let endless = || async {
@@ -219,8 +223,8 @@ async fn i5_endless_and_silent_http_responses_are_abandoned() {
     }
 }
 
-/// The message about an HTTP error is a sentence with advice. It contains neither type names of libraries nor the body of
-/// the response.
+/// The message about an HTTP error is a sentence with advice. It contains neither type names of libraries nor the body
+/// of the response.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_http_errors_are_explained_in_sentences() {
     let body = || "<html>\u{1b}[2Joops</html>";

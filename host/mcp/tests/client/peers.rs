@@ -1,5 +1,5 @@
-//! Tests with third-party servers, which `tests/install-peers` installs. If a server is not installed, its test prints a
-//! message and does nothing else. With `AGENT_HOST_REQUIRE_PEERS=1`, the test fails instead.
+//! Tests with third-party servers, which `tests/install-peers` installs. If a server is not installed, its test prints
+//! a message and does nothing else. With `AGENT_HOST_REQUIRE_PEERS=1`, the test fails instead.
 
 use crate::fixture::until;
 use crate::support::{names, problems};
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Returns the paths of Node.js and of the entry point of a package. Prints a message and returns `None` if the package is
-/// not installed.
+/// Returns the paths of Node.js and of the entry point of a package. Prints a message and returns `None` if the package
+/// is not installed.
 fn installed_server(package: &str) -> Option<(PathBuf, PathBuf)> {
     let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/.peers/node/node_modules");
     let entry = modules.join("@modelcontextprotocol").join(package).join("dist/index.js");
@@ -97,7 +97,8 @@ async fn i5_the_filesystem_server_works_over_stdio() {
     let Some(installed_server) = installed_server("server-filesystem") else { return };
     let directory = tempfile::tempdir().unwrap();
     let allowed_directory = directory.path().canonicalize().unwrap();
-    let servers = McpServers::new([stdio("every", installed_server, &[&allowed_directory.display().to_string()])]).unwrap();
+    let servers =
+        McpServers::new([stdio("every", installed_server, &[&allowed_directory.display().to_string()])]).unwrap();
     let acquired = servers.acquire().await;
     assert_eq!(problems(&acquired), "");
     let traits = |name: &str| acquired.catalogue().tool(name).unwrap().definition.traits;

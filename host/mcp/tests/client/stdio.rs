@@ -21,7 +21,10 @@ async fn i5_a_child_process_provides_its_tools() {
     assert_eq!(look.definition.description, "does look");
     assert_eq!(look.definition.input_schema["properties"]["text"]["type"], "string");
     let echo = acquired.catalogue().tool("desk.echo").unwrap().definition.traits;
-    assert!(echo.destructive && echo.open_world && !echo.repeatable(), "missing hints have cautious defaults: {echo:?}");
+    assert!(
+        echo.destructive && echo.open_world && !echo.repeatable(),
+        "missing hints have cautious defaults: {echo:?}"
+    );
 
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
     let image = call(&servers, "image").await.unwrap();
@@ -42,8 +45,8 @@ async fn i5_a_child_process_provides_its_tools() {
     assert_eq!(fixture.diary.alive(), Vec::<u32>::new());
 }
 
-/// I5: some servers hang, exit or send an invalid response if they do not know the first message. The client can connect to
-/// them, because its first message is one that all of them know.
+/// I5: some servers hang, exit or send an invalid response if they do not know the first message. The client can
+/// connect to them, because its first message is one that all of them know.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_servers_that_do_not_know_the_newer_handshake_are_connected() {
     for mode in ["deaf-to-new", "dies-of-new", "odd-to-new"] {
@@ -57,8 +60,8 @@ async fn i5_servers_that_do_not_know_the_newer_handshake_are_connected() {
     }
 }
 
-/// I5: the newest protocol version has a different handshake. If a server only supports this version, the client tries the
-/// newer handshake in a second attempt.
+/// I5: the newest protocol version has a different handshake. If a server only supports this version, the client tries
+/// the newer handshake in a second attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_server_with_only_the_newest_protocol_is_connected_in_a_second_attempt() {
     let fixture = Fixture::new("newest");
@@ -87,8 +90,8 @@ async fn l29_a_stopping_host_ends_servers_at_once() {
     fixture.diary.all_gone().await;
 }
 
-/// I5: a server that is connected only during turns runs as long as a turn uses it. Its process has ended when `release`
-/// returns.
+/// I5: a server that is connected only during turns runs as long as a turn uses it. Its process has ended when
+/// `release` returns.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_server_is_closed_when_the_last_turn_releases_it() {
     let fixture = Fixture::new("good");

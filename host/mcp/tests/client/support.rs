@@ -1,4 +1,5 @@
-//! Helpers for the tests: a test server that records its actions in a file, and functions that check results and errors.
+//! Helpers for the tests: a test server that records its actions in a file, and functions that check results and
+//! errors.
 
 use crate::fixture::{Diary, mcp_server};
 use agent_core::tool::ToolError;
@@ -56,7 +57,9 @@ pub(crate) async fn call(servers: &McpServers, tool: &str) -> Result<McpToolResu
 }
 
 pub(crate) async fn call_with(servers: &McpServers, tool: &str, arguments: Value) -> Result<McpToolResult, ToolError> {
-    tokio::time::timeout(TEST_TIMEOUT, servers.call("desk", tool, &arguments)).await.expect("the call finishes within the time limit")
+    tokio::time::timeout(TEST_TIMEOUT, servers.call("desk", tool, &arguments))
+        .await
+        .expect("the call finishes within the time limit")
 }
 
 /// Returns the text of a result whose only content is text.

@@ -93,8 +93,8 @@ pub(crate) fn join_path(base_url: &Url, path: &str) -> Url {
     url
 }
 
-/// Creates a client for the server at `base_url`. The client does not follow redirects, and it uses no proxy for a server
-/// on this machine. `connect` is the maximum time to establish a connection.
+/// Creates a client for the server at `base_url`. The client does not follow redirects, and it uses no proxy for a
+/// server on this machine. `connect` is the maximum time to establish a connection.
 pub(crate) fn build_client(base_url: &Url, connect: Duration) -> Result<Client, String> {
     // An error means that the process already has a default cryptography provider, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -143,7 +143,8 @@ fn headers(config: &ProviderConfig) -> Result<HeaderMap, String> {
         headers.insert(AUTHORIZATION, value);
     }
     for (name, value) in &config.headers {
-        let parsed = HeaderName::from_bytes(name.as_bytes()).ok().filter(|name| !RESERVED_HEADERS.contains(&name.as_str()));
+        let parsed =
+            HeaderName::from_bytes(name.as_bytes()).ok().filter(|name| !RESERVED_HEADERS.contains(&name.as_str()));
         let parsed = parsed.ok_or_else(|| format!("the header `{name}` cannot be set: remove it from `headers`"))?;
         let value = secret_value(Secret::reveal(value).trim()).ok_or_else(|| {
             format!("the header `{name}` contains a character that is not allowed in a header: correct it in `headers`")

@@ -9,7 +9,8 @@ use url::{Host, Url};
 /// depends on the configured name of the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// OpenAI, also on Azure. The field that limits the reply is `max_completion_tokens`, which reasoning models require.
+    /// OpenAI, also on Azure. The field that limits the reply is `max_completion_tokens`, which reasoning models
+    /// require.
     OpenAi,
     /// OpenRouter. It accepts the same media as OpenAI, but the field that limits the reply is `max_tokens`.
     OpenRouter,
@@ -17,11 +18,11 @@ pub(crate) enum Dialect {
     Groq,
     /// DeepSeek. It supports only the response format `json_object`.
     DeepSeek,
-    /// Mistral. It rejects unknown fields, such as `stream_options`. Call ids must have nine letters or digits, and a user
-    /// message must not follow a tool message directly.
+    /// Mistral. It rejects unknown fields, such as `stream_options`. Call ids must have nine letters or digits, and a
+    /// user message must not follow a tool message directly.
     Mistral,
-    /// Ollama, LM Studio, llama.cpp, vLLM and any other server on this machine. Such servers enforce an output schema with
-    /// a grammar that does not allow tool calls.
+    /// Ollama, LM Studio, llama.cpp, vLLM and any other server on this machine. Such servers enforce an output schema
+    /// with a grammar that does not allow tool calls.
     SelfHosted,
     /// Any other server. Requests use only features that most servers support.
     Common,
@@ -177,7 +178,9 @@ mod tests {
     #[test]
     fn call_ids_use_allowed_characters_and_are_distinct() {
         let mut seen = HashSet::new();
-        for (turn, step, call) in (1..20).flat_map(|turn| (1..20).flat_map(move |step| (1..20).map(move |call| (turn, step, call)))) {
+        for (turn, step, call) in
+            (1..20).flat_map(|turn| (1..20).flat_map(move |step| (1..20).map(move |call| (turn, step, call))))
+        {
             let id = CallId(format!("call_{turn}_{step}_{call}"));
             assert_eq!(Dialect::Common.call_id(&id), id.0);
             let short = Dialect::Mistral.call_id(&id);

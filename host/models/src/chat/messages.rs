@@ -84,8 +84,8 @@ impl<'r> Messages<'r> {
         self.push(Role::User, json!({ "role": "user", "content": content }))
     }
 
-    /// Returns the content of a user message: a string, which every server accepts, or a list of texts and media if there
-    /// are media to send.
+    /// Returns the content of a user message: a string, which every server accepts, or a list of texts and media if
+    /// there are media to send.
     async fn content(&mut self, parts: &[Part]) -> Result<Value, ModelError> {
         let sendable = |part: &Part| matches!(part, Part::Media(media) if self.kind(media).is_some());
         if !parts.iter().any(sendable) {

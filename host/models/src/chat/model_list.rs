@@ -32,8 +32,8 @@ struct ListedModel {
     id: String,
 }
 
-/// Requests the list of models and returns the valid names (see [`is_name`]) in the server's order. Returns `None` if no
-/// list arrives within `timeout`.
+/// Requests the list of models and returns the valid names (see [`is_name`]) in the server's order. Returns `None` if
+/// no list arrives within `timeout`.
 pub(crate) async fn fetch(client: &Client, url: Url, headers: HeaderMap, timeout: Duration) -> Option<Vec<String>> {
     let request = async {
         let mut response = client.get(url).headers(headers).send().await.ok()?;
@@ -87,8 +87,8 @@ fn pairs(name: &str) -> HashMap<(char, char), usize> {
     pairs
 }
 
-/// Returns Dice's coefficient of two names, given their pairs of characters: 1 if all pairs are equal, 0 if no pair occurs
-/// in both names.
+/// Returns Dice's coefficient of two names, given their pairs of characters: 1 if all pairs are equal, 0 if no pair
+/// occurs in both names.
 fn similarity(left: &HashMap<(char, char), usize>, right: &HashMap<(char, char), usize>) -> f32 {
     let common: usize = left.iter().map(|(pair, count)| right.get(pair).copied().unwrap_or_default().min(*count)).sum();
     let total: usize = left.values().sum::<usize>() + right.values().sum::<usize>();

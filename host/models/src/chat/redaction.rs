@@ -29,8 +29,8 @@ pub(super) fn redact_reply(redaction: &Redaction, mut reply: Reply) -> Reply {
     reply
 }
 
-/// Redacts the deltas of a reply as they arrive. Text that may be the beginning of a secret is held back until more text
-/// arrives.
+/// Redacts the deltas of a reply as they arrive. Text that may be the beginning of a secret is held back until more
+/// text arrives.
 pub(super) struct RedactedDeltas<'r> {
     redaction: &'r Redaction,
     stream: RedactionStream,

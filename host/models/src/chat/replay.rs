@@ -1,5 +1,5 @@
-//! Adds replay data to assistant messages. Replay data is data of a reply that its provider requires to be sent back. The
-//! module `chat_stream::replay_data` defines its format.
+//! Adds replay data to assistant messages. Replay data is data of a reply that its provider requires to be sent back.
+//! The module `chat_stream::replay_data` defines its format.
 
 use agent_core::message::{Part, Replay};
 use serde_json::{Map, Value};

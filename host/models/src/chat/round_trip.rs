@@ -29,7 +29,8 @@ impl Exchange<'_> {
         self.read(response, deltas).await
     }
 
-    /// Sends a request and returns the complete body of the response. A body of more than `max_bytes` bytes is an error.
+    /// Sends a request and returns the complete body of the response. A body of more than `max_bytes` bytes is an
+    /// error.
     pub(super) async fn whole_body(&self, path: &str, body: Vec<u8>, max_bytes: usize) -> Result<Vec<u8>, ModelError> {
         let request = async {
             let mut response = self.send(path, body).await?;
@@ -64,8 +65,8 @@ impl Exchange<'_> {
         Ok(response)
     }
 
-    /// Decodes the body and forwards the deltas as they arrive. The content of the body determines its type, whatever the
-    /// headers declare.
+    /// Decodes the body and forwards the deltas as they arrive. The content of the body determines its type, whatever
+    /// the headers declare.
     async fn read(&self, mut response: Response, deltas: &Sender<Delta>) -> Result<DecodedReply, ModelError> {
         let declared = content_type(&response);
         let first = loop {

@@ -34,8 +34,8 @@ fn interrupted() -> ModelRequest {
     plain_request(messages, vec![tool("a.b", "", json!({"type": "object"}))])
 }
 
-/// Mistral rejects unknown fields. It requires call ids of nine characters, and an assistant message between a tool message
-/// and a user message.
+/// Mistral rejects unknown fields. It requires call ids of nine characters, and an assistant message between a tool
+/// message and a user message.
 #[tokio::test]
 async fn m1_mistral_requests_follow_its_rules() {
     let body = sent(&interrupted(), Dialect::Mistral).await;
@@ -59,8 +59,8 @@ async fn m1_the_token_limit_has_the_right_name() {
     assert_eq!((&body["max_tokens"], body.get("max_completion_tokens")), (&json!(1000), None));
 }
 
-/// L12: every request contains the output schema, either in `response_format` or, if the server does not accept it there,
-/// in the system message.
+/// L12: every request contains the output schema, either in `response_format` or, if the server does not accept it
+/// there, in the system message.
 #[tokio::test]
 async fn l12_every_request_contains_the_output_schema() {
     let schema = json!({"type": "object", "required": ["answer"]});

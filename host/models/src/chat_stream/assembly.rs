@@ -92,9 +92,7 @@ impl ReplyAssembler {
                 data.lines().try_for_each(|line| self.add_event(name, line, deltas))
             }
             Err(StreamError::Invalid { .. }) if !matches!(name, "" | "message") => Ok(()),
-            Err(StreamError::Truncated) => {
-                Err(StreamError::invalid("one event is incomplete JSON".to_owned(), data))
-            }
+            Err(StreamError::Truncated) => Err(StreamError::invalid("one event is incomplete JSON".to_owned(), data)),
             result => result,
         }
     }
@@ -175,7 +173,11 @@ impl ReplyAssembler {
         for choice in choices {
             self.add_choice(choice, deltas)?;
         }
-        if self.size > REPLY_LIMIT { Err(StreamError::TooLarge { what: "the reply", limit: REPLY_LIMIT }) } else { Ok(()) }
+        if self.size > REPLY_LIMIT {
+            Err(StreamError::TooLarge { what: "the reply", limit: REPLY_LIMIT })
+        } else {
+            Ok(())
+        }
     }
 
     fn add_choice(&mut self, choice: &Choice<'_>, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
@@ -325,8 +327,8 @@ impl Content<'_> {
     }
 }
 
-/// Converts a server's finish reason. Returns `None` for an empty reason. Unknown reasons count as a normal stop, because
-/// servers introduce new reasons.
+/// Converts a server's finish reason. Returns `None` for an empty reason. Unknown reasons count as a normal stop,
+/// because servers introduce new reasons.
 fn stop_reason(reason: &str) -> Result<Option<StopReason>, StreamError> {
     match reason.to_ascii_lowercase().as_str() {
         "" => Ok(None),

@@ -1,12 +1,12 @@
-//! Field types that accept any JSON value. A value of an unexpected type is ignored, so that a reply does not fail because
-//! of a field that the host does not need.
+//! Field types that accept any JSON value. A value of an unexpected type is ignored, so that a reply does not fail
+//! because of a field that the host does not need.
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 
-/// A string. It is empty if the field is missing, null or not a string. Numbers become strings, because some servers use
-/// numbers as the ids of calls.
+/// A string. It is empty if the field is missing, null or not a string. Numbers become strings, because some servers
+/// use numbers as the ids of calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
 

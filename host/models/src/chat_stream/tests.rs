@@ -119,7 +119,8 @@ fn m1_content_of_all_forms_is_decoded() {
     assert_eq!((decoded.reply.text.as_str(), decoded.reply.stop), ("abc", StopReason::Stop));
 
     let cumulative = |text: &str, whole_text: &str| {
-        json!({"choices": [{"delta": {"content": text}, "message": {"content": whole_text}}]})
+        let (delta, message) = (json!({"content": text}), json!({"content": whole_text}));
+        json!({"choices": [{"delta": delta, "message": message}]})
     };
     let last = json!({"choices": [{"message": {"content": "ab"}, "finish_reason": "stop"}]});
     assert_eq!(streamed(&[cumulative("a", "a"), cumulative("b", "ab"), last]).0.reply.text, "ab");

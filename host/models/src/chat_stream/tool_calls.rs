@@ -88,8 +88,8 @@ impl ToolCallAssembler {
 }
 
 impl PartialCall {
-    /// Returns whether the piece starts another call, although it has the same index as this call or no index. Some servers
-    /// use index 0 or no index for all calls, and some use no id or the same id for all calls.
+    /// Returns whether the piece starts another call, although it has the same index as this call or no index. Some
+    /// servers use index 0 or no index for all calls, and some use no id or the same id for all calls.
     fn ends_before(&self, piece: &ToolCallDelta<'_>) -> bool {
         let (name, is_complete) = (piece.name(), self.progress.is_complete());
         let have_ids = !self.id.is_empty() && !piece.id.is_empty();

@@ -129,7 +129,9 @@ impl Cause {
         if status == Some(402) || has_code(&["insufficient_quota", "insufficient_balance", "billing", "credit"]) {
             return Self::Credit;
         }
-        if has_code(&["context_length", "context_window"]) || (message_is_informative(status) && mentions(TOO_LONG_PHRASES)) {
+        if has_code(&["context_length", "context_window"])
+            || (message_is_informative(status) && mentions(TOO_LONG_PHRASES))
+        {
             return Self::ContextLength;
         }
         if has_code(&["content_filter", "content_policy", "moderation"]) {
@@ -141,7 +143,8 @@ impl Cause {
             return Self::Model;
         }
         let key_codes = ["api_key", "authentication", "unauthorized", "permission"];
-        if matches!(status, Some(401 | 403)) || has_code(&key_codes) || (status == Some(400) && mentions(&["api key"])) {
+        if matches!(status, Some(401 | 403)) || has_code(&key_codes) || (status == Some(400) && mentions(&["api key"]))
+        {
             return Self::Key;
         }
         match status {

@@ -25,8 +25,8 @@ pub(super) fn with_label(body: &str, max_characters: usize) -> String {
     format!("{}\n\n{label}", truncate(body.trim_end(), max_body_characters))
 }
 
-/// Formats the tool results at the end of the conversation, each below its call. Returns `None` if the conversation does
-/// not end with tool results.
+/// Formats the tool results at the end of the conversation, each below its call. Returns `None` if the conversation
+/// does not end with tool results.
 pub(super) fn results(messages: &[Message], tools: &[OfferedTool]) -> Option<String> {
     let result_messages = messages.iter().rev().take_while(|message| message.role == Role::Tool).count();
     if result_messages == 0 {

@@ -81,13 +81,12 @@ impl ArgumentFiller<'_> {
     }
 
     fn fill_by_kind(&mut self, presence: Presence) {
-        let open_properties: Vec<usize> = (0..self.properties.len()).filter(|&index| self.is_open(index, presence)).collect();
+        let open_properties: Vec<usize> =
+            (0..self.properties.len()).filter(|&index| self.is_open(index, presence)).collect();
         for &index in &open_properties {
             let kind = &self.properties[index].kind;
-            let candidates = open_properties
-                .iter()
-                .filter(|&&other| accept_same_tokens(kind, &self.properties[other].kind))
-                .count();
+            let candidates =
+                open_properties.iter().filter(|&&other| accept_same_tokens(kind, &self.properties[other].kind)).count();
             let is_distinctive = matches!(kind, Kind::Path | Kind::Url | Kind::Expression);
             if candidates > 1 || (presence == Presence::Optional && !is_distinctive) {
                 continue;
@@ -98,8 +97,8 @@ impl ArgumentFiller<'_> {
         }
     }
 
-    /// Fills a choice if the prompt mentions exactly one of its values, and mentions it exactly once. A required choice with
-    /// only one value is always filled.
+    /// Fills a choice if the prompt mentions exactly one of its values, and mentions it exactly once. A required choice
+    /// with only one value is always filled.
     fn fill_choices(&mut self, presence: Presence) {
         for index in 0..self.properties.len() {
             let Kind::Choice(values) = &self.properties[index].kind else {
@@ -140,8 +139,8 @@ impl ArgumentFiller<'_> {
         self.values[index] = Some(value);
     }
 
-    /// Returns the index and value of the only unused token that has this kind and matches `filter`. A quoted path is only
-    /// considered if there is no unquoted path.
+    /// Returns the index and value of the only unused token that has this kind and matches `filter`. A quoted path is
+    /// only considered if there is no unquoted path.
     fn only_token(&self, kind: &Kind, filter: &dyn Fn(&Token) -> bool) -> Option<(usize, Value)> {
         let unused = || {
             let tokens = self.prompt.tokens.iter().enumerate();

@@ -25,8 +25,8 @@ pub(super) enum CallLines<'a> {
     Unknown(String),
 }
 
-/// Finds the calls in a prompt. A line contains a tool's name, which is the author's name or the offered name, and a JSON
-/// object, which may span several lines. The JSON object may be omitted if the tool has no required arguments.
+/// Finds the calls in a prompt. A line contains a tool's name, which is the author's name or the offered name, and a
+/// JSON object, which may span several lines. The JSON object may be omitted if the tool has no required arguments.
 pub(super) fn parse<'a>(prompt: &str, tools: &'a [OfferedTool]) -> CallLines<'a> {
     let mut calls = Vec::new();
     let mut other_lines = Vec::new();
@@ -54,8 +54,7 @@ pub(super) fn parse<'a>(prompt: &str, tools: &'a [OfferedTool]) -> CallLines<'a>
                         offset = start + length;
                         let remaining_line = prompt[offset..].lines().next().unwrap_or_default();
                         if !remaining_line.trim().is_empty() {
-                            let problem =
-                                format!("unexpected text `{}` after the JSON object", remaining_line.trim());
+                            let problem = format!("unexpected text `{}` after the JSON object", remaining_line.trim());
                             return invalid_call(name, number, &problem);
                         }
                         offset += prompt[offset..].find('\n').map_or(prompt.len() - offset, |end| end + 1);
@@ -64,7 +63,9 @@ pub(super) fn parse<'a>(prompt: &str, tools: &'a [OfferedTool]) -> CallLines<'a>
                     Err(error) => return invalid_json(&error),
                 }
             }
-            (Some(tool), false) if rest.is_empty() && has_no_required_arguments(tool) => calls.push((tool, "{}".to_owned())),
+            (Some(tool), false) if rest.is_empty() && has_no_required_arguments(tool) => {
+                calls.push((tool, "{}".to_owned()))
+            }
             (None, true) if !name.is_empty() && object_length(rest).is_ok() => {
                 return CallLines::Unknown(name.to_owned());
             }

@@ -15,8 +15,8 @@ pub(super) struct Token {
     pub(super) kind: TokenKind,
     /// Text without quotation marks.
     pub(super) text: String,
-    /// Word directly before the token, in lower case. It is empty at the beginning of the prompt and after another token.
-    /// It ends with `=` if the prompt contains `word=token` or `word: token`.
+    /// Word directly before the token, in lower case. It is empty at the beginning of the prompt and after another
+    /// token. It ends with `=` if the prompt contains `word=token` or `word: token`.
     pub(super) before: String,
 }
 
@@ -89,7 +89,10 @@ pub(super) fn is_path(text: &str) -> bool {
     let is_short = extension.len() <= if stem.is_empty() { 20 } else { 8 };
     let is_alphanumeric = extension.chars().all(|character| character.is_ascii_alphanumeric());
     // The abbreviations `e.g` and `i.e` are not files.
-    first_is_letter && is_short && is_alphanumeric && !(stem.chars().count() == 1 && extension.len() == 1 && text.is_ascii())
+    first_is_letter
+        && is_short
+        && is_alphanumeric
+        && !(stem.chars().count() == 1 && extension.len() == 1 && text.is_ascii())
 }
 
 fn starts_arithmetic(rest: &str) -> bool {

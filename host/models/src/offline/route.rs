@@ -8,9 +8,9 @@ use agent_core::nearest::{FUNCTION_WORDS, Index, terms};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Minimum ratio between the score of the chosen tool and the second-highest score. Only tools whose arguments are in the
-/// prompt are compared. The score of a tool whose arguments are not in the prompt may exceed the score of the chosen tool
-/// by at most this ratio.
+/// Minimum ratio between the score of the chosen tool and the second-highest score. Only tools whose arguments are in
+/// the prompt are compared. The score of a tool whose arguments are not in the prompt may exceed the score of the
+/// chosen tool by at most this ratio.
 const MIN_SCORE_RATIO: f32 = 1.2;
 
 /// Maximum number of suggested tools.
@@ -23,8 +23,8 @@ const REQUEST_WORDS: &[&str] = &[
     "tell", "thank", "thanks", "us", "use", "using", "value", "want", "we", "would",
 ];
 
-/// Words that may accompany an arithmetic expression. Other words, as in "half of" or "the square root of", would change
-/// the calculation.
+/// Words that may accompany an arithmetic expression. Other words, as in "half of" or "the square root of", would
+/// change the calculation.
 const ARITHMETIC_WORDS: &[&str] =
     &["arithmetic", "calc", "calculate", "compute", "evaluate", "exactly", "expression", "out", "solve", "work"];
 
@@ -44,8 +44,8 @@ pub(super) struct Candidate<'a> {
 pub(super) enum Route<'a> {
     /// The prompt clearly means this tool.
     Call(Candidate<'a>),
-    /// The prompt is not clear. Contains at most three suggested tools, the best first. There are none if no tool shares a
-    /// word with the prompt.
+    /// The prompt is not clear. Contains at most three suggested tools, the best first. There are none if no tool
+    /// shares a word with the prompt.
     Suggest(Vec<Candidate<'a>>),
 }
 
@@ -86,8 +86,8 @@ impl Candidate<'_> {
         Value::Object(self.arguments.values.clone()).to_string()
     }
 
-    /// Returns the arguments for a suggested call line: the values that were found, and placeholders for the other required
-    /// arguments.
+    /// Returns the arguments for a suggested call line: the values that were found, and placeholders for the other
+    /// required arguments.
     pub(super) fn template(&self) -> Value {
         let arguments = self.properties.iter().filter_map(|property| {
             let value = match (self.arguments.values.get(&property.name), property.presence) {
@@ -100,8 +100,8 @@ impl Candidate<'_> {
         json!(arguments.collect::<serde_json::Map<_, _>>())
     }
 
-    /// Returns whether the prompt contains all required arguments. If the tool has no required arguments, the prompt must
-    /// instead contain all words of its name.
+    /// Returns whether the prompt contains all required arguments. If the tool has no required arguments, the prompt
+    /// must instead contain all words of its name.
     fn is_callable(&self, parsed: &ParsedPrompt) -> bool {
         let has_required = self.properties.iter().any(|property| property.presence == Presence::Required);
         let mentioned: BTreeSet<String> = parsed.words.iter().flat_map(|word| terms(word)).collect();
@@ -143,8 +143,8 @@ fn hint(token: &Token) -> &str {
     }
 }
 
-/// Returns whether the whole prompt is about the tool. Each word except request words and function words must occur in the
-/// tool's name, description or schema. The prompt must contain at least one such word or arithmetic.
+/// Returns whether the whole prompt is about the tool. Each word except request words and function words must occur in
+/// the tool's name, description or schema. The prompt must contain at least one such word or arithmetic.
 fn covers_prompt(candidate: &Candidate, parsed: &ParsedPrompt) -> bool {
     let tool = candidate.tool;
     let has_arithmetic = parsed.tokens.iter().any(|token| token.kind == TokenKind::Expression);

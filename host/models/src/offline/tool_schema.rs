@@ -56,8 +56,8 @@ pub(super) enum Kind {
     Choice(Vec<Value>),
     /// A list.
     List,
-    /// An object with these required properties. If there are alternatives, this describes the first one. The kind is used
-    /// only for placeholders in suggested call lines.
+    /// An object with these required properties. If there are alternatives, this describes the first one. The kind is
+    /// used only for placeholders in suggested call lines.
     Object(Vec<Property>),
     /// A value of any other kind.
     Other,
@@ -69,7 +69,8 @@ impl Kind {
         match (self, path) {
             (Self::Path, Some(path)) => return json!(path),
             (Self::Object(required), _) => {
-                let placeholders = required.iter().map(|property| (property.name.clone(), property.kind.placeholder(path)));
+                let placeholders =
+                    required.iter().map(|property| (property.name.clone(), property.kind.placeholder(path)));
                 return Value::Object(placeholders.collect());
             }
             _ => {}
@@ -197,9 +198,8 @@ fn type_of(property: &Value) -> Option<&str> {
 
 fn string_kind(name: &str, property: &Value) -> Kind {
     let name = name.to_lowercase();
-    let is_named = |known_names: &[&str]| {
-        known_names.iter().any(|known| name == *known || name.ends_with(&format!("_{known}")))
-    };
+    let is_named =
+        |known_names: &[&str]| known_names.iter().any(|known| name == *known || name.ends_with(&format!("_{known}")));
     match property.get("format").and_then(Value::as_str) {
         Some("uri" | "url") => Kind::Url,
         Some("path") => Kind::Path,

@@ -196,7 +196,10 @@ pub(crate) fn parse(text: &str, path: &Path) -> Result<Script, ModelError> {
     let invalid =
         |position: String, problem: String| ModelError::InvalidScript { path: path.to_owned(), position, problem };
     if script.replies.is_empty() {
-        return Err(invalid("line 1".into(), "there is no reply: add one, for example `{\"text\": \"Hello.\"}`".into()));
+        return Err(invalid(
+            "line 1".into(),
+            "there is no reply: add one, for example `{\"text\": \"Hello.\"}`".into(),
+        ));
     }
     let lists = [("reply", &script.replies), ("summary", &script.summaries), ("answer", &script.answers)];
     for (word, replies) in lists {

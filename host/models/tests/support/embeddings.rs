@@ -21,8 +21,8 @@ fn vectors(numbers: &[usize]) -> Step {
     json_answer("200 OK", &json!({"object": "list", "data": data.collect::<Vec<_>>(), "model": "e"}))
 }
 
-/// L25: texts are sent in batches, and vectors are returned in the order of the texts, even if the server uses a different
-/// order.
+/// L25: texts are sent in batches, and vectors are returned in the order of the texts, even if the server uses a
+/// different order.
 #[tokio::test]
 async fn l25_vectors_have_the_order_of_the_texts() {
     let reversed: Vec<usize> = (0..64).rev().collect();

@@ -94,7 +94,8 @@ async fn m3_retry_after_is_read() {
     let server = Server::always(vec![answer("429 Too Many Requests", &[("retry-after", &date)], &body)]);
     let wait = failure(&model(&server), &simple_request()).await.retry_after().unwrap();
     assert!(wait > Duration::from_secs(17) && wait <= Duration::from_secs(20), "{wait:?}");
-    let quota_error = json!({ "error": { "message": "You exceeded your current quota.", "code": "insufficient_quota" } });
+    let quota_error =
+        json!({ "error": { "message": "You exceeded your current quota.", "code": "insufficient_quota" } });
     let server = Server::always(vec![json("429 Too Many Requests", &quota_error)]);
     let error = failure(&model(&server), &simple_request()).await;
     assert!(!error.retryable());
@@ -201,7 +202,12 @@ async fn row16_a_key_in_a_response_is_never_shown() {
 #[tokio::test]
 async fn row16_a_key_in_a_reply_is_neither_streamed_nor_stored() {
     let (first_half, second_half) = CANARY.split_at(9);
-    let pieces = [format!("Your key is {first_half}"), format!("{second_half}, and this is "), CANARY.to_owned(), ".".to_owned()];
+    let pieces = [
+        format!("Your key is {first_half}"),
+        format!("{second_half}, and this is "),
+        CANARY.to_owned(),
+        ".".to_owned(),
+    ];
     let mut steps = vec![stream_head()];
     steps.extend(pieces.iter().map(|piece| Step::Send(chunk(text_event(piece)))));
     let call = json!({"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "a", "function":

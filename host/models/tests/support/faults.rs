@@ -1,5 +1,5 @@
-//! Tests of truncated, stalled, corrupted and endless streams (row 31). Each of them causes a typed error within a limited
-//! time, and a truncated reply never counts as complete.
+//! Tests of truncated, stalled, corrupted and endless streams (row 31). Each of them causes a typed error within a
+//! limited time, and a truncated reply never counts as complete.
 
 use crate::client::{CANARY, ask, failure, message, model, model_with_timeouts, simple_request};
 use crate::server::{END, Server, Step, answer, chunk, json, stream_head, text_event};
@@ -24,7 +24,8 @@ async fn row31_a_truncated_stream_is_an_error_wherever_it_ends() {
     let body = [chunk(text_event("part of a reply")), chunk(text_event(" and more")), chunk(END)].concat();
     let end_marker = body.len() - chunk(END).len();
     let head_without_length = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n".to_vec();
-    let head_with_length = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 9999\r\n\r\n".to_vec();
+    let head_with_length =
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 9999\r\n\r\n".to_vec();
     let first_event = text_event("part").into_bytes();
     let cases = [
         closed_after(&body[..10]),
@@ -75,7 +76,8 @@ async fn row31_a_reset_connection_is_an_error() {
     assert!(matches!(error, ModelError::ConnectionLost { .. }) && error.retryable(), "{error:?}");
 }
 
-/// The client stops waiting for a silent server after the stall timeout, both before the response and between its chunks.
+/// The client stops waiting for a silent server after the stall timeout, both before the response and between its
+/// chunks.
 #[tokio::test]
 async fn row31_a_stalled_stream_times_out() {
     for (script, expected) in [
@@ -167,7 +169,8 @@ async fn row31_a_200_with_an_error_in_its_body_is_an_error() {
 #[tokio::test]
 async fn row31_invalid_data_is_reported() {
     let compressed = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xcb\x48\xcd\xc9".to_vec();
-    let declared = answer("200 OK", &[("content-type", "text/event-stream"), ("content-encoding", "gzip")], &compressed);
+    let declared =
+        answer("200 OK", &[("content-type", "text/event-stream"), ("content-encoding", "gzip")], &compressed);
     let error = failure(&model(&Server::always(vec![declared])), &simple_request()).await;
     assert!(error.to_string().contains("the response is encoded as `gzip`, which was not requested"), "{error}");
     let undeclared = answer("200 OK", &[("content-type", "application/json")], &compressed);
@@ -181,6 +184,7 @@ async fn row31_invalid_data_is_reported() {
     assert!(matches!(error, ModelError::ConnectionLost { .. }), "{error:?}");
     let huge_header = format!("HTTP/1.1 200 OK\r\nx-huge: {}\r\n\r\n", "x".repeat(4 * 1024 * 1024));
     let error =
-        failure(&model(&Server::always(vec![Step::Send(huge_header.into_bytes()), Step::Close])), &simple_request()).await;
+        failure(&model(&Server::always(vec![Step::Send(huge_header.into_bytes()), Step::Close])), &simple_request())
+            .await;
     assert!(matches!(error, ModelError::ConnectionLost { .. }), "{error:?}");
 }

@@ -1,6 +1,8 @@
 //! Tests of all forms of successful replies, and of dropped receivers.
 
-use crate::client::{ask, call as requested_call, config, model, model_of, model_with_timeouts, result, simple_request};
+use crate::client::{
+    ask, call as requested_call, config, model, model_of, model_with_timeouts, result, simple_request,
+};
 use crate::server::{END, Server, Step, answer, chunk, json, stream_head, streamed, text_event};
 use agent_core::message::{Content, Message, Part, Role};
 use agent_core::model::Delta;
@@ -64,7 +66,8 @@ async fn m1_a_json_document_is_a_reply() {
         assert_eq!(reply.unwrap_or_else(|error| panic!("{index}: {error}")).reply.text, "whole");
         assert_eq!(deltas, [Delta::Text("whole".into())]);
     }
-    let wrongly_declared = answer("200 OK", &[("content-type", "text/plain")], format!("{}{END}", text_event("streamed")));
+    let wrongly_declared =
+        answer("200 OK", &[("content-type", "text/plain")], format!("{}{END}", text_event("streamed")));
     assert_eq!(
         ask(&model(&Server::always(vec![wrongly_declared])), &simple_request()).await.0.unwrap().reply.text,
         "streamed"
@@ -135,8 +138,8 @@ async fn several_requests_use_the_same_connection() {
     assert_eq!(connections, [0; 5]);
 }
 
-/// L29: dropping the future closes the connection within 100 ms, both before and during the response. On a busy machine the
-/// test may be scheduled late, so the shortest of three times counts.
+/// L29: dropping the future closes the connection within 100 ms, both before and during the response. On a busy machine
+/// the test may be scheduled late, so the shortest of three times counts.
 #[tokio::test]
 async fn l29_dropping_the_call_closes_the_connection_at_once() {
     let before_response = vec![Step::AwaitClose];
@@ -186,8 +189,8 @@ async fn a_dropped_receiver_does_not_stop_the_reply() {
     assert_eq!(reply.reply.text.len(), 2500);
 }
 
-/// If the receiver of the deltas does not read, the client stops reading from the server. The call then fails at the total
-/// timeout.
+/// If the receiver of the deltas does not read, the client stops reading from the server. The call then fails at the
+/// total timeout.
 #[tokio::test]
 async fn a_stalled_receiver_delays_the_reply_until_the_total_timeout() {
     let server = Server::always(vec![stream_head(), Step::Forever(chunk(text_event("word ")))]);
@@ -218,7 +221,11 @@ fn m2_model_info_comes_from_the_configuration_or_the_known_models() {
     let configured = info("openai/gpt-4o-mini", ProviderConfig { models, ..official });
     assert_eq!((configured.model.window, configured.price), (1000, Some(Price { prompt: 0.15, completion: 0.6 })));
     let other_server = info("openai/gpt-4o-mini", config("http://127.0.0.1:1/v1"));
-    assert_eq!((other_server.model.window, other_server.price), (128_000, None), "known prices do not apply to other servers");
+    assert_eq!(
+        (other_server.model.window, other_server.price),
+        (128_000, None),
+        "known prices do not apply to other servers"
+    );
 }
 
 /// A server on this machine is found if it responds with a list of models. Other servers are not found.
