@@ -1,4 +1,4 @@
-//! Reads the tool lists of servers, which are limited in size, and converts them to the host's tool definitions.
+//! Reads the tool lists of servers up to the configured limits and converts the tools to the host's definitions.
 
 use crate::configuration::{McpLimits, ServerConfig, ToolSelection};
 use crate::error::{McpError, printable};

@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Time between the signal that asks a process to exit and the signal that kills the process.
 const TERMINATION_TIME: Duration = Duration::from_millis(500);
-/// Time that replaces both the configured close time and [`TERMINATION_TIME`] if the host must stop quickly.
+/// Time that replaces the configured close time and also [`TERMINATION_TIME`] if the host must stop quickly.
 const QUICK_STOP_TIME: Duration = Duration::from_millis(40);
 /// Maximum time to read the remaining standard error output after the process has exited.
 const STDERR_DRAIN_TIME: Duration = Duration::from_millis(500);

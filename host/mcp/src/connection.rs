@@ -126,7 +126,7 @@ impl Connection {
     pub(crate) async fn open(config: &ServerConfig, groups: &ProcessGroups) -> Result<Self, McpError> {
         let time = config.limits.connect_time;
         let connecting = async {
-            let connection = Self::shake_hands(config, groups).await?;
+            let connection = Self::perform_handshake(config, groups).await?;
             connection.refresh_tools(config).await?;
             Ok(connection)
         };
@@ -137,7 +137,7 @@ impl Connection {
 
     /// Connects with the older handshake first, because many servers that only support this handshake hang or exit
     /// after any other first message. If a server refuses the older handshake, connects again with the newer handshake.
-    async fn shake_hands(config: &ServerConfig, groups: &ProcessGroups) -> Result<Self, McpError> {
+    async fn perform_handshake(config: &ServerConfig, groups: &ProcessGroups) -> Result<Self, McpError> {
         match Self::connect_with(config, groups, Handshake::Initialize).await {
             Ok(connection) => Ok(connection),
             Err(HandshakeFailure { error, server_responded: true }) => {
@@ -320,7 +320,9 @@ impl Connection {
     async fn call_timed_out(&self, name: &str, time: Duration) -> ToolError {
         let is_unresponsive = timeout(PROBE_TIME, self.probe()).await.is_err();
         let consequence = match is_unresponsive {
-            true => "and does not respond to anything else: the host stops it and waits before it starts it again",
+            true => {
+                "and does not respond to other requests either: the host stops the server and waits before it starts it again"
+            }
             false => "and was told to cancel the call; other calls continue",
         };
         if is_unresponsive {
@@ -345,7 +347,7 @@ impl Connection {
         let stderr = self.last_stderr_lines();
         let cause = match self.unresponsive() {
             Some(Unresponsive { took, .. }) => {
-                format!("it returned no result within {took:?} and did not respond to anything else")
+                format!("it returned no result within {took:?} and did not respond to other requests either")
             }
             None => self
                 .exceeded

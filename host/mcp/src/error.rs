@@ -53,7 +53,7 @@ pub enum McpError {
     },
     /// The server did not respond in time.
     #[error(
-        "MCP server {server} did not {action} within {time:?}: check whether it waits for something, or raise `start_timeout_ms`"
+        "MCP server {server} did not {action} within {time:?}: check what it waits for, or raise `start_timeout_ms`"
     )]
     Timeout {
         /// Name of the server.

@@ -129,7 +129,7 @@ impl McpServers {
         server.call(tool, arguments.clone()).await
     }
 
-    /// Kills all server processes without waiting until they have exited. Use this if the host must exit immediately.
+    /// Kills all server processes and does not wait until they have exited. Use this if the host must exit immediately.
     pub fn kill(&self) {
         self.groups.kill();
     }

@@ -261,7 +261,7 @@ fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || matches!(byte, 0xEF | 0xBB | 0xBF)
 }
 
-/// Returns whether an event stream can begin with these bytes. It may also be empty.
+/// Returns whether an event stream, which may be empty, can begin with these bytes.
 fn begins_like_events(first_bytes: &[u8]) -> bool {
     let fields: [&[u8]; 6] = [b"data", b"event", b"id", b"retry", b"error", b":"];
     fields.iter().any(|field| first_bytes.starts_with(field) || field.starts_with(first_bytes))

@@ -26,7 +26,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Configuration of one provider that speaks Chat Completions.
+/// Configuration of one provider that implements Chat Completions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProviderConfig {
     /// Name of the provider: the part of a model's name before the `/`. Media policies refer to it.

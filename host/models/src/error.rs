@@ -76,10 +76,10 @@ pub enum WaitingFor {
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// The configured name does not match a provider of this host.
-    #[error("`{given}` is not a known model: use {allowed}")]
+    #[error("`{name}` is not a known model: use {allowed}")]
     UnknownProvider {
         /// Name of the model as it was configured.
-        given: String,
+        name: String,
         /// Description of the allowed names, for the message.
         allowed: String,
     },
@@ -308,7 +308,7 @@ mod tests {
 
     /// M5: every message reports what happened, where it happened and what to do.
     #[test]
-    fn m5_every_message_names_the_endpoint_and_a_remedy() {
+    fn m5_every_message_describes_the_problem_and_a_remedy() {
         let errors = [
             ModelError::InvalidConfig {
                 provider: "openai".into(),
@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn m3_only_temporary_errors_are_retryable() {
         assert!(ModelError::ConnectionLost { endpoint: endpoint(), message: "reset".into() }.retryable());
-        assert!(!ModelError::UnknownProvider { given: "a".into(), allowed: "b".into() }.retryable());
+        assert!(!ModelError::UnknownProvider { name: "a".into(), allowed: "b".into() }.retryable());
         assert!(unreachable(Unreachable::NoServer).retryable());
         assert!(unreachable(Unreachable::Timeout).retryable());
         assert!(!unreachable(Unreachable::Tls).retryable());

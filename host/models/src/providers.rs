@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Model names that need no configuration, with their meanings.
-pub const PROVIDERS: &[(&str, &str)] =
+/// Names of models that need no configuration, each with a short description for error messages.
+pub const BUILT_IN_MODELS: &[(&str, &str)] =
     &[("offline", "built in; a router, not a language model"), ("scripted:FILE", "a file of replies")];
 
 /// Creates the model `offline` or `scripted:FILE` without any configured provider.
@@ -60,7 +60,7 @@ impl Providers {
             ("scripted", file) if !file.is_empty() => Ok(Arc::new(ScriptedModel::open(file, base)?)),
             _ => match self.split(name) {
                 Some((configured, model)) => Ok(Arc::new(ChatModel::new(configured.connection()?, model))),
-                None => Err(ModelError::UnknownProvider { given: name.to_owned(), allowed: self.allowed(kind) }),
+                None => Err(ModelError::UnknownProvider { name: name.to_owned(), allowed: self.allowed(kind) }),
             },
         }
     }
@@ -75,7 +75,7 @@ impl Providers {
             Some((configured, model)) => Ok(Embedder::new(configured.connection()?, model)),
             None => {
                 let kind = name.split_once('/').map_or(name, |(kind, _)| kind);
-                Err(ModelError::UnknownProvider { given: name.to_owned(), allowed: self.allowed(kind) })
+                Err(ModelError::UnknownProvider { name: name.to_owned(), allowed: self.allowed(kind) })
             }
         }
     }
@@ -100,7 +100,7 @@ impl Providers {
     fn allowed(&self, wanted: &str) -> String {
         let mut names: Vec<String> =
             self.configured.iter().map(|configured| format!("`{}/MODEL`", configured.config.name)).collect();
-        names.extend(PROVIDERS.iter().map(|(name, meaning)| format!("`{name}` ({meaning})")));
+        names.extend(BUILT_IN_MODELS.iter().map(|(name, meaning)| format!("`{name}` ({meaning})")));
         let last = names.pop().unwrap_or_default();
         let names = if names.is_empty() { last } else { format!("{} or {last}", names.join(", ")) };
         if self.find(wanted).is_some() {
@@ -179,7 +179,7 @@ mod tests {
     fn the_error_for_an_unknown_name_lists_the_known_names() {
         for name in ["", "gpt", "openai/gpt", "scripted", "scripted:", "offline/gpt"] {
             let error = provider(name, Path::new(".")).err().unwrap();
-            assert!(matches!(&error, ModelError::UnknownProvider { given, .. } if given == name));
+            assert!(matches!(&error, ModelError::UnknownProvider { name: unknown, .. } if unknown == name));
         }
         insta::assert_snapshot!(
             provider("openai/gpt", Path::new(".")).err().unwrap(),

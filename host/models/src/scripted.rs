@@ -308,7 +308,7 @@ mod tests {
         let request = prompt();
         tokio::select! {
             biased;
-            _ = model.reply(&request, context(slow_call), &sender) => panic!("it should still wait"),
+            _ = model.reply(&request, context(slow_call), &sender) => panic!("the slow call finished early"),
             () = tokio::task::yield_now() => {}
         }
         assert!(receiver.is_empty());

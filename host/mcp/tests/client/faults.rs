@@ -147,7 +147,7 @@ async fn i5_an_unresponsive_server_is_stopped_and_restarted_after_backoff() {
     let acquired = servers.acquire().await;
     let message = failed_message(call(&servers, "stall").await);
     assert!(
-        message.contains("no result within 3s") && message.contains("does not respond to anything else"),
+        message.contains("no result within 3s") && message.contains("does not respond to other requests either"),
         "{message}"
     );
     let message = unavailable_message(call(&servers, "echo").await);

@@ -50,7 +50,7 @@ pub(crate) enum OtherMedia {
     ImagesOnly,
 }
 
-/// Characters of generated call ids. Mistral accepts no others.
+/// Characters of generated call ids. Mistral accepts no other characters.
 const ID_CHARACTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// Length of generated call ids. Mistral accepts no other length.
@@ -118,7 +118,7 @@ impl Dialect {
     }
 
     /// Returns the id that a request contains for the call. It is the host's own id if the server accepts this id, or
-    /// otherwise a short id that is derived from it. The same id always has the same result.
+    /// otherwise a short id that is derived from it. The result depends only on the dialect and the id.
     pub(crate) fn call_id(self, id: &CallId) -> String {
         let CallId(id) = id;
         let is_allowed =

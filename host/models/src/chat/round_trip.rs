@@ -79,7 +79,7 @@ impl Exchange<'_> {
                 break bytes.slice(start..);
             }
         };
-        if is_foreign(first[0], &declared) {
+        if cannot_be_reply(first[0], &declared) {
             return Err(self.unexpected_response(response.status(), &declared, &first));
         }
         let mut decoder = ChatStream::new(self.connection.provider(), &self.endpoint.model);
@@ -141,7 +141,7 @@ impl Exchange<'_> {
 
 /// Returns whether the body cannot be a model's reply, based on its first byte. The declared content type is considered
 /// only if the first byte is ambiguous, because it is often wrong.
-fn is_foreign(first: u8, declared: &str) -> bool {
+fn cannot_be_reply(first: u8, declared: &str) -> bool {
     match first {
         b'{' | b'[' => false,
         b'<' => true,

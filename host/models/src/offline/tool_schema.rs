@@ -52,7 +52,7 @@ pub(super) enum Kind {
     Integer,
     /// True or false.
     Boolean,
-    /// One of the given values.
+    /// One of these values.
     Choice(Vec<Value>),
     /// A list.
     List,
@@ -64,7 +64,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns a placeholder value of this kind. If `path` is given, it is the placeholder for paths.
+    /// Returns a placeholder value of this kind. The placeholder for paths is `path` if it is not `None`.
     pub(super) fn placeholder(&self, path: Option<&str>) -> Value {
         match (self, path) {
             (Self::Path, Some(path)) => return json!(path),

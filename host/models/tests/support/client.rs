@@ -103,7 +103,7 @@ pub(crate) async fn ask_with(
 
 /// Sends a request that must fail. Returns the error and checks that it does not contain the key.
 pub(crate) async fn failure(model: &Arc<dyn Provider>, request: &ModelRequest) -> ModelError {
-    let error = ask(model, request).await.0.expect_err("it should fail");
+    let error = ask(model, request).await.0.expect_err("the request must fail");
     assert!(!format!("{error} {error:?}").contains(CANARY), "{error:?}");
     error
 }

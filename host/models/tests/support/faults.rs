@@ -47,7 +47,7 @@ async fn row31_a_truncated_stream_is_an_error_wherever_it_ends() {
     }
 }
 
-/// Deltas that arrive before an early end are sent. The error tells the caller to clear them.
+/// Deltas that arrive before an early end are sent to the caller, and then the error is returned.
 #[tokio::test]
 async fn row31_an_early_end_after_deltas_is_an_error() {
     let server = Server::always([partial_stream(), vec![Step::Close]].concat());
