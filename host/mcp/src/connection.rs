@@ -321,7 +321,8 @@ impl Connection {
         let is_unresponsive = timeout(PROBE_TIME, self.probe()).await.is_err();
         let consequence = match is_unresponsive {
             true => {
-                "and does not respond to other requests either: the host stops the server and waits before it starts it again"
+                "and does not respond to other requests either: the host stops the server and waits before it starts it \
+                 again"
             }
             false => "and was told to cancel the call; other calls continue",
         };
