@@ -1,6 +1,6 @@
-//! A transport that stops reading while too many requests of the server wait for their response, or too many outgoing
-//! messages wait to be sent. A server that sends requests without end and never reads the responses cannot fill the
-//! host's memory.
+//! A transport that stops reading while too many requests of the server have no response yet, or while too many
+//! outgoing messages are not sent yet. A server that endlessly sends requests and never reads the responses therefore
+//! cannot fill the host's memory.
 
 use rmcp::RoleClient;
 use rmcp::model::{JsonRpcMessage, RequestId, ServerNotification};
@@ -10,10 +10,10 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, Semaphore};
 
-/// Number of unsent messages, and number of unanswered requests, at which reading stops.
-const MAX_UNSENT: usize = 64;
+/// Maximum number of unsent messages, and maximum number of unanswered requests. Reading stops at either number.
+const MAX_PENDING: usize = 64;
 
-/// Wraps a transport and stops reading while too many messages wait to be sent.
+/// Wraps a transport and stops reading while too many messages or responses are not sent yet.
 pub(crate) struct BackpressureTransport<T> {
     inner: T,
     permits: Arc<Semaphore>,
@@ -22,7 +22,7 @@ pub(crate) struct BackpressureTransport<T> {
 
 impl<T> BackpressureTransport<T> {
     pub(crate) fn new(inner: T) -> Self {
-        Self { inner, permits: Arc::new(Semaphore::new(MAX_UNSENT)), unanswered: Arc::default() }
+        Self { inner, permits: Arc::new(Semaphore::new(MAX_PENDING)), unanswered: Arc::default() }
     }
 }
 
@@ -33,7 +33,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BackpressureTransport<T
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let answered = match &message {
+        let answered_id = match &message {
             JsonRpcMessage::Response(response) => Some(response.id.clone()),
             JsonRpcMessage::Error(error) => error.id.clone(),
             _ => None,
@@ -41,26 +41,26 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BackpressureTransport<T
         let (permits, unanswered) = (self.permits.clone(), self.unanswered.clone());
         let sending = self.inner.send(message);
         async move {
-            // The semaphore is never closed, so this always gets a permit.
+            // The semaphore is never closed, so acquiring a permit cannot fail.
             let _permit = permits.acquire_owned().await;
-            let sent = sending.await;
-            if let Some(id) = answered {
+            let result = sending.await;
+            if let Some(id) = answered_id {
                 unanswered.remove(&id);
             }
-            sent
+            result
         }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        // The semaphore is fair: this waits behind all pending sends.
+        // The semaphore is fair, so this waits until all pending sends have a permit.
         drop(self.permits.acquire().await.ok()?);
-        // A request that was read but not handled yet has no pending send. Without this wait, the number of such
+        // A request that was read but not yet handled has no pending send. Without this wait, the number of such
         // requests would depend on how soon the scheduler runs the handlers.
-        self.unanswered.wait_for_room().await;
+        self.unanswered.wait_for_capacity().await;
         let message = self.inner.receive().await?;
         match &message {
             JsonRpcMessage::Request(request) => self.unanswered.insert(request.id.clone()),
-            // The response to a cancelled request may never be sent.
+            // A cancelled request no longer counts, because its response may never be sent.
             JsonRpcMessage::Notification(notification) => {
                 if let ServerNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
@@ -78,7 +78,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BackpressureTransport<T
     }
 }
 
-/// The requests of the server that were read and whose response was not sent yet.
+/// Requests of the server that were read and have no response yet.
 #[derive(Default)]
 struct UnansweredRequests {
     ids: Mutex<HashSet<RequestId>>,
@@ -95,9 +95,9 @@ impl UnansweredRequests {
         self.removed.notify_one();
     }
 
-    /// Waits until fewer than [`MAX_UNSENT`] requests are unanswered. Only one task may wait, the one that reads.
-    async fn wait_for_room(&self) {
-        while self.ids.lock().unwrap_or_else(PoisonError::into_inner).len() >= MAX_UNSENT {
+    /// Waits until fewer than [`MAX_PENDING`] requests are unanswered. Only the task that reads may call this.
+    async fn wait_for_capacity(&self) {
+        while self.ids.lock().unwrap_or_else(PoisonError::into_inner).len() >= MAX_PENDING {
             self.removed.notified().await;
         }
     }

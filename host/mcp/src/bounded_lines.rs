@@ -1,5 +1,5 @@
-//! Reads the output of a child process and stops at a line that is too long or nested too deeply. Both limits apply
-//! before anything is buffered or parsed (row 21).
+//! Reads the output of a child process and stops at a line that is too long or nested too deeply. Both limits are
+//! checked before a line is buffered or parsed (row 21).
 
 use std::io;
 use std::pin::Pin;
@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Maximum nesting depth of a message. The JSON parser accepts no more and would silently drop the message.
+/// Maximum nesting depth of a message. The JSON parser rejects messages that are nested more deeply, and the SDK would
+/// drop them silently.
 pub(crate) const MAX_DEPTH: usize = 127;
 
-/// The limit that the output of a child exceeded.
+/// Limit that the output of a child process exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum ExceededLimit {
@@ -19,7 +20,8 @@ pub(crate) enum ExceededLimit {
     TooDeeplyNested = 2,
 }
 
-/// Records whether the output of a child exceeded a limit. The reader and the connection share it.
+/// Records the limit that the output of a child process exceeded, if any. The reader and the connection share this
+/// flag.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LimitFlag(Arc<AtomicU8>);
 
@@ -34,7 +36,7 @@ impl LimitFlag {
     }
 }
 
-/// Reads from another reader until a line is too long or nested too deeply. After that, every read fails.
+/// Wraps a reader. Reading fails as soon as a line is too long or nested too deeply, and all later reads fail as well.
 pub(crate) struct BoundedLines<R> {
     inner: R,
     limit: usize,
@@ -52,18 +54,19 @@ struct Line {
     escaped: bool,
 }
 
-/// Kind of a line, decided by its first character.
+/// Kind of a line, which its first character determines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
     #[default]
     Blank,
     Message,
-    /// Text that is not a message. Such lines are skipped.
+    /// Text that is not a message. The client skips such lines, so their nesting depth is not limited.
     Text,
 }
 
 impl Line {
-    fn take(&mut self, byte: u8) {
+    /// Updates the state with the next byte of the line.
+    fn update(&mut self, byte: u8) {
         match byte {
             b'{' | b'[' if self.kind == Kind::Blank => (self.kind, self.depth) = (Kind::Message, 1),
             _ if self.kind == Kind::Blank && !byte.is_ascii_whitespace() => self.kind = Kind::Text,
@@ -83,26 +86,28 @@ impl Line {
 pub(crate) fn is_too_deep(message: &[u8]) -> bool {
     let mut line = Line::default();
     message.iter().any(|byte| {
-        line.take(*byte);
+        line.update(*byte);
         line.depth > MAX_DEPTH
     })
 }
 
 impl<R> BoundedLines<R> {
-    /// Creates a reader that fails at a line of more than `limit` bytes.
+    /// Creates a reader that fails at a line of more than `limit` bytes. It records the limit that was exceeded in
+    /// `exceeded`.
     pub(crate) fn new(inner: R, limit: usize, exceeded: LimitFlag) -> Self {
         Self { inner, limit, line: Line::default(), exceeded }
     }
 
-    /// Returns the limit that one of the lines in these bytes exceeds, including a line that began earlier.
-    fn take(&mut self, bytes: &[u8]) -> Option<ExceededLimit> {
+    /// Checks the next bytes of the output. Returns the limit that a line exceeds, if any. The first line may have
+    /// begun in earlier bytes.
+    fn check(&mut self, bytes: &[u8]) -> Option<ExceededLimit> {
         for byte in bytes {
             if *byte == b'\n' {
                 self.line = Line::default();
                 continue;
             }
             self.line.bytes += 1;
-            self.line.take(*byte);
+            self.line.update(*byte);
             if self.line.bytes > self.limit {
                 return Some(ExceededLimit::LineTooLong);
             }
@@ -125,13 +130,13 @@ impl<R: AsyncRead + Unpin> AsyncRead for BoundedLines<R> {
         if self.exceeded.get().is_some() {
             return read_error();
         }
-        let before = buffer.filled().len();
+        let previous_length = buffer.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
-        match self.take(&buffer.filled()[before..]) {
+        match self.check(&buffer.filled()[previous_length..]) {
             None => Poll::Ready(Ok(())),
             Some(limit) => {
                 self.exceeded.set(limit);
-                buffer.set_filled(before);
+                buffer.set_filled(previous_length);
                 read_error()
             }
         }
@@ -143,16 +148,20 @@ mod tests {
     use super::*;
     use tokio::io::AsyncReadExt;
 
-    /// Feeds the text in chunks of several sizes and checks which limit is exceeded.
+    /// Reads the text in chunks of several sizes and checks which limit is exceeded.
     async fn check(text: &str, limit: usize, expected: Option<ExceededLimit>) {
-        for piece in [1, 2, 3, 5, text.len()] {
+        for chunk_size in [1, 2, 3, 5, text.len()] {
             let mut mock = tokio_util::io::StreamReader::new(futures::stream::iter(
-                text.as_bytes().chunks(piece).map(Ok::<_, io::Error>).collect::<Vec<_>>(),
+                text.as_bytes().chunks(chunk_size).map(Ok::<_, io::Error>).collect::<Vec<_>>(),
             ));
             let exceeded = LimitFlag::default();
             let mut read = Vec::new();
             let result = BoundedLines::new(&mut mock, limit, exceeded.clone()).read_to_end(&mut read).await;
-            assert_eq!((result.is_ok(), exceeded.get()), (expected.is_none(), expected), "pieces of {piece}");
+            assert_eq!(
+                (result.is_ok(), exceeded.get()),
+                (expected.is_none(), expected),
+                "chunks of {chunk_size} bytes"
+            );
             assert!(text.as_bytes().starts_with(&read));
         }
     }
@@ -164,7 +173,7 @@ mod tests {
         check("abcde", 4, Some(ExceededLimit::LineTooLong)).await;
     }
 
-    /// Only nesting in messages counts: brackets in strings and in lines that are not messages do not.
+    /// Only the nesting of messages is limited. Brackets in strings and in lines that are not messages do not count.
     #[tokio::test]
     async fn i5_nesting_depth_is_limited_to_what_the_parser_accepts() {
         let nested = |levels: usize| format!("{{\"a\":{}{}}}\n", "[".repeat(levels), "]".repeat(levels));

@@ -1,4 +1,4 @@
-//! Reads the tool lists of servers page by page within the limits and converts them to the host's tool definitions.
+//! Reads the tool lists of servers up to the configured limits and converts the tools to the host's definitions.
 
 use crate::configuration::{McpLimits, ServerConfig, ToolSelection};
 use crate::error::{McpError, printable};
@@ -10,36 +10,36 @@ use rmcp::service::{Peer, ServiceError};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Maximum length of a tool name, in bytes (P2).
-const MAX_NAME: usize = 128;
-/// Maximum number of characters of a name in a message, and of a title.
-const MAX_SHOWN_NAME: usize = 100;
+/// Maximum length of a tool name including the name of its server, in bytes (P2).
+const MAX_NAME_BYTES: usize = 128;
+/// Maximum length of a tool's title, and of a tool's name in a message, in characters.
+const MAX_DISPLAYED_CHARACTERS: usize = 100;
 /// Maximum number of tools that a message lists.
-const MAX_LISTED: usize = 20;
+const MAX_LISTED_TOOLS: usize = 20;
 
 /// A tool of an MCP server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct McpTool {
-    /// Name of the server as configured.
+    /// Configured name of the server.
     pub server: String,
-    /// Name that the server gives the tool.
+    /// The server's own name of the tool, without the prefix.
     pub remote_name: String,
-    /// Definition under which the host offers the tool. Its name is `server.tool`, restricted to the characters that
-    /// the host allows.
+    /// Definition with which the host offers the tool. The name in the definition is `server.tool`. Characters that the
+    /// host does not allow are replaced by `_`.
     pub definition: ToolDefinition,
 }
 
-/// The tools of all servers that responded, and the problems with the others. A catalogue is an immutable snapshot.
+/// Immutable snapshot of the tools of all servers, with the servers and tools that are not available.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
-    /// Tools by the name under which the host offers them.
+    /// Tools, keyed by the name under which the host offers them.
     tools: BTreeMap<String, McpTool>,
-    /// Problems in the order of the servers.
+    /// Problems with servers and tools, in the order of the servers.
     problems: Vec<McpError>,
 }
 
 impl Catalogue {
-    /// All tools, ordered by name.
+    /// Returns all tools, ordered by name.
     pub fn tools(&self) -> impl ExactSizeIterator<Item = &McpTool> {
         self.tools.values()
     }
@@ -49,7 +49,7 @@ impl Catalogue {
         self.tools.get(name)
     }
 
-    /// Servers and tools that are missing from this catalogue, with the reasons.
+    /// Returns the servers and tools that are missing from this catalogue, with the reasons.
     pub fn problems(&self) -> &[McpError] {
         &self.problems
     }
@@ -64,7 +64,7 @@ impl Catalogue {
     }
 }
 
-/// The tools of one server and the problems with those left out.
+/// The tools of one server, and the problems with tools that are left out.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) tools: Vec<McpTool>,
@@ -94,12 +94,12 @@ pub(crate) async fn list(peer: &Peer<RoleClient>, config: &ServerConfig) -> Resu
                 tools.push(tool);
             }
         }
-        let next = page.next_cursor.filter(|next| !next.is_empty());
-        match next {
+        let next_cursor = page.next_cursor.filter(|next| !next.is_empty());
+        match next_cursor {
             _ if truncated.is_some() => break,
             None => break,
             Some(next) if cursor.as_ref() == Some(&next) => {
-                truncated = Some("its pages repeat in a circle".to_owned());
+                truncated = Some("its last page refers to itself as the next page".to_owned());
                 break;
             }
             Some(_) if pages == limits.pages => {
@@ -114,6 +114,7 @@ pub(crate) async fn list(peer: &Peer<RoleClient>, config: &ServerConfig) -> Resu
     Ok(listing)
 }
 
+/// Returns a description of the limit that another tool would exceed, if there is one.
 fn exceeded_limit(limits: &McpLimits, tools: usize, bytes: usize) -> Option<String> {
     if tools == limits.tools {
         return Some(format!("it has more than {tools} tools"));
@@ -121,17 +122,17 @@ fn exceeded_limit(limits: &McpLimits, tools: usize, bytes: usize) -> Option<Stri
     (bytes > limits.catalogue_bytes).then(|| format!("it has more than {} bytes", limits.catalogue_bytes))
 }
 
-/// Size of a tool as JSON, in bytes.
+/// Returns the size of a tool as JSON, in bytes.
 fn json_size(tool: &Tool) -> usize {
     serde_json::to_string(tool).map_or(0, |json| json.len())
 }
 
-/// Converts the valid tools. The listing also contains the problems with the others.
+/// Converts the valid tools. For each invalid tool, the listing contains a problem instead.
 fn read_tools(tools: Vec<Tool>, config: &ServerConfig) -> Listing {
     let mut listing = Listing::default();
     let problem = |tool: &str, reason: String| McpError::SkippedTool {
         server: config.name.clone(),
-        tool: printable(tool, MAX_SHOWN_NAME),
+        tool: printable(tool, MAX_DISPLAYED_CHARACTERS),
         reason,
     };
     let selected = match &config.tools {
@@ -153,12 +154,17 @@ fn read_tools(tools: Vec<Tool>, config: &ServerConfig) -> Listing {
     for (name, mut tools) in by_name {
         match tools.len() {
             1 => listing.tools.append(&mut tools),
-            // A call could mean any of them, so none is offered (row 18).
+            // A call could mean any of the tools with this name, so none of them is offered (row 18).
             _ => {
-                let names: Vec<String> =
-                    tools.iter().map(|tool| format!("`{}`", printable(&tool.remote_name, MAX_SHOWN_NAME))).collect();
-                let reason =
-                    format!("{} of its tools get the same name `{name}`: {}", tools.len(), names.join(" and "));
+                let names: Vec<String> = tools
+                    .iter()
+                    .map(|tool| format!("`{}`", printable(&tool.remote_name, MAX_DISPLAYED_CHARACTERS)))
+                    .collect();
+                let reason = format!(
+                    "{} of its tools have the same name `{name}` in the host: {}",
+                    tools.len(),
+                    names.join(" and ")
+                );
                 listing.problems.push(problem(&tools[0].remote_name, reason));
             }
         }
@@ -167,31 +173,34 @@ fn read_tools(tools: Vec<Tool>, config: &ServerConfig) -> Listing {
 }
 
 fn missing_tool(names: &[String]) -> String {
-    let known: Vec<String> = names.iter().take(MAX_LISTED).map(|name| printable(name, MAX_SHOWN_NAME)).collect();
-    let more = if names.len() > MAX_LISTED { " …" } else { "" };
-    format!("it is listed in `tools`, but the server has no such tool; it has {}{more}", known.join(", "))
+    let existing: Vec<String> =
+        names.iter().take(MAX_LISTED_TOOLS).map(|name| printable(name, MAX_DISPLAYED_CHARACTERS)).collect();
+    let more = if names.len() > MAX_LISTED_TOOLS { " …" } else { "" };
+    format!("it is listed in `tools`, but the server has no such tool; it has {}{more}", existing.join(", "))
 }
 
 impl McpTool {
     fn read(tool: &Tool, config: &ServerConfig) -> Result<Self, String> {
         let limits = &config.limits;
         let name = format!("{}.{}", config.name, to_allowed_characters(&tool.name));
-        if tool.name.is_empty() || name.len() > MAX_NAME {
-            return Err(format!("its name is empty, or has more than {MAX_NAME} characters including the server name"));
+        if tool.name.is_empty() || name.len() > MAX_NAME_BYTES {
+            return Err(format!(
+                "its name is empty, or has more than {MAX_NAME_BYTES} characters including the server name"
+            ));
         }
         let input_schema = Value::Object(tool.input_schema.as_ref().clone());
         let output_schema = tool.output_schema.as_ref().map(|schema| Value::Object(schema.as_ref().clone()));
-        for (which, schema) in [("input", Some(&input_schema)), ("output", output_schema.as_ref())] {
+        for (kind, schema) in [("input", Some(&input_schema)), ("output", output_schema.as_ref())] {
             let Some(schema) = schema else { continue };
             if is_deeper(schema, limits.schema_depth) {
-                return Err(format!("its {which} schema has more than {} levels", limits.schema_depth));
+                return Err(format!("its {kind} schema has more than {} levels", limits.schema_depth));
             }
-            Schema::compile(schema).map_err(|error| format!("its {which} schema: {error}"))?;
+            Schema::compile(schema).map_err(|error| format!("its {kind} schema: {error}"))?;
         }
         let title = tool.title.as_deref().or(tool.annotations.as_ref().and_then(|hints| hints.title.as_deref()));
         let definition = ToolDefinition {
             name,
-            title: title.map(|title| printable(title, MAX_SHOWN_NAME)),
+            title: title.map(|title| printable(title, MAX_DISPLAYED_CHARACTERS)),
             description: truncate(tool.description.as_deref().unwrap_or_default(), limits.description_bytes),
             input_schema,
             output_schema,
@@ -202,8 +211,8 @@ impl McpTool {
     }
 }
 
-/// Converts the protocol's hints to traits. Hints come from the server, so contradictions are resolved to the cautious
-/// side: a tool that may be destructive does not count as read-only.
+/// Converts the protocol's hints to traits. The hints come from the server and can contradict each other. A tool that
+/// may be destructive therefore never counts as read-only.
 fn traits(hints: Option<&ToolAnnotations>) -> Traits {
     let hint = |field: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(field);
     let destructive = hint(|hints| hints.destructive_hint);
@@ -228,11 +237,12 @@ fn truncate(text: &str, bytes: usize) -> String {
     text[..text.floor_char_boundary(bytes.min(text.len()))].to_owned()
 }
 
+/// Returns whether arrays and objects are nested more than `levels` levels deep.
 fn is_deeper(value: &Value, levels: usize) -> bool {
-    let inner = |value: &Value| levels == 0 || is_deeper(value, levels - 1);
+    let exceeds = |value: &Value| levels == 0 || is_deeper(value, levels - 1);
     match value {
-        Value::Array(items) => items.iter().any(inner) || levels == 0,
-        Value::Object(fields) => fields.values().any(inner) || levels == 0,
+        Value::Array(items) => items.iter().any(exceeds) || levels == 0,
+        Value::Object(fields) => fields.values().any(exceeds) || levels == 0,
         _ => false,
     }
 }
@@ -268,7 +278,7 @@ mod tests {
         assert!(listing.tools.is_empty() && listing.problems.len() == 2, "{listing:?}");
     }
 
-    /// Row 18: if two tools map to one name, neither is offered and the message names both.
+    /// Row 18: if two tools have the same name in the host, neither is offered, and the message names both of them.
     #[test]
     fn l7_tools_with_colliding_names_are_rejected_and_both_are_named() {
         let listing = read_tools(vec![named("a b"), named("ok"), named("a_b")], &config());
@@ -279,7 +289,7 @@ mod tests {
 
     #[test]
     fn p2_annotations_are_converted_to_traits() {
-        let of = |hints: Value| traits(Some(&serde_json::from_value(hints).unwrap()));
+        let traits_of = |hints: Value| traits(Some(&serde_json::from_value(hints).unwrap()));
         let without_hints = traits(None);
         assert!(
             without_hints.destructive
@@ -287,15 +297,16 @@ mod tests {
                 && !without_hints.read_only
                 && !without_hints.repeatable()
         );
-        let read_only = of(json!({"readOnlyHint": true, "openWorldHint": false}));
+        let read_only = traits_of(json!({"readOnlyHint": true, "openWorldHint": false}));
         assert!(read_only.read_only && !read_only.destructive && !read_only.open_world && read_only.repeatable());
-        let additive = of(json!({"destructiveHint": false, "idempotentHint": true}));
+        let additive = traits_of(json!({"destructiveHint": false, "idempotentHint": true}));
         assert!(!additive.destructive && additive.idempotent && additive.repeatable());
-        let contradictory = of(json!({"readOnlyHint": true, "destructiveHint": true}));
+        let contradictory = traits_of(json!({"readOnlyHint": true, "destructiveHint": true}));
         assert!(contradictory.destructive && !contradictory.read_only && !contradictory.repeatable());
     }
 
-    /// Rows 18 and 34: long descriptions are truncated; deep, remote and invalid schemas are rejected one by one.
+    /// Rows 18 and 34: a long description is truncated. A tool is rejected if its schema is too deep, remote or
+    /// invalid.
     #[test]
     fn l8_an_invalid_tool_does_not_affect_the_others() {
         let mut deep = json!({});

@@ -1,4 +1,4 @@
-//! Runs a server as a child process in its own process group and makes sure that no process is left behind.
+//! Runs a server as a child process in a separate process group and ensures that all its processes end.
 
 use crate::configuration::{ChildCommand, ServerConfig};
 use crate::error::printable;
@@ -13,26 +13,29 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Time between the signal that asks a process to exit and the one that kills it.
+/// Time between the signal that asks a process to exit and the signal that kills the process.
 const TERMINATION_TIME: Duration = Duration::from_millis(500);
-/// Replaces both waits, for exiting without and with a signal, when the host must stop quickly.
+/// Time that replaces the configured close time and also [`TERMINATION_TIME`] if the host must stop quickly.
 const QUICK_STOP_TIME: Duration = Duration::from_millis(40);
-/// Time to read the rest of standard error after the process has exited.
+/// Maximum time to read the remaining standard error output after the process has exited.
 const STDERR_DRAIN_TIME: Duration = Duration::from_millis(500);
-/// Maximum number of bytes logged per line of standard error.
-const MAX_LOGGED_LINE: usize = 1 << 10;
-/// Maximum number of bytes of standard error logged per process.
+/// Maximum number of bytes of a standard error line that are logged.
+const MAX_LOGGED_LINE_BYTES: usize = 1 << 10;
+/// Maximum number of bytes of standard error that are logged for one process.
 const MAX_LOGGED_BYTES: usize = 256 << 10;
-/// Number of last lines that an error message quotes.
+/// Maximum number of last lines of standard error that an error message quotes.
 const QUOTED_LINES: usize = 3;
-/// Maximum number of characters of a quoted line.
+/// Maximum length of a quoted line, in characters.
 const MAX_QUOTED_CHARACTERS: usize = 300;
 
-/// A child process. Dropping it ends the process and everything that it started.
+/// A child process. Dropping this value ends the process and all processes that it started.
 pub(crate) struct Child {
+    /// Cancelled when the process has ended.
     ended: CancellationToken,
+    /// Cancelled when standard error of the process is closed.
     stderr_closed: CancellationToken,
     last_lines: Arc<LastLines>,
+    /// Dropping this guard asks the process to exit.
     stop: DropGuard,
 }
 
@@ -44,7 +47,7 @@ pub(crate) struct StartedChild {
 }
 
 impl Child {
-    /// Starts the process. When it is told to end, it gets the configured time to exit by itself.
+    /// Starts the process. When the process is asked to exit later, it has the configured close time to do so.
     pub(crate) fn start(
         config: &ServerConfig,
         command: &ChildCommand,
@@ -84,14 +87,15 @@ impl Child {
         self.stderr_closed.cancelled().await;
     }
 
-    /// Ends the process and waits until it and everything that it started are gone.
+    /// Ends the process and waits until it and all processes that it started have ended.
     pub(crate) async fn end(self) {
         let Self { ended, stop, .. } = self;
         drop(stop);
         ended.cancelled().await;
     }
 
-    /// The last lines on standard error as the end of an error message, or an empty string if there are none.
+    /// Returns the last lines on standard error in a form that can be appended to an error message. Returns an empty
+    /// string if there are none.
     pub(crate) fn last_stderr_lines(&self) -> String {
         let lines = self.last_lines.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
@@ -103,44 +107,44 @@ impl Child {
     }
 }
 
-/// All running process groups, so that a host that exits at once can kill them.
+/// The running process groups of all servers. A host that must exit immediately can kill them.
 #[derive(Clone, Default)]
 pub(crate) struct ProcessGroups {
-    all: Arc<Mutex<BTreeSet<u32>>>,
+    ids: Arc<Mutex<BTreeSet<u32>>>,
     quick_stop: Arc<Mutex<CancellationToken>>,
 }
 
 impl ProcessGroups {
-    /// Shortens the grace periods of the groups that run now.
+    /// Shortens the grace periods of all groups that are running.
     pub(crate) fn shorten_grace_periods(&self) {
         let mut quick_stop = self.quick_stop.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *quick_stop).cancel();
     }
 
-    /// A token that is cancelled when the groups that run now must stop quickly.
+    /// Returns a token that is cancelled when the groups that are running now must stop quickly.
     pub(crate) fn quick_stop_token(&self) -> CancellationToken {
         self.quick_stop.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Kills all running groups.
     pub(crate) fn kill(&self) {
-        for group in self.all().iter() {
+        for group in self.ids().iter() {
             signal(*group, StopSignal::Kill);
         }
     }
 
     fn add(&self, group: Option<u32>) -> ProcessGroup {
-        self.all().extend(group);
+        self.ids().extend(group);
         ProcessGroup { group, groups: self.clone() }
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeSet<u32>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ids(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One process group. Dropping it kills all remaining processes. The operating system does not reuse a group id while a
-/// process of the group lives.
+/// One process group. Dropping this value kills all remaining processes of the group. The operating system does not
+/// reuse a group id while a process of the group exists.
 struct ProcessGroup {
     group: Option<u32>,
     groups: ProcessGroups,
@@ -158,17 +162,17 @@ impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.signal(StopSignal::Kill);
         if let Some(group) = self.group {
-            self.groups.all().remove(&group);
+            self.groups.ids().remove(&group);
         }
     }
 }
 
-/// A signal to a process group.
+/// Signal that is sent to a process group.
 #[derive(Clone, Copy)]
 enum StopSignal {
     /// Asks the processes to exit.
     Terminate,
-    /// Ends the processes at once.
+    /// Ends the processes immediately.
     Kill,
 }
 
@@ -180,19 +184,23 @@ fn signal(group: u32, stop_signal: StopSignal) {
         StopSignal::Kill => Signal::KILL,
     };
     if let Some(group) = i32::try_from(group).ok().and_then(Pid::from_raw) {
-        // The only possible error is that no process is left.
+        // The only possible error is that the group has no processes any more.
         let _ = kill_process_group(group, signal);
     }
 }
 
-/// On other systems, only the process itself is ended, through its handle.
+/// Does nothing, because process groups are not supported on this system. The process itself is ended through its
+/// handle.
 #[cfg(not(unix))]
 fn signal(_: u32, _: StopSignal) {}
 
-/// When and how fast a process must end.
+/// Tokens and time limits for ending a process.
 struct Shutdown {
+    /// Cancelled when the process must end.
     stop: CancellationToken,
+    /// Cancelled when the process must end quickly.
     quick_stop: CancellationToken,
+    /// Time for the process to exit after its standard input is closed.
     close_time: Duration,
 }
 
@@ -211,13 +219,13 @@ impl Shutdown {
     }
 }
 
-/// Waits until the process exits or is told to end. This future owns the group, so a runtime that is torn down kills
-/// the processes too. `_ended` is dropped last and reports the end.
+/// Waits until the process exits, or ends it if `shutdown` requires this. This future owns the group, so the processes
+/// are also killed if the runtime is dropped. `_ended` is dropped last, which reports that the process has ended.
 async fn supervise(mut process: tokio::process::Child, (group, _ended): (ProcessGroup, DropGuard), shutdown: Shutdown) {
     tokio::select! {
         _ = process.wait() => {}
         () = shutdown.stop.cancelled() => {
-            // Closing its input is the protocol's way to ask a server to exit.
+            // The connection closes the standard input, which asks the server to exit according to the protocol.
             if !shutdown.exits_within(&mut process, shutdown.close_time).await {
                 group.signal(StopSignal::Terminate);
                 if !shutdown.exits_within(&mut process, TERMINATION_TIME).await {
@@ -231,8 +239,8 @@ async fn supervise(mut process: tokio::process::Child, (group, _ended): (Process
     drop(group);
 }
 
-/// Logs until the pipe is closed. A process that left the group and outlives it may keep the pipe open forever, so
-/// logging also stops some time after the process has exited.
+/// Logs standard error until the pipe is closed. Logging also stops some time after the process has ended, because a
+/// process that has left the group may keep the pipe open forever.
 async fn log_until_closed(logging: impl Future<Output = ()>, ended: CancellationToken, _stderr_closed: DropGuard) {
     let drain_timeout = async {
         ended.cancelled().await;
@@ -244,6 +252,7 @@ async fn log_until_closed(logging: impl Future<Output = ()>, ended: Cancellation
     }
 }
 
+/// The last lines of standard error.
 #[derive(Default)]
 struct LastLines(Mutex<VecDeque<String>>);
 
@@ -257,13 +266,13 @@ impl LastLines {
     }
 }
 
-/// Reads everything from standard error, so that the process never blocks, and logs it within the limits.
+/// Reads and logs standard error. Output beyond the limits is read but not logged, so that the process never blocks.
 async fn log_stderr(server: (String, Redaction), mut stderr: impl AsyncRead + Unpin, last_lines: Arc<LastLines>) {
     let (mut piece, mut line, mut logged) = (vec![0; 4096], Vec::new(), 0);
     while let Ok(length @ 1..) = stderr.read(&mut piece).await {
         for part in piece[..length].split_inclusive(|byte| *byte == b'\n') {
-            let room = MAX_LOGGED_LINE.saturating_sub(line.len());
-            line.extend_from_slice(&part[..part.len().min(room)]);
+            let remaining = MAX_LOGGED_LINE_BYTES.saturating_sub(line.len());
+            line.extend_from_slice(&part[..part.len().min(remaining)]);
             if part.ends_with(b"\n") {
                 log_line(&server, &line, &mut logged, &last_lines);
                 line.clear();
@@ -286,6 +295,6 @@ fn log_line((server, redaction): &(String, Redaction), line: &[u8], logged: &mut
     *logged += text.len();
     match *logged > MAX_LOGGED_BYTES {
         true => tracing::info!(server, "further output on standard error is not logged"),
-        false => tracing::info!(server, "{}", printable(text, MAX_LOGGED_LINE)),
+        false => tracing::info!(server, "{}", printable(text, MAX_LOGGED_LINE_BYTES)),
     }
 }

@@ -1,4 +1,4 @@
-//! Configuration of an MCP server: how to reach it, how long to keep it connected, which of its tools to offer, and its
+//! Configuration of an MCP server: its transport, the time for which it stays connected, the offered tools, and its
 //! limits.
 
 use agent_core::limits::DefaultLimit::Is;
@@ -12,18 +12,19 @@ use url::Url;
 /// Configuration of one MCP server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerConfig {
-    /// Name of the server: 1 to 64 ASCII letters, digits, `_` or `-`. The host names its tools `name.tool` (L7).
+    /// Name of the server, which consists of 1 to 64 ASCII letters, digits, `_` or `-`. The host offers the server's
+    /// tools as `name.tool` (L7).
     pub name: String,
-    /// How the host reaches the server.
+    /// Transport over which the host reaches the server.
     pub transport: Transport,
-    /// How long the server stays connected after its first use.
+    /// Time for which the server stays connected after its first use.
     pub keep: KeepConnected,
-    /// Which tools of the server the host offers.
+    /// Tools of the server that the host offers.
     pub tools: ToolSelection,
     /// Limits on time and size for this server.
     pub limits: McpLimits,
-    /// Values that must not be shown or stored. Values of variables and headers whose names look like secrets are
-    /// always included.
+    /// Secrets that must not be shown or stored. The values of variables and headers whose names look like names of
+    /// secrets are always treated as secrets too.
     pub secrets: Secrets,
 }
 
@@ -46,7 +47,7 @@ impl ServerConfig {
 pub struct Secrets(Vec<String>);
 
 impl Secrets {
-    /// Collects the given secret values.
+    /// Creates a collection of secret values.
     pub fn new(values: impl IntoIterator<Item = String>) -> Self {
         Self(values.into_iter().collect())
     }
@@ -62,10 +63,10 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// How the host reaches a server.
+/// Transport over which the host reaches a server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Transport {
-    /// A child process that uses its standard input and output.
+    /// A child process that communicates over its standard input and output.
     Stdio(ChildCommand),
     /// A server that is reached over streamable HTTP.
     Http(HttpAddress),
@@ -74,18 +75,18 @@ pub enum Transport {
 /// The command that starts a child process.
 #[derive(Clone, Default, PartialEq)]
 pub struct ChildCommand {
-    /// The program. A name without a slash is looked up in the `PATH` of `env`.
+    /// Program to start. A name without a slash is looked up in the `PATH` of `env`.
     pub command: String,
     /// Arguments of the program.
     pub args: Vec<String>,
-    /// The complete environment of the process. It inherits nothing from the host.
+    /// Complete environment of the process. The process inherits no variables from the host.
     pub env: BTreeMap<String, String>,
     /// Working directory of the process. Default: the host's working directory.
     pub directory: Option<PathBuf>,
 }
 
 impl ChildCommand {
-    /// Resolves a file name that an argument contains against the working directory.
+    /// Resolves `name`, which is a file name in an argument, against the working directory of the process.
     pub fn resolve_path(&self, name: &str) -> PathBuf {
         self.directory.as_deref().unwrap_or(Path::new(".")).join(name)
     }
@@ -95,8 +96,10 @@ impl ChildCommand {
         if self.command.contains(std::path::is_separator) {
             return self.resolve_path(&self.command).canonicalize().ok();
         }
-        let folders = std::env::split_paths(self.env.get("PATH")?).collect::<Vec<_>>();
-        folders.iter().find_map(|folder| self.resolve_path("").join(folder).join(&self.command).canonicalize().ok())
+        let directories = std::env::split_paths(self.env.get("PATH")?).collect::<Vec<_>>();
+        directories
+            .iter()
+            .find_map(|directory| self.resolve_path("").join(directory).join(&self.command).canonicalize().ok())
     }
 }
 
@@ -105,7 +108,7 @@ impl ChildCommand {
 pub struct HttpAddress {
     /// URL of the server. It begins with `http://` or `https://`.
     pub url: String,
-    /// Headers sent with every request, by name.
+    /// Names and values of headers that are sent with every request.
     pub headers: BTreeMap<String, String>,
 }
 
@@ -122,39 +125,40 @@ impl HttpAddress {
     }
 }
 
-/// How long a server stays connected.
+/// Time for which a server stays connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepConnected {
-    /// Only during a turn. The connection is closed when the turn ends, fails or is suspended, and opened again when
-    /// needed.
+    /// The server is connected only during a turn. The connection is closed when the turn ends, fails or is suspended.
+    /// It is opened again when it is needed.
     #[default]
     Turn,
-    /// From its first use until the host exits.
+    /// The server stays connected from its first use until the host exits.
     Always,
 }
 
-/// Which tools of a server the host offers.
+/// Selection of the tools of a server that the host offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ToolSelection {
-    /// All tools.
+    /// All tools of the server.
     #[default]
     All,
-    /// Only the tools with these names, as the server spells them.
+    /// Only the tools with these names. They are the server's own names, without the prefix.
     Only(Vec<String>),
 }
 
-/// Limits on what a server may cost the host. The defaults are those of the host's table of limits.
+/// Limits on the time and memory that a server can use. [`MCP_LIMITS`] contains the defaults of the configurable limits
+/// on the tool list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct McpLimits {
     /// Maximum number of tools. Further tools are left out. Default: 1,024.
     pub tools: usize,
-    /// Maximum number of pages read from the tool list. Default: 50.
+    /// Maximum number of pages that are read from the tool list. Default: 50.
     pub pages: usize,
     /// Maximum size of all tools together, in bytes. Default: 16 MiB.
     pub catalogue_bytes: usize,
-    /// Maximum size of a tool description, in bytes. Longer ones are truncated. Default: 2 KiB.
+    /// Maximum size of a tool description, in bytes. Longer descriptions are truncated. Default: 2 KiB.
     pub description_bytes: usize,
-    /// Maximum nesting depth of a schema. Tools with deeper schemas are left out. Default: 32.
+    /// Maximum nesting depth of a tool's schema. Tools with deeper schemas are left out. Default: 32.
     pub schema_depth: usize,
     /// Maximum size of one message, in bytes. Default and upper bound: 16 MiB.
     pub message_bytes: usize,
@@ -162,22 +166,22 @@ pub struct McpLimits {
     pub text_bytes: usize,
     /// Maximum size of all media in a result, in bytes. Default: 10 MiB.
     pub media_bytes: usize,
-    /// Time to start the server, complete the handshake and list its tools. Default: 30 s.
+    /// Maximum time to start the server, complete the handshake and list its tools. Default: 30 s.
     pub connect_time: Duration,
-    /// Time for one call. Default: 30 s. Upper bound: 120 s.
+    /// Maximum time for one call. Default: 30 s. Upper bound: 120 s.
     pub call_time: Duration,
-    /// Time for a child process to exit after its input is closed. Default: 1 s.
+    /// Maximum time for a child process to exit after its standard input is closed. Default: 1 s.
     pub close_time: Duration,
 }
 
 impl McpLimits {
     /// Upper bound for `call_time`.
-    pub const LONGEST_CALL: Duration = Duration::from_secs(120);
-    /// Upper bound for `message_bytes`, in bytes.
-    pub const LARGEST_MESSAGE: usize = 16 << 20;
+    pub const MAX_CALL_TIME: Duration = Duration::from_secs(120);
+    /// Upper bound for `message_bytes`.
+    pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
 }
 
-/// Configurable limits on a server's tool list, in documentation order.
+/// Configurable limits on a server's tool list, in the order of the documentation.
 pub const MCP_LIMITS: [LimitRow<McpLimits>; 5] = [
     LimitRow {
         key: "catalogue_tools",
@@ -194,7 +198,7 @@ pub const MCP_LIMITS: [LimitRow<McpLimits>; 5] = [
         default: Is(50),
         least: 1,
         most: 1_000,
-        meaning: "Maximum number of pages read from its tool list.",
+        meaning: "Maximum number of pages read from the server's tool list.",
         example: "10",
         get: |limits| Some(limits.pages as u64),
         set: |limits, value| limits.pages = value as usize,
@@ -204,7 +208,7 @@ pub const MCP_LIMITS: [LimitRow<McpLimits>; 5] = [
         default: Is(16_384),
         least: 1,
         most: 65_536,
-        meaning: "Maximum size of all its tools together, in KiB.",
+        meaning: "Maximum size of all tools of the server together, in KiB.",
         example: "1024",
         get: |limits| Some(limits.catalogue_bytes as u64 / 1024),
         set: |limits, value| limits.catalogue_bytes = value as usize * 1024,
@@ -239,7 +243,7 @@ impl Default for McpLimits {
             catalogue_bytes: 0,
             description_bytes: 0,
             schema_depth: 0,
-            message_bytes: Self::LARGEST_MESSAGE,
+            message_bytes: Self::MAX_MESSAGE_BYTES,
             text_bytes: 1 << 20,
             media_bytes: 10 << 20,
             connect_time: Duration::from_secs(30),
@@ -251,13 +255,13 @@ impl Default for McpLimits {
     }
 }
 
-/// Prints only the names of variables, because their values may be secrets.
+/// Prints only the names of environment variables, because their values may be secrets.
 impl fmt::Debug for ChildCommand {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { command, args, env, directory } = self;
         let names: Vec<&String> = env.keys().collect();
-        let mut printed = formatter.debug_struct("ChildCommand");
-        printed
+        formatter
+            .debug_struct("ChildCommand")
             .field("command", command)
             .field("args", args)
             .field("env", &names)
@@ -278,7 +282,7 @@ impl fmt::Debug for HttpAddress {
 mod tests {
     use super::*;
 
-    /// Row 16: `Debug` output of a configuration contains no secret.
+    /// Row 16: the `Debug` output of a configuration contains no secrets.
     #[test]
     fn i5_debug_output_contains_no_secrets() {
         let env = || BTreeMap::from([("TOKEN".to_owned(), "secret-value".to_owned())]);

@@ -1,4 +1,4 @@
-//! One connection to a server, from the handshake to its end, with its process, tool list and calls.
+//! One connection to a server: its handshake, process, tool list, calls and shutdown.
 
 use crate::backpressure::BackpressureTransport;
 use crate::bounded_lines::{BoundedLines, ExceededLimit, LimitFlag, MAX_DEPTH};
@@ -29,25 +29,27 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Time to close a connection on our side, including the final request over HTTP.
+/// Maximum time for the client to close a connection, including the final HTTP request.
 const CLOSE_TIME: Duration = Duration::from_secs(3);
-/// Replaces [`CLOSE_TIME`] when the host must stop quickly.
+/// Maximum time that replaces [`CLOSE_TIME`] if the host must stop quickly.
 const QUICK_CLOSE_TIME: Duration = Duration::from_millis(80);
-/// Time for the cancellation of a dropped call to reach the server before the connection closes. The client sends it from a task of
-/// its own, and closing would discard it.
+/// Time to wait before a connection is closed if a call was dropped. The client sends the cancellation of a dropped
+/// call from a separate task, and closing the connection earlier would discard the cancellation.
 const CANCELLATION_TIME: Duration = Duration::from_millis(20);
-/// Time for a server to respond to a probe after a call that timed out.
+/// Maximum time for a server to respond to a probe after a call timed out.
 const PROBE_TIME: Duration = Duration::from_millis(900);
 
-/// A connection that completed its handshake. Dropping it closes it.
+/// A connection that has completed its handshake. Dropping this value closes the connection.
 pub(crate) struct Connection {
     peer: Peer<RoleClient>,
-    /// The parts that are closed once.
+    /// Parts that [`Connection::close`] takes and closes.
     open: Mutex<OpenParts>,
     listener: ToolListListener,
+    /// Limit that the output of the process exceeded, if it did.
     exceeded: LimitFlag,
+    /// Set if the server was found to be unresponsive.
     unresponsive: OnceLock<Unresponsive>,
-    /// A call was dropped, and its cancellation may not have been written yet.
+    /// Whether a call was dropped, so that its cancellation may still have to be sent.
     cancellation_queued: AtomicBool,
     quick_stop: CancellationToken,
     listing: Mutex<Arc<Listing>>,
@@ -60,44 +62,47 @@ struct OpenParts {
     child: Option<Child>,
 }
 
-/// A call that waits for its answer. If it is dropped before, the client queues a cancellation for the server.
-struct PendingAnswer<'c> {
+/// A call that waits for its response. If the call is dropped before the response arrives, the client queues a
+/// cancellation for the server.
+struct PendingCall<'c> {
     cancellation_queued: &'c AtomicBool,
-    is_answered: bool,
+    is_finished: bool,
 }
 
-impl Drop for PendingAnswer<'_> {
+impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
-        if !self.is_answered {
+        if !self.is_finished {
             self.cancellation_queued.store(true, Ordering::Release);
         }
     }
 }
 
-/// When a server was found to be unresponsive, and how long it took to find out.
+/// Information about a server that was found to be unresponsive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unresponsive {
+    /// Time at which the server was found to be unresponsive.
     pub(crate) at: Instant,
+    /// Time limit of the call that timed out.
     pub(crate) took: Duration,
 }
 
-/// The handshakes of the protocol.
+/// Kind of handshake with which a connection begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handshake {
-    /// The `initialize` request that nearly all servers support.
+    /// The `initialize` request, which nearly all servers support.
     Initialize,
-    /// The `server/discover` request of servers that only support versions from 2026-07-28.
+    /// The `server/discover` request, for servers that only support protocol versions from 2026-07-28.
     Discover,
 }
 
 /// A failed handshake.
 struct HandshakeFailure {
     error: McpError,
-    /// Whether the server responded, so that another kind of handshake may succeed.
+    /// Whether the server responded to the handshake. The other kind of handshake may then succeed.
     server_responded: bool,
 }
 
-/// Records that a server announced a changed tool list.
+/// Records whether a server announced that its tool list has changed.
 #[derive(Clone, Default)]
 struct ToolListListener {
     changed: Arc<AtomicBool>,
@@ -121,8 +126,8 @@ impl Connection {
     pub(crate) async fn open(config: &ServerConfig, groups: &ProcessGroups) -> Result<Self, McpError> {
         let time = config.limits.connect_time;
         let connecting = async {
-            let connection = Self::shake_hands(config, groups).await?;
-            connection.relist(config).await?;
+            let connection = Self::perform_handshake(config, groups).await?;
+            connection.refresh_tools(config).await?;
             Ok(connection)
         };
         let timed_out =
@@ -130,9 +135,9 @@ impl Connection {
         timeout(time, connecting).await.unwrap_or_else(|_| Err(timed_out()))
     }
 
-    /// Tries the older handshake first, because many servers that only know it hang or exit on any other first message.
-    /// If a server refuses it, the newer one is tried over a new connection.
-    async fn shake_hands(config: &ServerConfig, groups: &ProcessGroups) -> Result<Self, McpError> {
+    /// Connects with the older handshake first, because many servers that only support this handshake hang or exit
+    /// after any other first message. If a server refuses the older handshake, connects again with the newer handshake.
+    async fn perform_handshake(config: &ServerConfig, groups: &ProcessGroups) -> Result<Self, McpError> {
         match Self::connect_with(config, groups, Handshake::Initialize).await {
             Ok(connection) => Ok(connection),
             Err(HandshakeFailure { error, server_responded: true }) => {
@@ -166,16 +171,16 @@ impl Connection {
         let StartedChild { child, stdin, stdout } = started;
         let (listener, exceeded) = (ToolListListener::default(), LimitFlag::default());
         let stdout = BoundedLines::new(stdout, message_bytes(limits), exceeded.clone());
-        // `BoundedLines` already enforces the limit. Here, long lines would only be skipped.
+        // `BoundedLines` enforces the length limit. The transport would only skip long lines instead of reporting them.
         let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
         let redaction = redaction_for(config);
         let transport = RedactingTransport::new(BackpressureTransport::new(transport), redaction.clone());
-        let served = listener.clone().serve_with_lifecycle(transport, handshake.lifecycle()).await;
-        match served {
+        let connected = listener.clone().serve_with_lifecycle(transport, handshake.lifecycle()).await;
+        match connected {
             Ok(service) => Ok(Self::new(service, listener, (Some(child), exceeded), groups).await),
             Err(error) => {
                 let reason = exceeded.get().map_or_else(|| handshake_error(&error), |limit| limit_error(limit, limits));
-                // A process that is exiting may not have written the reason yet.
+                // Wait, because a process that is exiting may not have written the reason yet.
                 let _ = timeout(limits.close_time, child.stderr_closed()).await;
                 let reason = redaction.text(format!("{reason}{}", child.last_stderr_lines()));
                 let server_responded = server_responded_to(&error);
@@ -200,8 +205,8 @@ impl Connection {
         let transport = http::transport(address, &config.limits).map_err(|reason| failed(reason, false))?;
         let transport = RedactingTransport::new(transport, redaction.clone());
         let listener = ToolListListener::default();
-        let served = listener.clone().serve_with_lifecycle(transport, handshake.lifecycle()).await;
-        let service = served.map_err(|error| failed(handshake_error(&error), server_responded_to(&error)))?;
+        let connected = listener.clone().serve_with_lifecycle(transport, handshake.lifecycle()).await;
+        let service = connected.map_err(|error| failed(handshake_error(&error), server_responded_to(&error)))?;
         Ok(Self::new(service, listener, (None, LimitFlag::default()), groups).await)
     }
 
@@ -212,7 +217,7 @@ impl Connection {
         groups: &ProcessGroups,
     ) -> Self {
         let peer = service.peer().clone();
-        // Tool lists are requested only when they have changed, so the cache is not needed.
+        // The host requests a tool list only if the list has changed, so it does not need the client's cache.
         peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         let subscription = subscribe(&peer, &listener);
         let open = Mutex::new(OpenParts { service: Some(service), child });
@@ -236,23 +241,23 @@ impl Connection {
         self.unresponsive.get().is_none() && !self.peer.is_transport_closed()
     }
 
-    /// Returns when the server was found to be unresponsive, if it was.
+    /// Returns when the server was found to be unresponsive, or `None` if it is responsive.
     pub(crate) fn unresponsive(&self) -> Option<Unresponsive> {
         self.unresponsive.get().copied()
     }
 
-    /// Returns the tools. The list is read again if the server announced a change.
+    /// Returns the tools of the server. The list is read again if the server has announced a change.
     pub(crate) async fn listing(&self, config: &ServerConfig) -> Result<Arc<Listing>, McpError> {
         if self.listener.changed.load(Ordering::Acquire) {
             let time = config.limits.connect_time;
             let timed_out = || McpError::Timeout { server: config.name.clone(), action: "list its tools", time };
-            timeout(time, self.relist(config)).await.unwrap_or_else(|_| Err(timed_out()))?;
+            timeout(time, self.refresh_tools(config)).await.unwrap_or_else(|_| Err(timed_out()))?;
         }
         Ok(self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    async fn relist(&self, config: &ServerConfig) -> Result<(), McpError> {
-        // Reset before the request: a change during the listing triggers another one.
+    async fn refresh_tools(&self, config: &ServerConfig) -> Result<(), McpError> {
+        // Reset the flag before the request, so that a change during the request leads to another request.
         self.listener.changed.store(false, Ordering::Release);
         let listed = list(&self.peer, config).await.map_err(|error| {
             self.listener.changed.store(true, Ordering::Release);
@@ -271,19 +276,19 @@ impl Connection {
         arguments: JsonObject,
     ) -> Result<McpToolResult, ToolError> {
         let ServerConfig { name, limits, .. } = config;
-        let time = limits.call_time.min(McpLimits::LONGEST_CALL);
+        let time = limits.call_time.min(McpLimits::MAX_CALL_TIME);
         let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        let mut pending = PendingAnswer { cancellation_queued: &self.cancellation_queued, is_answered: false };
-        let answer = timeout(time, self.peer.call_tool_once(request)).await;
-        pending.is_answered = answer.is_ok();
-        let Ok(answer) = answer else {
+        let mut pending = PendingCall { cancellation_queued: &self.cancellation_queued, is_finished: false };
+        let response = timeout(time, self.peer.call_tool_once(request)).await;
+        pending.is_finished = response.is_ok();
+        let Ok(response) = response else {
             return Err(self.call_timed_out(name, time).await);
         };
         let unsupported = |what: &str| {
             let message = format!("MCP server {name} {what}, which this host does not support");
             Err(ToolError::Failed { message })
         };
-        match answer {
+        match response {
             Ok(CallToolResponse::Complete(result)) => McpToolResult::read(result, config),
             Ok(CallToolResponse::InputRequired(_)) => unsupported("asked for input during the call"),
             Ok(_) => unsupported("responded with a task that continues later"),
@@ -302,29 +307,32 @@ impl Connection {
     fn connection_lost(&self, config: &ServerConfig, tool: &str, reason: &str) -> ToolError {
         let lost = format!("the connection to MCP server {} was lost during the call ({reason})", config.name);
         let listing = self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let known = listing.tools.iter().find(|known| known.remote_name == tool);
-        if known.is_some_and(|known| known.definition.traits.repeatable()) {
+        let called_tool = listing.tools.iter().find(|listed| listed.remote_name == tool);
+        if called_tool.is_some_and(|listed| listed.definition.traits.repeatable()) {
             return ToolError::Unavailable { message: lost, retry_after: None };
         }
         let message = format!("{lost}; it is not known whether the call took effect: check before you repeat it");
         ToolError::Failed { message }
     }
 
-    /// Handles a call that timed out. One tool may be slow, but a server that does not respond to a probe either is
-    /// given up, so that no further call waits for it.
+    /// Handles a call that timed out. The host keeps using the server if it responds to a probe, because only this tool
+    /// may be slow. Otherwise the server is marked as unresponsive, so that no further call waits for it.
     async fn call_timed_out(&self, name: &str, time: Duration) -> ToolError {
-        let given_up = timeout(PROBE_TIME, self.probe()).await.is_err();
-        let then = match given_up {
-            true => "and does not respond to anything else: the host stops it and waits before it starts it again",
+        let is_unresponsive = timeout(PROBE_TIME, self.probe()).await.is_err();
+        let consequence = match is_unresponsive {
+            true => {
+                "and does not respond to other requests either: the host stops the server and waits before it starts it \
+                 again"
+            }
             false => "and was told to cancel the call; other calls continue",
         };
-        if given_up {
+        if is_unresponsive {
             let _ = self.unresponsive.set(Unresponsive { at: Instant::now(), took: time });
         }
-        ToolError::Failed { message: format!("MCP server {name} returned no result within {time:?} {then}") }
+        ToolError::Failed { message: format!("MCP server {name} returned no result within {time:?} {consequence}") }
     }
 
-    /// Sends a probe. Any response shows that the server is alive, even an error.
+    /// Sends a probe and waits for any response. Even an error response shows that the server is responsive.
     async fn probe(&self) {
         let has_ping = self.peer.peer_info().is_none_or(|info| info.protocol_version.has_initialize());
         if has_ping {
@@ -335,22 +343,22 @@ impl Connection {
         }
     }
 
-    /// Describes for people why the connection ended.
+    /// Returns a description of why the connection ended, for error messages.
     pub(crate) fn closing_reason(&self, limits: &McpLimits) -> String {
-        let words = self.last_stderr_lines();
+        let stderr = self.last_stderr_lines();
         let cause = match self.unresponsive() {
             Some(Unresponsive { took, .. }) => {
-                format!("it returned no result within {took:?} and did not respond to anything else")
+                format!("it returned no result within {took:?} and did not respond to other requests either")
             }
             None => self
                 .exceeded
                 .get()
                 .map_or_else(|| "it exited or closed the connection".to_owned(), |limit| limit_error(limit, limits)),
         };
-        format!("{cause}{words}")
+        format!("{cause}{stderr}")
     }
 
-    /// Closes the connection and waits until the process and everything that it started are gone.
+    /// Closes the connection and waits until the process and all processes that it started have ended.
     pub(crate) async fn close(&self) {
         if self.cancellation_queued.swap(false, Ordering::AcqRel) {
             tokio::time::sleep(CANCELLATION_TIME).await;
@@ -363,17 +371,18 @@ impl Connection {
         };
         let close_service = async {
             let Some(mut service) = service else { return };
-            let closed = tokio::select! {
+            let is_closed = tokio::select! {
                 closed = service.close_with_timeout(CLOSE_TIME) => matches!(closed, Ok(Some(_))),
                 () = quick_stop_timeout => false,
             };
-            if !closed {
+            if !is_closed {
                 tracing::debug!("a connection to an MCP server did not close in time");
             }
         };
         tokio::join!(close_service, OptionFuture::from(child.map(Child::end)));
     }
 
+    /// Returns a description of the error for messages, without secrets.
     fn reason(&self, error: &ServiceError, config: &ServerConfig) -> String {
         if let Some(limit) = self.exceeded.get() {
             return limit_error(limit, &config.limits);
@@ -394,11 +403,11 @@ impl Connection {
     }
 }
 
-/// Subscribes to tool list changes. Newer servers only announce them to subscribers.
+/// Subscribes to changes of the tool list. Servers with newer protocol versions announce changes only to subscribers.
 fn subscribe(peer: &Peer<RoleClient>, listener: &ToolListListener) -> Option<AbortOnDropHandle<()>> {
     let info = peer.peer_info()?;
-    let announces = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
-    if info.protocol_version.has_initialize() || !announces {
+    let announces_changes = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
+    if info.protocol_version.has_initialize() || !announces_changes {
         return None;
     }
     let (peer, listener) = (peer.clone(), listener.clone());
@@ -423,7 +432,7 @@ impl Handshake {
     }
 }
 
-/// Returns whether the server responded to the failed handshake at all.
+/// Returns whether the server sent any response to the failed handshake.
 fn server_responded_to(error: &ClientInitializeError) -> bool {
     match error {
         ClientInitializeError::TransportError { error, .. } => refused_status(error).is_some(),
@@ -432,8 +441,9 @@ fn server_responded_to(error: &ClientInitializeError) -> bool {
     }
 }
 
+/// Returns the maximum size of a message in bytes.
 fn message_bytes(limits: &McpLimits) -> usize {
-    limits.message_bytes.min(McpLimits::LARGEST_MESSAGE)
+    limits.message_bytes.min(McpLimits::MAX_MESSAGE_BYTES)
 }
 
 fn limit_error(limit: ExceededLimit, limits: &McpLimits) -> String {

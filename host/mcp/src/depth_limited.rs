@@ -1,5 +1,6 @@
-//! An HTTP client that replaces messages nested too deeply by errors. The SDK silently drops such events, so a caller
-//! would wait until its time limit; here the request fails at once (row 21).
+//! An HTTP client that replaces messages that are nested too deeply by error responses (row 21). The SDK would drop
+//! such messages silently, and the caller would wait until its request times out. With the error response, the request
+//! fails immediately.
 
 use crate::bounded_lines::{MAX_DEPTH, is_too_deep};
 use crate::error_text::{too_deep_error, unreadable_event};
@@ -21,7 +22,7 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 type HttpError = StreamableHttpError<reqwest::Error>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
-/// Wraps the HTTP client of the host.
+/// HTTP client that checks the nesting depth of all received events.
 #[derive(Clone)]
 pub(crate) struct DepthLimitedClient(pub(crate) Client);
 
@@ -92,6 +93,7 @@ impl StreamableHttpClient for DepthLimitedClient {
     }
 }
 
+/// Returns the id of the request, or `None` if the message is not a request.
 fn request_id(message: &ClientJsonRpcMessage) -> Option<RequestId> {
     match message {
         ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
@@ -116,8 +118,8 @@ fn limit_events(events: Events, request: Option<RequestId>) -> Events {
     events.map(check_event).boxed()
 }
 
-/// Turns an unreadable event into an error response to the request. If the stream only ended, the error is passed on
-/// and the SDK resumes the stream.
+/// Converts the error of an unreadable event to an error response to the request. If the stream only ended, returns the
+/// error unchanged, so that the SDK resumes the stream.
 fn as_error_response(error: SseError, request: Option<&RequestId>) -> Result<Sse, SseError> {
     match (unreadable_event(&error), request) {
         (Some(reason), Some(id)) => Ok(Sse { data: Some(error_response(id, &reason)), ..Sse::default() }),
@@ -125,7 +127,7 @@ fn as_error_response(error: SseError, request: Option<&RequestId>) -> Result<Sse
     }
 }
 
-/// Passes the event on, or replaces its data by an error response if it is nested too deeply.
+/// Returns the event unchanged, or replaces its data by an error response if the data is nested too deeply.
 fn check_depth(mut event: Sse, request: Option<&RequestId>) -> Sse {
     let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
     if let Some(data) = event.data.as_deref().filter(|data| is_message && is_too_deep(data.as_bytes())) {
@@ -139,13 +141,13 @@ fn check_depth(mut event: Sse, request: Option<&RequestId>) -> Sse {
 
 /// Builds the error response for a message that is nested too deeply. Returns `None` if the message is not a response.
 fn too_deep_response(data: &str, request: Option<&RequestId>) -> Option<String> {
-    // `RawValue` skips the values without parsing them, however deep they are.
-    let parts: BTreeMap<String, &RawValue> = serde_json::from_str(data).unwrap_or_default();
-    if parts.contains_key("method") {
+    // `RawValue` does not parse the values, so their depth does not matter.
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(data).unwrap_or_default();
+    if fields.contains_key("method") {
         return None;
     }
-    let own = parts.get("id").and_then(|id| serde_json::from_str::<RequestId>(id.get()).ok());
-    let id = own.as_ref().or(request)?;
+    let message_id = fields.get("id").and_then(|id| serde_json::from_str::<RequestId>(id.get()).ok());
+    let id = message_id.as_ref().or(request)?;
     Some(error_response(id, &too_deep_error()))
 }
 
@@ -162,12 +164,13 @@ mod tests {
         Sse { data: Some(data), ..Sse::default() }
     }
 
-    fn deep(begin: &str, levels: usize) -> String {
-        format!("{begin}{}{}}}", "[".repeat(levels), "]".repeat(levels))
+    /// Builds a JSON object that starts with `prefix` and ends with `levels` nested arrays.
+    fn deep(prefix: &str, levels: usize) -> String {
+        format!("{prefix}{}{}}}", "[".repeat(levels), "]".repeat(levels))
     }
 
-    /// I5, row 21: a request whose response is nested too deeply fails, even if the response is never closed or has
-    /// another id.
+    /// I5, row 21: a response that is nested too deeply becomes an error response, even if its brackets are not closed
+    /// or its id is not that of the request.
     #[test]
     fn row21_a_response_that_is_too_deep_becomes_an_error_response() {
         let request = RequestId::Number(7);
@@ -179,8 +182,9 @@ mod tests {
             ("[".repeat(levels), json!(7)),
             (format!(r#"{{"id":3,"result":{}"#, "[".repeat(levels)), json!(7)),
         ] {
-            let response = check_depth(event(data), Some(&request)).data.expect("an answer");
-            let response: serde_json::Value = serde_json::from_str(&response).expect("it can be read");
+            let response = check_depth(event(data), Some(&request)).data.expect("an error response");
+            let response: serde_json::Value =
+                serde_json::from_str(&response).expect("the error response is valid JSON");
             assert!(response["error"]["message"].as_str().unwrap().contains("more than 127 levels"), "{response}");
             assert_eq!(response["id"], id);
         }
@@ -188,11 +192,11 @@ mod tests {
 
     #[test]
     fn row21_notifications_and_readable_messages_do_not_become_errors() {
-        let notice = deep(r#"{"jsonrpc":"2.0","method":"notifications/message","params":"#, 500);
-        assert_eq!(check_depth(event(notice), Some(&RequestId::Number(7))).data, None);
+        let notification = deep(r#"{"jsonrpc":"2.0","method":"notifications/message","params":"#, 500);
+        assert_eq!(check_depth(event(notification), Some(&RequestId::Number(7))).data, None);
         assert_eq!(check_depth(event(deep(r#"{"result":"#, 500)), None).data, None, "the request is unknown");
-        let whole = deep(r#"{"jsonrpc":"2.0","id":3,"result":"#, MAX_DEPTH - 1);
-        assert_eq!(check_depth(event(whole.clone()), None).data, Some(whole));
+        let readable = deep(r#"{"jsonrpc":"2.0","id":3,"result":"#, MAX_DEPTH - 1);
+        assert_eq!(check_depth(event(readable.clone()), None).data, Some(readable));
         let control = Sse { event: Some("ping".to_owned()), ..event("[".repeat(500)) };
         assert_eq!(check_depth(control, Some(&RequestId::Number(7))).data, Some("[".repeat(500)));
     }

@@ -1,4 +1,4 @@
-//! Errors about MCP servers, with messages for people.
+//! Errors about MCP servers, with messages for users.
 
 use agent_core::visible::is_invisible;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 /// A configuration error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum McpConfigError {
-    /// The name is not allowed as the prefix of tool names.
+    /// The name of a server is not allowed as the prefix of tool names.
     #[error("`{name}` is not a valid MCP server name: use 1 to 64 letters, digits, `_` or `-`")]
     Name {
-        /// The name as configured.
+        /// Configured name of the server.
         name: String,
     },
     /// Two servers have the same name.
     #[error("two MCP servers are named `{name}`: rename one of them")]
     Duplicate {
-        /// The name that both servers have.
+        /// Name that both servers have.
         name: String,
     },
     /// The address or a header of an HTTP server is invalid.
@@ -23,7 +23,7 @@ pub enum McpConfigError {
     Http {
         /// Name of the server.
         server: String,
-        /// What is wrong and how to fix it.
+        /// Description of the error and of how to fix it.
         reason: String,
     },
 }
@@ -38,29 +38,29 @@ pub enum McpError {
     Start {
         /// Name of the server.
         server: String,
-        /// The program as configured.
+        /// Configured program.
         command: String,
         /// Error message of the operating system.
         reason: String,
     },
-    /// The server does not speak the protocol or refuses the connection.
+    /// The host could not connect to the server, or the server does not follow the protocol.
     #[error("MCP server {server}: no connection: {reason}")]
     Connect {
         /// Name of the server.
         server: String,
-        /// What happened and what to do.
+        /// Description of the error and of how to fix it.
         reason: String,
     },
     /// The server did not respond in time.
     #[error(
-        "MCP server {server} did not {action} within {time:?}: check whether it waits for something, or raise `start_timeout_ms`"
+        "MCP server {server} did not {action} within {time:?}: check what it waits for, or raise `start_timeout_ms`"
     )]
     Timeout {
         /// Name of the server.
         server: String,
-        /// What the server did not do in time, as a verb phrase.
+        /// Verb phrase for the action that the server did not complete in time, such as `list its tools`.
         action: &'static str,
-        /// The time limit.
+        /// Maximum time for the action.
         time: Duration,
     },
     /// The server failed recently, so the host waits before the next attempt.
@@ -70,7 +70,7 @@ pub enum McpError {
         server: String,
         /// Remaining time until the next attempt.
         wait: Duration,
-        /// Why the server failed.
+        /// Reason why the server failed.
         reason: String,
     },
     /// Some tools of the server are missing from the catalogue.
@@ -78,7 +78,7 @@ pub enum McpError {
     IncompleteList {
         /// Name of the server.
         server: String,
-        /// Which limit was exceeded, or why the list is incomplete.
+        /// Reason why the list is incomplete, such as an exceeded limit.
         reason: String,
     },
     /// One tool of the server is left out.
@@ -86,9 +86,9 @@ pub enum McpError {
     SkippedTool {
         /// Name of the server.
         server: String,
-        /// Name that the server gives the tool, with invisible characters escaped.
+        /// The server's own name of the tool, with invisible characters escaped.
         tool: String,
-        /// Why the tool is left out.
+        /// Reason why the tool is left out.
         reason: String,
     },
 }
@@ -107,18 +107,18 @@ impl McpError {
     }
 }
 
-/// Prepares text from a server for a message: escapes invisible characters and truncates the result to
-/// `max_characters`, counting escapes at their written length.
+/// Prepares text from a server for a message. Escapes invisible characters and truncates the result to `max_characters`
+/// characters. An escape such as `\u{1b}` counts as six characters.
 pub(crate) fn printable(text: &str, max_characters: usize) -> String {
-    let (mut printable, mut written) = (String::new(), 0);
+    let (mut printable, mut length) = (String::new(), 0);
     for char in text.chars() {
         let piece: String = match char {
             '\n' => " ".to_owned(),
             char if is_invisible(char) => char.escape_unicode().collect(),
             char => char.to_string(),
         };
-        written += piece.chars().count();
-        if written > max_characters {
+        length += piece.chars().count();
+        if length > max_characters {
             printable.push('…');
             break;
         }
@@ -135,6 +135,6 @@ mod tests {
     fn i5_server_text_cannot_control_a_terminal() {
         assert_eq!(printable("a\u{1b}[2J\nb", 20), "a\\u{1b}[2J b");
         assert_eq!((printable("äöü", 2).as_str(), printable("äöü", 3).as_str()), ("äö…", "äöü"));
-        assert_eq!(printable("a\u{1b}b", 6), "a…", "an escape counts at its written length");
+        assert_eq!(printable("a\u{1b}b", 6), "a…", "an escape counts as six characters");
     }
 }

@@ -1,4 +1,4 @@
-//! Describes connection errors in words for people, without type names of libraries or bodies of responses.
+//! Describes connection errors for users, without type names of libraries and without the bodies of responses.
 
 use crate::bounded_lines::MAX_DEPTH;
 use crate::error::printable;
@@ -8,12 +8,12 @@ use rmcp::transport::streamable_http_client::{SseError, StreamableHttpError};
 use std::error::Error;
 use std::io;
 
-/// Maximum number of characters quoted from an error of a server or a library.
+/// Maximum number of characters that are quoted from an error of a server or a library.
 pub(crate) const MAX_QUOTED_CHARACTERS: usize = 500;
-/// Reason when a server refuses a request without a valid key.
+/// Description of the error that a server refuses a request without a valid key.
 pub(crate) const AUTHORIZATION_REQUIRED: &str = "it requires authorization: set it in `headers` or `header_env`";
 
-/// Describes why a handshake failed.
+/// Returns a description of why a handshake failed.
 pub(crate) fn handshake_error(error: &ClientInitializeError) -> String {
     match error {
         _ if error.is_authorization_required() => AUTHORIZATION_REQUIRED.to_owned(),
@@ -35,7 +35,7 @@ pub(crate) fn handshake_error(error: &ClientInitializeError) -> String {
     }
 }
 
-/// Describes why a message could not be sent to a server.
+/// Returns a description of why a message could not be sent to a server.
 pub(crate) fn transport_error(error: &DynamicTransportError) -> String {
     if let Some(error) = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
         return http_error(error);
@@ -46,7 +46,8 @@ pub(crate) fn transport_error(error: &DynamicTransportError) -> String {
     }
 }
 
-/// Returns the HTTP status of a refusal for which the library has no error variant.
+/// Returns the HTTP status with which the server refused a request, if the library has no error variant for this
+/// status.
 pub(crate) fn refused_status(error: &DynamicTransportError) -> Option<u16> {
     match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>()? {
         StreamableHttpError::UnexpectedServerResponse(message) => status_in(message),
@@ -58,7 +59,7 @@ fn http_error(error: &StreamableHttpError<reqwest::Error>) -> String {
     match error {
         StreamableHttpError::Client(error) => client_error(error),
         StreamableHttpError::HttpStatus(error) => status_error(error.status),
-        // Error text of the JSON parser for a body that is read as a whole.
+        // The JSON parser produces this error text for a response that is not an event stream.
         StreamableHttpError::UnexpectedServerResponse(message) if message.contains("recursion limit exceeded") => {
             too_deep_error()
         }
@@ -68,11 +69,12 @@ fn http_error(error: &StreamableHttpError<reqwest::Error>) -> String {
             format!("it sent a response of more than {max_size} bytes, which the host does not read")
         }
         StreamableHttpError::UnexpectedContentType(kind) => {
-            let kind = kind
+            let content_type = kind
                 .as_deref()
                 .map_or("an unknown content type".to_owned(), |kind| format!("`{}`", printable(kind, 60)));
             format!(
-                "it responds with {kind} instead of JSON or an event stream: does its `url` point to an MCP server?"
+                "it responds with {content_type} instead of JSON or an event stream: does its `url` point to an MCP \
+                 server?"
             )
         }
         StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_) => {
@@ -87,12 +89,12 @@ fn http_error(error: &StreamableHttpError<reqwest::Error>) -> String {
     }
 }
 
-/// Describes a response that is nested too deeply.
+/// Returns the description of a response that is nested too deeply.
 pub(crate) fn too_deep_error() -> String {
     format!("it sent a response nested more than {MAX_DEPTH} levels deep, which the host does not read")
 }
 
-/// Describes why an event stream cannot be read, or returns `None` if the stream only ended.
+/// Returns a description of why an event stream cannot be read, or `None` if the stream only ended.
 pub(crate) fn unreadable_event(error: &SseError) -> Option<String> {
     match error {
         SseError::Body(error) if error.to_string().contains("exceeded the maximum size") => {
@@ -109,7 +111,7 @@ fn client_error(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         "it did not respond in time: is it running?".to_owned()
     } else if error.is_connect() {
-        format!("no server can be reached there ({cause}): is it running, and is its `url` correct?")
+        format!("no server can be reached at this address ({cause}): is it running, and is its `url` correct?")
     } else if error.is_body() || error.is_decode() {
         format!("its response ended early ({cause})")
     } else {
@@ -130,12 +132,12 @@ fn status_error(status: u16) -> String {
     }
 }
 
-/// Parses the status from the library's text, such as `HTTP 404 Not Found: …`.
+/// Parses the HTTP status from an error text of the library, such as `HTTP 404 Not Found: …`.
 fn status_in(message: &str) -> Option<u16> {
     message.strip_prefix("HTTP ")?.split(|char: char| !char.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Returns the message of the innermost error, which is the most specific one.
+/// Returns the message of the innermost error, which is the most specific message.
 pub(crate) fn root_cause(error: &dyn Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

@@ -1,4 +1,4 @@
-//! Creates the HTTP transport for a server: one client per server, with the TLS settings of the whole host.
+//! Creates the HTTP transport for a server. Each server has a separate HTTP client with the TLS settings of the host.
 
 use crate::configuration::{HttpAddress, McpLimits};
 use crate::depth_limited::DepthLimitedClient;
@@ -9,19 +9,19 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use std::net::IpAddr;
 use url::{Host, Url};
 
-/// Maximum number of redirects to follow. They must stay on the same origin.
+/// Maximum number of redirects that are followed. A redirect must lead to the same origin.
 const MAX_REDIRECTS: usize = 3;
-/// Headers that the protocol sets itself.
-const RESERVED: &[&str] =
+/// Headers that the HTTP client or the protocol sets. The configuration must not set them.
+const RESERVED_HEADERS: &[&str] =
     &["accept", "content-type", "content-length", "host", "mcp-session-id", "mcp-protocol-version", "last-event-id"];
 
-/// Checks that the address and its headers can be used.
+/// Returns an error if the URL or a header is invalid.
 pub(crate) fn check(address: &HttpAddress) -> Result<(), String> {
     parse(&address.url)?;
     headers(address).map(|_| ())
 }
 
-/// Creates the transport to the server. Nothing is sent yet.
+/// Creates the transport to the server without sending a request.
 pub(crate) fn transport(
     address: &HttpAddress,
     limits: &McpLimits,
@@ -44,7 +44,8 @@ fn parse(text: &str) -> Result<Url, String> {
 fn headers(address: &HttpAddress) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in &address.headers {
-        let parsed = HeaderName::from_bytes(name.as_bytes()).ok().filter(|name| !RESERVED.contains(&name.as_str()));
+        let parsed =
+            HeaderName::from_bytes(name.as_bytes()).ok().filter(|name| !RESERVED_HEADERS.contains(&name.as_str()));
         let Some(parsed) = parsed else {
             return Err(format!("the header `{name}` cannot be set here: remove it"));
         };
@@ -57,10 +58,10 @@ fn headers(address: &HttpAddress) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// Creates the client. A server on this machine is reached without a proxy, and headers never follow a redirect to
-/// another origin.
+/// Creates the HTTP client. It uses no proxy for a server on this machine, and it never sends the headers to another
+/// origin.
 fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, String> {
-    // An error means that the process already has a default provider, which is fine.
+    // An error means that the process already has a default cryptography provider, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .user_agent(concat!("agent-host/", env!("CARGO_PKG_VERSION")))
@@ -72,7 +73,7 @@ fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, S
         builder = builder.no_proxy();
     }
     if url.scheme() == "http" {
-        // Plain HTTP verifies no certificates, and there may be none to load: containers often have none.
+        // HTTP without TLS needs no certificates. Loading them could fail, because containers often contain none.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| {
@@ -80,7 +81,8 @@ fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, S
     })
 }
 
-/// Follows only redirects that keep the method and body. Many servers use one to add a slash to the path.
+/// Follows only redirects to the same origin that keep the method and body. Many servers redirect to the same path with
+/// a slash at its end.
 fn same_origin_redirects(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let keeps_method = matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     let first = attempt.previous().first().map(Url::origin);

@@ -1,7 +1,8 @@
-//! Client side of the Model Context Protocol (I5): connects to child processes and HTTP servers and offers their tools
+//! Client for the Model Context Protocol (I5). It connects to child processes and HTTP servers and offers their tools
 //! to the host.
-//! This is the only crate that knows the protocol. A server can fail, hang, crash or lie; the rest of the host only
-//! sees an error.
+//!
+//! This is the only crate that implements the protocol. If a server fails, hangs, crashes or sends invalid data, the
+//! rest of the host receives an error.
 
 mod backpressure;
 mod bounded_lines;

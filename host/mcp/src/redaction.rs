@@ -1,5 +1,5 @@
-//! Removes the credentials of a server from everything that the server sends: tools, results, errors, notifications and
-//! log lines (row 16).
+//! Removes the credentials of a server from all data that the server sends (row 16): tools, results, errors,
+//! notifications and log lines.
 
 use crate::configuration::{ServerConfig, Transport};
 use agent_core::redaction::Redaction;
@@ -8,18 +8,18 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use serde_json::Value;
 use url::Url;
 
-/// Parts of variable and header names that mark the value as a secret.
-const SECRET_NAMES: [&str; 9] =
+/// Parts of the names of variables and headers whose values are treated as secrets.
+const SECRET_NAME_PARTS: [&str; 9] =
     ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTHORIZATION", "COOKIE"];
 
-/// Returns a redaction of the server's secrets: the configured ones, the values of variables and headers whose names
-/// look like secrets, and the credentials in its URL.
+/// Returns a redaction of the server's secrets: the configured secrets, the values of variables and headers whose names
+/// look like names of secrets, and the credentials in the server's URL.
 pub fn redaction_for(config: &ServerConfig) -> Redaction {
     let values = match &config.transport {
         Transport::Stdio(command) => &command.env,
         Transport::Http(address) => &address.headers,
     };
-    let named = values.iter().filter(|(name, _)| is_secret(name)).map(|(_, value)| value.clone());
+    let named = values.iter().filter(|(name, _)| is_secret_name(name)).map(|(_, value)| value.clone());
     let address = match &config.transport {
         Transport::Stdio(_) => None,
         Transport::Http(address) => Url::parse(address.url.trim()).ok(),
@@ -28,8 +28,8 @@ pub fn redaction_for(config: &ServerConfig) -> Redaction {
         let query = url.query_pairs().map(|(_, value)| value.into_owned());
         url.password().map(str::to_owned).into_iter().chain(query)
     });
-    let all: Vec<String> = config.secrets.values().map(str::to_owned).chain(named).chain(in_address).collect();
-    Redaction::new(all.iter().map(String::as_str))
+    let secrets: Vec<String> = config.secrets.values().map(str::to_owned).chain(named).chain(in_address).collect();
+    Redaction::new(secrets.iter().map(String::as_str))
 }
 
 /// Returns the host name of an HTTP server, or `None` for a child process.
@@ -40,9 +40,9 @@ pub fn remote_host(config: &ServerConfig) -> Option<String> {
     }
 }
 
-fn is_secret(name: &str) -> bool {
+fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    SECRET_NAMES.iter().any(|part| name.contains(part))
+    SECRET_NAME_PARTS.iter().any(|part| name.contains(part))
 }
 
 /// Wraps a transport and removes the secrets from all received messages.
@@ -84,7 +84,7 @@ impl<T: rmcp::transport::Transport<RoleClient>> rmcp::transport::Transport<RoleC
     }
 }
 
-/// Redacts a message. A message without secrets is returned unchanged.
+/// Removes the secrets from a message. A message without secrets is returned unchanged.
 fn redact_message(
     redaction: &Redaction,
     message: RxJsonRpcMessage<RoleClient>,

@@ -1,4 +1,4 @@
-//! Converts the result of an MCP tool call to the content kinds of P2.
+//! Converts the result of an MCP tool call to the kinds of content that the host supports (P2).
 
 use crate::configuration::{McpLimits, ServerConfig};
 use crate::error::printable;
@@ -8,10 +8,10 @@ use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, ErrorData, ResourceContents};
 use serde_json::Value;
 
-/// Maximum number of characters of a protocol error that the model sees.
+/// Maximum number of characters of a protocol error that the model receives.
 const MAX_ERROR_CHARACTERS: usize = 4_000;
 
-/// Maximum size of an error message, in bytes; the same limit applies to plugins.
+/// Maximum size of a tool's error message, in bytes. The same limit applies to plugins.
 const MAX_ERROR_BYTES: usize = 4 << 10;
 
 /// The result of a successful tool call.
@@ -19,30 +19,30 @@ const MAX_ERROR_BYTES: usize = 4 << 10;
 pub struct McpToolResult {
     /// Content for the model, in order.
     pub content: Vec<McpContent>,
-    /// The structured result, if the tool returned one.
+    /// Structured result as JSON, or `None` if the tool returned no structured result.
     pub structured: Option<Value>,
 }
 
 /// One item of a tool result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum McpContent {
-    /// Plain text. For the text of an embedded resource, the first line is its URI in brackets.
+    /// Text. If the text comes from an embedded resource, the first line contains the URI of the resource in brackets.
     Text(String),
-    /// A resource link as JSON, in the format of the protocol.
+    /// A resource link, as JSON in the format of the protocol.
     Json(Value),
-    /// An image, audio, or the bytes of an embedded resource. They are not stored yet.
+    /// An image, audio, or the bytes of an embedded resource. The bytes are not in the blob store yet.
     Media {
-        /// The decoded bytes.
+        /// Bytes after base64 decoding.
         bytes: Vec<u8>,
         /// Media type that the server declared.
         mime_type: String,
-        /// File name for people, if the server gave one.
+        /// File name for display, taken from the URI of an embedded resource. `None` for images and audio.
         name: Option<String>,
     },
 }
 
 impl McpToolResult {
-    /// Converts a result within the limits. A result that is marked as an error becomes a tool error.
+    /// Converts a result and applies the limits. A result that is marked as an error becomes a tool error.
     pub(crate) fn read(result: CallToolResult, config: &ServerConfig) -> Result<Self, ToolError> {
         let limits = &config.limits;
         let failed = |reason: String| ToolError::Failed { message: format!("MCP server {}: {reason}", config.name) };
@@ -84,7 +84,9 @@ pub(crate) fn protocol_error(server: &str, error: &ErrorData) -> ToolError {
 
 struct ResultReader<'l> {
     limits: &'l McpLimits,
+    /// Size of all text so far, in bytes.
     text: usize,
+    /// Size of all media so far, in bytes.
     media: usize,
     content: Vec<McpContent>,
 }
@@ -99,7 +101,7 @@ impl ResultReader<'_> {
                 let link = serde_json::to_value(&block).map_err(|error| error.to_string())?;
                 let bytes = link.to_string().len();
                 if self.text + bytes > self.limits.text_bytes {
-                    return Err(format!("its links take more than {} bytes", self.limits.text_bytes));
+                    return Err(format!("its links and text have more than {} bytes", self.limits.text_bytes));
                 }
                 self.text += bytes;
                 self.content.push(McpContent::Json(link));
@@ -120,7 +122,7 @@ impl ResultReader<'_> {
         Ok(())
     }
 
-    /// Adds text. Text over the limit is truncated with a note, and any further text is left out.
+    /// Adds text. Text that exceeds the limit is truncated with a note, and any further text is left out.
     fn add_text(&mut self, mut text: String) {
         let remaining = self.limits.text_bytes.saturating_sub(self.text);
         if remaining == 0 {
@@ -135,10 +137,10 @@ impl ResultReader<'_> {
     }
 
     fn add_media(&mut self, base64: &str, mime_type: String, name: Option<String>) -> Result<(), String> {
-        // Check before decoding: four base64 characters are three bytes.
+        // Check the size before decoding. Four base64 characters encode three bytes.
         self.media += base64.len() / 4 * 3;
         if self.media > self.limits.media_bytes {
-            return Err(format!("its media take more than {} bytes", self.limits.media_bytes));
+            return Err(format!("its media have more than {} bytes", self.limits.media_bytes));
         }
         let bytes =
             STANDARD.decode(base64).map_err(|error| format!("media in its result is not valid base64: {error}"))?;
@@ -146,7 +148,7 @@ impl ResultReader<'_> {
         Ok(())
     }
 
-    /// The error message for the model: all text, or the structured result if there is no text.
+    /// Returns the error message for the model, which contains all text or, if there is no text, the structured result.
     fn message(self, structured: Option<Value>) -> String {
         let texts: Vec<String> = self
             .content
@@ -182,7 +184,7 @@ mod tests {
 
     #[test]
     fn i5_every_kind_of_content_is_converted() {
-        let done = read(json!({"content": [
+        let result = read(json!({"content": [
             {"type": "text", "text": "hello"},
             {"type": "image", "data": "AAEC", "mimeType": "image/png"},
             {"type": "audio", "data": "AwQ=", "mimeType": "audio/wav"},
@@ -202,7 +204,7 @@ mod tests {
             McpContent::Text("[file:///a.txt]\nwords".to_owned()),
             media(&[5], "application/octet-stream", Some("c.bin")),
         ];
-        assert_eq!(done, McpToolResult { content: expected, structured: Some(json!({"n": 1})) });
+        assert_eq!(result, McpToolResult { content: expected, structured: Some(json!({"n": 1})) });
         let link = json!({"type": "resource_link", "uri": "file:///a", "name": "a"});
         assert_eq!(read(json!({"content": [link]})).unwrap().content, [McpContent::Json(link)]);
     }
@@ -228,8 +230,8 @@ mod tests {
     #[test]
     fn i5_results_stay_within_the_limits() {
         let long = json!([{"type": "text", "text": "ä".repeat(80)}, {"type": "text", "text": "more"}]);
-        let done = read(json!({"content": long})).unwrap();
-        let [McpContent::Text(text)] = done.content.as_slice() else { panic!("{done:?}") };
+        let truncated = read(json!({"content": long})).unwrap();
+        let [McpContent::Text(text)] = truncated.content.as_slice() else { panic!("{truncated:?}") };
         assert!(text.starts_with(&"ä".repeat(50)) && text.contains("[truncated"), "{text}");
         for (result, expected) in [
             (json!({"content": [{"type": "image", "data": "A".repeat(20), "mimeType": "image/png"}]}), "more than 10"),
@@ -244,9 +246,9 @@ mod tests {
 
     #[test]
     fn p2_protocol_errors_become_matching_tool_errors() {
-        let of = |code| protocol_error("desk", &ErrorData::new(code, "no", None));
-        assert!(matches!(of(ErrorCode::INVALID_PARAMS), ToolError::InvalidArguments { .. }));
-        assert!(matches!(of(ErrorCode::METHOD_NOT_FOUND), ToolError::NotFound { .. }));
-        assert!(matches!(of(ErrorCode::INTERNAL_ERROR), ToolError::Failed { .. }));
+        let error_of = |code| protocol_error("desk", &ErrorData::new(code, "no", None));
+        assert!(matches!(error_of(ErrorCode::INVALID_PARAMS), ToolError::InvalidArguments { .. }));
+        assert!(matches!(error_of(ErrorCode::METHOD_NOT_FOUND), ToolError::NotFound { .. }));
+        assert!(matches!(error_of(ErrorCode::INTERNAL_ERROR), ToolError::Failed { .. }));
     }
 }

@@ -1,5 +1,5 @@
-//! One configured server across its connections: connects when the server is needed, disconnects when nobody uses it,
-//! and backs off after failures.
+//! One configured server. It is connected when it is needed and disconnected when it has no users. After a failure, the
+//! host waits before it connects again.
 
 use crate::catalogue::Listing;
 use crate::child::ProcessGroups;
@@ -15,12 +15,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Wait after the first failure. It doubles with each further failure. If the failure itself took longer, that time is
-/// the base instead.
+/// Wait after the first failure. The wait doubles with each further failure. If it took longer than this to detect the
+/// failure, the doubling starts from that time instead.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
-/// Maximum wait. The failure count of a server that ran at least this long is reset.
+/// Maximum wait after a failure. If a server ran for at least this time before it failed, earlier failures no longer
+/// count.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// Maximum time that a caller waits for the next attempt. If the remaining wait is longer, the call fails at once.
+/// Maximum time that a caller waits for the next attempt to connect. If the remaining wait is longer, the caller gets
+/// an error immediately.
 const MAX_CALLER_WAIT: Duration = Duration::from_secs(1);
 
 /// A configured server with its current connection.
@@ -37,48 +39,55 @@ pub(crate) type ConnectionAttempt = Shared<BoxFuture<'static, Result<Arc<Connect
 #[derive(Clone)]
 pub(crate) struct FailedAttempt {
     error: McpError,
+    /// Time at which the attempt failed.
     at: Instant,
+    /// Duration of the attempt.
     took: Duration,
 }
 
 #[derive(Default)]
 struct State {
+    /// Current attempt to connect and the time at which it started.
     attempt: Option<(ConnectionAttempt, Instant)>,
+    /// Number of registered users.
     users: usize,
+    /// Number of consecutive failures.
     failures: u32,
+    /// Earliest time of the next attempt and the reason of the last failure. `None` if there was no failure.
     not_before: Option<(Instant, String)>,
 }
 
 impl Server {
-    /// Creates the server without starting it. Its processes are registered in `groups`.
+    /// Creates the server without starting it. Processes that are started later are registered in `groups`.
     pub(crate) fn new(config: ServerConfig, groups: ProcessGroups) -> Self {
         Self { config: Arc::new(config), groups, state: Mutex::default() }
     }
 
-    /// Registers a user of the server. Each call must be paired with one to [`Self::remove_user`].
+    /// Registers a user of the server. Each call must be followed by a call to [`Self::remove_user`].
     pub(crate) fn add_user(&self) {
         self.state().users += 1;
     }
 
-    /// Returns the current tools, connecting first if necessary.
+    /// Returns the current tools of the server. Connects to the server first if necessary.
     pub(crate) async fn listing(&self) -> Result<Arc<Listing>, McpError> {
         self.connection().await?.listing(&self.config).await
     }
 
-    /// Unregisters a user. If no user is left and the connection is not kept, returns the connection to close.
+    /// Unregisters a user. If this was the last user and the server is connected only during turns, returns the
+    /// connection, which the caller must close.
     pub(crate) fn remove_user(&self) -> Option<ConnectionAttempt> {
         let mut state = self.state();
         state.users = state.users.saturating_sub(1);
-        let unneeded = state.users == 0 && self.config.keep == KeepConnected::Turn;
-        if unneeded { state.take_connection(&self.config) } else { None }
+        let is_unused = state.users == 0 && self.config.keep == KeepConnected::Turn;
+        if is_unused { state.take_connection(&self.config) } else { None }
     }
 
-    /// Takes the connection away from all users, so that it can be closed.
+    /// Removes and returns the connection, even if there are users, so that the caller can close it.
     pub(crate) fn take_connection(&self) -> Option<ConnectionAttempt> {
         self.state().take_connection(&self.config)
     }
 
-    /// Calls a tool, reconnecting first if the last connection was lost.
+    /// Calls a tool. Connects to the server first if there is no connection or if the last connection was lost.
     pub(crate) async fn call(&self, tool: &str, arguments: JsonObject) -> Result<McpToolResult, ToolError> {
         let connection = self.connection().await.map_err(|error| {
             let retry_after = match &error {
@@ -87,22 +96,22 @@ impl Server {
             };
             ToolError::Unavailable { message: error.to_string(), retry_after }
         })?;
-        let called = connection.call(&self.config, tool, arguments).await;
+        let result = connection.call(&self.config, tool, arguments).await;
         if connection.unresponsive().is_some() {
-            // The connection ends when no other call uses it any more.
+            // The connection closes when no other call uses it any more.
             drop(self.state().take_if_failed(&self.config));
         }
-        called
+        result
     }
 
     async fn connection(&self) -> Result<Arc<Connection>, McpError> {
         self.attempt()?.await.map_err(|failure| failure.error)
     }
 
-    /// Returns the running or successful attempt, or starts a new one.
+    /// Returns the current attempt to connect if it is running or has succeeded. Otherwise starts a new attempt.
     fn attempt(&self) -> Result<ConnectionAttempt, McpError> {
         let mut state = self.state();
-        // The rest of a lost connection ends in the background.
+        // Dropping a lost connection closes it in the background.
         drop(state.take_if_failed(&self.config));
         if let Some((attempt, _)) = &state.attempt {
             return Ok(attempt.clone());
@@ -110,11 +119,11 @@ impl Server {
         let now = Instant::now();
         let wait = state.not_before.as_ref().map_or(Duration::ZERO, |(time, _)| time.saturating_duration_since(now));
         if let (Some((_, reason)), true) = (&state.not_before, wait > MAX_CALLER_WAIT) {
-            // Rounded up to tenths of a second for the message.
+            // Round up to tenths of a second for the message.
             let wait = Duration::from_millis(u64::try_from(wait.as_millis().div_ceil(100) * 100).unwrap_or(u64::MAX));
             return Err(McpError::BackingOff { server: self.config.name.clone(), wait, reason: reason.clone() });
         }
-        let attempt = attempt((self.config.clone(), self.groups.clone()), wait);
+        let attempt = start_attempt((self.config.clone(), self.groups.clone()), wait);
         state.attempt = Some((attempt.clone(), now));
         Ok(attempt)
     }
@@ -125,7 +134,7 @@ impl Server {
 }
 
 impl State {
-    /// Takes the attempt if it failed or its connection was lost, and records the failure.
+    /// Removes and returns the attempt if it failed or if its connection was lost. Records the failure.
     fn take_if_failed(&mut self, config: &ServerConfig) -> Option<ConnectionAttempt> {
         let (attempt, since) = self.attempt.as_ref()?;
         let (reason, base, (since, at)) = match attempt.peek()? {
@@ -142,7 +151,8 @@ impl State {
         self.attempt.take().map(|(attempt, _)| attempt)
     }
 
-    /// Records a failure at `at` of a server that had been running since `since`.
+    /// Records that a server, which had been running since `since`, failed at the time `at`. `base` is the wait after a
+    /// first failure.
     fn record_failure(&mut self, reason: String, base: Duration, (since, at): (Instant, Instant)) {
         self.failures = if since.elapsed() >= MAX_BACKOFF { 1 } else { self.failures.saturating_add(1) };
         let wait = base.saturating_mul(2_u32.saturating_pow(self.failures - 1)).min(MAX_BACKOFF);
@@ -154,10 +164,11 @@ impl State {
     }
 }
 
-/// Connects in a separate task, so that a cancelled caller does not stop it for others. The task is aborted when no
-/// caller is left.
-fn attempt((config, groups): (Arc<ServerConfig>, ProcessGroups), wait: Duration) -> ConnectionAttempt {
-    let ending = McpError::Connect { server: config.name.clone(), reason: "the host is shutting down".to_owned() };
+/// Starts to connect in a separate task after `wait`. Other callers can therefore still use the connection if one
+/// caller is cancelled. The task is aborted when all callers have dropped the attempt.
+fn start_attempt((config, groups): (Arc<ServerConfig>, ProcessGroups), wait: Duration) -> ConnectionAttempt {
+    let shutdown_error =
+        McpError::Connect { server: config.name.clone(), reason: "the host is shutting down".to_owned() };
     let connecting = tokio::spawn(async move {
         tokio::time::sleep(wait).await;
         let started = Instant::now();
@@ -169,13 +180,14 @@ fn attempt((config, groups): (Arc<ServerConfig>, ProcessGroups), wait: Duration)
         match connecting.await.map_err(tokio::task::JoinError::try_into_panic) {
             Ok(connected) => connected,
             Err(Ok(panic)) => std::panic::resume_unwind(panic),
-            Err(Err(_)) => Err(FailedAttempt { error: ending, at: Instant::now(), took: Duration::ZERO }),
+            Err(Err(_)) => Err(FailedAttempt { error: shutdown_error, at: Instant::now(), took: Duration::ZERO }),
         }
     };
     joined.boxed().shared()
 }
 
-/// Closes a connection that is no longer needed. An attempt that is still running is aborted.
+/// Closes the connection of an attempt that is no longer needed. If the attempt is still running, it is aborted
+/// instead.
 pub(crate) async fn close(attempt: ConnectionAttempt) {
     if let Some(Ok(connection)) = attempt.peek() {
         connection.close().await;
@@ -186,7 +198,8 @@ pub(crate) async fn close(attempt: ConnectionAttempt) {
 mod tests {
     use super::*;
 
-    /// Row 21: waits double up to the maximum, and a server that ran long enough starts again at the first wait.
+    /// Row 21: waits double up to the maximum. After a server has run long enough, the next wait is the shortest one
+    /// again.
     #[test]
     fn i5_backoff_doubles_up_to_a_minute() {
         let (mut state, now) = (State::default(), Instant::now());

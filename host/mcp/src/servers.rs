@@ -1,4 +1,4 @@
-//! All MCP servers of an agent: starts them on demand, lists their tools and calls a tool by name.
+//! The MCP servers of an agent. They are started on demand, and their tools can be listed and called.
 
 use crate::catalogue::Catalogue;
 use crate::child::ProcessGroups;
@@ -17,12 +17,12 @@ use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
 /// Maximum length of a server name in bytes.
-const MAX_NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// The configured MCP servers of an agent.
 ///
-/// Clones are cheap and share the connections. A server is started when it is first needed, and dropping the last clone
-/// stops all of them.
+/// Clones are cheap and share the connections. A server is started when it is first needed. Dropping the last clone
+/// stops all servers.
 ///
 /// # Examples
 ///
@@ -35,7 +35,7 @@ const MAX_NAME: usize = 64;
 /// let servers = McpServers::new([ServerConfig::new("notes", Transport::Stdio(command))])?;
 /// assert_eq!(servers.names().collect::<Vec<_>>(), ["notes"]);
 ///
-/// // A server that cannot be started is reported and does not stop the others.
+/// // A server that cannot be started is reported. The other servers are still available.
 /// let acquired = servers.acquire().await;
 /// assert_eq!(acquired.catalogue().tools().len(), 0);
 /// assert!(acquired.catalogue().problems()[0].to_string().contains("could not be started"));
@@ -65,7 +65,7 @@ impl McpServers {
         for config in configs {
             let name = config.name.clone();
             let is_allowed = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
-            if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_allowed) {
+            if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_allowed) {
                 return Err(McpConfigError::Name { name });
             }
             if let Transport::Http(address) = &config.transport {
@@ -78,7 +78,7 @@ impl McpServers {
         Ok(Self { servers: Arc::new(servers), groups, closing: TaskTracker::new() })
     }
 
-    /// Names of the configured servers, in alphabetical order.
+    /// Returns the names of the configured servers, in alphabetical order.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.servers.keys().map(String::as_str)
     }
@@ -90,9 +90,10 @@ impl McpServers {
 
     /// Connects to all servers concurrently and keeps them connected until the returned value is released or dropped.
     ///
-    /// A server that cannot be reached is listed in [`Catalogue::problems`] and does not stop the others.
+    /// A server that cannot be reached is listed in [`Catalogue::problems`]. The other servers are still available.
     pub async fn acquire(&self) -> AcquiredServers {
-        // Register before the first await, so that a cancelled caller releases every server.
+        // Register the user before the first await. If the caller is cancelled, `acquired` is dropped and releases all
+        // servers.
         self.servers.values().for_each(Server::add_user);
         let mut acquired = AcquiredServers { servers: self.clone(), catalogue: Arc::default(), active: true };
         let listings = join_all(self.servers.values().map(Server::listing)).await;
@@ -107,14 +108,15 @@ impl McpServers {
         acquired
     }
 
-    /// Calls a tool by the name that the server itself uses. Dropping the future cancels the call on the server.
+    /// Calls a tool of the server `name`. `tool` is the server's own name of the tool, without the prefix. Dropping the
+    /// future cancels the call on the server.
     ///
-    /// If the connection is lost, the call is not repeated, because it may have taken effect.
+    /// If the connection is lost, the call is not repeated, because the server may already have executed it.
     ///
     /// # Errors
     ///
-    /// Returns the error of the tool, or an error that names the server if the call cannot be made or gets no result in
-    /// time.
+    /// Returns the error of the tool. If the call cannot be made, or if there is no result in time, returns an error
+    /// that names the server.
     pub async fn call(&self, name: &str, tool: &str, arguments: &Value) -> Result<McpToolResult, ToolError> {
         let Some(server) = self.servers.get(name) else {
             return Err(ToolError::NotFound { message: format!("there is no MCP server {name}") });
@@ -127,21 +129,20 @@ impl McpServers {
         server.call(tool, arguments.clone()).await
     }
 
-    /// Kills all server processes immediately without waiting for them. Use it when the host exits in the middle of its
-    /// work.
+    /// Kills all server processes and does not wait until they have exited. Use this if the host must exit immediately.
     pub fn kill(&self) {
         self.groups.kill();
     }
 
-    /// Shortens the time that running servers get to stop to about 100 ms in total, for a host that was told to stop
-    /// (L29).
+    /// Shortens the time that running servers have to exit to about 100 ms in total. Use this if the host must stop
+    /// quickly (L29).
     ///
-    /// Call this before [`McpServers::shutdown`]. Servers that are started later get their full time.
+    /// Call this before [`McpServers::shutdown`]. Servers that are started later have their full time.
     pub fn shorten_grace_periods(&self) {
         self.groups.shorten_grace_periods();
     }
 
-    /// Closes all connections, including those still in use, and waits until the server processes are gone.
+    /// Closes all connections, even if they are in use, and waits until the server processes have exited.
     pub async fn shutdown(&self) {
         let attempts = self.servers.values().filter_map(Server::take_connection);
         join_all(attempts.map(close)).await;
@@ -159,8 +160,10 @@ impl fmt::Debug for McpServers {
 
 /// Servers that stay connected while this value exists, with a snapshot of their tools.
 ///
-/// Dropping it releases the servers. Servers that are kept for one turn only are then closed in the background;
-/// [`McpServers::shutdown`] waits for that.
+/// Dropping this value releases the servers. Servers with [`KeepConnected::Turn`] that have no other user are then
+/// closed in the background. [`McpServers::shutdown`] waits until they are closed.
+///
+/// [`KeepConnected::Turn`]: crate::configuration::KeepConnected::Turn
 pub struct AcquiredServers {
     servers: McpServers,
     catalogue: Arc<Catalogue>,
@@ -168,12 +171,12 @@ pub struct AcquiredServers {
 }
 
 impl AcquiredServers {
-    /// The tools that the servers had when they were acquired.
+    /// Returns the tools that the servers had when they were acquired.
     pub fn catalogue(&self) -> &Arc<Catalogue> {
         &self.catalogue
     }
 
-    /// Releases the servers and waits until those without other users are closed.
+    /// Releases the servers and waits until the connections of servers without other users are closed.
     pub async fn release(mut self) {
         close_all(self.remove_user()).await;
     }

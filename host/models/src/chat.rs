@@ -1,4 +1,4 @@
-//! Models that speak OpenAI Chat Completions over HTTP, hosted or on this machine (M1).
+//! Models on servers that implement OpenAI Chat Completions over HTTP, whether remote or on this machine (M1).
 
 mod connection;
 mod dialect;
@@ -34,7 +34,8 @@ pub use embeddings::Embedder;
 pub(crate) use connection::{Connection, build_client, join_path};
 pub(crate) use model_list::fetch as fetch_model_list;
 
-/// One model of one provider. If the provider reports no usage, the host estimates it, and the raw reply contains none.
+/// A model of one provider. If the provider reports no token usage, the reply contains the host's estimate, and the raw
+/// data contains no usage.
 pub struct ChatModel {
     info: ModelInfo,
     connection: Arc<Connection>,
@@ -56,7 +57,7 @@ impl ChatModel {
 
 impl fmt::Debug for ChatModel {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ChatModel").field("facts", &self.info).finish_non_exhaustive()
+        formatter.debug_struct("ChatModel").field("info", &self.info).finish_non_exhaustive()
     }
 }
 
@@ -91,7 +92,7 @@ impl Provider for ChatModel {
         let decoded = Exchange { connection, model, endpoint }.reply(body, deltas).await?;
         let RawReply { mut reply, raw } = decoded.into();
         if reply.usage == Usage::default() {
-            // Some servers report no usage, but budgets need a number.
+            // Some servers report no token usage, but budgets require it.
             reply.usage = estimate::usage(request, &reply.text, &reply.calls);
         }
         let redaction = &connection.redaction;

@@ -1,12 +1,12 @@
-//! Decodes replies of Chat Completions and its dialects: turns the bytes of a stream, in arbitrary chunks, into deltas
-//! and one reply (M1).
+//! Decodes replies of Chat Completions and its dialects (M1). The bytes of a stream may arrive in arbitrary chunks.
+//! They are decoded into deltas and one complete reply.
 //!
-//! Some providers require data from a reply with tool calls to be sent back. It is in [`Reply::replay`], as
-//! `{"message": {…}, "tool_calls": [{"id"?, "extra_content"?}, …]}`. The fields of `message` (`reasoning_content`,
-//! `reasoning_details`, `extra_content`) must be copied unchanged into the assistant message when it is sent again.
-//! `tool_calls` has one item per call, in order. Its `extra_content`, such as Gemini's `thought_signature`, must be
-//! copied unchanged into the call. Its `id` is the provider's id, which items of `reasoning_details` may refer to by
-//! their own `id`.
+//! Some providers require that certain data of a reply with tool calls is sent back to them. [`Reply::replay`] contains
+//! this data as `{"message": {…}, "tool_calls": [{"id"?, "extra_content"?}, …]}`. The fields of `message`
+//! (`reasoning_content`, `reasoning_details`, `extra_content`) must be copied unchanged into the assistant message when
+//! that message is sent again. `tool_calls` has one item per call, in order. The item's `extra_content`, such as
+//! Gemini's `thought_signature`, must be copied unchanged into the call. The item's `id` is the id that the provider
+//! gave to the call. Items of `reasoning_details` may refer to a call by this id.
 
 mod assembly;
 mod chunk;
@@ -22,10 +22,11 @@ use agent_core::visible::visible_line;
 use assembly::ReplyAssembler;
 use serde_json::Value;
 
-/// Maximum size in bytes of the text, thinking and calls of a reply, and of a reply that is one document.
+/// Maximum total size in bytes of the text, thinking and calls of a reply. A reply that is one JSON document must not
+/// be larger than this either.
 pub const REPLY_LIMIT: usize = 16 * 1024 * 1024;
 
-/// Maximum number of characters that an error quotes.
+/// Maximum number of characters of a reply that an error quotes.
 const MAX_EXCERPT_CHARACTERS: usize = 200;
 
 /// Decodes one streamed reply.
@@ -53,11 +54,12 @@ pub struct ChatStream {
     body: Body,
     decoder: Decoder,
     assembler: ReplyAssembler,
-    /// First bytes of the body without leading white space, for error messages.
+    /// First bytes of the body, without leading white space. Error messages quote them.
     first_bytes: Vec<u8>,
 }
 
-/// Kind of the body, decided by its first character. Some servers do not stream, and some errors arrive as plain JSON.
+/// Kind of the body, which its first character determines. Some servers do not stream, and some errors arrive as a JSON
+/// document instead of events.
 #[derive(Debug)]
 enum Body {
     /// Only white space has arrived.
@@ -71,42 +73,43 @@ enum Body {
 pub struct DecodedReply {
     /// The reply in the host's own format. Its text contains only the answer, without thinking and refusals.
     pub reply: Reply,
-    /// Text of the model's refusal, if it refused. It is streamed as text deltas, but kept apart from the text of the
-    /// reply, as in the provider's own library. A [`RawReply`] has it as its text.
+    /// Text of the refusal if the model refused to answer. It is streamed as text deltas, but the text of the reply
+    /// does not contain it. The conversion to a [`RawReply`] uses it as the text if there is no other text.
     pub refusal: Option<String>,
-    /// Other data of the provider for the step record (D1): `id`, `model`, `finish_reason` and `usage` as they were
-    /// sent, `refusal`, and the first 64 KiB of `reasoning`.
+    /// Other data of the provider for the step record (D1): `id`, `model`, `finish_reason`, `usage`, `refusal` and
+    /// `reasoning`. Long values are truncated or left out.
     pub raw: Value,
 }
 
-/// Why a stream did not produce a complete reply. Deltas that were sent before are void.
+/// Reason why a stream did not produce a complete reply. The deltas that were decoded before the error must be
+/// discarded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     /// The provider reported an error inside the reply.
     #[error("{message}")]
     Provider {
-        /// HTTP status, if the provider gave one.
+        /// HTTP status, if the provider sent one inside the reply.
         status: Option<u16>,
         /// Error code of the provider, such as `rate_limit_exceeded`.
         code: Option<String>,
         /// Error message of the provider.
         message: String,
     },
-    /// The stream ended without an end mark: a `finish_reason`, or `[DONE]` after some content.
-    #[error("it ended before the model was finished")]
+    /// The stream ended without an end marker. The end marker is a `finish_reason`, or `[DONE]` after some content.
+    #[error("the stream ended before the model had finished")]
     Truncated,
-    /// The reply or a part of it is too large.
+    /// The reply or one of its parts is too large.
     #[error("{what} has more than {limit} bytes")]
     TooLarge {
-        /// Name of the part.
+        /// Name of the part that is too large, for the message.
         what: &'static str,
         /// Maximum size in bytes.
         limit: usize,
     },
     /// The reply has too many items of one kind.
-    #[error("it has more than {limit} {what}")]
+    #[error("the reply has more than {limit} {what}")]
     TooMany {
-        /// Name of the items.
+        /// Name of the items in the plural, for the message.
         what: &'static str,
         /// Maximum number of items.
         limit: usize,
@@ -114,23 +117,23 @@ pub enum StreamError {
     /// The body is not a Chat Completions reply.
     #[error("{problem}: `{excerpt}`")]
     Invalid {
-        /// What is wrong with the body.
+        /// Description of what is wrong with the body.
         problem: String,
-        /// Beginning of the body on one line.
+        /// Beginning of the body, on one line.
         excerpt: String,
     },
 }
 
 impl ChatStream {
-    /// Creates a decoder for a reply of the configured `provider`. `model` is `provider/name` and is recorded as the
-    /// model that answered.
+    /// Creates a decoder for a reply of the configured `provider`. `model` has the form `provider/name` and becomes
+    /// [`Reply::model`].
     pub fn new(provider: &str, model: &str) -> Self {
         let assembler = ReplyAssembler::new(provider, model);
         Self { body: Body::Unknown, decoder: Decoder::default(), assembler, first_bytes: Vec::new() }
     }
 
-    /// Decodes the next bytes, which may be cut anywhere. Parts of the reply are appended to `deltas`, with thinking
-    /// between its marks (L21).
+    /// Decodes the next bytes, which may end anywhere, even inside a character. Appends the decoded parts of the reply
+    /// to `deltas`, with thinking between [`Delta::ThinkingStart`] and [`Delta::ThinkingEnd`] (L21).
     ///
     /// # Errors
     ///
@@ -138,7 +141,7 @@ impl ChatStream {
     pub fn push(&mut self, bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
         if let Body::Unknown = self.body {
             let Some(start) = bytes.iter().position(|byte| !is_blank(*byte)) else {
-                return self.events(bytes, deltas);
+                return self.decode_events(bytes, deltas);
             };
             self.body = match bytes[start] {
                 b'{' | b'[' => Body::Document(Vec::new()),
@@ -154,17 +157,17 @@ impl ChatStream {
         }
         match &mut self.body {
             Body::Document(document) if document.len() + bytes.len() > REPLY_LIMIT => {
-                Err(StreamError::TooLarge { what: "it", limit: REPLY_LIMIT })
+                Err(StreamError::TooLarge { what: "the reply", limit: REPLY_LIMIT })
             }
             Body::Document(document) => {
                 document.extend_from_slice(bytes);
                 Ok(())
             }
-            Body::Events | Body::Unknown => self.events(bytes, deltas),
+            Body::Events | Body::Unknown => self.decode_events(bytes, deltas),
         }
     }
 
-    /// Returns whether `[DONE]` has arrived, so that nothing more needs to be read.
+    /// Returns whether `[DONE]` has arrived. The caller does not need to read any further bytes after that.
     pub fn is_done(&self) -> bool {
         self.assembler.is_done()
     }
@@ -179,9 +182,9 @@ impl ChatStream {
             self.assembler.add_document(&document_text(document), deltas)?;
         } else if let Some(event) = self.decoder.end() {
             match self.assembler.add_event(&event.name, &event.data, deltas) {
-                // This may be a part of an event. The earlier events decide whether the reply is complete.
+                // The last event may be incomplete. The earlier events decide whether the reply is complete.
                 Err(StreamError::Invalid { .. }) => {}
-                taken => taken?,
+                result => result?,
             }
         }
         match self.assembler.finish(deltas) {
@@ -189,11 +192,11 @@ impl ChatStream {
                 let problem = "it is neither an event stream nor JSON".to_owned();
                 Err(StreamError::invalid(problem, &String::from_utf8_lossy(&self.first_bytes)))
             }
-            finished => finished,
+            result => result,
         }
     }
 
-    fn events(&mut self, mut bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
+    fn decode_events(&mut self, mut bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
         while let Some(event) = self.decoder.next(&mut bytes)? {
             self.assembler.add_event(&event.name, &event.data, deltas)?;
         }
@@ -201,7 +204,8 @@ impl ChatStream {
     }
 }
 
-/// Decodes a reply that is one JSON document, which servers send if they do not stream. White space may precede it.
+/// Decodes a reply that is one JSON document. Servers that do not stream send such a reply. The body may begin with
+/// white space.
 ///
 /// # Errors
 ///
@@ -213,8 +217,8 @@ pub fn decode_document(provider: &str, model: &str, body: &[u8]) -> Result<Decod
 }
 
 impl From<DecodedReply> for RawReply {
-    /// Uses the refusal as the text if there is no other text. The stop reason is kept, so that validators report a
-    /// missing output.
+    /// Uses the refusal as the text of the reply if there is no other text. The stop reason does not change, so that
+    /// validators report the missing output.
     fn from(decoded: DecodedReply) -> Self {
         let DecodedReply { mut reply, refusal, raw } = decoded;
         if reply.text.is_empty() {
@@ -226,7 +230,7 @@ impl From<DecodedReply> for RawReply {
 
 impl From<TooLarge> for StreamError {
     fn from(_: TooLarge) -> Self {
-        Self::TooLarge { what: "one event of it", limit: crate::sse::EVENT_LIMIT }
+        Self::TooLarge { what: "one event of the reply", limit: crate::sse::EVENT_LIMIT }
     }
 }
 
@@ -236,7 +240,7 @@ impl StreamError {
     }
 }
 
-/// Returns the beginning of the text on one line.
+/// Returns the beginning of `text` on one line, with control characters replaced by spaces.
 fn excerpt(text: &str) -> String {
     let line: String = text
         .trim()
@@ -257,7 +261,7 @@ fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || matches!(byte, 0xEF | 0xBB | 0xBF)
 }
 
-/// Returns whether this can be the beginning of an event stream, including an empty one.
+/// Returns whether an event stream, which may be empty, can begin with these bytes.
 fn begins_like_events(first_bytes: &[u8]) -> bool {
     let fields: [&[u8]; 6] = [b"data", b"event", b"id", b"retry", b"error", b":"];
     fields.iter().any(|field| first_bytes.starts_with(field) || field.starts_with(first_bytes))

@@ -1,10 +1,10 @@
-//! Configuration of providers: how to reach them, and the providers that are known without configuration (M2).
+//! Configuration of providers, and the providers whose addresses are built in (M2).
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// A secret value: a key, or a header that may contain one. `Debug` never prints it.
+/// A secret value, such as a key or the value of a header that may contain a key. `Debug` never prints the value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -14,7 +14,7 @@ impl Secret {
         Self(value.into())
     }
 
-    /// Returns the value. Use it only to build a request.
+    /// Returns the secret value. Use it only to build a request.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -26,7 +26,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Configuration of one provider that speaks Chat Completions.
+/// Configuration of one provider that implements Chat Completions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProviderConfig {
     /// Name of the provider: the part of a model's name before the `/`. Media policies refer to it.
@@ -37,7 +37,7 @@ pub struct ProviderConfig {
     pub key: Option<Secret>,
     /// Advice about a missing or refused key for error messages, such as ``set `OPENAI_API_KEY` ``.
     pub key_advice: String,
-    /// Headers that are sent with every request, after the host's own.
+    /// Headers that are sent with every request. They replace the host's own headers of the same name.
     pub headers: Vec<(String, Secret)>,
     /// Timeouts of every request.
     pub timeouts: Timeouts,
@@ -48,12 +48,11 @@ pub struct ProviderConfig {
 /// Timeouts of requests to a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Time to connect, including TLS. Default: 10 s.
+    /// Maximum time to establish a connection, including TLS. Default: 10 s.
     pub connect: Duration,
-    /// Maximum time without a byte of the response, both before it starts, because models think, and between its
-    /// chunks. Default: 120 s.
+    /// Maximum time to wait for the start of the response, and then for each further chunk. Default: 120 s.
     pub stall: Duration,
-    /// Time from the request to the last byte of the response. Default: 10 min.
+    /// Maximum time from the request to the last byte of the response. Default: 10 min.
     pub total: Duration,
 }
 
@@ -68,7 +67,7 @@ impl Default for Timeouts {
 pub struct ModelConfig {
     /// Context window in tokens. `None` uses the window of the known model, or 32,768 tokens.
     pub window: Option<u32>,
-    /// Price of its tokens. `None` uses the price of the known model, if there is one.
+    /// Price of the model's tokens. `None` uses the price of the known model, if there is one.
     pub price: Option<Price>,
 }
 
@@ -92,7 +91,7 @@ pub struct KnownProvider {
     pub key_variable: Option<&'static str>,
 }
 
-/// All providers whose addresses are built in, as their own documentation gives them.
+/// All providers with a built-in address. The addresses come from the providers' documentation.
 pub const KNOWN_PROVIDERS: &[KnownProvider] = &[
     KnownProvider { name: "openai", base_url: "https://api.openai.com/v1", key_variable: Some("OPENAI_API_KEY") },
     KnownProvider { name: "groq", base_url: "https://api.groq.com/openai/v1", key_variable: Some("GROQ_API_KEY") },

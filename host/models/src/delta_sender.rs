@@ -1,11 +1,11 @@
-//! Streams a complete reply in small pieces, as a provider on the network would.
+//! Streams a complete reply in small pieces, like a provider on the network.
 
 use agent_core::model::Delta;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 
-/// Minimum size of a piece in bytes. It ends at the next white space.
-const PIECE_BYTES: usize = 24;
+/// Minimum size of a piece in bytes. A piece is extended to the end of its last word.
+const MIN_PIECE_BYTES: usize = 24;
 
 /// Sends deltas at a configured pace.
 pub(crate) struct DeltaSender<'a> {
@@ -16,7 +16,7 @@ pub(crate) struct DeltaSender<'a> {
 }
 
 impl DeltaSender<'_> {
-    /// Sends one delta. A closed receiver is not an error.
+    /// Waits for the delay and sends one delta. A closed receiver is not an error.
     pub(crate) async fn send(&self, delta: Delta) {
         if !self.delay.is_zero() {
             tokio::time::sleep(self.delay).await;
@@ -24,7 +24,7 @@ impl DeltaSender<'_> {
         let _ = self.deltas.send(delta).await;
     }
 
-    /// Sends thinking with its start and end marks, or nothing if it is empty.
+    /// Sends thinking between [`Delta::ThinkingStart`] and [`Delta::ThinkingEnd`], or nothing if `thinking` is empty.
     pub(crate) async fn thinking(&self, thinking: &str) {
         if thinking.is_empty() {
             return;
@@ -34,7 +34,7 @@ impl DeltaSender<'_> {
         self.send(Delta::ThinkingEnd).await;
     }
 
-    /// Sends text in the given pieces, without empty ones.
+    /// Sends each piece as a text delta. Empty pieces are skipped.
     pub(crate) async fn text(&self, pieces: &[String]) {
         for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
             self.send(Delta::Text(piece.clone())).await;
@@ -42,13 +42,13 @@ impl DeltaSender<'_> {
     }
 }
 
-/// Splits text into pieces that end after white space.
+/// Splits text into pieces that end after white space, except for the last piece.
 pub(crate) fn split_at_words(text: &str) -> Vec<String> {
     let mut pieces = Vec::new();
     let mut piece = String::new();
     for word in text.split_inclusive(char::is_whitespace) {
         piece.push_str(word);
-        if piece.len() >= PIECE_BYTES {
+        if piece.len() >= MIN_PIECE_BYTES {
             pieces.push(std::mem::take(&mut piece));
         }
     }

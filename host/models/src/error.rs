@@ -13,7 +13,7 @@ pub use provider_error::{Cause, ErrorOrigin, ProviderError};
 pub struct Endpoint {
     /// Name of the model as `provider/model`.
     pub model: String,
-    /// URL without credentials and query. `None` if no network is involved.
+    /// URL without credentials and query. `None` if the model runs in this process.
     pub url: Option<String>,
 }
 
@@ -33,18 +33,18 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Why a connection could not be established.
+/// Reason why a connection could not be established.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
-    /// No server listens at that address.
+    /// No server listens at the address.
     NoServer,
-    /// The host name has no address.
+    /// The host name does not resolve to an address.
     UnknownHost,
     /// TLS failed, for example because of a certificate or a protocol version.
     Tls,
-    /// Connecting took longer than the configured time.
+    /// Connecting took longer than `connect_timeout_ms`.
     Timeout,
-    /// Any other error of the system.
+    /// Another error of the operating system.
     Other,
 }
 
@@ -52,7 +52,7 @@ impl Unreachable {
     fn advice(self) -> &'static str {
         match self {
             Self::NoServer => "Start the server, or check the port in the base URL",
-            Self::UnknownHost => "Check the base URL for typing errors, and the network connection",
+            Self::UnknownHost => "Check the base URL for typos, and the network connection",
             Self::Tls => {
                 "Check that the base URL begins with the right `http://` or `https://`, that this machine's clock and \
                  certificates are right, and whether there is a proxy in between"
@@ -63,7 +63,7 @@ impl Unreachable {
     }
 }
 
-/// What the host was waiting for when the server stopped sending.
+/// Part of a response that the host was waiting for when the server stopped sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitingFor {
     /// The start of the response.
@@ -72,15 +72,15 @@ pub enum WaitingFor {
     NextChunk,
 }
 
-/// An error of a model. Every message says what happened, where, and what to do.
+/// An error of a call to a model. Every message reports what happened, where it happened and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// The configured name does not match a provider of this host.
-    #[error("`{given}` is not a known model: use {allowed}")]
+    #[error("`{name}` is not a known model: use {allowed}")]
     UnknownProvider {
-        /// The name as configured.
-        given: String,
-        /// The allowed names.
+        /// Name of the model as it was configured.
+        name: String,
+        /// Description of the allowed names, for the message.
         allowed: String,
     },
     /// The file of a scripted model cannot be read.
@@ -96,12 +96,12 @@ pub enum ModelError {
     InvalidScript {
         /// Path of the script.
         path: PathBuf,
-        /// Line, column and key of the error.
+        /// Position of the error in the script: line, column and key.
         position: String,
-        /// What is wrong and what is allowed.
+        /// Description of the error and of the allowed values.
         problem: String,
     },
-    /// All replies of the script were used.
+    /// The session has used all replies of the script.
     #[error(
         "the script {path} has {}, but session `{session}` requests reply {wanted}: \
          add replies to the script, or start a new session", reply_count(*replies), path = path.display()
@@ -113,7 +113,7 @@ pub enum ModelError {
         replies: usize,
         /// Id of the session that sent the request.
         session: String,
-        /// Number of the requested reply, starting at 1.
+        /// Number of the reply that the session requested, starting at 1.
         wanted: u64,
     },
     /// The request does not meet the script's expectations.
@@ -123,15 +123,15 @@ pub enum ModelError {
         path: PathBuf,
         /// Number of the reply, starting at 1.
         reply: u64,
-        /// Failed expectations with the expected and the actual value; at least one.
+        /// Failed expectations, each with the expected and the actual value. There is at least one.
         problems: Vec<String>,
     },
-    /// The request violates a rule that holds for every request. This is a bug in the host or in a context builder.
+    /// The request violates a rule that applies to every request. This is a bug in the host or in a context builder.
     #[error("the request to {model} is not well-formed: {}. This is a bug in the host or in a context builder", problems.join("; "))]
     InvalidRequest {
         /// Name of the model as `provider/model`.
         model: String,
-        /// Violated rules; at least one.
+        /// Descriptions of the violated rules. There is at least one.
         problems: Vec<String>,
     },
     /// The configuration of a provider is invalid.
@@ -139,32 +139,32 @@ pub enum ModelError {
     InvalidConfig {
         /// Name of the provider.
         provider: String,
-        /// What is wrong and how to fix it.
+        /// Description of the error and of how to fix it.
         problem: String,
     },
-    /// The request exceeds the maximum size.
+    /// The request would exceed the maximum size.
     #[error(
         "the request to {model} would exceed {limit} bytes; its largest parts: {}. Mask or scale down media, or \
          start a new session", largest.join(", ")
     )]
     TooLarge {
-        /// `provider/model`.
+        /// Name of the model as `provider/model`.
         model: String,
         /// Maximum size of a request in bytes.
         limit: usize,
-        /// The largest parts of the request with their sizes.
+        /// Descriptions of the largest parts of the request, with their sizes.
         largest: Vec<String>,
     },
     /// A media item that the request refers to cannot be read.
     #[error(
-        "{medium}, which is part of the request to {model}, cannot be read: {problem}. Mask it with a media policy, or start a new session"
+        "{item}, which is part of the request to {model}, cannot be read: {problem}. Mask it with a media policy, or start a new session"
     )]
     UnreadableMedia {
-        /// `provider/model`.
+        /// Name of the model as `provider/model`.
         model: String,
         /// Description of the media item.
-        medium: String,
-        /// Why it cannot be read.
+        item: String,
+        /// Reason why the media item cannot be read.
         problem: String,
     },
     /// No connection could be established.
@@ -172,12 +172,12 @@ pub enum ModelError {
     Unreachable {
         /// The model and its address.
         endpoint: Endpoint,
-        /// Kind of the failure.
+        /// Reason why the connection could not be established.
         cause: Unreachable,
-        /// Message of the operating system or library.
+        /// Error message of the operating system or of a library.
         problem: String,
     },
-    /// The server sent nothing for too long.
+    /// The server sent nothing during the stall timeout.
     #[error(
         "{endpoint} {}. The server may be overloaded or still loading the model: try again, or set a longer \
          `stall_timeout_ms` for this provider", silence_message(*waiting_for, *limit)
@@ -185,20 +185,20 @@ pub enum ModelError {
     Stalled {
         /// The model and its address.
         endpoint: Endpoint,
-        /// What the host was waiting for.
+        /// Part of the response that the host was waiting for.
         waiting_for: WaitingFor,
-        /// The time limit.
+        /// Value of `stall_timeout_ms`.
         limit: Duration,
     },
-    /// The complete reply took too long.
+    /// The reply was not complete within the total timeout.
     #[error(
-        "the reply of {endpoint} was not complete after {}. Ask for less, or set a longer `total_timeout_ms` for this provider",
+        "the reply of {endpoint} was not complete after {}. Request a shorter reply, or set a longer `total_timeout_ms` for this provider",
         seconds(*limit)
     )]
     TimedOut {
         /// The model and its address.
         endpoint: Endpoint,
-        /// The time limit.
+        /// Value of `total_timeout_ms`.
         limit: Duration,
     },
     /// The provider responded with an error.
@@ -214,10 +214,10 @@ pub enum ModelError {
         endpoint: Endpoint,
         /// HTTP status of the response.
         status: u16,
-        /// Redirect target without credentials and query.
+        /// Target of the redirect, without credentials and query.
         to: String,
     },
-    /// The response does not come from a server that speaks Chat Completions.
+    /// The response does not come from a server that implements Chat Completions.
     #[error(
         "{endpoint} is not a model endpoint: it responded with status {status} and {content} that begins with `{excerpt}`. Check the \
          base URL (most end in `/v1`), and whether a proxy or a login page responds instead of the server"
@@ -227,12 +227,12 @@ pub enum ModelError {
         endpoint: Endpoint,
         /// HTTP status of the response.
         status: u16,
-        /// Content type as a phrase for the message.
+        /// Content type of the response, or the phrase `no content type`.
         content: String,
         /// Beginning of the response.
         excerpt: String,
     },
-    /// The response is malformed: the server or something on the way corrupted it.
+    /// The response is malformed. The server or a proxy may have corrupted it.
     #[error(
         "the reply of {endpoint} is malformed: {problem}. Try again; if it happens again, check the server's log and \
          any proxy in between"
@@ -240,7 +240,7 @@ pub enum ModelError {
     MalformedReply {
         /// The model and its address.
         endpoint: Endpoint,
-        /// What is wrong with the response, and how it begins.
+        /// Description of the error, with the beginning of the response.
         problem: String,
     },
     /// The reply cannot be used or is too large.
@@ -248,17 +248,17 @@ pub enum ModelError {
     InvalidReply {
         /// The model and its address.
         endpoint: Endpoint,
-        /// What is wrong with the reply.
+        /// Description of what is wrong with the reply.
         problem: String,
     },
-    /// The connection failed or the reply ended early. Nothing of the reply counts.
+    /// The connection failed or the reply ended early. The incomplete reply is discarded.
     #[error(
         "the reply of {endpoint} ended early: {message}. Try again; if it happens again, check the network and the base URL"
     )]
     ConnectionLost {
         /// The model and its address.
         endpoint: Endpoint,
-        /// What happened to the connection.
+        /// Description of what happened to the connection.
         message: String,
     },
 }
@@ -274,7 +274,7 @@ impl ModelError {
         }
     }
 
-    /// Returns how long the provider asked to wait before the next attempt.
+    /// Returns the time that the provider asked to wait before the next attempt, if it asked for a wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Provider(error) => error.retry_after,
@@ -306,9 +306,9 @@ mod tests {
         Endpoint { model: "openai/gpt".into(), url: Some("http://127.0.0.1:9/v1/chat/completions".into()) }
     }
 
-    /// M5: messages say what happened, where, and what to do.
+    /// M5: every message reports what happened, where it happened and what to do.
     #[test]
-    fn m5_every_message_says_where_and_what_to_do() {
+    fn m5_every_message_describes_the_problem_and_a_remedy() {
         let errors = [
             ModelError::InvalidConfig {
                 provider: "openai".into(),
@@ -317,7 +317,7 @@ mod tests {
             ModelError::TooLarge { model: "openai/gpt".into(), limit: 10, largest: vec!["a.png (9 bytes)".into()] },
             ModelError::UnreadableMedia {
                 model: "openai/gpt".into(),
-                medium: "a.png".into(),
+                item: "a.png".into(),
                 problem: "it is missing".into(),
             },
             unreachable(Unreachable::NoServer),
@@ -344,7 +344,7 @@ mod tests {
         openai/gpt at http://127.0.0.1:9/v1/chat/completions cannot be reached: connection refused. Start the server, or check the port in the base URL
         openai/gpt at http://127.0.0.1:9/v1/chat/completions did not start to respond within 120 s. The server may be overloaded or still loading the model: try again, or set a longer `stall_timeout_ms` for this provider
         openai/gpt at http://127.0.0.1:9/v1/chat/completions sent nothing for 1.5 s in the middle of its reply. The server may be overloaded or still loading the model: try again, or set a longer `stall_timeout_ms` for this provider
-        the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions was not complete after 600 s. Ask for less, or set a longer `total_timeout_ms` for this provider
+        the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions was not complete after 600 s. Request a shorter reply, or set a longer `total_timeout_ms` for this provider
         openai/gpt at http://127.0.0.1:9/v1/chat/completions answered with status 307 and redirects to https://other.example/. Redirects are not followed, so that no key is sent to another server: if that address is right, use it as the base URL
         the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions cannot be used: one event has more than 8 MiB. Try another model, or check the server's log
         the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions is malformed: it is not JSON: `{]`. Try again; if it happens again, check the server's log and any proxy in between
@@ -356,11 +356,11 @@ mod tests {
         ModelError::Unreachable { endpoint: endpoint(), cause, problem: "connection refused".into() }
     }
 
-    /// M3: temporary errors are retried, permanent ones are not.
+    /// M3: only temporary errors are retryable.
     #[test]
-    fn m3_temporary_errors_are_retryable() {
+    fn m3_only_temporary_errors_are_retryable() {
         assert!(ModelError::ConnectionLost { endpoint: endpoint(), message: "reset".into() }.retryable());
-        assert!(!ModelError::UnknownProvider { given: "a".into(), allowed: "b".into() }.retryable());
+        assert!(!ModelError::UnknownProvider { name: "a".into(), allowed: "b".into() }.retryable());
         assert!(unreachable(Unreachable::NoServer).retryable());
         assert!(unreachable(Unreachable::Timeout).retryable());
         assert!(!unreachable(Unreachable::Tls).retryable());

@@ -1,20 +1,21 @@
-//! Context windows and prices of known models, used if the configuration gives none (M2).
+//! Context windows and prices of known models. The host uses them if the configuration contains none (M2).
 //!
 //! The figures come from the providers' public pages of models and prices (platform.openai.com/docs/pricing,
 //! api-docs.deepseek.com, docs.mistral.ai, console.groq.com/docs/models), as published between September 2025 and
-//! spring 2026. They were compared with stored copies and secondary listings on 2026-11-20 and left out if those
-//! disagreed or a price has changed since. Prices are for uncached tokens. A provider may change them at any time, so
-//! the configuration takes precedence.
+//! spring 2026. On 2026-11-20 they were compared with stored copies of these pages and with third-party listings. A
+//! figure is left out if the sources disagree or if the price has changed since. Prices apply to uncached tokens. A
+//! provider may change its prices at any time, so the configuration takes precedence.
 
 use crate::configuration::{ModelConfig, Price};
 
-/// Context window in tokens of an unknown model.
+/// Context window of an unknown model, in tokens.
 pub const DEFAULT_WINDOW: u32 = 32_768;
 
-/// Provider, model, window in tokens, and the price of a million prompt and completion tokens in US dollars.
+/// Provider, model, context window in tokens, and the prices of one million prompt tokens and one million completion
+/// tokens in US dollars.
 type KnownModel = (&'static str, &'static str, u32, Option<(f64, f64)>);
 
-/// A window covers the prompt and the reply together.
+/// All known models. A context window covers the prompt and the reply together.
 const KNOWN: &[KnownModel] = &[
     ("openai", "gpt-5", 400_000, Some((1.25, 10.0))),
     ("openai", "gpt-5-mini", 400_000, Some((0.25, 2.0))),
@@ -41,10 +42,12 @@ const KNOWN: &[KnownModel] = &[
     ("groq", "openai/gpt-oss-20b", 131_072, None),
 ];
 
-/// Returns the window and price of a known model, which may also be a dated or `-latest` edition.
+/// Returns the context window and price of a known model. `model` may also name a dated or `-latest` version of a known
+/// model.
 ///
-/// Model names of OpenRouter contain the owner; its prices are its own. The window of a model on a local server depends
-/// on how the server was started, so none is known.
+/// OpenRouter's model names begin with the owner of the model, such as `openai/gpt-4o`. OpenRouter sets its own prices,
+/// so no price is known for its models. The window of a model on a local server depends on how the server was started,
+/// so this window is not known either.
 pub fn find(provider: &str, model: &str) -> Option<ModelConfig> {
     if provider == "openrouter" {
         let (owner, model) = model.split_once('/')?;
@@ -52,15 +55,15 @@ pub fn find(provider: &str, model: &str) -> Option<ModelConfig> {
         return Some(ModelConfig { price: None, ..found });
     }
     let matches = |(owner, name, ..): &&KnownModel| {
-        *owner == provider && model.strip_prefix(name).is_some_and(|suffix| suffix.is_empty() || is_edition(suffix))
+        *owner == provider && model.strip_prefix(name).is_some_and(|suffix| suffix.is_empty() || is_version(suffix))
     };
     let (_, _, window, price) = KNOWN.iter().find(matches)?;
     let price = price.map(|(prompt, completion)| Price { prompt, completion });
     Some(ModelConfig { window: Some(*window), price })
 }
 
-/// Returns whether `suffix` marks an edition: `-latest`, or a date such as `-2024-08-06`, `-2411` or `-0613`.
-fn is_edition(suffix: &str) -> bool {
+/// Returns whether `suffix` marks a version of a model: `-latest`, or a date such as `-2024-08-06`, `-2411` or `-0613`.
+fn is_version(suffix: &str) -> bool {
     suffix == "-latest"
         || suffix.strip_prefix('-').is_some_and(|date| {
             let digits = date.bytes().filter(u8::is_ascii_digit).count();
@@ -72,9 +75,8 @@ fn is_edition(suffix: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// M2
     #[test]
-    fn m2_editions_of_known_models_are_known_but_other_variants_are_not() {
+    fn m2_versions_of_known_models_are_known_but_other_variants_are_not() {
         let window = |provider, model| find(provider, model).and_then(|found| found.window);
         assert_eq!(window("openai", "gpt-4o"), Some(128_000));
         assert_eq!(window("openai", "gpt-4o-2024-08-06"), Some(128_000));

@@ -1,7 +1,7 @@
-//! Model providers behind one trait. This is the only crate that knows wire formats.
+//! Model providers behind the trait [`Provider`]. This is the only crate that encodes and decodes wire formats.
 //!
-//! It contains Chat Completions over HTTP (M1), `scripted` (replies from a file) and `offline` (a router without a
-//! model) (M4).
+//! It contains a client for Chat Completions over HTTP (M1), `scripted`, which replies from a file, and `offline`, a
+//! router that needs no model (M4).
 
 pub mod chat;
 pub mod chat_stream;

@@ -1,5 +1,5 @@
-//! Finds model servers on this machine, to offer them to a user who configured none. The host never uses one without
-//! asking.
+//! Finds model servers on this machine, so that they can be offered to a user who configured no model. The host never
+//! uses such a server without asking the user.
 
 use crate::chat;
 use crate::configuration::KNOWN_PROVIDERS;
@@ -8,14 +8,15 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use url::Url;
 
-/// A server that responded.
+/// A server on this machine that responded with its list of models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalServer {
-    /// Built-in provider with this address. Another program may listen there: only its list of models was checked.
+    /// Name of the built-in provider with this address. The server may be a different program, because only its list of
+    /// models was checked.
     pub provider: &'static str,
     /// Base URL of the server.
     pub base_url: String,
-    /// Names of its models in the server's order. The list may be empty.
+    /// Names of the server's models, in the server's order. The list may be empty.
     pub models: Vec<String>,
 }
 
@@ -28,8 +29,8 @@ pub async fn find_servers(timeout: Duration) -> Vec<LocalServer> {
         requests.spawn(async move { (position, known, list_models(known.base_url, timeout).await) });
     }
     let mut found = Vec::new();
-    while let Some(answer) = requests.join_next().await {
-        if let Ok((position, known, Some(models))) = answer {
+    while let Some(result) = requests.join_next().await {
+        if let Ok((position, known, Some(models))) = result {
             found.push((position, LocalServer { provider: known.name, base_url: known.base_url.to_owned(), models }));
         }
     }
@@ -37,8 +38,8 @@ pub async fn find_servers(timeout: Duration) -> Vec<LocalServer> {
     found.into_iter().map(|(_, server)| server).collect()
 }
 
-/// Requests the models of the server at `base_url`; `timeout` includes connecting. Returns `None` if nothing there
-/// lists models.
+/// Requests the list of models of the server at `base_url`. `timeout` includes the time to connect. Returns `None` if
+/// no server at this address lists models.
 pub async fn list_models(base_url: &str, timeout: Duration) -> Option<Vec<String>> {
     let base_url = Url::parse(base_url).ok()?;
     let client = chat::build_client(&base_url, timeout).ok()?;

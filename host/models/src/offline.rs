@@ -1,6 +1,6 @@
-//! A built-in deterministic router that needs no key and no network. It executes lines of the form `tool {json}` and
-//! calls a tool for a prose prompt only if the match is clear. It is not a language model, and every answer says so
-//! (M4).
+//! A built-in deterministic router that needs no key and no network (M4). It executes lines of the form `tool {json}`.
+//! For a prompt in prose, it calls a tool only if the match is clear. It is not a language model, and it states this in
+//! every answer.
 
 mod answer;
 mod arguments;
@@ -30,21 +30,21 @@ const CONTEXT_WINDOW: u32 = 128_000;
 /// Maximum size in bytes of a prose prompt that is analysed.
 const MAX_PROSE_BYTES: usize = 16 * 1024;
 
-/// Maximum number of characters shown of a description.
+/// Maximum length of a displayed tool description, in characters.
 const MAX_DESCRIPTION_CHARACTERS: usize = 160;
 
-/// The offline router.
+/// The router that replaces a language model. See the [module documentation](self).
 #[derive(Clone, Debug)]
 pub struct OfflineRouter {
     info: ModelInfo,
 }
 
-/// What the router does for a request.
+/// The text or calls with which the router responds to a request.
 struct Decision {
     text: String,
     calls: Vec<RequestedCall>,
-    /// Data for the step record: the rule that decided, and its input.
-    why: Value,
+    /// Data for the step record: the rule that led to the decision, and the tools that it considered.
+    reason: Value,
 }
 
 impl Default for OfflineRouter {
@@ -77,7 +77,7 @@ impl Provider for OfflineRouter {
         _context: ReplyContext<'_>,
         deltas: &Sender<Delta>,
     ) -> Result<RawReply, ModelError> {
-        let Decision { mut text, calls, why } = decide(request);
+        let Decision { mut text, calls, reason } = decide(request);
         if calls.is_empty() {
             text = answer::with_label(&text, estimate::characters_in(request.max_tokens));
         }
@@ -85,7 +85,7 @@ impl Provider for OfflineRouter {
         let stop = if calls.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };
         let usage = estimate::usage(request, &text, &calls);
         let reply = Reply { text, calls, stop, usage, model: self.info.model.to_string(), replay: None };
-        let raw = json!({ "router": why, "reply": reply });
+        let raw = json!({ "router": reason, "reply": reply });
         Ok(RawReply { reply, raw })
     }
 }
@@ -97,32 +97,32 @@ fn decide(request: &ModelRequest) -> Decision {
         if let Some(note) = call_lines::ignored_lines_note(&prompt(request), &request.tools) {
             text = format!("{text}\n\n{note}");
         }
-        return Decision { text, calls: vec![], why: json!("results") };
+        return Decision { text, calls: vec![], reason: json!("results") };
     }
     let prompt = prompt(request);
     match call_lines::parse(&prompt, &request.tools) {
         CallLines::Calls(calls, _) => {
             let calls = calls.into_iter().map(|(tool, arguments)| requested_call(tool, arguments)).collect();
-            Decision { text: String::new(), calls, why: json!("lines") }
+            Decision { text: String::new(), calls, reason: json!("lines") }
         }
-        CallLines::Invalid(text) => Decision { text, calls: vec![], why: json!("wrong line") },
+        CallLines::Invalid(text) => Decision { text, calls: vec![], reason: json!("wrong line") },
         CallLines::Unknown(name) => {
             let intro = format!("There is no tool named `{name}`. Nothing was run.");
             list_tools(&intro, route::nearest(&name, &request.tools))
         }
         CallLines::None if request.output_schema.is_some() => {
-            Decision { text: schema_unsupported(), calls: vec![], why: json!("output schema") }
+            Decision { text: schema_unsupported(), calls: vec![], reason: json!("output schema") }
         }
         CallLines::None if request.tools.is_empty() => {
             let text = "No tools are available, and the router can only run tools.".to_owned();
-            Decision { text, calls: vec![], why: json!("no tools") }
+            Decision { text, calls: vec![], reason: json!("no tools") }
         }
         CallLines::None => route_prose(&prompt, &request.tools),
     }
 }
 
-/// Returns the texts of the last user message without the sections that the host puts before the input (L22), so that
-/// remembered or retrieved text is never executed.
+/// Returns the text of the last user message without the sections that the host inserts before the input (L22), so that
+/// the router never executes remembered or retrieved text.
 fn prompt(request: &ModelRequest) -> String {
     let message = request.messages.iter().rev().find(|message| message.role == Role::User);
     let texts = message.into_iter().flat_map(|message| &message.parts).filter_map(|part| match part {
@@ -135,7 +135,7 @@ fn prompt(request: &ModelRequest) -> String {
     texts[sections.min(texts.len().saturating_sub(1))..].join("\n")
 }
 
-/// Returns whether the text is a section of the host: `## name` and an empty line.
+/// Returns whether the text is a section of the host. A section begins with `## name` and an empty line.
 fn is_section(text: &str) -> bool {
     let heading = text.strip_prefix("## ").and_then(|rest| rest.split_once("\n\n"));
     let in_name = |character: char| character.is_ascii_lowercase() || character == '-';
@@ -148,12 +148,12 @@ fn route_prose(prompt: &str, tools: &[OfferedTool]) -> Decision {
             "The prompt has {} bytes, but the router reads at most {MAX_PROSE_BYTES} bytes of prose.",
             prompt.len()
         );
-        return Decision { text, calls: vec![], why: json!("long prompt") };
+        return Decision { text, calls: vec![], reason: json!("long prompt") };
     }
     match route::route(prompt, tools) {
         Route::Call(candidate) => {
             let calls = vec![requested_call(candidate.tool, candidate.arguments())];
-            Decision { text: String::new(), calls, why: json!({ "taken": [score_record(&candidate)] }) }
+            Decision { text: String::new(), calls, reason: json!({ "taken": [score_record(&candidate)] }) }
         }
         Route::Suggest(candidates) if candidates.is_empty() => {
             list_tools("No tool name or description shares a word with this prompt.", candidates)
@@ -162,12 +162,12 @@ fn route_prose(prompt: &str, tools: &[OfferedTool]) -> Decision {
     }
 }
 
-/// Shows tools with the line to type for each.
+/// Lists tools, each with a line that calls the tool if the user types it.
 fn list_tools(intro: &str, candidates: Vec<Candidate<'_>>) -> Decision {
-    let why = json!({ "shown": candidates.iter().map(score_record).collect::<Vec<_>>() });
+    let reason = json!({ "shown": candidates.iter().map(score_record).collect::<Vec<_>>() });
     let mut text = intro.to_owned();
     if !candidates.is_empty() {
-        text.push_str(" The closest tools, each as a line to type:\n");
+        text.push_str(" The closest tools, each with a line that you can type:\n");
     }
     for candidate in &candidates {
         let name = &candidate.tool.author_name;
@@ -177,7 +177,7 @@ fn list_tools(intro: &str, candidates: Vec<Candidate<'_>>) -> Decision {
             first_sentence(candidate)
         ));
     }
-    Decision { text, calls: vec![], why }
+    Decision { text, calls: vec![], reason }
 }
 
 fn score_record(candidate: &Candidate) -> Value {

@@ -1,4 +1,4 @@
-//! The interface between the runtime and a model: information about the model, and a reply to a request.
+//! The interface between the runtime and a model. A model provides information about itself and replies to requests.
 
 use crate::configuration::Price;
 use crate::error::ModelError;
@@ -10,14 +10,14 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
 
-/// What is known about a model before a request is sent.
+/// Information about a model that is available before a request is sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelInfo {
     /// Provider, name and context window.
     pub model: Model,
     /// Names that the provider accepts for tools.
     pub tool_names: ToolNameRules,
-    /// Price of its tokens, if known.
+    /// Price of the model's tokens, or `None` if it is unknown.
     pub price: Option<Price>,
 }
 
@@ -31,7 +31,7 @@ pub struct ToolNameRules {
 }
 
 impl ToolNameRules {
-    /// `[a-zA-Z0-9_-]{1,64}`, which nearly every provider accepts.
+    /// Rules for names that match `[a-zA-Z0-9_-]{1,64}`, which nearly every provider accepts.
     pub const COMMON: Self = Self { max_characters: 64, punctuation: "_-" };
 
     /// Returns whether a name may contain the character.
@@ -50,17 +50,17 @@ impl ToolNameRules {
 /// Reads the media that a request refers to.
 #[async_trait]
 pub trait MediaSource: Send + Sync {
-    /// Reads a media item as it will be sent, scaled down if the request asks for that. The error is a message for
-    /// people.
+    /// Reads a media item in the form in which it is sent. It is scaled down if the request asks for that. The error is
+    /// a message for the user.
     async fn read(&self, media: &Media) -> Result<MediaBytes, String>;
 }
 
 /// A media item as it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaBytes {
-    /// IANA media type of these bytes. It may differ from the stored type if the item was scaled.
+    /// IANA media type of these bytes. It may differ from the stored type if the item was scaled down.
     pub mime_type: String,
-    /// The complete contents.
+    /// Complete contents of the media item.
     pub bytes: Arc<[u8]>,
 }
 
@@ -85,7 +85,7 @@ pub struct ReplyContext<'a> {
     pub purpose: Purpose,
     /// Number of successful calls with this purpose that the session made before this one.
     pub call: u64,
-    /// Number of attempts of this call including this one, starting at 1.
+    /// Number of the current attempt of this call, starting at 1.
     pub attempt: u32,
     /// Source of the media that the request refers to.
     pub media: &'a dyn MediaSource,
@@ -97,7 +97,7 @@ pub enum Purpose {
     /// Continues a turn.
     #[default]
     Turn,
-    /// Summarises messages that leave the prompt (L27).
+    /// Summarises messages that are removed from the prompt (L27).
     Summary,
     /// Answers a plugin's request to the model (P5).
     Plugin,
@@ -112,7 +112,7 @@ pub struct RawReply {
     pub raw: Value,
 }
 
-/// A model. Dropping the future of a reply cancels the request.
+/// A model that replies to requests. Dropping the future of [`Provider::reply`] cancels the request.
 ///
 /// # Examples
 ///
@@ -147,7 +147,7 @@ pub struct RawReply {
 /// ```
 #[async_trait]
 pub trait Provider: Send + Sync {
-    /// Returns what is known about the model.
+    /// Returns information about the model.
     fn info(&self) -> &ModelInfo;
 
     /// Returns the secrets that are sent to the provider, so that they can be redacted elsewhere. Default: none.
@@ -160,19 +160,19 @@ pub trait Provider: Send + Sync {
         None
     }
 
-    /// Returns whether this is a real language model, which can write summaries and whose answers are worth
-    /// remembering. Default: `true`.
+    /// Returns whether this is a real language model. Only a real language model can write summaries, and only its
+    /// answers are stored as memories. Default: `true`.
     fn is_language_model(&self) -> bool {
         true
     }
 
-    /// Answers a request and sends parts of the reply to `deltas` as they arrive. If the receiver is dropped, the reply
-    /// is still completed.
+    /// Returns the reply to a request and sends its parts to `deltas` as they arrive. If the receiver is dropped, the
+    /// reply is still completed.
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no complete reply. Deltas that were sent before are then void, and the caller sends
-    /// [`Delta::Clear`].
+    /// Returns an error if there is no complete reply. The caller must then send [`Delta::Clear`], because the deltas
+    /// that were already sent are not part of any reply.
     async fn reply(
         &self,
         request: &ModelRequest,
@@ -185,9 +185,9 @@ pub trait Provider: Send + Sync {
 mod tests {
     use super::ToolNameRules;
 
-    /// L14
+    /// The common rules accept names that match `[a-zA-Z0-9_-]{1,64}` (L14).
     #[test]
-    fn common_tool_name_rules() {
+    fn common_tool_name_rules_limit_characters_and_length() {
         let cases = [("text_count", true), ("a-B_9", true), ("text.count", false), ("", false), ("zählen", false)];
         for (name, expected) in cases {
             assert_eq!(ToolNameRules::COMMON.accepts(name), expected, "{name}");

@@ -11,14 +11,14 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Model names that need no configuration, with their meanings.
-pub const PROVIDERS: &[(&str, &str)] =
+/// Names of models that need no configuration, each with a short description for error messages.
+pub const BUILT_IN_MODELS: &[(&str, &str)] =
     &[("offline", "built in; a router, not a language model"), ("scripted:FILE", "a file of replies")];
 
 /// Creates the model `offline` or `scripted:FILE` without any configured provider.
 ///
 /// A relative file is resolved against `base`. The names `offline/router` and `scripted/FILE`, which stored replies
-/// contain, mean the same.
+/// contain, are accepted as well.
 ///
 /// # Errors
 ///
@@ -48,7 +48,7 @@ impl Providers {
 
     /// Creates the model with the given name: `PROVIDER/MODEL` of a configured provider, `offline` or `scripted:FILE`.
     ///
-    /// The model part may contain further slashes. The provider is not contacted, so the model may not exist.
+    /// The name of the model may contain further slashes. The provider is not contacted, so the model may not exist.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Providers {
             ("scripted", file) if !file.is_empty() => Ok(Arc::new(ScriptedModel::open(file, base)?)),
             _ => match self.split(name) {
                 Some((configured, model)) => Ok(Arc::new(ChatModel::new(configured.connection()?, model))),
-                None => Err(ModelError::UnknownProvider { given: name.to_owned(), allowed: self.allowed(kind) }),
+                None => Err(ModelError::UnknownProvider { name: name.to_owned(), allowed: self.allowed(kind) }),
             },
         }
     }
@@ -75,7 +75,7 @@ impl Providers {
             Some((configured, model)) => Ok(Embedder::new(configured.connection()?, model)),
             None => {
                 let kind = name.split_once('/').map_or(name, |(kind, _)| kind);
-                Err(ModelError::UnknownProvider { given: name.to_owned(), allowed: self.allowed(kind) })
+                Err(ModelError::UnknownProvider { name: name.to_owned(), allowed: self.allowed(kind) })
             }
         }
     }
@@ -100,7 +100,7 @@ impl Providers {
     fn allowed(&self, wanted: &str) -> String {
         let mut names: Vec<String> =
             self.configured.iter().map(|configured| format!("`{}/MODEL`", configured.config.name)).collect();
-        names.extend(PROVIDERS.iter().map(|(name, meaning)| format!("`{name}` ({meaning})")));
+        names.extend(BUILT_IN_MODELS.iter().map(|(name, meaning)| format!("`{name}` ({meaning})")));
         let last = names.pop().unwrap_or_default();
         let names = if names.is_empty() { last } else { format!("{} or {last}", names.join(", ")) };
         if self.find(wanted).is_some() {
@@ -119,7 +119,8 @@ impl Providers {
         }
     }
 
-    /// Lists the built-in providers that are not configured, as the end of a message.
+    /// Lists the built-in providers that are not configured, as the end of an error message. Returns an empty string if
+    /// there are none.
     fn unconfigured_providers(&self) -> String {
         let known = KNOWN_PROVIDERS.iter().filter(|known| self.find(known.name).is_none());
         let names: Vec<String> = known.map(|known| format!("`{}`", known.name)).collect();
@@ -132,13 +133,14 @@ impl Providers {
 }
 
 impl Configured {
-    /// Concurrent callers may create two clients; one of them is kept.
+    /// Returns the connection and creates it if necessary. If two callers create a connection at the same time, one of
+    /// the two connections is dropped.
     fn connection(&self) -> Result<Arc<Connection>, ModelError> {
         match self.connection.get() {
             Some(connection) => Ok(connection.clone()),
             None => {
-                let made = Arc::new(Connection::new(self.config.clone())?);
-                Ok(self.connection.get_or_init(|| made).clone())
+                let connection = Arc::new(Connection::new(self.config.clone())?);
+                Ok(self.connection.get_or_init(|| connection).clone())
             }
         }
     }
@@ -154,9 +156,9 @@ impl fmt::Debug for Configured {
 mod tests {
     use super::*;
 
-    /// M2, M4
+    /// M2, M4: the names of models without configuration are resolved.
     #[test]
-    fn model_names_are_resolved() {
+    fn names_of_unconfigured_models_are_resolved() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("replies.json"), r#"{"text": "hello"}"#).unwrap();
         let absolute = directory.path().join("replies.json").display().to_string();
@@ -174,10 +176,10 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_lists_the_known_names() {
+    fn the_error_for_an_unknown_name_lists_the_known_names() {
         for name in ["", "gpt", "openai/gpt", "scripted", "scripted:", "offline/gpt"] {
             let error = provider(name, Path::new(".")).err().unwrap();
-            assert!(matches!(&error, ModelError::UnknownProvider { given, .. } if given == name));
+            assert!(matches!(&error, ModelError::UnknownProvider { name: unknown, .. } if unknown == name));
         }
         insta::assert_snapshot!(
             provider("openai/gpt", Path::new(".")).err().unwrap(),
@@ -185,7 +187,7 @@ mod tests {
         );
     }
 
-    /// M2: a model name may contain slashes and colons, and built-in names keep their meaning.
+    /// M2: a model name may contain slashes and colons, and a configured provider cannot replace a built-in model.
     #[test]
     fn m2_configured_model_names_are_resolved() {
         let config = |name: &str| ProviderConfig {

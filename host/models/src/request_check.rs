@@ -1,5 +1,5 @@
-//! Checks the rules that hold for every request to any provider, so that bugs of the host are found here and not at a
-//! provider.
+//! Checks the rules that apply to every request to any provider. The host thereby detects its own bugs before a
+//! provider rejects the request.
 
 use crate::provider::ToolNameRules;
 use agent_core::message::{Message, Part, Role, ToolCall, ToolResult};
@@ -9,14 +9,14 @@ use std::collections::HashSet;
 /// Maximum size of a tool description in bytes (P2).
 const DESCRIPTION_LIMIT: usize = 2048;
 
-/// Returns the violated rules, or an empty list if the request is well-formed.
+/// Returns descriptions of the violated rules, or an empty list if the request is well-formed.
 pub(crate) fn find_problems(request: &ModelRequest, tool_names: ToolNameRules) -> Vec<String> {
     let mut problems = Vec::new();
     if request.messages.is_empty() {
-        problems.push("it has no message".to_owned());
+        problems.push("it has no messages".to_owned());
     }
     if request.max_tokens == 0 {
-        problems.push("its reply is limited to zero tokens".to_owned());
+        problems.push("its `max_tokens` is 0".to_owned());
     }
     check_tools(&request.tools, tool_names, &mut problems);
     check_call_results(&request.messages, &mut problems);
@@ -43,14 +43,15 @@ fn check_tools(tools: &[OfferedTool], tool_names: ToolNameRules, problems: &mut 
     }
 }
 
-/// Every call has exactly one result, and the results follow in call order before the next message of another role.
+/// Checks that every call has exactly one result, and that the results of a message's calls follow it directly and in
+/// call order.
 fn check_call_results(messages: &[Message], problems: &mut Vec<String>) {
-    let mut open: std::collections::VecDeque<&ToolCall> = Default::default();
+    let mut unanswered: std::collections::VecDeque<&ToolCall> = Default::default();
     let mut ids = HashSet::new();
     for (position, message) in messages.iter().enumerate() {
         let position = position + 1;
         if message.role != Role::Tool {
-            for call in open.drain(..) {
+            for call in unanswered.drain(..) {
                 problems.push(format!("call {} of `{}` has no result before message {position}", call.id, call.name));
             }
         }
@@ -60,26 +61,29 @@ fn check_call_results(messages: &[Message], problems: &mut Vec<String>) {
                     if !ids.insert(&call.id) {
                         problems.push(format!("message {position} has a second call {}", call.id));
                     }
-                    open.push_back(call);
+                    unanswered.push_back(call);
                 }
-                Part::ToolResult(result) if message.role == Role::Tool => match open.pop_front() {
+                Part::ToolResult(result) if message.role == Role::Tool => match unanswered.pop_front() {
                     Some(call) => check_call_result(position, call, result, problems),
                     None => {
                         problems.push(format!("message {position} has a result of {} without its call", result.call_id))
                     }
                 },
                 Part::ToolCall(_) | Part::ToolResult(_) => {
-                    problems.push(format!("message {position} of {} has a tool call or result", message.role.as_str()));
+                    problems.push(format!(
+                        "message {position} has the role {} but contains a tool call or result",
+                        message.role.as_str()
+                    ));
                 }
                 _ if message.role == Role::Tool => {
-                    problems.push(format!("message {position} of tool has a part that is not a result"));
+                    problems
+                        .push(format!("message {position} has the role tool but contains a part that is not a result"));
                 }
                 _ => {}
             }
         }
     }
-    let unanswered = open.iter().map(|call| format!("call {} of `{}` has no result", call.id, call.name));
-    problems.extend(unanswered);
+    problems.extend(unanswered.iter().map(|call| format!("call {} of `{}` has no result", call.id, call.name)));
 }
 
 fn check_call_result(position: usize, call: &ToolCall, result: &ToolResult, problems: &mut Vec<String>) {
@@ -89,7 +93,8 @@ fn check_call_result(position: usize, call: &ToolCall, result: &ToolResult, prob
             .push(format!("message {position} has the result of {actual} where the result of {wanted} is expected"));
     } else if call.name != result.name {
         let (wanted, actual) = (&call.name, &result.name);
-        problems.push(format!("the result of call {} is named `{actual}`, the call `{wanted}`", call.id));
+        problems
+            .push(format!("the result of call {} names the tool `{actual}`, but the call names `{wanted}`", call.id));
     }
 }
 
@@ -101,7 +106,7 @@ pub(crate) mod tests {
     use agent_core::plugin::Lifecycle;
     use serde_json::{Value, json};
 
-    /// Builds a request with these messages for a test model.
+    /// Builds a request to a test model with the given messages and tools.
     pub(crate) fn request(messages: Vec<Message>, tools: Vec<OfferedTool>) -> ModelRequest {
         let model = Model { provider: "scripted".into(), name: "test".into(), window: 1000 };
         let system = vec!["You help.".to_owned()];
@@ -117,13 +122,14 @@ pub(crate) mod tests {
         }
     }
 
-    /// Builds an offered tool. Its name is translated as the runtime does if there is no collision.
+    /// Builds an offered tool. The provider's name of the tool is derived from `author_name` in the same way as in the
+    /// runtime if no names collide.
     pub(crate) fn tool(author_name: &str, description: &str, input_schema: Value) -> OfferedTool {
         let name = author_name.replace('.', "_");
         OfferedTool { name, author_name: author_name.into(), description: description.into(), input_schema }
     }
 
-    /// Builds an assistant message with these calls: id, name and arguments.
+    /// Builds an assistant message with the given calls, each of which is an id, a name and the arguments.
     pub(crate) fn calls(calls: &[(&str, &str, Value)]) -> Message {
         let part = |(id, name, arguments): &(&str, &str, Value)| {
             let (id, name) = (CallId((*id).into()), (*name).into());
@@ -160,16 +166,15 @@ pub(crate) mod tests {
             problems_of(vec![user(), two_calls(), done("c1", "a"), done("c2", "b"), user()]),
             Vec::<String>::new()
         );
-        let mut both = done("c1", "a");
-        both.parts.extend(done("c2", "b").parts);
-        assert_eq!(problems_of(vec![user(), two_calls(), both]), Vec::<String>::new());
+        let mut both_results = done("c1", "a");
+        both_results.parts.extend(done("c2", "b").parts);
+        assert_eq!(problems_of(vec![user(), two_calls(), both_results]), Vec::<String>::new());
     }
 
-    /// Every tool call has exactly one result.
     #[test]
     fn calls_without_matching_results_are_reported() {
         let cases: Vec<(Vec<Message>, &str)> = vec![
-            (vec![], "it has no message"),
+            (vec![], "it has no messages"),
             (vec![user(), two_calls(), done("c1", "a")], "call c2 of `b` has no result"),
             (vec![user(), two_calls(), done("c1", "a"), user()], "call c2 of `b` has no result before message 4"),
             (vec![done("c1", "a")], "message 1 has a result of c1 without its call"),
@@ -182,15 +187,22 @@ pub(crate) mod tests {
                 "message 2 has the result of c2 where the result of c1 is expected; \
                  message 3 has the result of c1 where the result of c2 is expected",
             ),
-            (vec![two_calls(), done("c1", "x"), done("c2", "b")], "the result of call c1 is named `x`, the call `a`"),
+            (
+                vec![two_calls(), done("c1", "x"), done("c2", "b")],
+                "the result of call c1 names the tool `x`, but the call names `a`",
+            ),
             (
                 vec![two_calls(), done("c1", "a"), done("c2", "b"), calls(&[("c1", "a", json!({}))]), done("c1", "a")],
                 "message 4 has a second call c1",
             ),
-            (vec![Message::text(Role::Tool, "x")], "message 1 of tool has a part that is not a result"),
+            (
+                vec![Message::text(Role::Tool, "x")],
+                "message 1 has the role tool but contains a part that is not a result",
+            ),
             (
                 vec![Message { role: Role::User, ..two_calls() }],
-                "message 1 of user has a tool call or result; message 1 of user has a tool call or result",
+                "message 1 has the role user but contains a tool call or result; \
+                 message 1 has the role user but contains a tool call or result",
             ),
         ];
         for (messages, expected) in cases {
@@ -198,9 +210,10 @@ pub(crate) mod tests {
         }
     }
 
-    /// L14, P2
+    /// L14, P2: tool names are checked for allowed characters and duplicates, and descriptions and schemas are checked
+    /// too.
     #[test]
-    fn l14_tool_names_use_allowed_characters_and_are_unique() {
+    fn l14_invalid_tools_are_reported() {
         let mut tools = vec![tool("a.b", "", json!({})), tool("a_b", &"x".repeat(2049), json!([]))];
         tools.push(OfferedTool { name: "ä".into(), ..tool("x", "", json!({})) });
         let expected = "the tool `a_b` is offered twice; the description of tool `a_b` has 2049 bytes; \

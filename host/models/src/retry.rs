@@ -4,15 +4,15 @@ use crate::error::ModelError;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use std::time::Duration;
 
-/// Limits on retries of one model call. Waits double from the first to the longest, with jitter. A `Retry-After` of the
-/// provider takes precedence.
+/// Limits on the retries of one model call. The wait doubles after each attempt, from `first_wait` up to
+/// `longest_wait`, with jitter. A `Retry-After` header of the provider takes precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Maximum number of attempts including the first one. Default: 4. The value 1 disables retries.
     pub attempts: u32,
     /// Wait before the second attempt. Default: 500 ms.
     pub first_wait: Duration,
-    /// Maximum single wait, which also limits what a provider may ask for. Default: 30 s.
+    /// Maximum wait before one attempt. If a provider asks for a longer wait, the call is not retried. Default: 30 s.
     pub longest_wait: Duration,
     /// Maximum time of all attempts and waits together. Default: 2 min.
     pub total: Duration,
@@ -52,7 +52,7 @@ impl RetryPolicy {
             .with_max_delay(self.longest_wait)
             .with_max_times(self.attempts as usize)
             .with_jitter();
-        // Jitter can add up to one more wait, but never beyond the maximum.
+        // Jitter can double the wait, so the maximum must be applied again.
         let wait = builder.build().nth(attempt.saturating_sub(1) as usize).unwrap_or(self.longest_wait);
         wait.min(self.longest_wait)
     }
@@ -69,19 +69,18 @@ mod tests {
         ModelError::Provider(Box::new(ProviderError { retry_after, ..error }))
     }
 
-    /// M3
     #[test]
-    fn m3_waits_double_and_retries_end() {
+    fn m3_waits_double_until_the_last_attempt() {
         let policy = RetryPolicy { attempts: 12, total: Duration::from_secs(1000), ..RetryPolicy::default() };
         for attempt in 1..12 {
             let wait = policy.wait(attempt, Duration::ZERO, &provider_error(503, None)).expect("a retry");
-            let least = (policy.first_wait * 2_u32.pow(attempt - 1)).min(policy.longest_wait);
-            assert!(wait >= least && wait <= policy.longest_wait, "attempt {attempt}: {wait:?}");
+            let minimum = (policy.first_wait * 2_u32.pow(attempt - 1)).min(policy.longest_wait);
+            assert!(wait >= minimum && wait <= policy.longest_wait, "attempt {attempt}: {wait:?}");
         }
         assert_eq!(policy.wait(12, Duration::ZERO, &provider_error(503, None)), None);
     }
 
-    /// M3: `Retry-After` is honoured within the maximum wait.
+    /// M3: a `Retry-After` header is respected if it does not exceed the maximum wait.
     #[test]
     fn m3_retry_after_takes_precedence() {
         let policy = RetryPolicy::default();
@@ -94,7 +93,7 @@ mod tests {
 
     /// M3: retries are limited in time and apply only to temporary errors.
     #[test]
-    fn m3_some_failures_are_not_retried() {
+    fn m3_late_and_permanent_errors_are_not_retried() {
         let policy = RetryPolicy::default();
         assert_eq!(policy.wait(1, Duration::from_secs(120), &provider_error(503, None)), None);
         assert_eq!(policy.wait(1, Duration::ZERO, &provider_error(401, None)), None);

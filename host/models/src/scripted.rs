@@ -1,4 +1,5 @@
-//! A model that replies from a file (M4). Everything around the replies is real, and every request is checked.
+//! A model that replies from a file (M4). Only the replies are simulated: the rest of the host runs as usual, and every
+//! request is checked.
 
 mod expectation;
 mod script;
@@ -23,8 +24,8 @@ const SIZE_LIMIT: u64 = 16 * 1024 * 1024;
 
 /// A model that replies from a script.
 ///
-/// The next reply follows from the number of calls that the session has made, so a restarted host continues where it
-/// was. Each session starts with the first reply.
+/// The number of calls that a session has made determines its next reply, so a restarted host continues with the
+/// correct reply. Each session starts with the first reply.
 #[derive(Debug)]
 pub struct ScriptedModel {
     info: ModelInfo,
@@ -35,11 +36,11 @@ pub struct ScriptedModel {
 /// The replies of a script, in order.
 #[derive(Clone, Debug, Default)]
 pub struct ScriptedReplies {
-    /// Replies within turns.
+    /// Replies to the requests of turns.
     pub turns: Vec<ScriptedReply>,
-    /// Summaries of messages that leave the prompt.
+    /// Summaries of messages that are removed from the prompt.
     pub summaries: Vec<ScriptedReply>,
-    /// Answers to requests of plugins.
+    /// Replies to requests of plugins.
     pub answers: Vec<ScriptedReply>,
 }
 
@@ -57,8 +58,8 @@ impl ScriptedModel {
         Ok(Self { info: ModelInfo { model, tool_names: ToolNameRules::COMMON, price: None }, path, script })
     }
 
-    /// Creates a model from replies that are part of another file, which `path` names in messages. `window` is in
-    /// tokens; `None` uses the default.
+    /// Creates a model from replies that are part of another file. Error messages name that file as `path`. `window` is
+    /// the context window in tokens, and `None` uses the default of 128,000 tokens.
     pub fn from_replies(path: &Path, window: Option<u32>, replies: ScriptedReplies) -> Self {
         let script =
             Script { summaries: replies.summaries, answers: replies.answers, ..Script::from_replies(replies.turns) };
@@ -159,8 +160,8 @@ impl Provider for ScriptedModel {
     }
 }
 
-/// Scripts use the authors' tool names, but the model must use the names that it was offered. Other names stay
-/// unchanged.
+/// Converts a scripted call. The authors' tool names in the script are translated to the names that the request offers.
+/// Other names stay unchanged.
 fn requested_call(call: &script::ScriptedCall, request: &ModelRequest) -> RequestedCall {
     let offered = request.tools.iter().find(|tool| tool.author_name == call.name);
     let name = offered.map_or(&call.name, |tool| &tool.name).clone();
@@ -169,7 +170,7 @@ fn requested_call(call: &script::ScriptedCall, request: &ModelRequest) -> Reques
 
 fn read_file(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
-    // Reject pipes, which would block until the other end writes (row 47).
+    // Reject pipes, because reading a pipe blocks until another process writes to it (row 47).
     if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is a pipe, a device or a directory instead of a file"));
     }
@@ -220,9 +221,9 @@ mod tests {
         (reply.map(|raw| raw.reply).map_err(|error| error.to_string()), deltas)
     }
 
-    /// M4: the position follows from the session's calls and not from the process.
+    /// M4: the next reply depends on the number of the session's calls and not on the state of the process.
     #[tokio::test]
-    async fn m4_the_reply_follows_from_the_call_number() {
+    async fn m4_the_call_number_determines_the_reply() {
         let model = scripted(r#"[{"text": "one"}, {"text": "two"}]"#);
         for (call, expected) in [(1, "two"), (0, "one"), (1, "two")] {
             assert_eq!(ask(&model, &prompt(), call, 1).await.0.unwrap().text, expected);
@@ -307,7 +308,7 @@ mod tests {
         let request = prompt();
         tokio::select! {
             biased;
-            _ = model.reply(&request, context(slow_call), &sender) => panic!("it should still wait"),
+            _ = model.reply(&request, context(slow_call), &sender) => panic!("the slow call finished early"),
             () = tokio::task::yield_now() => {}
         }
         assert!(receiver.is_empty());

@@ -1,5 +1,5 @@
-//! Decoder for server-sent events (`text/event-stream` of WHATWG HTML): turns bytes that arrive in arbitrary chunks
-//! into events.
+//! Decoder for server-sent events (`text/event-stream` of the WHATWG HTML standard). It decodes bytes that arrive in
+//! arbitrary chunks into events.
 
 use memchr::memchr2;
 use std::borrow::Cow;
@@ -7,7 +7,7 @@ use std::borrow::Cow;
 /// Maximum size of one event, and of one line, in bytes.
 pub const EVENT_LIMIT: usize = 8 * 1024 * 1024;
 
-/// Maximum size of an event name. The rest is dropped.
+/// Maximum size of an event name in bytes. Longer names are truncated.
 const NAME_LIMIT: usize = 256;
 
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
@@ -15,8 +15,8 @@ const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 /// One event. Invalid UTF-8 is replaced by U+FFFD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event<'e> {
-    /// Value of the `event` field, or empty. It is also `error` if the data arrived in a field of that name, as some
-    /// model servers send it.
+    /// Value of the `event` field, or an empty string. Some model servers send an error in a field named `error`
+    /// instead of `data`. The name is then `error`.
     pub name: Cow<'e, str>,
     /// Values of the `data` fields, joined by line feeds.
     pub data: Cow<'e, str>,
@@ -27,22 +27,23 @@ pub struct Event<'e> {
 #[error("one event has more than {EVENT_LIMIT} bytes")]
 pub struct TooLarge;
 
-/// Decodes events. Every byte is read once, no matter how the input is split, and an event that lies within one chunk
-/// is not copied. Comments, `id`, `retry` and unknown fields are skipped.
+/// Decodes events. Every byte is read once, no matter how the input is split, and an event that is contained in one
+/// chunk is not copied. Comments, `id`, `retry` and unknown fields are skipped.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The line that is still incomplete.
+    /// Bytes of the current line, which is incomplete.
     line: Vec<u8>,
-    /// Data of the event that is still incomplete.
+    /// Data of the current event, which is incomplete.
     data: Vec<u8>,
     has_data: bool,
     name: Vec<u8>,
-    /// The event was returned, so data and name are cleared before the next one.
+    /// Whether the event was returned. Its data and name are then cleared before the next event is decoded.
     was_returned: bool,
-    /// The last byte was a carriage return, so a line feed that follows belongs to it.
+    /// Whether the last byte was a carriage return. A line feed directly after it is part of the same line ending.
     after_return: bool,
-    /// Number of byte-order mark bytes read so far. None are expected once other bytes have arrived.
+    /// Number of bytes of a byte-order mark that were read at the start of the input.
     mark_bytes: usize,
+    /// Whether a byte that is not part of a byte-order mark has arrived.
     has_started: bool,
 }
 
@@ -64,7 +65,7 @@ impl Decoder {
     pub fn next<'e, 'i: 'e>(&'e mut self, input: &mut &'i [u8]) -> Result<Option<Event<'e>>, TooLarge> {
         self.clear_returned();
         self.skip_mark(input);
-        // Data of an event with a single data line that lies within the input.
+        // Data of the event if it has a single data line that is contained in the input.
         let mut borrowed_data = None;
         while let Some(line) = self.take_line(input)? {
             let line = match line {
@@ -97,20 +98,20 @@ impl Decoder {
             return Ok(None);
         }
         let data = borrowed_data.unwrap_or(&self.data);
-        Ok(Some(Event { name: text(&self.name), data: text(data) }))
+        Ok(Some(Event { name: decode_utf8(&self.name), data: decode_utf8(data) }))
     }
 
     /// Ends the input and returns the last event if its final blank line is missing. The standard discards such an
-    /// event, but some servers leave out the last blank line. The caller must tell from the data whether it is
-    /// complete.
+    /// event, but some servers leave out the last blank line. The caller must determine from the data whether the event
+    /// is complete.
     pub fn end(&mut self) -> Option<Event<'_>> {
         self.clear_returned();
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
-            // This cannot be too large, because the size was checked when the bytes arrived.
+            // The line cannot be too large, because its size was checked when the bytes arrived.
             let _ = self.process_owned(line);
         }
-        self.has_data.then(|| Event { name: text(&self.name), data: text(&self.data) })
+        self.has_data.then(|| Event { name: decode_utf8(&self.name), data: decode_utf8(&self.data) })
     }
 
     fn clear_returned(&mut self) {
@@ -137,8 +138,8 @@ impl Decoder {
         }
     }
 
-    /// Returns the next complete line without its end. It is owned if it began in an earlier chunk. If no line ends,
-    /// the rest of the input is kept.
+    /// Returns the next complete line without its line ending. The line is owned if it began in an earlier chunk. If no
+    /// line ends in the input, the bytes are stored until the next call.
     fn take_line<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Cow<'i, [u8]>>, TooLarge> {
         let mut bytes = *input;
         if !bytes.is_empty() && std::mem::take(&mut self.after_return) && bytes[0] == b'\n' {
@@ -146,7 +147,7 @@ impl Decoder {
         }
         let Some(end) = memchr2(b'\n', b'\r', bytes) else {
             *input = &[];
-            self.check(bytes.len())?;
+            self.check_size(bytes.len())?;
             self.line.extend_from_slice(bytes);
             return Ok(None);
         };
@@ -159,7 +160,7 @@ impl Decoder {
             }
             _ => rest,
         };
-        self.check(line.len())?;
+        self.check_size(line.len())?;
         if self.line.is_empty() {
             return Ok(Some(Cow::Borrowed(line)));
         }
@@ -168,8 +169,8 @@ impl Decoder {
         Ok(Some(Cow::Owned(whole)))
     }
 
-    fn check(&self, more: usize) -> Result<(), TooLarge> {
-        if self.line.len() + self.data.len() + more > EVENT_LIMIT { Err(TooLarge) } else { Ok(()) }
+    fn check_size(&self, additional: usize) -> Result<(), TooLarge> {
+        if self.line.len() + self.data.len() + additional > EVENT_LIMIT { Err(TooLarge) } else { Ok(()) }
     }
 
     /// Processes a line that was assembled from several chunks. It is not empty, so it does not end an event.
@@ -177,8 +178,8 @@ impl Decoder {
         match parse_line(&line) {
             Line::Data(data) if !self.has_data => {
                 // The line's buffer becomes the data buffer, so that large events are copied only once.
-                let before = line.len() - data.len();
-                line.drain(..before);
+                let prefix_length = line.len() - data.len();
+                line.drain(..prefix_length);
                 self.has_data = true;
                 self.line = std::mem::replace(&mut self.data, line);
             }
@@ -241,8 +242,8 @@ fn parse_line(line: &[u8]) -> Line<'_> {
     }
 }
 
-fn text(bytes: &[u8]) -> Cow<'_, str> {
-    // Checked conversion is faster, and nearly all input is valid.
+fn decode_utf8(bytes: &[u8]) -> Cow<'_, str> {
+    // `from_utf8` is faster than the lossy conversion, and nearly all input is valid UTF-8.
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => String::from_utf8_lossy(bytes),

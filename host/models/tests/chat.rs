@@ -1,5 +1,5 @@
-//! Tests of Chat Completions against a real server on loopback: requests on the wire, replies of every form, and every
-//! fault of row 31.
+//! Tests of Chat Completions against a real server on loopback. They cover the requests on the wire, all forms of
+//! replies, and all faults of row 31.
 
 #[path = "support/client.rs"]
 mod client;

@@ -1,5 +1,5 @@
-//! Framing cases that no recording contains (M1, row 31): line ends, chunk boundaries, size limits, and errors in place
-//! of events.
+//! Tests of event stream framing that the recorded streams do not cover (M1, row 31): line endings, chunk boundaries,
+//! size limits, and errors instead of events.
 
 use agent_core::model::{Delta, StopReason};
 use agent_models::chat_stream::{ChatStream, DecodedReply, REPLY_LIMIT, StreamError, decode_document};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 const HELLO: &str = r#"{"choices":[{"index":0,"delta":{"content":"hällo "}}]}"#;
 const WORLD: &str = r#"{"choices":[{"index":0,"delta":{"content":"wörld 🌍"},"finish_reason":"stop"}]}"#;
 
+/// Decodes a reply from chunks. Returns the result and the deltas, with adjacent deltas of the same kind joined.
 fn decode<'b>(chunks: impl IntoIterator<Item = &'b [u8]>) -> (Result<DecodedReply, StreamError>, Vec<Delta>) {
     let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
     for chunk in chunks {
@@ -22,11 +23,12 @@ fn decode<'b>(chunks: impl IntoIterator<Item = &'b [u8]>) -> (Result<DecodedRepl
     (decoded, joined(deltas))
 }
 
+/// Decodes a body in one chunk and returns the text of the reply.
 fn text(body: &[u8]) -> Result<String, StreamError> {
     decode([body]).0.map(|decoded| decoded.reply.text)
 }
 
-/// Joins adjacent deltas of a kind, because the way text is split has no meaning.
+/// Joins adjacent deltas of the same kind, because it does not matter how a text is split.
 fn joined(deltas: Vec<Delta>) -> Vec<Delta> {
     let mut joined: Vec<Delta> = Vec::new();
     for delta in deltas {
@@ -39,28 +41,28 @@ fn joined(deltas: Vec<Delta>) -> Vec<Delta> {
     joined
 }
 
-/// M1: all kinds of line ends, a byte-order mark, comments, and missing last lines.
+/// M1: all kinds of line endings, a byte-order mark, comments, and missing last lines are accepted.
 #[test]
-fn m1_all_forms_that_the_standard_allows_are_decoded() {
-    let plain = format!("data: {HELLO}\n\ndata: {WORLD}\n\ndata: [DONE]\n\n");
+fn m1_all_forms_of_event_streams_are_decoded() {
+    let stream = format!("data: {HELLO}\n\ndata: {WORLD}\n\ndata: [DONE]\n\n");
     let bodies = [
-        plain.clone(),
-        plain.replace('\n', "\r\n"),
-        plain.replace('\n', "\r"),
-        plain.replace("\n\n", "\r\r\n"),
-        format!("\u{feff}{plain}"),
-        format!("\n\r\n \n{plain}"),
-        plain.replace("data: ", "data:"),
-        plain.replace("data:", ": ping\nid: 7\nretry: 10\nunknown\nevent: message\ndata:"),
-        plain.replace("\n\n", "\n\n:\n\n: PROCESSING\n\n"),
-        plain.replace("\"choices\":", "\ndata: \"choices\":\ndata: "),
-        plain.replace("\"choices\":", "\ndata: \"choices\":\ndata: ").replace('\n', "\r\n"),
-        plain.replace("data: [DONE]\n\n", ""),
-        plain.trim_end().to_owned(),
-        plain.replace("\n\ndata: [DONE]\n\n", ""),
-        plain.replace("data: [DONE]\n\n", "data: [DONE"),
-        plain.replace("\n\n", "\n"),
-        plain.replace("data: [DONE]\n\n", &format!("data: [DONE]\n\ndata: {HELLO}\n\n")),
+        stream.clone(),
+        stream.replace('\n', "\r\n"),
+        stream.replace('\n', "\r"),
+        stream.replace("\n\n", "\r\r\n"),
+        format!("\u{feff}{stream}"),
+        format!("\n\r\n \n{stream}"),
+        stream.replace("data: ", "data:"),
+        stream.replace("data:", ": ping\nid: 7\nretry: 10\nunknown\nevent: message\ndata:"),
+        stream.replace("\n\n", "\n\n:\n\n: PROCESSING\n\n"),
+        stream.replace("\"choices\":", "\ndata: \"choices\":\ndata: "),
+        stream.replace("\"choices\":", "\ndata: \"choices\":\ndata: ").replace('\n', "\r\n"),
+        stream.replace("data: [DONE]\n\n", ""),
+        stream.trim_end().to_owned(),
+        stream.replace("\n\ndata: [DONE]\n\n", ""),
+        stream.replace("data: [DONE]\n\n", "data: [DONE"),
+        stream.replace("\n\n", "\n"),
+        stream.replace("data: [DONE]\n\n", &format!("data: [DONE]\n\ndata: {HELLO}\n\n")),
     ];
     for body in &bodies {
         assert_eq!(text(body.as_bytes()).as_deref(), Ok("hällo wörld 🌍"), "{body}");
@@ -70,10 +72,10 @@ fn m1_all_forms_that_the_standard_allows_are_decoded() {
     }
 }
 
-/// A body with the names and data of its events.
+/// A body, with the expected names and data of its events.
 type Framed<'f> = (&'f [u8], &'f [(&'f str, &'f str)]);
 
-/// Each `data` line belongs to the event, including empty ones, as the standard says.
+/// All `data` lines belong to the event, including empty lines, as the standard requires.
 #[test]
 fn m1_events_contain_all_their_data_lines() {
     let cases: [Framed<'_>; 6] = [
@@ -100,10 +102,10 @@ fn m1_events_contain_all_their_data_lines() {
     }
 }
 
-/// Row 31: a stream without an end mark is incomplete wherever it stops.
+/// Row 31: a stream without an end marker is incomplete, no matter where it ends.
 #[test]
-fn m3_a_stream_without_an_end_mark_is_truncated() {
-    let half = &WORLD[..WORLD.len() / 2];
+fn m3_a_stream_without_an_end_marker_is_truncated() {
+    let half_event = &WORLD[..WORLD.len() / 2];
     let bodies = [
         String::new(),
         "\n".to_owned(),
@@ -112,19 +114,19 @@ fn m3_a_stream_without_an_end_mark_is_truncated() {
         "data: [DONE]\n\n".to_owned(),
         "data: {\"choices\":[]}\n\ndata: [DONE]\n\n".to_owned(),
         format!("data: {HELLO}\n\n"),
-        format!("data: {HELLO}\n\ndata: {half}"),
+        format!("data: {HELLO}\n\ndata: {half_event}"),
         "{\"choices\":[{\"message\":{\"content\":\"half".to_owned(),
     ];
     for body in bodies {
         assert_eq!(text(body.as_bytes()), Err(StreamError::Truncated), "{body}");
     }
-    let done_is_enough = format!("data: {HELLO}\n\ndata: [DONE]");
-    assert_eq!(text(done_is_enough.as_bytes()).as_deref(), Ok("hällo "));
+    let ended_by_done = format!("data: {HELLO}\n\ndata: [DONE]");
+    assert_eq!(text(ended_by_done.as_bytes()).as_deref(), Ok("hällo "));
 }
 
-/// Row 31: errors in a reply that started with status 200.
+/// Row 31: errors are recognised in responses that started with status 200.
 #[test]
-fn m3_errors_in_place_of_a_reply_are_recognised() {
+fn m3_errors_instead_of_a_reply_are_recognised() {
     let provider = |status, code: Option<&str>, message: &str| {
         Err(StreamError::Provider { status, code: code.map(str::to_owned), message: message.to_owned() })
     };
@@ -159,18 +161,18 @@ fn m3_errors_in_place_of_a_reply_are_recognised() {
     assert_eq!(text(body.as_bytes()), provider(None, Some("network_error"), message));
 }
 
-/// A body that is not a reply is reported with its beginning.
+/// M5: the error about a body that is not a reply quotes the beginning of the body.
 #[test]
-fn m5_other_bodies_are_quoted() {
+fn m5_errors_quote_bodies_that_are_not_replies() {
     let cases = [
         (
             "<html>\n<body>Sign in</body></html>",
             "it is neither an event stream nor JSON: `<html> <body>Sign in</body></html>`",
         ),
         ("data: oops\n\n", "it is not JSON (expected value at line 1 column 1): `oops`"),
-        ("data: {\"a\": \n\n", "an event of it is incomplete JSON: `{\"a\":`"),
+        ("data: {\"a\": \n\n", "one event is incomplete JSON: `{\"a\":`"),
         ("data: 7\n\n", "it is not a JSON object: `7`"),
-        ("{\"a\": 1}", "it is JSON without `choices`: `{\"a\": 1}`"),
+        ("{\"a\": 1}", "the JSON has no `choices`: `{\"a\": 1}`"),
         (
             "data: {\"choices\": 7}\n\n",
             "it is not a Chat Completions reply (invalid type: integer `7`, expected a sequence at line 1 column 12): `{\"choices\": 7}`",
@@ -182,14 +184,14 @@ fn m5_other_bodies_are_quoted() {
     assert_eq!(text(format!("event: ping\ndata: pong\n\ndata: {WORLD}\n\n").as_bytes()).as_deref(), Ok("wörld 🌍"));
 }
 
-/// Row 31: an event of 10 MB is rejected as soon as it is too large, and a smaller one is decoded.
+/// Row 31: an event of 10 MB is rejected, and an event of exactly the maximum size is decoded.
 #[test]
-fn m3_event_size_is_limited() {
-    let frame = WORLD.len() + "data: ".len();
-    for (length, fits) in [(EVENT_LIMIT - frame, true), (10_000_000, false)] {
+fn m3_the_size_of_an_event_is_limited() {
+    let overhead = WORLD.len() + "data: ".len();
+    for (length, fits) in [(EVENT_LIMIT - overhead, true), (10_000_000, false)] {
         let event = format!("data: {}\n\n", WORLD.replace("wörld 🌍", &"x".repeat(length)));
-        let expected =
-            if fits { Ok(length) } else { Err(StreamError::TooLarge { what: "one event of it", limit: EVENT_LIMIT }) };
+        let too_large = StreamError::TooLarge { what: "one event of the reply", limit: EVENT_LIMIT };
+        let expected = if fits { Ok(length) } else { Err(too_large) };
         assert_eq!(text(event.as_bytes()).map(|text| text.len()), expected);
         assert_eq!(decode(event.as_bytes().chunks(65_536)).0.map(|decoded| decoded.reply.text.len()), expected);
     }
@@ -199,14 +201,16 @@ fn m3_event_size_is_limited() {
 
 /// Row 31: an endless stream is rejected, whether it consists of text, calls or one document.
 #[test]
-fn m3_reply_size_is_limited() {
+fn m3_the_size_of_a_reply_is_limited() {
+    // Sends the chunk until there is an error, and returns the number of chunks and the error.
     let endless = |chunk: &str| {
         let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
-        let pushes = (1..=REPLY_LIMIT).map(|n| (n, stream.push(chunk.as_bytes(), &mut std::mem::take(&mut deltas))));
-        pushes.into_iter().find_map(|(n, result)| result.err().map(|error| (n, error))).unwrap()
+        let pushes =
+            (1..=REPLY_LIMIT).map(|count| (count, stream.push(chunk.as_bytes(), &mut std::mem::take(&mut deltas))));
+        pushes.into_iter().find_map(|(count, result)| result.err().map(|error| (count, error))).unwrap()
     };
     let piece = "x".repeat(1 << 20);
-    let too_large = StreamError::TooLarge { what: "it", limit: REPLY_LIMIT };
+    let too_large = StreamError::TooLarge { what: "the reply", limit: REPLY_LIMIT };
     assert_eq!(endless(&format!("data: {}\n\n", HELLO.replace("hällo ", &piece))), (17, too_large.clone()));
     let thinking = HELLO.replace("content", "reasoning").replace("hällo ", &piece);
     assert_eq!(endless(&format!("data: {thinking}\n\n")), (17, too_large.clone()));
@@ -217,17 +221,18 @@ fn m3_reply_size_is_limited() {
     assert_eq!(endless(&format!("data: {call}\n\n")), (1025, StreamError::TooMany { what: "tool calls", limit: 1024 }));
 }
 
-/// Row 31: bytes are not read again when more arrive. The test takes a fraction of a second; with repeated reads it
-/// would take minutes.
+/// Row 31: bytes are not read again when more bytes arrive. The test takes a fraction of a second. With repeated reads,
+/// it would take minutes.
 #[test]
-fn m3_time_is_linear_in_the_size_of_an_event() {
+fn m3_decoding_time_is_linear_in_the_size_of_an_event() {
     let event = format!("data: {}\n\n", WORLD.replace("wörld 🌍", &"x".repeat(8_000_000)));
     let start = Instant::now();
     assert!(decode(event.as_bytes().chunks(16)).0.is_ok());
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
-/// M1: `index` is a key and not a position: it reserves no memory, may start anywhere, repeat or be missing.
+/// M1: the `index` of a call is a key and not a position. A large index allocates no memory, and indexes may start at
+/// any number, repeat or be missing.
 #[test]
 fn m1_call_indexes_are_keys() {
     let call = |index: serde_json::Value, id: &str, name: &str, arguments: &str| {
@@ -238,7 +243,7 @@ fn m1_call_indexes_are_keys() {
         format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}))
     };
     let none = serde_json::Value::Null;
-    let two = [("a", "f", "{\"x\":1}"), ("b", "g", "{}")];
+    let expected = [("a", "f", "{\"x\":1}"), ("b", "g", "{}")];
     let huge = json!(u64::MAX);
     let cases = [
         [call(json!(2_000_000), "a", "f", "{\"x\""), call(json!(2_000_000), "", "", ":1}"), call(huge, "b", "g", "{}")],
@@ -254,14 +259,14 @@ fn m1_call_indexes_are_keys() {
             .calls
             .iter()
             .map(|call| (call.provider_id.as_deref().unwrap_or_default(), call.name.as_str(), call.arguments.as_str()));
-        assert_eq!(calls.collect::<Vec<_>>(), two, "{body}");
+        assert_eq!(calls.collect::<Vec<_>>(), expected, "{body}");
         assert_eq!(reply.stop, StopReason::ToolCalls);
     }
 }
 
-/// M1: the same reply as a document, preceded by blank lines as DeepSeek sends it.
+/// M1: a JSON document is decoded as a reply, even if blank lines precede it as in responses of DeepSeek.
 #[test]
-fn m1_a_document_is_a_reply() {
+fn m1_a_json_document_is_decoded() {
     let body = format!("\n\n\n{}", WORLD.replace("delta", "message"));
     let decoded = decode_document("p", "p/m", body.as_bytes()).unwrap();
     assert_eq!((decoded.reply.text.as_str(), decoded.reply.stop), ("wörld 🌍", StopReason::Stop));
@@ -294,27 +299,30 @@ const FRAGMENTS: &[&str] = &[
 ];
 
 proptest! {
-    /// M1: chunk boundaries change nothing.
+    /// M1: the decoded reply does not depend on the chunk boundaries.
     #[test]
-    fn m1_chunk_boundaries_change_nothing(
+    fn m1_chunk_boundaries_do_not_affect_the_reply(
         fragments in prop::collection::vec(prop::sample::select(FRAGMENTS), 0..24),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..24),
     ) {
         let body = fragments.concat().into_bytes();
-        let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len() + 1)).collect();
-        places.extend([0, body.len()]);
-        places.sort_unstable();
-        let chunks = places.windows(2).map(|ends| &body[ends[0]..ends[1]]);
+        let mut boundaries: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len() + 1)).collect();
+        boundaries.extend([0, body.len()]);
+        boundaries.sort_unstable();
+        let chunks = boundaries.windows(2).map(|ends| &body[ends[0]..ends[1]]);
         prop_assert_eq!(decode(chunks), decode([&body[..]]));
     }
 
-    /// M1: no input makes the host panic, and random bytes are not a reply.
+    /// M1: no input causes a panic, and random bytes are not decoded as a reply.
     #[test]
-    fn m1_random_bytes_are_not_a_reply(noise in prop::collection::vec(any::<u8>(), 0..400), broken in any::<prop::sample::Index>()) {
+    fn m1_random_bytes_are_not_a_reply(
+        noise in prop::collection::vec(any::<u8>(), 0..400),
+        insertion in any::<prop::sample::Index>(),
+    ) {
         prop_assert!(decode(noise.chunks(7)).0.is_err());
         let mut body = format!("data: {HELLO}\n\ndata: {WORLD}\n\n").into_bytes();
-        let place = broken.index(body.len());
-        body.splice(place..place, noise);
+        let position = insertion.index(body.len());
+        body.splice(position..position, noise);
         let _ = decode(body.chunks(5));
         let _ = decode_document("p", "p/m", &body[7..]);
     }

@@ -1,8 +1,8 @@
-//! Decodes recorded streams of providers as their own client libraries do (M1), and never takes a truncated one for
-//! complete (row 31).
+//! Tests that recorded streams of providers are decoded in the same way as by the providers' own client libraries (M1),
+//! and that truncated streams are never decoded as complete replies (row 31).
 //!
 //! The recordings are not part of the project. `AGENT_HOST_RECORDED_STREAMS` names the directory that contains
-//! `openai-chat.jsonl`; without it, the tests are skipped with a message.
+//! `openai-chat.jsonl`. If the variable is not set, the tests print a message and do nothing else.
 
 use agent_core::model::{Delta, StopReason};
 use agent_models::chat_stream::{ChatStream, DecodedReply, StreamError};
@@ -11,8 +11,9 @@ use serde_json::Value;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Streams up to this size are cut at every byte. Larger ones are cut at random positions and around their end mark.
-const SMALL: usize = 1500;
+/// Maximum size in bytes of streams that are cut at every position. Larger streams are cut at random positions and
+/// around their end marker.
+const MAX_EXHAUSTIVE_BYTES: usize = 1500;
 
 #[derive(Deserialize)]
 struct Recording {
@@ -24,15 +25,15 @@ struct Recording {
 #[derive(Deserialize)]
 struct Expected {
     text: String,
-    /// Id, name, arguments.
+    /// Id, name and arguments of each tool call.
     tools: Vec<(Option<String>, String, String)>,
     stop: Option<String>,
     usage: Option<(u64, u64)>,
 }
 
-/// Returns all recordings, or skips the test with a message.
+/// Returns all recordings. Prints a message and returns none if the directory is not configured.
 fn recordings() -> Vec<Recording> {
-    let Some(folder) = std::env::var_os("AGENT_HOST_RECORDED_STREAMS") else {
+    let Some(directory) = std::env::var_os("AGENT_HOST_RECORDED_STREAMS") else {
         // The test runner captures `eprintln!`.
         let _ = writeln!(
             std::io::stderr(),
@@ -40,33 +41,33 @@ fn recordings() -> Vec<Recording> {
         );
         return Vec::new();
     };
-    let file = PathBuf::from(folder).join("openai-chat.jsonl");
+    let file = PathBuf::from(directory).join("openai-chat.jsonl");
     let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let recordings: Vec<Recording> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(!recordings.is_empty(), "{} has no streams", file.display());
     recordings
 }
 
-fn decode(bytes: &[u8], chunk: usize) -> Result<(DecodedReply, Vec<Delta>), StreamError> {
+fn decode(bytes: &[u8], chunk_size: usize) -> Result<(DecodedReply, Vec<Delta>), StreamError> {
     let (mut stream, mut deltas) = (ChatStream::new("recorded", "recorded/model"), Vec::new());
-    for chunk in bytes.chunks(chunk) {
+    for chunk in bytes.chunks(chunk_size) {
         stream.push(chunk, &mut deltas)?;
     }
     let decoded = stream.finish(&mut deltas)?;
     Ok((decoded, deltas))
 }
 
-/// M1
+/// M1: the result is the same as that of the providers' libraries, regardless of the chunk size.
 #[test]
-fn m1_recorded_streams_decode_like_their_own_libraries() {
+fn m1_recorded_streams_match_the_results_of_their_libraries() {
     for Recording { name, sse, expect } in recordings() {
-        let results = [1, 7, 4096].map(|chunk| decode(sse.as_bytes(), chunk));
+        let results = [1, 7, 4096].map(|chunk_size| decode(sse.as_bytes(), chunk_size));
         let [first, second, third] = results.map(|result| result.map(|(decoded, deltas)| (decoded, text_of(&deltas))));
         assert_eq!(first, second, "{name}");
         assert_eq!(second, third, "{name}");
         let Some(expected) = expect else { continue };
         let (decoded, text) = first.unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(decoded.refusal.as_deref().unwrap_or(&expected.text), text, "{name}: what was streamed");
+        assert_eq!(decoded.refusal.as_deref().unwrap_or(&expected.text), text, "{name}: the streamed text");
         check(&name, &decoded, &expected);
     }
 }
@@ -78,8 +79,7 @@ fn check(name: &str, DecodedReply { reply, .. }: &DecodedReply, expected: &Expec
     for (call, (.., arguments)) in reply.calls.iter().zip(&expected.tools) {
         assert_eq!(json(&call.arguments), json(arguments), "{name}");
     }
-    // One provider ends its streams with an object that its library does not read, so the library reports no stop
-    // reason.
+    // The library of one provider reports no stop reason, because it does not read the object at the end of the stream.
     let stop = expected.stop.as_deref().unwrap_or("stop");
     let found = match reply.stop {
         StopReason::Stop => "stop",
@@ -93,7 +93,7 @@ fn check(name: &str, DecodedReply { reply, .. }: &DecodedReply, expected: &Expec
     }
 }
 
-/// Parses arguments as JSON, or returns them as a string if the call was truncated.
+/// Parses arguments as JSON. Arguments of a truncated call become a JSON string.
 fn json(arguments: &str) -> Value {
     match arguments {
         "" => Value::Object(Default::default()),
@@ -109,24 +109,28 @@ fn text_of(deltas: &[Delta]) -> String {
     texts.collect()
 }
 
-/// M3, row 31: a truncated stream is complete only if its end mark has already arrived.
+/// M3, row 31: a truncated stream is decoded as complete only if it contains the end marker.
 #[test]
 fn m3_truncated_streams_are_never_complete() {
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;
     for Recording { name, sse, .. } in recordings() {
-        let (bytes, end) = (sse.as_bytes(), end_mark(&sse));
-        let mut places: Vec<usize> = (end.saturating_sub(40)..(end + 40).min(bytes.len())).collect();
-        if bytes.len() <= SMALL {
-            places.extend(0..bytes.len());
+        let (bytes, end) = (sse.as_bytes(), end_of_marker(&sse));
+        let mut lengths: Vec<usize> = (end.saturating_sub(40)..(end + 40).min(bytes.len())).collect();
+        if bytes.len() <= MAX_EXHAUSTIVE_BYTES {
+            lengths.extend(0..bytes.len());
         } else {
-            // Any distribution works, as long as it is the same in every run.
-            places.extend(std::iter::repeat_with(|| next_random(&mut random) % bytes.len()).take(40));
+            // The random positions are the same in every run of the test.
+            lengths.extend(std::iter::repeat_with(|| next_random(&mut random) % bytes.len()).take(40));
         }
-        for place in places {
-            let is_whole = decode(&bytes[..place], 4096).is_ok();
-            assert!(!is_whole || place >= end, "{name}: whole when cut at {place} of {}", bytes.len());
+        for length in lengths {
+            let is_complete = decode(&bytes[..length], 4096).is_ok();
+            assert!(!is_complete || length >= end, "{name}: complete after {length} of {} bytes", bytes.len());
         }
-        assert_eq!(decode(bytes, 4096).is_ok(), end <= bytes.len(), "{name}: whole just where it has an end mark");
+        assert_eq!(
+            decode(bytes, 4096).is_ok(),
+            end <= bytes.len(),
+            "{name}: complete exactly if there is an end marker"
+        );
     }
 }
 
@@ -135,18 +139,19 @@ fn next_random(state: &mut u64) -> usize {
     *state as usize
 }
 
-/// Returns where the data with the first end mark ends, or a position after the end if there is none.
-fn end_mark(sse: &str) -> usize {
-    let mut place = 0;
+/// Returns the position after the first end marker, or a position after the end of the stream if there is no end
+/// marker.
+fn end_of_marker(sse: &str) -> usize {
+    let mut position = 0;
     for line in sse.split_inclusive('\n') {
         let data = line.trim_end().strip_prefix("data:").map(str::trim).unwrap_or_default();
         let chunk: Value = serde_json::from_str(data).unwrap_or_default();
         let choices = chunk["choices"].as_array().into_iter().flatten();
         let mut reasons = choices.filter(|choice| choice["index"] == 0).map(|choice| &choice["finish_reason"]);
         if data == "[DONE]" || reasons.any(Value::is_string) {
-            return place + line.trim_end().len();
+            return position + line.trim_end().len();
         }
-        place += line.len();
+        position += line.len();
     }
     sse.len() + 1
 }

@@ -1,12 +1,12 @@
-//! Row 21: servers that hang, crash, send garbage or never stop sending. Each one is named in an error, leaves no
-//! process behind and does not stop other servers.
+//! Tests of servers that hang, crash, send invalid data or send data endlessly (row 21). An error names the server, all
+//! its processes end, and other servers keep working.
 
 use crate::support::{Fixture, call, error_message, failed_message, names, problems, text, unavailable_message};
 use agent_mcp::{KeepConnected, MCP_LIMITS, McpServers};
 use std::time::Duration;
 
-/// Runs the bad server together with a good one. Checks that the good one works and returns the problems of the bad
-/// one.
+/// Runs the faulty server together with a working server. Checks that the working server can be called and returns the
+/// problems of the faulty server.
 async fn run_with_good_server(bad: &mut Fixture) -> String {
     bad.config.name = "bad".to_owned();
     let good = Fixture::new("good");
@@ -58,12 +58,12 @@ async fn i5_an_invalid_tool_list_is_reported() {
     assert!(message.contains("cannot be listed") && message.contains("does not follow the protocol"), "{message}");
 }
 
-/// The catalogue limits: pages, tools, bytes, and pages that repeat.
+/// Tool lists with too many pages, tools or bytes, and lists whose pages repeat, are truncated.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_an_endless_catalogue_is_truncated() {
     for (mode, tools, expected) in [
         ("endless-pages", 50, "more than 50 pages"),
-        ("circle", 2, "circle"),
+        ("circle", 2, "refers to itself as the next page"),
         ("many", 1024, "more than 1024 tools"),
         ("fat", 2, "more than 16777216 bytes"),
     ] {
@@ -71,15 +71,15 @@ async fn i5_an_endless_catalogue_is_truncated() {
         let acquired = fixture.servers().acquire().await;
         assert_eq!(names(&acquired).len(), tools, "{mode}: {}", problems(&acquired));
         assert!(problems(&acquired).contains(expected), "{mode}: {}", problems(&acquired));
-        let longest = acquired.catalogue().tools().map(|tool| tool.definition.description.len()).max();
-        assert!(longest <= Some(2048), "{mode}");
+        let max_length = acquired.catalogue().tools().map(|tool| tool.definition.description.len()).max();
+        assert!(max_length <= Some(2048), "{mode}");
         acquired.release().await;
     }
 }
 
-/// Every configuration key of the catalogue limits takes effect.
+/// Every configuration key for a limit on the tool list takes effect.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_every_catalogue_key_takes_effect() {
+async fn i5_every_configured_catalogue_limit_takes_effect() {
     let mut tested = std::collections::BTreeSet::new();
     for (key, value, mode, tools, expected) in [
         ("catalogue_tools", 3, "many", 3, "more than 3 tools"),
@@ -95,14 +95,14 @@ async fn i5_every_catalogue_key_takes_effect() {
         let acquired = fixture.servers().acquire().await;
         assert_eq!(names(&acquired).len(), tools, "{key}: {}", problems(&acquired));
         assert!(problems(&acquired).contains(expected), "{key}: {}", problems(&acquired));
-        let longest = acquired.catalogue().tools().map(|tool| tool.definition.description.len()).max();
-        assert!(key != "description_kib" || longest == Some(1024), "{key}: {longest:?}");
+        let max_length = acquired.catalogue().tools().map(|tool| tool.definition.description.len()).max();
+        assert!(key != "description_kib" || max_length == Some(1024), "{key}: {max_length:?}");
         acquired.release().await;
     }
     assert_eq!(tested, MCP_LIMITS.iter().map(|row| row.key).collect(), "every key has a case");
 }
 
-/// A tool that declares itself both read-only and destructive is not repeated.
+/// D3: a tool that the server declares both read-only and destructive is not repeatable.
 #[tokio::test(flavor = "multi_thread")]
 async fn d3_a_tool_with_contradictory_hints_is_not_repeatable() {
     let fixture = Fixture::new("lies");
@@ -113,7 +113,7 @@ async fn d3_a_tool_with_contradictory_hints_is_not_repeatable() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_garbage_between_messages_is_ignored() {
+async fn i5_invalid_lines_between_messages_are_ignored() {
     let fixture = Fixture::new("good");
     let servers = fixture.servers();
     let acquired = servers.acquire().await;
@@ -137,8 +137,8 @@ async fn i5_a_hanging_call_times_out_and_is_cancelled() {
     acquired.release().await;
 }
 
-/// A server that stops responding is ended. Further calls fail at once instead of waiting for it, until it is
-/// restarted.
+/// A server that stops responding is ended. Further calls fail immediately instead of waiting for the server, until it
+/// is restarted.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_an_unresponsive_server_is_stopped_and_restarted_after_backoff() {
     let mut fixture = Fixture::new("good");
@@ -147,14 +147,14 @@ async fn i5_an_unresponsive_server_is_stopped_and_restarted_after_backoff() {
     let acquired = servers.acquire().await;
     let message = failed_message(call(&servers, "stall").await);
     assert!(
-        message.contains("no result within 3s") && message.contains("does not respond to anything else"),
+        message.contains("no result within 3s") && message.contains("does not respond to other requests either"),
         "{message}"
     );
     let message = unavailable_message(call(&servers, "echo").await);
     assert!(message.contains("retried in") && message.contains("returned no result within 3s"), "{message}");
     fixture.diary.all_gone().await;
     assert_eq!((fixture.diary.count("tools/call"), fixture.diary.started().len()), (1, 1));
-    // After the backoff it works again.
+    // The server works again after the backoff.
     let restarted = async {
         while call(&servers, "echo").await.is_err() {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -165,8 +165,8 @@ async fn i5_an_unresponsive_server_is_stopped_and_restarted_after_backoff() {
     acquired.release().await;
 }
 
-/// A server that exits during a call: the call is not repeated, the next one restarts the server, and a server that
-/// exits repeatedly is restarted after longer and longer waits.
+/// If a server exits during a call, the call is not repeated, and the next call restarts the server. If the server
+/// exits repeatedly, the waits before a restart become longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated() {
     let mut fixture = Fixture::new("good");
@@ -176,7 +176,11 @@ async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated()
     let message = failed_message(call(&servers, "die").await);
     assert!(message.contains("it is not known whether the call took effect"), "{message}");
     let calls = || fixture.diary.count("tools/call");
-    assert_eq!((calls(), fixture.diary.started().len()), (1, 1), "nothing is repeated or restarted automatically");
+    assert_eq!(
+        (calls(), fixture.diary.started().len()),
+        (1, 1),
+        "the call is not repeated and the server is not restarted"
+    );
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
     assert_eq!(fixture.diary.started().len(), 2);
     let mut backing_off = None;
@@ -187,10 +191,10 @@ async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated()
             break;
         }
     }
-    let message = backing_off.expect("a server that keeps exiting is not restarted at once");
+    let message = backing_off.expect("a server that exits repeatedly is not restarted immediately");
     assert!(message.contains("it exited"), "{message}");
     assert!(fixture.diary.started().len() <= 6, "{:?}", fixture.diary.started());
-    // A turn that starts meanwhile gets the same error at once and none of its tools.
+    // A turn that starts during the wait immediately gets the same error and none of the server's tools.
     let next = servers.acquire().await;
     assert!(names(&next).is_empty() && problems(&next).contains("retried in"), "{}", problems(&next));
     drop((acquired, next));
@@ -198,7 +202,7 @@ async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated()
     fixture.diary.all_gone().await;
 }
 
-/// The backoff also applies when each turn opens its own connection.
+/// The backoff continues from turn to turn, even though each turn opens a separate connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_backoff_of_a_server_that_never_starts_spans_turns() {
     let fixture = Fixture::new("exits");
@@ -213,20 +217,20 @@ async fn i5_backoff_of_a_server_that_never_starts_spans_turns() {
     assert!(fixture.diary.started().len() <= 4, "{:?}", fixture.diary.started());
 }
 
-/// The client stops reading from a server that sends requests without end and reads no responses, so nothing
-/// accumulates.
+/// The client stops reading from a server that endlessly sends requests and reads no responses, so that messages do not
+/// accumulate in memory.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_a_server_that_floods_requests_is_not_read() {
+async fn i5_reading_stops_if_a_server_floods_requests() {
     let mut fixture = Fixture::new("good");
     fixture.config.limits.call_time = Duration::from_secs(2);
     let servers = fixture.servers();
     let acquired = servers.acquire().await;
     let message = failed_message(call(&servers, "flood").await);
     assert!(message.contains("no result within 2s"), "{message}");
-    // The limit is what the two pipes and the client's buffer hold. Without backpressure, the client would have read a
-    // hundred times as many.
-    let thousands = fixture.diary.count("a thousand questions");
-    assert!(thousands <= 5, "{thousands} thousand requests were read");
+    // The server can write as many requests as the two pipes and the client's buffer can store. Without backpressure,
+    // the client would have read a hundred times as many.
+    let sent_thousands = fixture.diary.count("a thousand questions");
+    assert!(sent_thousands <= 5, "{sent_thousands} thousand requests were sent");
     acquired.release().await;
     fixture.diary.all_gone().await;
 }
@@ -244,7 +248,7 @@ async fn i5_a_huge_line_fails_only_the_call() {
     fixture.diary.all_gone().await;
 }
 
-/// A response that is nested deeper than the JSON parser accepts fails the call at once.
+/// A call fails immediately if its response is nested more deeply than the JSON parser accepts.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_deeply_nested_response_fails_only_the_call() {
     let fixture = Fixture::new("good");
@@ -257,7 +261,7 @@ async fn i5_a_deeply_nested_response_fails_only_the_call() {
     fixture.diary.all_gone().await;
 }
 
-/// Only the lost call of a read-only tool is reported as retryable.
+/// D3: a call that was lost with its connection is reported as retryable only if its tool is read-only.
 #[tokio::test(flavor = "multi_thread")]
 async fn d3_only_lost_calls_of_read_only_tools_are_retryable() {
     let mut fixture = Fixture::new("mortal");
@@ -272,7 +276,7 @@ async fn d3_only_lost_calls_of_read_only_tools_are_retryable() {
     servers.shutdown().await;
 }
 
-/// Row 16: credentials of a server are removed from what it sends.
+/// Row 16: the credentials of a server are redacted in its results, errors and standard error output.
 #[tokio::test(flavor = "multi_thread")]
 async fn row16_credentials_in_server_output_are_redacted() {
     for mode in ["good", "leaves"] {

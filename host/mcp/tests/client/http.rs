@@ -1,4 +1,4 @@
-//! I5 over streamable HTTP: the SDK's own server on loopback, with the newest protocol and with the older sessions.
+//! Tests of servers over streamable HTTP (I5). Most tests use the SDK's own server on loopback.
 
 use crate::fixture::until;
 use crate::support::{call, error_message, names, problems, text};
@@ -28,10 +28,11 @@ struct RequestCounts {
     deletes: AtomicUsize,
 }
 
+/// An MCP server with the tools `greet` and `hang`.
 #[derive(Clone, Default)]
-struct Desk(Arc<RequestCounts>);
+struct TestServer(Arc<RequestCounts>);
 
-impl ServerHandler for Desk {
+impl ServerHandler for TestServer {
     fn get_info(&self) -> ServerInfo {
         ServerInfo::new(ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build())
     }
@@ -62,22 +63,22 @@ impl ServerHandler for Desk {
     }
 }
 
-/// Serves on loopback. Requests without the key are refused.
+/// Starts the test server on loopback and returns its URL. Requests without the key are refused.
 async fn serve(counts: Arc<RequestCounts>) -> String {
-    let counted = counts.clone();
+    let delete_counts = counts.clone();
     let service = StreamableHttpService::new(
-        move || Ok(Desk(counts.clone())),
+        move || Ok(TestServer(counts.clone())),
         Arc::new(LocalSessionManager::default()),
         StreamableHttpServerConfig::default(),
     );
     let check_key = from_fn(move |headers: HeaderMap, request: axum::extract::Request, next: Next| {
-        let counted = counted.clone();
+        let delete_counts = delete_counts.clone();
         async move {
             if headers.get("x-key").is_none_or(|key| key != "open sesame") {
                 return Err((StatusCode::UNAUTHORIZED, [("www-authenticate", "Bearer")]));
             }
             if request.method() == axum::http::Method::DELETE {
-                counted.deletes.fetch_add(1, Ordering::SeqCst);
+                delete_counts.deletes.fetch_add(1, Ordering::SeqCst);
             }
             Ok(next.run(request).await)
         }
@@ -100,8 +101,8 @@ async fn i5_an_http_server_receives_the_configured_headers() {
     let servers = McpServers::new([config(&serve(counts.clone()).await, "open sesame")]).unwrap();
     let acquired = servers.acquire().await;
     assert_eq!(names(&acquired), ["desk.greet", "desk.hang"], "{}", problems(&acquired));
-    let done = servers.call("desk", "greet", &json!({})).await.unwrap();
-    assert!(text(done).starts_with("hello"));
+    let greeting = servers.call("desk", "greet", &json!({})).await.unwrap();
+    assert!(text(greeting).starts_with("hello"));
     let arguments = json!({});
     let hanging = servers.call("desk", "hang", &arguments);
     assert!(tokio::time::timeout(Duration::from_millis(300), hanging).await.is_err());
@@ -129,16 +130,19 @@ async fn i5_an_unreachable_http_server_is_an_error() {
     let servers = McpServers::new([config]).unwrap();
     let acquired = servers.acquire().await;
     assert!(problems(&acquired).contains(&url), "{}", problems(&acquired));
-    assert!(problems(&acquired).contains("no server can be reached there") && !problems(&acquired).contains("rmcp"));
+    assert!(
+        problems(&acquired).contains("no server can be reached at this address")
+            && !problems(&acquired).contains("rmcp")
+    );
     let error = servers.call("desk", "greet", &json!({})).await.unwrap_err();
     assert!(matches!(error, ToolError::Unavailable { .. }), "{error:?}");
 }
 
-/// Row 21: a response that is nested too deeply, as an event or as a body, an event that is too large, and one that is
-/// not UTF-8 each fail their call at once with a reason, and the server keeps working.
+/// Row 21: a call fails immediately with a reason if its response is nested too deeply, larger than the limit, or not
+/// valid UTF-8. The server keeps working.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_row21_unreadable_responses_over_events_are_reported() {
-    let answer = |request: String| async move {
+    let respond = |request: String| async move {
         let request: serde_json::Value = serde_json::from_str(&request).unwrap();
         let id = request["id"].to_string();
         if id == "null" {
@@ -168,17 +172,17 @@ async fn i5_row21_unreadable_responses_over_events_are_reported() {
         if request["params"]["name"] == "no-text" {
             event[20] = 0xff;
         }
-        // Like many servers, it leaves the stream open.
-        let open = futures::stream::once(async move { Ok::<_, std::io::Error>(event) });
-        let open = futures::StreamExt::chain(open, futures::stream::pending());
-        (StatusCode::OK, [("content-type", "text/event-stream")], axum::body::Body::from_stream(open))
+        // Like many real servers, this server leaves the stream open.
+        let events = futures::stream::once(async move { Ok::<_, std::io::Error>(event) });
+        let events = futures::StreamExt::chain(events, futures::stream::pending());
+        (StatusCode::OK, [("content-type", "text/event-stream")], axum::body::Body::from_stream(events))
     };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let router = Router::new().route("/mcp", axum::routing::post(answer));
+    let router = Router::new().route("/mcp", axum::routing::post(respond));
     tokio::spawn(async move { axum::serve(listener, router).await });
     let mut config = config(&format!("http://{address}/mcp"), "key");
-    // No call may have to wait for its time limit.
+    // The test would take too long if a call waited for its time limit.
     config.limits.call_time = Duration::from_secs(600);
     let servers = McpServers::new([config]).unwrap();
     let acquired = servers.acquire().await;
@@ -196,7 +200,8 @@ async fn i5_row21_unreadable_responses_over_events_are_reported() {
     acquired.release().await;
 }
 
-/// An endless body is read only up to the limit, and the client waits for a silent server only for the configured time.
+/// The client reads an endless body only up to the size limit, and it waits for a silent server only until the time
+/// limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_endless_and_silent_http_responses_are_abandoned() {
     let endless = || async {
@@ -211,35 +216,36 @@ async fn i5_endless_and_silent_http_responses_are_abandoned() {
     tokio::spawn(async move { axum::serve(listener, router).await });
     for (path, expected) in [("endless", "16777216"), ("silent", "did not connect")] {
         let mut config = config(&format!("http://{address}/{path}"), "open sesame");
-        // The endless response exceeds its limit long before.
+        // The endless response exceeds the size limit long before the time limit.
         config.limits.connect_time = Duration::from_secs(if path == "silent" { 1 } else { 30 });
         let acquired = McpServers::new([config]).unwrap().acquire().await;
         assert!(problems(&acquired).contains(expected), "{path}: {}", problems(&acquired));
     }
 }
 
-/// Each HTTP error becomes a sentence with advice that contains neither library types nor the server's page.
+/// The message about an HTTP error is a sentence with advice. It contains neither type names of libraries nor the body
+/// of the response.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_http_errors_are_explained_in_sentences() {
-    let page = || "<html>\u{1b}[2Joops</html>";
-    let answer = |status: u16, kind: &'static str| {
-        let answer =
-            (StatusCode::from_u16(status).unwrap(), [("content-type", kind), ("location", "/elsewhere")], page());
-        axum::routing::post(move || async move { answer })
+    let body = || "<html>\u{1b}[2Joops</html>";
+    let route = |status: u16, content_type: &'static str| {
+        let headers = [("content-type", content_type), ("location", "/elsewhere")];
+        let response = (StatusCode::from_u16(status).unwrap(), headers, body());
+        axum::routing::post(move || async move { response })
     };
-    let kinds = [
-        ("/moved", answer(302, "text/html"), "redirect that the host does not follow"),
-        ("/gone", answer(404, "text/html"), "the path of its `url`"),
-        ("/broken", answer(500, "text/html"), "HTTP 500, an internal error"),
-        ("/closed", answer(403, "text/html"), "requires authorization"),
-        ("/page", answer(200, "text/html"), "responds with `text/html`"),
-        ("/nonsense", answer(200, "application/json"), "not a protocol message"),
+    let cases = [
+        ("/moved", route(302, "text/html"), "redirect that the host does not follow"),
+        ("/gone", route(404, "text/html"), "the path of its `url`"),
+        ("/broken", route(500, "text/html"), "HTTP 500, an internal error"),
+        ("/closed", route(403, "text/html"), "requires authorization"),
+        ("/page", route(200, "text/html"), "responds with `text/html`"),
+        ("/nonsense", route(200, "application/json"), "not a protocol message"),
     ];
-    let router = kinds.iter().fold(Router::new(), |router, (path, answer, _)| router.route(path, answer.clone()));
+    let router = cases.iter().fold(Router::new(), |router, (path, route, _)| router.route(path, route.clone()));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, router).await });
-    for (path, _, expected) in kinds {
+    for (path, _, expected) in cases {
         let servers = McpServers::new([config(&format!("http://{address}{path}"), "key")]).unwrap();
         let problem = problems(&servers.acquire().await);
         assert!(problem.contains(expected) && problem.contains(path), "{path}: {problem}");

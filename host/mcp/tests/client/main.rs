@@ -1,4 +1,4 @@
-//! Tests of the client against real servers: child processes, HTTP servers on loopback, and third-party programs.
+//! Tests of the MCP client with real servers: child processes, HTTP servers on loopback, and third-party servers.
 
 mod faults;
 #[path = "../../../../tests/mcp_server/fixture.rs"]

@@ -1,5 +1,5 @@
-//! Tests against third-party servers. Servers that are not installed are skipped with a message; `tests/install-peers`
-//! installs them, and with `AGENT_HOST_REQUIRE_PEERS=1` a missing one is a failure.
+//! Tests with third-party servers, which `tests/install-peers` installs. If a server is not installed, its test prints
+//! a message and does nothing else. With `AGENT_HOST_REQUIRE_PEERS=1`, the test fails instead.
 
 use crate::fixture::until;
 use crate::support::{names, problems};
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Returns Node.js and the entry point of a package, or skips the test with a message.
+/// Returns the paths of Node.js and of the entry point of a package. Prints a message and returns `None` if the package
+/// is not installed.
 fn installed_server(package: &str) -> Option<(PathBuf, PathBuf)> {
     let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/.peers/node/node_modules");
     let entry = modules.join("@modelcontextprotocol").join(package).join("dist/index.js");
@@ -18,12 +19,13 @@ fn installed_server(package: &str) -> Option<(PathBuf, PathBuf)> {
         return Some((node, entry));
     }
     let required = std::env::var_os("AGENT_HOST_REQUIRE_PEERS").is_some();
-    assert!(!required, "{package} is required here and not installed: run tests/install-peers");
+    assert!(!required, "{package} is required but not installed: run tests/install-peers");
     // The test runner captures `eprintln!`.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {package} is not installed (tests/install-peers installs it)");
     None
 }
 
+/// Returns the configuration of a server that runs as a child process in Node.js.
 fn stdio(name: &str, (node, entry): (PathBuf, PathBuf), args: &[&str]) -> ServerConfig {
     let entry = entry.display().to_string();
     let args = std::iter::once(entry.as_str()).chain(args.iter().copied()).map(str::to_owned).collect();
@@ -35,15 +37,15 @@ async fn call(servers: &McpServers, tool: &str, arguments: Value) -> Result<McpT
     servers.call("every", tool, &arguments).await
 }
 
-fn text(done: &McpToolResult) -> String {
-    let texts = done.content.iter().filter_map(|content| match content {
+fn text(result: &McpToolResult) -> String {
+    let texts = result.content.iter().filter_map(|content| match content {
         McpContent::Text(text) => Some(text.as_str()),
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Checks all kinds of content of the reference server over the given transport.
+/// Calls tools of the reference server and checks all kinds of content in their results.
 async fn check_reference_server(servers: &McpServers) {
     let acquired = servers.acquire().await;
     assert_eq!(problems(&acquired), "");
@@ -68,39 +70,40 @@ async fn check_reference_server(servers: &McpServers) {
     acquired.release().await;
 }
 
-/// I5: `@modelcontextprotocol/server-everything` as a child process.
+/// I5: `@modelcontextprotocol/server-everything` works as a child process.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_the_reference_server_over_stdio() {
+async fn i5_the_reference_server_works_over_stdio() {
     let Some(installed_server) = installed_server("server-everything") else { return };
     check_reference_server(&McpServers::new([stdio("every", installed_server, &["stdio"])]).unwrap()).await;
 }
 
-/// I5: `@modelcontextprotocol/server-everything` over streamable HTTP.
+/// I5: `@modelcontextprotocol/server-everything` works over streamable HTTP.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_the_reference_server_over_http() {
+async fn i5_the_reference_server_works_over_http() {
     let Some((node, entry)) = installed_server("server-everything") else { return };
     let free_port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut serving = tokio::process::Command::new(node);
-    serving.arg(entry).arg("streamableHttp").env("PORT", free_port.to_string()).kill_on_drop(true);
-    serving.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-    let _serving = serving.spawn().unwrap();
+    let mut command = tokio::process::Command::new(node);
+    command.arg(entry).arg("streamableHttp").env("PORT", free_port.to_string()).kill_on_drop(true);
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let _server_process = command.spawn().unwrap();
     until("the server listens", || std::net::TcpStream::connect(("127.0.0.1", free_port)).is_ok()).await;
     let address = HttpAddress { url: format!("http://127.0.0.1:{free_port}/mcp"), ..HttpAddress::default() };
     check_reference_server(&McpServers::new([ServerConfig::new("every", Transport::Http(address))]).unwrap()).await;
 }
 
-/// I5: `@modelcontextprotocol/server-filesystem` writes and reads files, and refuses paths outside its folder.
+/// I5: `@modelcontextprotocol/server-filesystem` writes and reads files, and refuses paths outside its directory.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_the_filesystem_server_over_stdio() {
+async fn i5_the_filesystem_server_works_over_stdio() {
     let Some(installed_server) = installed_server("server-filesystem") else { return };
     let directory = tempfile::tempdir().unwrap();
-    let folder = directory.path().canonicalize().unwrap();
-    let servers = McpServers::new([stdio("every", installed_server, &[&folder.display().to_string()])]).unwrap();
+    let allowed_directory = directory.path().canonicalize().unwrap();
+    let servers =
+        McpServers::new([stdio("every", installed_server, &[&allowed_directory.display().to_string()])]).unwrap();
     let acquired = servers.acquire().await;
     assert_eq!(problems(&acquired), "");
     let traits = |name: &str| acquired.catalogue().tool(name).unwrap().definition.traits;
     assert!(traits("every.read_text_file").read_only && !traits("every.write_file").read_only);
-    let path = folder.join("note.txt");
+    let path = allowed_directory.join("note.txt");
     let path = path.to_str().unwrap();
     call(&servers, "write_file", json!({"path": path, "content": "kept"})).await.unwrap();
     let read = call(&servers, "read_text_file", json!({"path": path})).await.unwrap();

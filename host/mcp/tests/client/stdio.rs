@@ -1,4 +1,4 @@
-//! I5 over standard input and output: what a well-behaved child process provides, and that no process stays behind.
+//! Tests of servers that run as child processes (I5): their tools and results, and that all their processes end.
 
 use crate::fixture::until;
 use crate::support::{Fixture, call, call_with, failed_message, names, text};
@@ -7,7 +7,7 @@ use agent_mcp::{KeepConnected, McpContent, McpServers, ToolSelection};
 use serde_json::json;
 use std::time::Duration;
 
-/// I5, L7, P2: tools are named after their server, and each kind of result arrives.
+/// I5, L7, P2: the names of tools begin with the name of their server, and all kinds of results are converted.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_child_process_provides_its_tools() {
     let fixture = Fixture::new("good");
@@ -21,7 +21,10 @@ async fn i5_a_child_process_provides_its_tools() {
     assert_eq!(look.definition.description, "does look");
     assert_eq!(look.definition.input_schema["properties"]["text"]["type"], "string");
     let echo = acquired.catalogue().tool("desk.echo").unwrap().definition.traits;
-    assert!(echo.destructive && echo.open_world && !echo.repeatable(), "missing hints promise nothing: {echo:?}");
+    assert!(
+        echo.destructive && echo.open_world && !echo.repeatable(),
+        "missing hints have cautious defaults: {echo:?}"
+    );
 
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
     let image = call(&servers, "image").await.unwrap();
@@ -42,10 +45,10 @@ async fn i5_a_child_process_provides_its_tools() {
     assert_eq!(fixture.diary.alive(), Vec::<u32>::new());
 }
 
-/// I5: servers that hang, exit or respond with nonsense on an unknown first message still work, because the client
-/// sends them a message that they know.
+/// I5: some servers hang, exit or send an invalid response if they do not know the first message. The client can
+/// connect to them, because its first message is one that all of them know.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_the_first_message_works_with_nearly_all_servers() {
+async fn i5_servers_that_do_not_know_the_newer_handshake_are_connected() {
     for mode in ["deaf-to-new", "dies-of-new", "odd-to-new"] {
         let fixture = Fixture::new(mode);
         let servers = fixture.servers();
@@ -57,8 +60,8 @@ async fn i5_the_first_message_works_with_nearly_all_servers() {
     }
 }
 
-/// I5: a server that only supports the newest version, with its different handshake, is tried again with that
-/// handshake.
+/// I5: the newest protocol version has a different handshake. If a server only supports this version, the client tries
+/// the newer handshake in a second attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_server_with_only_the_newest_protocol_is_connected_in_a_second_attempt() {
     let fixture = Fixture::new("newest");
@@ -71,7 +74,7 @@ async fn i5_a_server_with_only_the_newest_protocol_is_connected_in_a_second_atte
     fixture.diary.all_gone().await;
 }
 
-/// L29: a host that was told to stop does not wait for a server, however long its configured time.
+/// L29: a host that must stop does not wait for a server until the configured close time has passed.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_a_stopping_host_ends_servers_at_once() {
     let mut fixture = Fixture::new("stubborn");
@@ -87,9 +90,10 @@ async fn l29_a_stopping_host_ends_servers_at_once() {
     fixture.diary.all_gone().await;
 }
 
-/// I5: a server that is kept for a turn runs as long as a turn uses it, and is gone when closing it has completed.
+/// I5: a server that is connected only during turns runs as long as a turn uses it. Its process has ended when
+/// `release` returns.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_a_server_kept_for_a_turn_is_closed_with_the_last_turn_that_uses_it() {
+async fn i5_a_server_is_closed_when_the_last_turn_releases_it() {
     let fixture = Fixture::new("good");
     let servers = fixture.servers();
     let (first, second) = (servers.acquire().await, servers.acquire().await);
@@ -97,7 +101,7 @@ async fn i5_a_server_kept_for_a_turn_is_closed_with_the_last_turn_that_uses_it()
     assert_eq!(fixture.diary.alive().len(), 1, "the other turn still uses it");
     second.release().await;
     assert_eq!(fixture.diary.alive(), Vec::<u32>::new());
-    // Closing its input was enough.
+    // The server exited because its standard input was closed, and no signal was necessary.
     assert_eq!(fixture.diary.entries().last().unwrap(), "input closed");
     let third = servers.acquire().await;
     assert_eq!(fixture.diary.started().len(), 2);
@@ -106,9 +110,9 @@ async fn i5_a_server_kept_for_a_turn_is_closed_with_the_last_turn_that_uses_it()
     fixture.diary.all_gone().await;
 }
 
-/// I5: a server that is always kept serves the next turn too, and ends with the host.
+/// I5: a server that stays connected is used by the next turn too, and it ends with the host.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_an_always_kept_server_runs_until_shutdown() {
+async fn i5_a_server_that_stays_connected_runs_until_shutdown() {
     let mut fixture = Fixture::new("good");
     fixture.config.keep = KeepConnected::Always;
     let servers = fixture.servers();
@@ -118,14 +122,14 @@ async fn i5_an_always_kept_server_runs_until_shutdown() {
     assert_eq!(fixture.diary.started().len(), 1);
     servers.shutdown().await;
     assert_eq!(fixture.diary.alive(), Vec::<u32>::new());
-    // Dropping the servers also ends them.
+    // Dropping the last `McpServers` also ends the server.
     servers.acquire().await.release().await;
     assert_eq!(fixture.diary.alive().len(), 1);
     drop(servers);
     fixture.diary.all_gone().await;
 }
 
-/// I5: shutting down the whole runtime leaves no process behind.
+/// I5: dropping the runtime ends all processes of a server.
 #[test]
 fn i5_dropping_the_runtime_ends_the_processes() {
     let fixture = Fixture::new("stubborn");
@@ -133,13 +137,13 @@ fn i5_dropping_the_runtime_ends_the_processes() {
     let acquired = runtime.block_on(async { fixture.servers().acquire().await });
     assert_eq!(fixture.diary.alive().len(), 3, "the server, its child and its grandchild");
     drop(runtime);
-    let waiting = tokio::runtime::Runtime::new().unwrap();
-    waiting.block_on(fixture.diary.all_gone());
+    let second_runtime = tokio::runtime::Runtime::new().unwrap();
+    second_runtime.block_on(fixture.diary.all_gone());
     drop(acquired);
 }
 
-/// I5: a server that ignores the end of its input and the signal to exit, behind a wrapper that does the same, is
-/// killed with everything that it started.
+/// I5: a server and its wrapper script both ignore that their input is closed and the signal to exit. They are killed
+/// together with all processes that they started.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_whole_process_groups_are_killed() {
     let mut fixture = Fixture::new("stubborn");
@@ -157,7 +161,7 @@ async fn i5_whole_process_groups_are_killed() {
     fixture.diary.all_gone().await;
 }
 
-/// I5: dropping a call cancels it on the server, and the server keeps working.
+/// I5: dropping a call cancels the call on the server, and the server keeps working.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_dropped_call_is_cancelled_at_the_server() {
     let fixture = Fixture::new("good");
@@ -172,7 +176,7 @@ async fn i5_a_dropped_call_is_cancelled_at_the_server() {
     acquired.release().await;
 }
 
-/// I5, P10: a turn keeps the catalogue that it started with. The next turn gets the changed one.
+/// I5, P10: a turn keeps the catalogue with which it started. The next turn gets the changed catalogue.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_changed_tool_list_applies_to_the_next_turn() {
     let mut fixture = Fixture::new("good");
@@ -180,8 +184,8 @@ async fn i5_a_changed_tool_list_applies_to_the_next_turn() {
     let servers = fixture.servers();
     let acquired = servers.acquire().await;
     assert_eq!(text(call(&servers, "change").await.unwrap()), "changed");
-    let listed = || fixture.diary.count("tools/list");
-    assert!(acquired.catalogue().tool("desk.new").is_none() && listed() == 1);
+    let list_requests = || fixture.diary.count("tools/list");
+    assert!(acquired.catalogue().tool("desk.new").is_none() && list_requests() == 1);
     // The notification and the response are separate messages. Until the notification arrives, turns get the old list.
     let mut next = servers.acquire().await;
     while next.catalogue().tool("desk.new").is_none() {
@@ -189,13 +193,13 @@ async fn i5_a_changed_tool_list_applies_to_the_next_turn() {
         next = servers.acquire().await;
     }
     assert!(acquired.catalogue().tool("desk.new").is_none());
-    assert_eq!(listed(), 2);
+    assert_eq!(list_requests(), 2);
     servers.acquire().await;
-    assert_eq!(listed(), 2, "an unchanged list is not requested again");
+    assert_eq!(list_requests(), 2, "an unchanged list is not requested again");
     servers.shutdown().await;
 }
 
-/// Row 16: a child process gets only the configured environment and nothing of the host's.
+/// Row 16: a child process has only the configured environment variables and none of the host's variables.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_child_inherits_no_environment() {
     let mut fixture = Fixture::new("good");
@@ -208,27 +212,27 @@ async fn i5_a_child_inherits_no_environment() {
     acquired.release().await;
 }
 
-/// Several servers are connected at once, and each call goes to the right one.
+/// L7: several servers are connected at the same time, and each call is sent to the server that it names.
 #[tokio::test(flavor = "multi_thread")]
-async fn l7_each_call_goes_to_its_server() {
-    let (mut one, two) = (Fixture::new("good"), Fixture::new("good"));
-    one.config.name = "shelf".to_owned();
-    let servers = McpServers::new([one.config.clone(), two.config.clone()]).unwrap();
+async fn l7_each_call_is_sent_to_the_named_server() {
+    let (mut first, second) = (Fixture::new("good"), Fixture::new("good"));
+    first.config.name = "shelf".to_owned();
+    let servers = McpServers::new([first.config.clone(), second.config.clone()]).unwrap();
     let acquired = servers.acquire().await;
     assert!(names(&acquired).contains(&"shelf.echo".to_owned()) && names(&acquired).contains(&"desk.echo".to_owned()));
     servers.call("shelf", "echo", &json!({})).await.unwrap();
     let calls = |fixture: &Fixture| fixture.diary.count("tools/call");
-    assert_eq!((calls(&one), calls(&two)), (1, 0));
+    assert_eq!((calls(&first), calls(&second)), (1, 0));
     drop(acquired);
-    until("both are gone", || one.diary.alive().is_empty() && two.diary.alive().is_empty()).await;
+    until("both servers have ended", || first.diary.alive().is_empty() && second.diary.alive().is_empty()).await;
 }
 
-/// Invalid server names and duplicate names are rejected.
+/// L7: invalid and duplicate server names are rejected.
 #[test]
-fn l7_names_of_servers_are_checked() {
+fn l7_invalid_server_names_are_rejected() {
     let mut fixture = Fixture::new("good");
-    let twice = McpServers::new([fixture.config.clone(), fixture.config.clone()]).err().unwrap();
-    assert!(twice.to_string().contains("`desk`"), "{twice}");
+    let duplicate = McpServers::new([fixture.config.clone(), fixture.config.clone()]).err().unwrap();
+    assert!(duplicate.to_string().contains("`desk`"), "{duplicate}");
     for name in ["", "a.b", "a b", "ä", &"x".repeat(65)] {
         fixture.config.name = name.to_owned();
         assert!(McpServers::new([fixture.config.clone()]).is_err(), "{name}");

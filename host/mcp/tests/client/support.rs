@@ -1,4 +1,5 @@
-//! Helpers for the tests: a fixture server that writes a diary, and checks of results and errors.
+//! Helpers for the tests: a test server that records its actions in a file, and functions that check results and
+//! errors.
 
 use crate::fixture::{Diary, mcp_server};
 use agent_core::tool::ToolError;
@@ -10,7 +11,7 @@ use tempfile::TempDir;
 /// Time limit that keeps a failing test from hanging.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The configuration of a fixture server and the diary that it writes.
+/// Configuration of a test server, with the record of the server's actions.
 pub(crate) struct Fixture {
     pub(crate) config: ServerConfig,
     pub(crate) diary: Diary,
@@ -18,6 +19,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
+    /// Creates a test server. `mode` selects its behaviour.
     pub(crate) fn new(mode: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let diary = Diary { path: directory.path().join("diary") };
@@ -31,7 +33,7 @@ impl Fixture {
     pub(crate) fn command(&mut self) -> &mut ChildCommand {
         match &mut self.config.transport {
             Transport::Stdio(command) => command,
-            Transport::Http(_) => panic!("a fixture is a process"),
+            Transport::Http(_) => panic!("the test server is a child process"),
         }
     }
 
@@ -40,10 +42,12 @@ impl Fixture {
     }
 }
 
+/// Returns the names of all tools in the catalogue.
 pub(crate) fn names(acquired: &AcquiredServers) -> Vec<String> {
     acquired.catalogue().tools().map(|tool| tool.definition.name.clone()).collect()
 }
 
+/// Returns all problems in the catalogue, one per line.
 pub(crate) fn problems(acquired: &AcquiredServers) -> String {
     acquired.catalogue().problems().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
@@ -53,17 +57,20 @@ pub(crate) async fn call(servers: &McpServers, tool: &str) -> Result<McpToolResu
 }
 
 pub(crate) async fn call_with(servers: &McpServers, tool: &str, arguments: Value) -> Result<McpToolResult, ToolError> {
-    tokio::time::timeout(TEST_TIMEOUT, servers.call("desk", tool, &arguments)).await.expect("a call ends")
+    tokio::time::timeout(TEST_TIMEOUT, servers.call("desk", tool, &arguments))
+        .await
+        .expect("the call finishes within the time limit")
 }
 
-/// Returns the text of a result that consists of one text.
-pub(crate) fn text(done: McpToolResult) -> String {
-    match done.content.as_slice() {
+/// Returns the text of a result whose only content is text.
+pub(crate) fn text(result: McpToolResult) -> String {
+    match result.content.as_slice() {
         [McpContent::Text(text)] => text.clone(),
         other => panic!("{other:?}"),
     }
 }
 
+/// Returns the message of a call that failed with `unavailable`.
 pub(crate) fn unavailable_message(result: Result<McpToolResult, ToolError>) -> String {
     match result {
         Err(ToolError::Unavailable { message, .. }) => message,
@@ -71,6 +78,7 @@ pub(crate) fn unavailable_message(result: Result<McpToolResult, ToolError>) -> S
     }
 }
 
+/// Returns the message of a call that failed with `failed`.
 pub(crate) fn failed_message(result: Result<McpToolResult, ToolError>) -> String {
     match result {
         Err(ToolError::Failed { message }) => message,
@@ -78,7 +86,7 @@ pub(crate) fn failed_message(result: Result<McpToolResult, ToolError>) -> String
     }
 }
 
-/// Returns the message of a call that failed in either way.
+/// Returns the message of a call that failed with `failed` or `unavailable`.
 pub(crate) fn error_message(result: Result<McpToolResult, ToolError>) -> String {
     match result {
         Err(ToolError::Failed { message } | ToolError::Unavailable { message, .. }) => message,

@@ -1,4 +1,4 @@
-//! The HTTP client of one provider, created once with its address, headers and secrets.
+//! The HTTP client of one provider. It is created once, with the provider's address, headers and secrets.
 
 use super::dialect::{Dialect, is_loopback};
 use super::model_list;
@@ -11,8 +11,8 @@ use reqwest::{Client, redirect};
 use std::time::Duration;
 use url::Url;
 
-/// Headers that frame a request. Configuration must not set them.
-const FRAMING: &[&str] = &["content-length", "transfer-encoding", "connection", "host", "te", "upgrade"];
+/// Headers that the HTTP client sets itself. The configuration must not set them.
+const RESERVED_HEADERS: &[&str] = &["content-length", "transfer-encoding", "connection", "host", "te", "upgrade"];
 
 /// Everything needed to send requests to any model of one provider.
 pub(crate) struct Connection {
@@ -36,13 +36,13 @@ impl Connection {
         Ok(Self { config, dialect, redaction, client, headers, base_url })
     }
 
-    /// Name of the provider: the part of a model's name before the `/`.
+    /// Returns the name of the provider, which is the part of a model's name before the `/`.
     pub(super) fn provider(&self) -> &str {
         &self.config.name
     }
 
-    /// Returns whether the base URL is the provider's official address. Another server at the same name has other
-    /// prices.
+    /// Returns whether the base URL is the provider's official address. A different server that is configured under the
+    /// same name may have different prices.
     pub(super) fn is_official_address(&self) -> bool {
         let known = known_provider(&self.config.name).and_then(|known| Url::parse(known.base_url).ok());
         known.is_some_and(|known| known.origin() == self.base_url.origin())
@@ -58,7 +58,7 @@ impl Connection {
         model_list::fetch(&self.client, self.url("models"), self.headers.clone(), timeout).await
     }
 
-    /// Returns `{base}/{path}`. The query of the base URL is kept.
+    /// Returns the URL `{base}/{path}` with the query of the base URL.
     pub(super) fn url(&self, path: &str) -> Url {
         join_path(&self.base_url, path)
     }
@@ -68,7 +68,7 @@ impl Connection {
         self.endpoint_at(model, "chat/completions")
     }
 
-    /// Returns the endpoint of another part of the API, for messages.
+    /// Returns the endpoint of the API at `path`, such as `embeddings`, for messages.
     pub(super) fn endpoint_at(&self, model: &str, path: &str) -> Endpoint {
         let url = display_url(&self.url(path));
         Endpoint { model: format!("{}/{model}", self.config.name), url: Some(url) }
@@ -86,16 +86,17 @@ pub(super) fn display_url(url: &Url) -> String {
     url.to_string()
 }
 
-/// Returns `{base}/{path}`.
+/// Returns the URL `{base}/{path}` with the query of the base URL.
 pub(crate) fn join_path(base_url: &Url, path: &str) -> Url {
     let mut url = base_url.clone();
     url.set_path(&format!("{}/{path}", base_url.path().trim_end_matches('/')));
     url
 }
 
-/// Creates a client for the server. It follows no redirects, and a server on this machine is reached without a proxy.
+/// Creates a client for the server at `base_url`. The client does not follow redirects, and it uses no proxy for a
+/// server on this machine. `connect` is the maximum time to establish a connection.
 pub(crate) fn build_client(base_url: &Url, connect: Duration) -> Result<Client, String> {
-    // An error means that the process already has a default provider, which is fine.
+    // An error means that the process already has a default cryptography provider, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .user_agent(concat!("agent-host/", env!("CARGO_PKG_VERSION")))
@@ -106,7 +107,7 @@ pub(crate) fn build_client(base_url: &Url, connect: Duration) -> Result<Client, 
         builder = builder.no_proxy();
     }
     if base_url.scheme() == "http" {
-        // Plain HTTP verifies no certificates, and there may be none to load: containers often have none.
+        // HTTP without TLS needs no certificates. Loading them could fail, because containers often contain none.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| {
@@ -115,7 +116,7 @@ pub(crate) fn build_client(base_url: &Url, connect: Duration) -> Result<Client, 
     })
 }
 
-/// Parses the base URL. It may also be the complete address of the API.
+/// Parses the base URL. A `/chat/completions` at its end is removed.
 fn parse_base_url(text: &str) -> Result<Url, String> {
     let example = "write it like `https://api.openai.com/v1`";
     let text = text.trim();
@@ -142,7 +143,8 @@ fn headers(config: &ProviderConfig) -> Result<HeaderMap, String> {
         headers.insert(AUTHORIZATION, value);
     }
     for (name, value) in &config.headers {
-        let parsed = HeaderName::from_bytes(name.as_bytes()).ok().filter(|name| !FRAMING.contains(&name.as_str()));
+        let parsed =
+            HeaderName::from_bytes(name.as_bytes()).ok().filter(|name| !RESERVED_HEADERS.contains(&name.as_str()));
         let parsed = parsed.ok_or_else(|| format!("the header `{name}` cannot be set: remove it from `headers`"))?;
         let value = secret_value(Secret::reveal(value).trim()).ok_or_else(|| {
             format!("the header `{name}` contains a character that is not allowed in a header: correct it in `headers`")

@@ -1,70 +1,71 @@
-//! Differences of individual servers from the Chat Completions API as OpenAI describes it.
+//! Differences between individual servers and the Chat Completions API that OpenAI documents.
 
 use crate::configuration::known_provider;
 use agent_core::message::CallId;
 use agent_core::model::ModelRequest;
 use url::{Host, Url};
 
-/// The dialect of one server. It is chosen by the host name of the base URL or, for a server at another address, by its
-/// provider name.
+/// The dialect of one server. It depends on the host name of the base URL. For local servers at other addresses, it
+/// depends on the configured name of the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// OpenAI, also on Azure: the reply limit is `max_completion_tokens`, which reasoning models require.
+    /// OpenAI, also on Azure. The field that limits the reply is `max_completion_tokens`, which reasoning models
+    /// require.
     OpenAi,
-    /// OpenRouter: accepts OpenAI's media, but uses the older name of the reply limit.
+    /// OpenRouter. It accepts the same media as OpenAI, but the field that limits the reply is `max_tokens`.
     OpenRouter,
-    /// Groq: accepts no output schema together with tools.
+    /// Groq. It does not accept an output schema together with tools.
     Groq,
-    /// DeepSeek: supports only the response format `json_object`.
+    /// DeepSeek. It supports only the response format `json_object`.
     DeepSeek,
-    /// Mistral: rejects unknown fields, such as `stream_options`; call ids have nine letters or digits; a user message
-    /// must not follow a tool message directly.
+    /// Mistral. It rejects unknown fields, such as `stream_options`. Call ids must have nine letters or digits, and a
+    /// user message must not follow a tool message directly.
     Mistral,
-    /// Ollama, LM Studio, llama.cpp, vLLM and any other server on this machine: they enforce an output schema with a
-    /// grammar that does not allow tool calls.
+    /// Ollama, LM Studio, llama.cpp, vLLM and any other server on this machine. Such servers enforce an output schema
+    /// with a grammar that does not allow tool calls.
     SelfHosted,
-    /// All other servers: features that most servers support.
+    /// Any other server. Requests use only features that most servers support.
     Common,
 }
 
-/// How a request passes the output schema (L12). The host checks the output in any case.
+/// The way in which a request contains the output schema (L12). The host also checks the output itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SchemaField {
-    /// `response_format` of type `json_schema`.
+    /// In a `response_format` of type `json_schema`.
     JsonSchema,
-    /// `response_format` of type `json_object`, with the schema in the system message.
+    /// In the system message, together with a `response_format` of type `json_object`.
     JsonObject,
-    /// Only in the system message.
+    /// In the system message, without a `response_format`.
     SystemMessage,
 }
 
-/// Media other than images that a server accepts.
+/// Media that a server accepts in addition to images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherMedia {
-    /// `input_audio`, and PDF as `file`.
+    /// Audio as `input_audio`, and PDF as `file`.
     AudioAndPdf,
-    /// `input_audio`.
+    /// Audio as `input_audio`.
     Audio,
-    /// No other media.
+    /// No media other than images.
     ImagesOnly,
 }
 
-/// Characters of a call id for Mistral.
+/// Characters of generated call ids. Mistral accepts no other characters.
 const ID_CHARACTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Length of a call id for Mistral.
+/// Length of generated call ids. Mistral accepts no other length.
 const SHORT_ID_LENGTH: usize = 9;
 
-/// Maximum length of a call id for OpenAI.
+/// Maximum length of a call id that OpenAI accepts.
 const MAX_ID_LENGTH: usize = 40;
 
 impl Dialect {
-    /// Chooses the dialect of the server at `base_url`, which the configuration names `provider`.
+    /// Returns the dialect of the server at `base_url`. `provider` is the configured name of the provider.
     pub(crate) fn for_server(provider: &str, base_url: &Url) -> Self {
         let host = base_url.host_str().unwrap_or_default();
         let is_local =
             is_loopback(base_url) || known_provider(provider).is_some_and(|known| known.key_variable.is_none());
-        let is = |domain: &str| host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+        let is = |domain: &str| host == domain || host.strip_suffix(domain).is_some_and(|prefix| prefix.ends_with('.'));
         if is("api.openai.com") || is("openai.azure.com") {
             Self::OpenAi
         } else if is("openrouter.ai") {
@@ -82,22 +83,23 @@ impl Dialect {
         }
     }
 
-    /// Name of the field that limits the tokens of the reply.
+    /// Returns the name of the field that limits the number of tokens of the reply.
     pub(crate) fn max_tokens_field(self) -> &'static str {
         if self == Self::OpenAi { "max_completion_tokens" } else { "max_tokens" }
     }
 
-    /// Returns whether usage in a stream must be requested. Mistral always sends it and rejects the field.
+    /// Returns whether a request must ask for token usage with `stream_options`. Mistral always sends token usage and
+    /// rejects this field.
     pub(crate) fn asks_for_usage(self) -> bool {
         self != Self::Mistral
     }
 
-    /// Returns whether an assistant message must separate a tool message from a user message.
+    /// Returns whether there must be an assistant message between a tool message and a user message.
     pub(crate) fn separates_tool_from_user(self) -> bool {
         self == Self::Mistral
     }
 
-    /// Returns how this request passes the output schema.
+    /// Returns the way in which this request contains the output schema.
     pub(crate) fn schema_field(self, request: &ModelRequest) -> SchemaField {
         match self {
             Self::DeepSeek => SchemaField::JsonObject,
@@ -106,7 +108,7 @@ impl Dialect {
         }
     }
 
-    /// Returns which media other than images the server accepts.
+    /// Returns the media that the server accepts in addition to images.
     pub(crate) fn other_media(self) -> OtherMedia {
         match self {
             Self::OpenAi | Self::OpenRouter | Self::Common => OtherMedia::AudioAndPdf,
@@ -115,8 +117,8 @@ impl Dialect {
         }
     }
 
-    /// Returns the id of a call as it is sent. It is the host's own id if the server accepts it. The mapping is
-    /// deterministic.
+    /// Returns the id that a request contains for the call. It is the host's own id if the server accepts this id, or
+    /// otherwise a short id that is derived from it. The result depends only on the dialect and the id.
     pub(crate) fn call_id(self, id: &CallId) -> String {
         let CallId(id) = id;
         let is_allowed =
@@ -137,13 +139,13 @@ pub(super) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Derives nine letters or digits from the 64-bit FNV-1a hash.
+/// Derives nine letters or digits from the 64-bit FNV-1a hash of `id`.
 fn short_id(id: &str) -> String {
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let mut rest = id.bytes().fold(0xcbf2_9ce4_8422_2325, hash);
+    let mut remaining_hash = id.bytes().fold(0xcbf2_9ce4_8422_2325, hash);
     let digit = |_| {
-        let digit = ID_CHARACTERS[(rest % 62) as usize];
-        rest /= 62;
+        let digit = ID_CHARACTERS[(remaining_hash % 62) as usize];
+        remaining_hash /= 62;
         char::from(digit)
     };
     (0..SHORT_ID_LENGTH).map(digit).collect()
@@ -155,7 +157,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn dialect_is_chosen_by_host_then_by_name() {
+    fn the_dialect_depends_on_the_host_and_then_on_the_name() {
         let cases = [
             ("openai", "https://api.openai.com/v1", Dialect::OpenAi),
             ("mine", "https://x.openai.azure.com/openai/v1", Dialect::OpenAi),
@@ -176,7 +178,9 @@ mod tests {
     #[test]
     fn call_ids_use_allowed_characters_and_are_distinct() {
         let mut seen = HashSet::new();
-        for (turn, step, call) in (1..20).flat_map(|t| (1..20).flat_map(move |s| (1..20).map(move |c| (t, s, c)))) {
+        for (turn, step, call) in
+            (1..20).flat_map(|turn| (1..20).flat_map(move |step| (1..20).map(move |call| (turn, step, call))))
+        {
             let id = CallId(format!("call_{turn}_{step}_{call}"));
             assert_eq!(Dialect::Common.call_id(&id), id.0);
             let short = Dialect::Mistral.call_id(&id);

@@ -1,4 +1,4 @@
-//! Embeddings from the same servers: `POST {base}/embeddings` (L25).
+//! Requests embeddings from a configured provider with `POST {base}/embeddings` (L25).
 
 use super::connection::Connection;
 use super::exchange::Exchange;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Maximum number of texts in one request.
-const BATCH_TEXTS: usize = 64;
+const MAX_BATCH_TEXTS: usize = 64;
 /// Maximum size of a response in bytes.
 const MAX_RESPONSE_BYTES: usize = 32 * 1024 * 1024;
 /// Maximum size of one text in bytes. Embedding models have small windows, and servers reject longer texts.
@@ -42,7 +42,7 @@ impl Embedder {
         Self { connection, name: name.to_owned(), retry: RetryPolicy::default() }
     }
 
-    /// Replaces the retry policy (M3).
+    /// Replaces the policy that decides when failed requests are retried (M3).
     pub fn with_retry(self, retry: RetryPolicy) -> Self {
         Self { retry, ..self }
     }
@@ -62,20 +62,20 @@ impl Embedder {
         format!("{}/{}", self.connection.provider(), self.name)
     }
 
-    /// Returns one vector for each text, in order and all of one length. Texts are truncated to 8 KiB.
+    /// Returns one vector for each text, in order. All vectors have the same length. Texts are truncated to 8 KiB.
     ///
     /// # Errors
     ///
     /// Returns an error if a request still fails after the retries or a response is invalid.
     pub async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
         let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
-        for batch in texts.chunks(BATCH_TEXTS) {
+        for batch in texts.chunks(MAX_BATCH_TEXTS) {
             vectors.extend(self.embed_batch_with_retries(batch).await?);
         }
         let length = vectors.first().map_or(0, Vec::len);
         match vectors.iter().all(|vector| vector.len() == length && length > 0) {
             true => Ok(vectors),
-            false => Err(self.invalid("its embeddings are empty, or of different lengths".to_owned())),
+            false => Err(self.invalid("the embeddings are empty or have different lengths".to_owned())),
         }
     }
 
@@ -97,10 +97,10 @@ impl Embedder {
     async fn embed_batch(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
         let texts: Vec<&str> = texts.iter().map(|text| &text[..text.floor_char_boundary(MAX_TEXT_BYTES)]).collect();
         let body = json!({"model": self.name, "input": texts, "encoding_format": "float"});
-        let body = serde_json::to_vec(&body).expect("texts serialise");
+        let body = serde_json::to_vec(&body).expect("strings can always be serialised");
         let body = self.exchange().whole_body("embeddings", body, MAX_RESPONSE_BYTES).await?;
         let response: Response = serde_json::from_slice(&body)
-            .map_err(|error| self.invalid(format!("it is not a list of embeddings: {error}")))?;
+            .map_err(|error| self.invalid(format!("the response is not a list of embeddings: {error}")))?;
         let mut vectors = vec![Vec::new(); texts.len()];
         let count = response.data.len();
         for (position, Embedding { index, embedding }) in response.data.into_iter().enumerate() {
@@ -110,7 +110,7 @@ impl Embedder {
         }
         match count == texts.len() && vectors.iter().all(|vector| !vector.is_empty()) {
             true => Ok(vectors),
-            false => Err(self.invalid(format!("it has {count} embeddings for {} texts", texts.len()))),
+            false => Err(self.invalid(format!("the response has {count} embeddings for {} texts", texts.len()))),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Reads an error response of a provider: its message, request id, retry delay and advice.
+//! Reads an error response of a provider: its message, request id and retry delay. Adds advice for the user.
 
 use super::connection::Connection;
 use super::exchange::{Exchange, content_type};
@@ -10,29 +10,29 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 use std::time::{Duration, SystemTime};
 
-/// Maximum number of bytes read from the body of an error.
+/// Maximum number of bytes that are read from the body of an error response.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
-/// Time to read the body of an error. The status already says most.
+/// Maximum time to read the body of an error response. The error is reported without a message if it takes longer.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum length of a provider's message in characters.
 const MAX_MESSAGE_CHARACTERS: usize = 1000;
 
-/// Time to read the list of models.
+/// Maximum time to request the list of models, from which similar names are suggested.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Headers in which servers send a request id.
 const REQUEST_ID_HEADERS: &[&str] =
     &["x-request-id", "request-id", "x-groq-request-id", "apim-request-id", "mistral-correlation-id", "cf-ray"];
 
-/// Reads the error of this response.
+/// Reads an error response and converts it to an error with advice.
 pub(super) async fn read(exchange: &Exchange<'_>, response: Response) -> ModelError {
     let (status, headers, declared) = (response.status(), response.headers().clone(), content_type(&response));
-    let body = body(exchange, response).await;
+    let body = read_body(exchange, response).await;
     let error = serde_json::from_slice(&body).ok().and_then(|body| find_error(&body));
-    // The error page of a gateway means that its server is temporarily unavailable. Any other page means a wrong
-    // address.
+    // An HTML page with a temporary error status comes from a gateway whose server is unavailable. Any other HTML page
+    // means that the address is wrong.
     let is_temporary = matches!(status.as_u16(), 408 | 429 | 500..=599);
     if error.is_none() && !is_temporary && body.trim_ascii_start().starts_with(b"<") {
         return exchange.unexpected_response(status, &declared, &body);
@@ -64,7 +64,7 @@ pub(super) fn with_advice(connection: &Connection, provider_error: ProviderError
         Cause::Key if has_no_key => {
             Some(format!("The provider requires a key, but none is configured: {}", config.key_advice))
         }
-        Cause::Key => Some(format!("Check the key and what it is allowed to do: {}", config.key_advice)),
+        Cause::Key => Some(format!("Check the key and its permissions: {}", config.key_advice)),
         Cause::Address => Some(format!(
             "Check the base URL `{}`, which for most servers ends in `/v1`, and the model's name",
             super::connection::display_url(&connection.url("")).trim_end_matches('/')
@@ -85,10 +85,10 @@ pub(super) fn quote(exchange: &Exchange<'_>, message: &str) -> String {
     }
 }
 
-async fn body(exchange: &Exchange<'_>, mut response: Response) -> Vec<u8> {
+/// Reads the body up to the size and time limits. If the connection fails, the bytes that arrived before are returned.
+async fn read_body(exchange: &Exchange<'_>, mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
     let read = async {
-        // Data that arrived before the connection failed is still worth showing.
         while let Ok(Some(bytes)) = exchange.next_chunk(&mut response).await {
             body.extend_from_slice(&bytes);
             if body.len() >= MAX_BODY_BYTES {
@@ -101,7 +101,7 @@ async fn body(exchange: &Exchange<'_>, mut response: Response) -> Vec<u8> {
     body
 }
 
-/// Finds the code and the message in any of the shapes that servers use.
+/// Finds the error code and the message in the body of an error response. Servers use many different shapes.
 fn find_error(body: &Value) -> Option<(Option<String>, String)> {
     let text = |value: &Value| match value {
         Value::String(text) if !text.trim().is_empty() => Some(text.clone()),
@@ -125,15 +125,15 @@ fn find_error(body: &Value) -> Option<(Option<String>, String)> {
             let inner = fields.get("error").filter(|error| error.is_object());
             let fields = inner.and_then(Value::as_object).unwrap_or(fields);
             let names = ["message", "error", "detail", "msg", "errors", "error_description"];
-            let found = names.iter().find_map(|name| fields.get(*name).and_then(message))?;
+            let message = names.iter().find_map(|name| fields.get(*name).and_then(message))?;
             let code = ["code", "type", "status"].iter().find_map(|name| fields.get(*name).and_then(text));
-            Some((code, found))
+            Some((code, message))
         }
         _ => None,
     }
 }
 
-/// Returns the text of a body that is not a JSON error. Of an HTML page, only the words are kept.
+/// Returns the text of a body that is not a JSON error. The tags of an HTML page are removed.
 fn text_of_body(body: &[u8]) -> String {
     let body = String::from_utf8_lossy(body);
     match body.trim() {
@@ -160,11 +160,12 @@ fn without_tags(page: &str) -> String {
     words.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Upper bound for a requested wait, in seconds. Larger values, including those that a `Duration` cannot hold, mean the
-/// same: no caller waits that long.
+/// Maximum wait that is read from a header, in seconds. Larger values are reduced to this maximum, because a `Duration`
+/// might not be able to represent them and no caller waits that long.
 const MAX_REQUESTED_SECONDS: f64 = 1e9;
 
-/// Reads the wait from the headers: in milliseconds, as some providers send it, in seconds, or as a date.
+/// Reads the requested wait from the headers. `retry-after-ms`, which some providers send, contains milliseconds.
+/// `retry-after` contains seconds or a date.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let is_number = |text: &&str| text.starts_with(|first: char| first.is_ascii_digit() || first == '.');
     let number = |text: &str| Some(text.trim()).filter(is_number)?.parse::<f64>().ok();
@@ -180,7 +181,7 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// Advice for an unknown model, with the most similar names that the server lists.
+/// Returns advice about an unknown model, with the most similar names from the server's list of models.
 async fn model_advice(exchange: &Exchange<'_>) -> String {
     let Exchange { connection, model, .. } = exchange;
     let list = connection.models(LIST_TIMEOUT).await;
@@ -202,7 +203,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// M5: messages of all known shapes are found.
+    /// M5: messages are found in all known shapes of error bodies.
     #[test]
     fn m5_messages_of_all_shapes_are_found() {
         let cases = [
@@ -247,10 +248,10 @@ mod tests {
             (vec![], None),
         ];
         for (headers, expected) in cases {
-            let display_url = format!("{headers:?}");
+            let description = format!("{headers:?}");
             let headers =
                 headers.into_iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-            assert_eq!(retry_after(&headers, now), expected.map(Duration::from_millis), "{display_url}");
+            assert_eq!(retry_after(&headers, now), expected.map(Duration::from_millis), "{description}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! One exchange with a model: the parts that reading a response and reading an error response have in common.
+//! One request to a model and its response. This module contains the code that reading a reply and reading an error
+//! response have in common.
 
 use super::connection::Connection;
 use super::transport_error;
@@ -11,22 +12,22 @@ use std::future::Future;
 /// Maximum number of characters of a response that a message quotes.
 const MAX_EXCERPT_CHARACTERS: usize = 200;
 
-/// One exchange with one model.
+/// One request to one model and its response.
 pub(super) struct Exchange<'e> {
     pub(super) connection: &'e Connection,
-    /// Name of the model as the provider knows it.
+    /// Name of the model without the name of the provider.
     pub(super) model: &'e str,
     pub(super) endpoint: Endpoint,
 }
 
 impl Exchange<'_> {
-    /// Returns the next chunk of the body, or `None` at its end.
+    /// Returns the next chunk of the body, or `None` at the end of the body.
     pub(super) async fn next_chunk(&self, response: &mut Response) -> Result<Option<bytes::Bytes>, ModelError> {
         let chunk = self.within_stall_timeout(WaitingFor::NextChunk, response.chunk()).await?;
         chunk.map_err(|error| transport_error::reply_error(self.endpoint.clone(), &error))
     }
 
-    /// Waits for `future` at most as long as the server may be silent.
+    /// Waits for `future`, but not longer than the stall timeout of the provider.
     pub(super) async fn within_stall_timeout<Output>(
         &self,
         waiting_for: WaitingFor,
@@ -37,16 +38,16 @@ impl Exchange<'_> {
         tokio::time::timeout(limit, future).await.map_err(stalled)
     }
 
-    /// Returns the beginning of what a server sent, on one line, without secrets and control characters.
+    /// Returns the beginning of `bytes` on one line, without secrets and control characters.
     pub(super) fn excerpt(&self, bytes: &[u8]) -> String {
-        // Redact before truncating: a part of a key must not be shown either.
+        // Redact before truncating, because truncating could otherwise leave a visible part of a key.
         let text = self.connection.redaction.text(String::from_utf8_lossy(bytes).into_owned());
         let words = text.split(|character: char| character.is_whitespace() || character.is_control());
         let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
         visible_name(&line, MAX_EXCERPT_CHARACTERS)
     }
 
-    /// Error for a response that does not come from a model server.
+    /// Creates the error for a response that does not come from a model server.
     pub(super) fn unexpected_response(&self, status: StatusCode, declared: &str, body: &[u8]) -> ModelError {
         let content =
             if declared.is_empty() { "no content type".to_owned() } else { self.excerpt(declared.as_bytes()) };
@@ -54,12 +55,12 @@ impl Exchange<'_> {
         ModelError::UnexpectedResponse { endpoint, status, content, excerpt }
     }
 
-    /// Error for a reply that ended early.
+    /// Creates the error for a reply that ended early.
     pub(super) fn connection_lost(&self, message: &str) -> ModelError {
         ModelError::ConnectionLost { endpoint: self.endpoint.clone(), message: message.to_owned() }
     }
 
-    /// Error for a reply that cannot be used.
+    /// Creates the error for a reply that cannot be used.
     pub(super) fn invalid(&self, problem: String) -> ModelError {
         ModelError::InvalidReply { endpoint: self.endpoint.clone(), problem }
     }

@@ -1,4 +1,4 @@
-//! Decides how a media item is sent, and describes one that cannot be sent.
+//! Decides in which form a media item is sent, and describes media items that cannot be sent.
 
 use super::dialect::{Dialect, OtherMedia};
 use agent_core::message::Media;
@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 /// Image types that every vision model accepts.
 const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// How a media item is sent.
+/// Form in which a media item is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MediaKind {
-    /// As an image with a data URL.
+    /// An image with a data URL.
     Image,
-    /// As plain base64 with its format: `wav` or `mp3`.
+    /// Base64 data with the name of its audio format, which is `wav` or `mp3`.
     Audio(&'static str),
-    /// As a file with a data URL.
+    /// A file with a data URL.
     Pdf,
 }
 
 impl MediaKind {
-    /// Returns how an item of this type is sent, or `None` if it can only be described.
+    /// Returns the form in which an item of this media type is sent, or `None` if it can only be described.
     pub(super) fn of(mime_type: &str, dialect: Dialect) -> Option<Self> {
         let other = dialect.other_media();
         let audio = other != OtherMedia::ImagesOnly;
@@ -32,7 +32,7 @@ impl MediaKind {
         }
     }
 
-    /// Builds the content part of a user message.
+    /// Builds the part of a user message that contains the media item.
     pub(super) fn part(self, media: &Media, mime_type: &str, base64: &str) -> Value {
         match self {
             Self::Image => {
@@ -50,7 +50,7 @@ impl MediaKind {
     }
 }
 
-/// Describes an item in enough detail to request it from a tool.
+/// Returns a description with enough detail for the model to request the media item from a tool.
 pub(super) fn description(media: &Media) -> String {
     let mut words = vec![media.mime_type.clone()];
     words.extend(media.name.as_ref().map(|name| format!("`{name}`")));
@@ -59,13 +59,13 @@ pub(super) fn description(media: &Media) -> String {
     words.join(", ")
 }
 
-/// A shorter description, for people and for items that were already described.
+/// Returns a short description for error messages and for references to an item that is sent in the same request.
 pub(super) fn short_description(media: &Media) -> String {
     let name = media.name.as_ref().map(|name| format!("`{name}`, ")).unwrap_or_default();
     format!("{}, {name}{}", media.mime_type, media.digest.short())
 }
 
-/// Text that replaces an item that this provider does not accept.
+/// Returns the text that replaces a media item that the provider does not accept.
 pub(super) fn placeholder(media: &Media) -> String {
     format!("[{}, {} bytes: this model cannot view it]", description(media), media.size)
 }
@@ -74,9 +74,8 @@ pub(super) fn placeholder(media: &Media) -> String {
 mod tests {
     use super::*;
 
-    /// P4
     #[test]
-    fn p4_media_kinds_by_type_and_dialect() {
+    fn p4_the_form_of_a_media_item_depends_on_its_type_and_the_dialect() {
         let cases = [
             ("image/png", Dialect::DeepSeek, Some(MediaKind::Image)),
             ("image/tiff", Dialect::OpenAi, None),

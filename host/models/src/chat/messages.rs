@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Text of the assistant message that separates a tool from a user, for servers that require one.
+/// Text of the assistant message between a tool message and a user message, for servers that require such a message.
 const SEPARATOR: &str = "I have the results.";
 
 /// Encodes the messages of one request, in order.
@@ -24,19 +24,21 @@ pub(super) struct Messages<'r> {
     dialect: Dialect,
     source: &'r dyn MediaSource,
     body: Body,
-    /// The provider's names of offered tools, by their authors' names.
+    /// Names under which the tools are offered to the provider, keyed by the authors' names.
     names: HashMap<&'r str, &'r str>,
-    /// Media in results since the last call. No server accepts media in a tool message.
+    /// Media of the latest tool results, which are sent in a separate user message. No server accepts media in a tool
+    /// message.
     result_media: Vec<(&'r ToolResult, &'r Media)>,
-    /// The provider's ids of the last calls, if it requires them.
+    /// Ids that the provider gave to the calls of the last assistant message, if the provider requires them.
     ids: HashMap<&'r CallId, &'r str>,
-    last: Option<Role>,
+    /// Role of the last message that was written.
+    last_role: Option<Role>,
 }
 
 impl<'r> Messages<'r> {
     pub(super) fn new(request: &'r ModelRequest, dialect: Dialect, source: &'r dyn MediaSource, body: Body) -> Self {
         let names = request.tools.iter().map(|tool| (tool.author_name.as_str(), tool.name.as_str())).collect();
-        Self { request, dialect, source, body, names, result_media: Vec::new(), ids: HashMap::new(), last: None }
+        Self { request, dialect, source, body, names, result_media: Vec::new(), ids: HashMap::new(), last_role: None }
     }
 
     /// Writes the system message, unless it is empty.
@@ -76,13 +78,14 @@ impl<'r> Messages<'r> {
     }
 
     fn user(&mut self, content: Value) -> Result<(), ModelError> {
-        if self.dialect.separates_tool_from_user() && self.last == Some(Role::Tool) {
+        if self.dialect.separates_tool_from_user() && self.last_role == Some(Role::Tool) {
             self.push(Role::Assistant, json!({ "role": "assistant", "content": SEPARATOR }))?;
         }
         self.push(Role::User, json!({ "role": "user", "content": content }))
     }
 
-    /// Returns one string if there are only texts, which every server accepts, or a list of texts and media.
+    /// Returns the content of a user message: a string, which every server accepts, or a list of texts and media if
+    /// there are media to send.
     async fn content(&mut self, parts: &[Part]) -> Result<Value, ModelError> {
         let sendable = |part: &Part| matches!(part, Part::Media(media) if self.kind(media).is_some());
         if !parts.iter().any(sendable) {
@@ -120,11 +123,11 @@ impl<'r> Messages<'r> {
 
     fn call(&self, call: &ToolCall) -> Value {
         let ToolCall { id, name, arguments } = call;
-        // Servers fail on arguments that are not an object, even if a model wrote them.
+        // Servers reject arguments that are not an object, even if the model itself wrote them.
         let arguments = match arguments {
             Value::Object(_) => arguments.to_string(),
             Value::Null => "{}".to_owned(),
-            Value::String(written) if written.trim().is_empty() => "{}".to_owned(),
+            Value::String(text) if text.trim().is_empty() => "{}".to_owned(),
             other => json!({ "not_an_object": other }).to_string(),
         };
         let function = json!({ "name": self.name(name), "arguments": arguments });
@@ -135,8 +138,8 @@ impl<'r> Messages<'r> {
         self.ids.get(id).map_or_else(|| self.dialect.call_id(id), |id| (*id).to_owned())
     }
 
-    /// Returns the provider's name of a tool, including tools that are not offered now or that the model invented
-    /// (L14).
+    /// Returns a name for the tool that the provider accepts (L14). The tool may be one that is not offered in this
+    /// request or that the model invented.
     fn name<'n>(&self, author: &'n str) -> Cow<'n, str>
     where
         'r: 'n,
@@ -169,7 +172,7 @@ impl<'r> Messages<'r> {
         self.push(Role::Tool, json!({ "role": "tool", "tool_call_id": id, "content": content }))
     }
 
-    /// Writes one message with the media of all preceding results, each with the name of its call.
+    /// Writes one user message with the media of all preceding results. A text before each item names its call.
     async fn write_result_media(&mut self) -> Result<(), ModelError> {
         let media = std::mem::take(&mut self.result_media);
         if media.is_empty() {
@@ -198,10 +201,10 @@ impl<'r> Messages<'r> {
             self.body.check_room(stored, name).map_err(|full| too_large(request, full))?;
         }
         let model = || request.model.to_string();
-        let read_error = |problem| ModelError::UnreadableMedia { model: model(), medium: name(), problem };
+        let read_error = |problem| ModelError::UnreadableMedia { model: model(), item: name(), problem };
         let read = self.source.read(media).await.map_err(read_error)?;
         self.body.reserve(base64_length(read.bytes.len()), name).map_err(|full| too_large(request, full))?;
-        // Scaling may have changed the media type.
+        // Downscaling may have changed the media type.
         Ok(match MediaKind::of(&read.mime_type, self.dialect) {
             Some(kind) => kind.part(media, &read.mime_type, &STANDARD.encode(&read.bytes)),
             None => as_text_content(media::placeholder(media)),
@@ -209,8 +212,8 @@ impl<'r> Messages<'r> {
     }
 
     fn push(&mut self, role: Role, message: Value) -> Result<(), ModelError> {
-        self.last = Some(role);
-        let name = || format!("a message of {}", role.as_str());
+        self.last_role = Some(role);
+        let name = || format!("one {} message", role.as_str());
         self.body.push_message(&message, name).map_err(|full| too_large(self.request, full))
     }
 }
@@ -219,7 +222,7 @@ fn tool_call(part: &Part) -> Option<&ToolCall> {
     if let Part::ToolCall(call) = part { Some(call) } else { None }
 }
 
-/// Returns everything that can be expressed as text, each part as a paragraph.
+/// Returns all parts that can be expressed as text, each as a paragraph.
 pub(super) fn text(parts: &[Part]) -> String {
     let texts: Vec<Cow<'_, str>> = parts.iter().filter_map(part_text).filter(|text| !text.is_empty()).collect();
     texts.join("\n\n")

@@ -1,4 +1,4 @@
-//! Reads the list of models of a server and suggests names that the user may have meant.
+//! Requests a server's list of models and suggests names that are similar to an unknown name.
 
 use reqwest::Client;
 use reqwest::header::HeaderMap;
@@ -7,33 +7,33 @@ use std::collections::HashMap;
 use std::time::Duration;
 use url::Url;
 
-/// Maximum size of a list in bytes.
+/// Maximum size of the response in bytes.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// Maximum number of names that are kept.
+/// Maximum number of names that are read from the list.
 const MAX_NAMES: usize = 2_000;
 
-/// Maximum length of a name in bytes.
+/// Maximum length of a model name in bytes.
 const MAX_NAME_BYTES: usize = 200;
 
 /// Maximum number of suggested names.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// Minimum similarity of a suggested name.
+/// Minimum similarity of a suggested name, as [`similarity`] returns it.
 const MIN_SIMILARITY: f32 = 0.3;
 
 #[derive(Deserialize)]
-struct List {
-    data: Vec<Listed>,
+struct ModelList {
+    data: Vec<ListedModel>,
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct ListedModel {
     id: String,
 }
 
-/// Requests the list and returns the valid names in the server's order (see [`is_name`]). Returns `None` if there is no
-/// list within `timeout`.
+/// Requests the list of models and returns the valid names (see [`is_name`]) in the server's order. Returns `None` if
+/// no list arrives within `timeout`.
 pub(crate) async fn fetch(client: &Client, url: Url, headers: HeaderMap, timeout: Duration) -> Option<Vec<String>> {
     let request = async {
         let mut response = client.get(url).headers(headers).send().await.ok()?;
@@ -47,14 +47,14 @@ pub(crate) async fn fetch(client: &Client, url: Url, headers: HeaderMap, timeout
                 return None;
             }
         }
-        let list: List = serde_json::from_slice(&body).ok()?;
-        let listed = list.data.len();
+        let list: ModelList = serde_json::from_slice(&body).ok()?;
+        let listed_count = list.data.len();
         let names: Vec<_> =
-            list.data.into_iter().map(|listed| listed.id).filter(|id| is_name(id)).take(MAX_NAMES).collect();
-        if names.len() < listed {
+            list.data.into_iter().map(|model| model.id).filter(|id| is_name(id)).take(MAX_NAMES).collect();
+        if names.len() < listed_count {
             tracing::warn!(
                 "left out {} of the models that a server lists: at most {MAX_NAMES} names of up to {MAX_NAME_BYTES} printable ASCII characters are read",
-                listed - names.len()
+                listed_count - names.len()
             );
         }
         Some(names)
@@ -87,18 +87,19 @@ fn pairs(name: &str) -> HashMap<(char, char), usize> {
     pairs
 }
 
-/// Dice's coefficient: 1 if all pairs are the same, 0 if none are in common.
+/// Returns Dice's coefficient of two names, given their pairs of characters: 1 if all pairs are equal, 0 if no pair
+/// occurs in both names.
 fn similarity(left: &HashMap<(char, char), usize>, right: &HashMap<(char, char), usize>) -> f32 {
-    let both: usize = left.iter().map(|(pair, count)| right.get(pair).copied().unwrap_or_default().min(*count)).sum();
-    let all: usize = left.values().sum::<usize>() + right.values().sum::<usize>();
-    if all == 0 { 0.0 } else { 2.0 * both as f32 / all as f32 }
+    let common: usize = left.iter().map(|(pair, count)| right.get(pair).copied().unwrap_or_default().min(*count)).sum();
+    let total: usize = left.values().sum::<usize>() + right.values().sum::<usize>();
+    if total == 0 { 0.0 } else { 2.0 * common as f32 / total as f32 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // Row 49: only names that are safe to print are read from a server's list.
+    /// Row 49: only names that are safe to print are read from a server's list.
     #[test]
     fn row49_only_printable_names_are_accepted() {
         for name in ["qwen3:8b", "/home/ann/My Models/x.gguf", "Qwen/Qwen3-8B@q4_k_m", &"x".repeat(200)] {
@@ -112,7 +113,6 @@ mod tests {
         }
     }
 
-    /// M5
     #[test]
     fn m5_the_nearest_names_come_first() {
         let names =

@@ -1,11 +1,12 @@
-//! Removes a provider's secrets from messages, records and replies, even if the server sends them back (row 16).
+//! Removes a provider's secrets from messages, records and replies (row 16). A server may send the secrets back that it
+//! received.
 
 use crate::configuration::ProviderConfig;
 use agent_core::model::{Delta, Reply};
 use agent_core::redaction::{Edges, Redaction, RedactionStream, Replacement};
 use url::Url;
 
-/// Returns a redaction of the key, all configured headers and the credentials in the base URL.
+/// Returns a redaction of the key, the values of all configured headers, and the credentials in the base URL.
 pub(crate) fn redaction_for(config: &ProviderConfig, base_url: &Url) -> Redaction {
     let values = config.key.iter().chain(config.headers.iter().map(|(_, value)| value)).map(|value| value.reveal());
     let query = base_url.query_pairs().filter(|(name, _)| name != "api-version");
@@ -28,8 +29,8 @@ pub(super) fn redact_reply(redaction: &Redaction, mut reply: Reply) -> Reply {
     reply
 }
 
-/// Redacts the deltas of a reply while they arrive. The end of a piece is held back while it may be the beginning of a
-/// secret.
+/// Redacts the deltas of a reply as they arrive. Text that may be the beginning of a secret is held back until more
+/// text arrives.
 pub(super) struct RedactedDeltas<'r> {
     redaction: &'r Redaction,
     stream: RedactionStream,
@@ -38,7 +39,7 @@ pub(super) struct RedactedDeltas<'r> {
 
 impl<'r> RedactedDeltas<'r> {
     pub(super) fn new(redaction: &'r Redaction) -> Self {
-        Self { redaction, stream: stream_of(redaction), kind: Delta::Text }
+        Self { redaction, stream: new_stream(redaction), kind: Delta::Text }
     }
 
     /// Redacts the given deltas and returns those that can be sent now.
@@ -53,7 +54,7 @@ impl<'r> RedactedDeltas<'r> {
                 Delta::Text(text) => self.add(&text, Delta::Text, &mut ready),
                 Delta::Thinking(text) => self.add(&text, Delta::Thinking, &mut ready),
                 Delta::Clear => {
-                    self.stream = stream_of(self.redaction);
+                    self.stream = new_stream(self.redaction);
                     ready.push(Delta::Clear);
                 }
                 mark @ (Delta::ThinkingStart | Delta::ThinkingEnd) => {
@@ -65,7 +66,7 @@ impl<'r> RedactedDeltas<'r> {
         ready
     }
 
-    /// Returns the deltas that were held back, at the end of the reply.
+    /// Ends the reply and returns the text that was held back.
     pub(super) fn finish(mut self) -> Vec<Delta> {
         let mut ready = Vec::new();
         self.flush(&mut ready);
@@ -82,7 +83,7 @@ impl<'r> RedactedDeltas<'r> {
     }
 
     fn flush(&mut self, ready: &mut Vec<Delta>) {
-        let bytes = std::mem::replace(&mut self.stream, stream_of(self.redaction)).finish();
+        let bytes = std::mem::replace(&mut self.stream, new_stream(self.redaction)).finish();
         self.send(bytes, ready);
     }
 
@@ -93,7 +94,7 @@ impl<'r> RedactedDeltas<'r> {
     }
 }
 
-fn stream_of(redaction: &Redaction) -> RedactionStream {
+fn new_stream(redaction: &Redaction) -> RedactionStream {
     redaction.stream(Replacement::Mark, Edges::Whole)
 }
 
@@ -102,7 +103,6 @@ mod tests {
     use super::*;
     use crate::configuration::{Secret, Timeouts};
 
-    /// Row 16
     #[test]
     fn row16_all_secrets_of_a_provider_are_redacted() {
         let base_url = "https://me:pass-in-url@x.example/v1?code=query-secret&api-version=2024-10-21";

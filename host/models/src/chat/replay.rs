@@ -1,9 +1,10 @@
-//! Adds the data that a provider requires back to its own messages, in the format of `chat_stream::replay_data`.
+//! Adds replay data to assistant messages. Replay data is data of a reply that its provider requires to be sent back.
+//! The module `chat_stream::replay_data` defines its format.
 
 use agent_core::message::{Part, Replay};
 use serde_json::{Map, Value};
 
-/// The data that one stored reply requires.
+/// The replay data of one stored reply.
 #[derive(Default)]
 pub(super) struct ReplayFields<'r> {
     message: Option<&'r Map<String, Value>>,
@@ -11,7 +12,7 @@ pub(super) struct ReplayFields<'r> {
 }
 
 impl<'r> ReplayFields<'r> {
-    /// Returns the data of an assistant message, or nothing if another provider wrote it.
+    /// Returns the replay data of an assistant message. It is empty if the message came from another provider.
     pub(super) fn from_parts(parts: &'r [Part], provider: &str) -> Self {
         let data = parts.iter().find_map(|part| match part {
             Part::Replay(Replay { provider: replay_provider, data }) if replay_provider == provider => Some(data),
@@ -25,7 +26,7 @@ impl<'r> ReplayFields<'r> {
         }
     }
 
-    /// Adds the fields to the message and its calls. Fields that the host wrote are kept.
+    /// Adds the replay data to the message and its calls. Fields of the message that already exist are not replaced.
     pub(super) fn add_to(&self, message: &mut Map<String, Value>) {
         let is_absent = |message: &Map<String, Value>, name: &String| !message.contains_key(name);
         for (name, value) in self.message.into_iter().flatten() {
@@ -42,14 +43,14 @@ impl<'r> ReplayFields<'r> {
         }
     }
 
-    /// Returns the provider's ids of the calls if its reasoning refers to them, because then they must be sent back
-    /// too. Returns `None` unless there is one distinct id per call.
-    pub(super) fn ids(&self, calls: usize) -> Option<Vec<&'r str>> {
+    /// Returns the ids that the provider gave to the calls, if its reasoning refers to them and they must therefore be
+    /// sent back too. Returns `None` if there is not exactly one distinct id for each of the `call_count` calls.
+    pub(super) fn ids(&self, call_count: usize) -> Option<Vec<&'r str>> {
         let details = self.message?.get("reasoning_details")?.as_array()?;
         let ids: Vec<&str> = self.calls.iter().filter_map(|call| call.get("id")?.as_str()).collect();
         let refers_to_call =
             |detail: &Value| detail.get("id").and_then(Value::as_str).is_some_and(|id| ids.contains(&id));
         let are_distinct = ids.iter().enumerate().all(|(position, id)| !id.is_empty() && !ids[..position].contains(id));
-        (ids.len() == calls && are_distinct && details.iter().any(refers_to_call)).then_some(ids)
+        (ids.len() == call_count && are_distinct && details.iter().any(refers_to_call)).then_some(ids)
     }
 }

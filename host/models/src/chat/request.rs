@@ -9,10 +9,10 @@ use agent_core::message::Role;
 use agent_core::model::{ModelRequest, OfferedTool};
 use serde_json::{Map, Value, json};
 
-/// Name of the output schema, which the API requires and nothing uses.
+/// Name of the output schema. The API requires a name, but nothing uses it.
 const SCHEMA_NAME: &str = "output";
 
-/// Encodes a request. Media are read one after another.
+/// Encodes a request. Media items are read one after another.
 pub(super) async fn encode(
     request: &ModelRequest,
     dialect: Dialect,
@@ -23,7 +23,7 @@ pub(super) async fn encode(
     let body = Body::new(&fields(request, dialect), request_body::MAX_BYTES).map_err(too_large)?;
     let mut messages = Messages::new(request, dialect, media, body);
     messages.system(&system_text(request, dialect))?;
-    for message in request.messages.iter().skip(leading_system_messages(request)) {
+    for message in request.messages.iter().skip(count_leading_system_messages(request)) {
         messages.write(message).await?;
     }
     messages.finish().await
@@ -59,12 +59,12 @@ fn function(tool: &OfferedTool) -> Value {
     json!({ "type": "function", "function": { "name": name, "description": description, "parameters": input_schema } })
 }
 
-/// Returns the text of the system message: the sections, the leading system messages of the conversation, and the
-/// output schema if the server has no field for it.
+/// Returns the text of the system message. It contains the sections of the request, the leading system messages of the
+/// conversation, and the output schema if the server does not accept it in a field.
 fn system_text(request: &ModelRequest, dialect: Dialect) -> String {
     let mut sections = request.system.clone();
     sections.extend(
-        request.messages[..leading_system_messages(request)]
+        request.messages[..count_leading_system_messages(request)]
             .iter()
             .map(|message| super::messages::text(&message.parts)),
     );
@@ -79,6 +79,6 @@ fn system_text(request: &ModelRequest, dialect: Dialect) -> String {
     sections.join("\n\n")
 }
 
-fn leading_system_messages(request: &ModelRequest) -> usize {
+fn count_leading_system_messages(request: &ModelRequest) -> usize {
     request.messages.iter().take_while(|message| message.role == Role::System).count()
 }

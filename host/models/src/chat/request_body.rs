@@ -1,22 +1,24 @@
-//! The JSON bytes of one request, limited in size and written message by message, so that only one media item is in
-//! memory twice.
+//! The JSON bytes of one request. Their size is limited. Messages are written one at a time, so that at most one media
+//! item is in memory twice.
 
 use serde_json::Value;
 
 /// Maximum size of a request in bytes.
 pub(super) const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// Number of the largest parts that an error names.
-const NAMED_PARTS: usize = 3;
+/// Maximum number of parts that an error names.
+const MAX_NAMED_PARTS: usize = 3;
 
 /// A request body that is being written.
 pub(super) struct Body {
     bytes: Vec<u8>,
-    /// Bytes reserved for the next message.
+    /// Number of bytes that are reserved for the next message.
     reserved: usize,
-    /// The largest parts with their sizes in bytes.
+    /// Sizes in bytes and descriptions of the largest parts.
     largest: Vec<(usize, String)>,
+    /// Maximum size in bytes.
     limit: usize,
+    /// Whether the next message is the first one.
     is_first: bool,
 }
 
@@ -25,17 +27,17 @@ pub(super) struct Body {
 pub(super) struct BodyTooLarge {
     /// Maximum size in bytes.
     pub(super) limit: usize,
-    /// Descriptions of the largest parts.
+    /// Descriptions of the largest parts, with their sizes.
     pub(super) largest: Vec<String>,
 }
 
 impl Body {
-    /// Starts a JSON object with these fields. `messages` comes last, so that requests of a growing conversation share
-    /// a prefix.
+    /// Starts a JSON object with the given fields. The field `messages` comes last, so that the requests of a growing
+    /// conversation have a common prefix.
     pub(super) fn new(fields: &serde_json::Map<String, Value>, limit: usize) -> Result<Self, BodyTooLarge> {
         let mut bytes = to_json(fields);
         let length = bytes.len();
-        // The object continues, so its closing brace is removed for now.
+        // `finish` writes the closing brace of the object.
         bytes.pop();
         bytes.extend_from_slice(if fields.is_empty() { b"\"messages\":[" } else { b",\"messages\":[" });
         let largest = vec![(length, "the tools and the output schema".to_owned())];
@@ -43,7 +45,7 @@ impl Body {
         if body.remaining() == 0 { Err(body.too_large()) } else { Ok(body) }
     }
 
-    /// Appends one message. `name` describes it in errors.
+    /// Appends one message. `name` describes the message in errors.
     pub(super) fn push_message(&mut self, message: &Value, name: impl FnOnce() -> String) -> Result<(), BodyTooLarge> {
         let bytes = to_json(message);
         let reserved = std::mem::take(&mut self.reserved);
@@ -58,7 +60,8 @@ impl Body {
         Ok(())
     }
 
-    /// Checks, before anything is read, that the next message may contain `length` more bytes.
+    /// Returns an error if the next message cannot contain `length` more bytes. This is checked before a media item is
+    /// read.
     pub(super) fn check_room(&mut self, length: usize, name: impl FnOnce() -> String) -> Result<(), BodyTooLarge> {
         if length <= self.remaining() {
             return Ok(());
@@ -81,18 +84,18 @@ impl Body {
         self.bytes
     }
 
-    /// Number of bytes left, without the end of the object and a comma.
+    /// Returns the number of bytes that are left for messages, apart from a comma and the end of the object.
     fn remaining(&self) -> usize {
-        let taken = self.bytes.len().saturating_add(self.reserved).saturating_add(if self.is_first { 2 } else { 3 });
-        self.limit.saturating_sub(taken)
+        let used = self.bytes.len().saturating_add(self.reserved).saturating_add(if self.is_first { 2 } else { 3 });
+        self.limit.saturating_sub(used)
     }
 
     fn record_size(&mut self, length: usize, name: impl FnOnce() -> String) {
         let smallest = self.largest.iter().map(|(length, _)| *length).min().unwrap_or_default();
-        if self.largest.len() < NAMED_PARTS || length > smallest {
+        if self.largest.len() < MAX_NAMED_PARTS || length > smallest {
             self.largest.push((length, name()));
             self.largest.sort_by_key(|(length, _)| std::cmp::Reverse(*length));
-            self.largest.truncate(NAMED_PARTS);
+            self.largest.truncate(MAX_NAMED_PARTS);
         }
     }
 
@@ -117,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_last_and_in_order() {
+    fn messages_come_last_and_in_order() {
         let mut body = Body::new(&fields(), 1000).unwrap();
         body.push_message(&json!({"role": "user"}), String::new).unwrap();
         body.push_message(&json!({"role": "tool"}), String::new).unwrap();
@@ -126,19 +129,19 @@ mod tests {
     }
 
     #[test]
-    fn size_limit_is_exact_and_the_largest_parts_are_named() {
-        let whole = r#"{"model":"m","messages":["aaaa","bb"]}"#.len();
+    fn the_size_limit_is_exact_and_the_error_names_the_largest_parts() {
+        let exact_size = r#"{"model":"m","messages":["aaaa","bb"]}"#.len();
         let fill = |limit| {
             let mut body = Body::new(&fields(), limit)?;
             body.push_message(&json!("aaaa"), || "message 1".into())?;
             body.push_message(&json!("bb"), || "message 2".into())?;
             Ok::<_, BodyTooLarge>(body.finish().len())
         };
-        assert_eq!(fill(whole), Ok(whole));
+        assert_eq!(fill(exact_size), Ok(exact_size));
         let largest = ["the tools and the output schema (13 bytes)", "message 1 (6 bytes)", "message 2 (4 bytes)"];
         assert_eq!(
-            fill(whole - 1),
-            Err(BodyTooLarge { limit: whole - 1, largest: largest.map(str::to_owned).to_vec() })
+            fill(exact_size - 1),
+            Err(BodyTooLarge { limit: exact_size - 1, largest: largest.map(str::to_owned).to_vec() })
         );
     }
 

@@ -1,4 +1,4 @@
-//! Sends a request and reads its response. Every wait is limited.
+//! Sends a request and reads its response. Every wait has a timeout.
 
 use super::connection::{Connection, display_url};
 use super::error_response;
@@ -13,7 +13,7 @@ use reqwest::header::{CONTENT_ENCODING, LOCATION};
 use tokio::sync::mpsc::Sender;
 use url::Url;
 
-/// The bytes that may precede UTF-8 text.
+/// The byte-order mark of UTF-8, with which some servers begin a response.
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
 impl Exchange<'_> {
@@ -29,25 +29,26 @@ impl Exchange<'_> {
         self.read(response, deltas).await
     }
 
-    /// Sends a request and returns the complete body of the response, which may have at most `max_bytes` bytes.
+    /// Sends a request and returns the complete body of the response. A body of more than `max_bytes` bytes is an
+    /// error.
     pub(super) async fn whole_body(&self, path: &str, body: Vec<u8>, max_bytes: usize) -> Result<Vec<u8>, ModelError> {
         let request = async {
             let mut response = self.send(path, body).await?;
-            let mut whole = Vec::new();
+            let mut response_body = Vec::new();
             while let Some(bytes) = self.next_chunk(&mut response).await? {
-                whole.extend_from_slice(&bytes);
-                if whole.len() > max_bytes {
-                    return Err(self.invalid(format!("it has more than {max_bytes} bytes")));
+                response_body.extend_from_slice(&bytes);
+                if response_body.len() > max_bytes {
+                    return Err(self.invalid(format!("the response has more than {max_bytes} bytes")));
                 }
             }
-            Ok(whole)
+            Ok(response_body)
         };
         let limit = self.connection.config.timeouts.total;
         let timed_out = |_| ModelError::TimedOut { endpoint: self.endpoint.clone(), limit };
         tokio::time::timeout(limit, request).await.map_err(timed_out)?
     }
 
-    /// Sends a request. Any response other than a success is an error.
+    /// Sends a request and returns the response. A response with a status other than success is an error.
     async fn send(&self, path: &str, body: Vec<u8>) -> Result<Response, ModelError> {
         let Connection { client, headers, .. } = self.connection;
         let request = client.post(self.connection.url(path)).headers(headers.clone()).body(body);
@@ -64,20 +65,21 @@ impl Exchange<'_> {
         Ok(response)
     }
 
-    /// Decodes the body by its actual content, whatever was requested, and forwards the deltas as they arrive.
+    /// Decodes the body and forwards the deltas as they arrive. The content of the body determines its type, whatever
+    /// the headers declare.
     async fn read(&self, mut response: Response, deltas: &Sender<Delta>) -> Result<DecodedReply, ModelError> {
         let declared = content_type(&response);
         let first = loop {
             let Some(bytes) = self.next_chunk(&mut response).await? else {
-                return Err(self.connection_lost("it ended before it started"));
+                return Err(self.connection_lost("the response has no content"));
             };
-            // Some servers send blank lines while they wait, or start with a byte-order mark.
+            // Some servers send blank lines while they prepare the reply, or begin with a byte-order mark.
             let start = bytes.iter().position(|byte| !byte.is_ascii_whitespace() && !BYTE_ORDER_MARK.contains(byte));
             if let Some(start) = start {
                 break bytes.slice(start..);
             }
         };
-        if is_foreign(first[0], &declared) {
+        if cannot_be_reply(first[0], &declared) {
             return Err(self.unexpected_response(response.status(), &declared, &first));
         }
         let mut decoder = ChatStream::new(self.connection.provider(), &self.endpoint.model);
@@ -104,7 +106,7 @@ impl Exchange<'_> {
         match encoding {
             Some(encoding) if !encoding.trim().is_empty() && !encoding.trim().eq_ignore_ascii_case("identity") => {
                 let encoding = self.excerpt(encoding.as_bytes());
-                Err(self.invalid(format!("it is encoded as `{encoding}`, which was not requested")))
+                Err(self.invalid(format!("the response is encoded as `{encoding}`, which was not requested")))
             }
             _ => Ok(()),
         }
@@ -137,20 +139,20 @@ impl Exchange<'_> {
     }
 }
 
-/// Returns whether the first character shows that this is not a model's reply. Declared types are often wrong; the decoder
-/// distinguishes event streams from documents.
-fn is_foreign(first: u8, declared: &str) -> bool {
+/// Returns whether the body cannot be a model's reply, based on its first byte. The declared content type is considered
+/// only if the first byte is ambiguous, because it is often wrong.
+fn cannot_be_reply(first: u8, declared: &str) -> bool {
     match first {
         b'{' | b'[' => false,
         b'<' => true,
         _ if declared == "text/html" => true,
-        // `data`, `event`, `id`, `retry`, `error`, and comments.
+        // First bytes of the fields `data`, `event`, `id`, `retry` and `error`, and of comments.
         b'd' | b'e' | b'i' | b'r' | b':' => false,
         _ => declared != "text/event-stream",
     }
 }
 
-/// Sends deltas. It waits for a slow receiver and ignores one that was dropped.
+/// Sends deltas. This waits if the receiver is slow, and it is not an error if the receiver was dropped.
 async fn send_deltas(pieces: Vec<Delta>, deltas: &Sender<Delta>) {
     for delta in pieces {
         let _ = deltas.send(delta).await;

@@ -22,7 +22,7 @@ fn roles(body: &Value) -> Vec<&str> {
     body["messages"].as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect()
 }
 
-/// A user message, a call, its result, and another user message, as after a cancelled turn.
+/// Builds a request with a user message, a call, its result, and another user message, as after a cancelled turn.
 fn interrupted() -> ModelRequest {
     let done = result("call_1_1_1", "a.b", vec![Content::Text("ok".into())], false);
     let messages = vec![
@@ -34,7 +34,8 @@ fn interrupted() -> ModelRequest {
     plain_request(messages, vec![tool("a.b", "", json!({"type": "object"}))])
 }
 
-/// Mistral rejects unknown fields, requires ids of nine characters, and an assistant message between tool and user.
+/// Mistral rejects unknown fields. It requires call ids of nine characters, and an assistant message between a tool
+/// message and a user message.
 #[tokio::test]
 async fn m1_mistral_requests_follow_its_rules() {
     let body = sent(&interrupted(), Dialect::Mistral).await;
@@ -49,7 +50,7 @@ async fn m1_mistral_requests_follow_its_rules() {
     assert_eq!(common["messages"][3]["tool_call_id"], "call_1_1_1");
 }
 
-/// The field that limits the reply has two names.
+/// The field that limits the tokens of a reply has a different name in OpenAI's dialect.
 #[tokio::test]
 async fn m1_the_token_limit_has_the_right_name() {
     let body = sent(&interrupted(), Dialect::OpenAi).await;
@@ -58,13 +59,13 @@ async fn m1_the_token_limit_has_the_right_name() {
     assert_eq!((&body["max_tokens"], body.get("max_completion_tokens")), (&json!(1000), None));
 }
 
-/// L12: every request passes the output schema, in its field if the server accepts it there, otherwise in the system
-/// message.
+/// L12: every request contains the output schema, either in `response_format` or, if the server does not accept it
+/// there, in the system message.
 #[tokio::test]
-async fn l12_the_output_schema_is_passed() {
+async fn l12_every_request_contains_the_output_schema() {
     let schema = json!({"type": "object", "required": ["answer"]});
     let with_tools = ModelRequest { output_schema: Some(schema.clone()), ..interrupted() };
-    let without = ModelRequest { tools: vec![], ..with_tools.clone() };
+    let without_tools = ModelRequest { tools: vec![], ..with_tools.clone() };
     let wanted = json!({"type": "json_schema", "json_schema": {"name": "output", "strict": false, "schema": schema}});
     let cases = [
         (Dialect::Common, Some(&wanted), Some(&wanted)),
@@ -73,12 +74,12 @@ async fn l12_the_output_schema_is_passed() {
         (Dialect::SelfHosted, None, Some(&wanted)),
         (Dialect::Groq, None, Some(&wanted)),
     ];
-    for (dialect, beside_tools, alone) in cases {
-        for (request, expected) in [(&with_tools, beside_tools), (&without, alone)] {
+    for (dialect, expected_with_tools, expected_without_tools) in cases {
+        for (request, expected) in [(&with_tools, expected_with_tools), (&without_tools, expected_without_tools)] {
             let body = sent(request, dialect).await;
             assert_eq!(body.get("response_format"), expected, "{dialect:?}");
-            let in_words = body["messages"][0]["content"].as_str().unwrap().contains(&schema.to_string());
-            assert_eq!(in_words, expected.is_none(), "{dialect:?}");
+            let is_in_system_message = body["messages"][0]["content"].as_str().unwrap().contains(&schema.to_string());
+            assert_eq!(is_in_system_message, expected.is_none(), "{dialect:?}");
         }
     }
     let body = sent(&with_tools, Dialect::DeepSeek).await;
@@ -87,8 +88,8 @@ async fn l12_the_output_schema_is_passed() {
     assert_eq!(sent(&interrupted(), Dialect::Common).await.get("response_format"), None);
 }
 
-/// Leading system messages are joined with the sections, and later ones stay in place. An empty text produces no
-/// message.
+/// Leading system messages are joined with the sections, and later system messages stay in place. No system message is
+/// sent if its text would be empty.
 #[tokio::test]
 async fn l22_leading_system_messages_are_joined() {
     let system = |text: &str| Message::text(Role::System, text);
@@ -98,11 +99,11 @@ async fn l22_leading_system_messages_are_joined() {
     let body = sent(&request, Dialect::Common).await;
     assert_eq!(body["messages"][0], json!({"role": "system", "content": "A.\n\nB.\n\nFirst.\n\nSecond."}));
     assert_eq!(roles(&body), ["system", "user", "system", "user"]);
-    let silent = ModelRequest { system: vec![], ..plain_request(vec![user()], vec![]) };
-    assert_eq!(roles(&sent(&silent, Dialect::Common).await), ["user"]);
+    let without_system_text = ModelRequest { system: vec![], ..plain_request(vec![user()], vec![]) };
+    assert_eq!(roles(&sent(&without_system_text, Dialect::Common).await), ["user"]);
 }
 
-/// L14: a tool that is not offered, or never was, still gets a name that the provider accepts.
+/// L14: a call of a tool that is not offered has a name that the provider accepts, even if no such tool exists.
 #[tokio::test]
 async fn l14_tools_that_are_not_offered_get_valid_names() {
     let messages = vec![
@@ -113,7 +114,7 @@ async fn l14_tools_that_are_not_offered_get_valid_names() {
         result("c3", "", vec![], true),
     ];
     let body = sent(&plain_request(messages, vec![]), Dialect::Common).await;
-    let call = |place: usize| &body["messages"][2]["tool_calls"][place]["function"];
+    let call = |index: usize| &body["messages"][2]["tool_calls"][index]["function"];
     assert_eq!(call(0), &json!({"name": "weather_forecast", "arguments": "{}"}));
     assert_eq!(call(1), &json!({"name": "made_up_", "arguments": "{}"}));
     assert_eq!(call(2), &json!({"name": "_", "arguments": "{\"not_an_object\":[1]}"}));
@@ -121,6 +122,7 @@ async fn l14_tools_that_are_not_offered_get_valid_names() {
     assert_eq!(body["messages"][3], json!({"role": "tool", "tool_call_id": "c1", "content": ""}));
 }
 
+/// Builds a request whose assistant message has two calls and replay data of the given provider.
 fn replayed(provider: &str, data: Value) -> ModelRequest {
     let mut message = calls(&[("c1", "a", json!({})), ("c2", "a", json!({}))]);
     message.parts.push(Part::Replay(Replay { provider: provider.into(), data }));
@@ -129,7 +131,7 @@ fn replayed(provider: &str, data: Value) -> ModelRequest {
     plain_request([vec![user(), message], results.to_vec(), vec![user()]].concat(), vec![])
 }
 
-/// Replay data is sent to its own provider only.
+/// Replay data is sent only to the provider that it came from.
 #[tokio::test]
 async fn m1_replay_data_is_sent_only_to_its_provider() {
     let signed = json!({"google": {"thought_signature": "s"}});
@@ -150,13 +152,13 @@ async fn m1_replay_data_is_sent_only_to_its_provider() {
     assert_eq!(body["messages"][2]["tool_calls"][0].get("extra_content"), None);
 }
 
-/// If the reasoning refers to the provider's ids, calls and results use them; otherwise they use the host's.
+/// Calls and results have the provider's ids if its reasoning refers to these ids, and the host's ids otherwise.
 #[tokio::test]
 async fn m1_provider_ids_are_used_if_reasoning_refers_to_them() {
-    let data = |first: &str, named: &str| {
+    let data = |first_call_id: &str, reasoning_id: &str| {
         json!({
-            "message": {"reasoning_details": [{"type": "reasoning.encrypted", "id": named, "data": "x"}]},
-            "tool_calls": [{"id": first}, {"id": "p2"}]
+            "message": {"reasoning_details": [{"type": "reasoning.encrypted", "id": reasoning_id, "data": "x"}]},
+            "tool_calls": [{"id": first_call_id}, {"id": "p2"}]
         })
     };
     let cases = [
@@ -175,7 +177,7 @@ async fn m1_provider_ids_are_used_if_reasoning_refers_to_them() {
     }
 }
 
-/// Three bytes with the type that they are scaled to.
+/// A media source that returns three bytes with the given media type.
 struct Scaled(&'static str);
 
 #[async_trait]
@@ -193,12 +195,12 @@ fn media(mime_type: &str, size: u64) -> Media {
 /// P4: downscaled media are sent with their new type.
 #[tokio::test]
 async fn p4_downscaled_media_are_sent_with_their_new_type() {
-    // The stored size would exceed the limit, but the scaled size does not.
-    let medium = media("image/png", 1 << 40);
-    let parts = vec![Part::Media(medium.clone())];
+    // The stored size exceeds the limit, but the size after downscaling does not.
+    let image = media("image/png", 1 << 40);
+    let parts = vec![Part::Media(image.clone())];
     let to = Dimensions { width: 1, height: 1 };
     let request = plain_request(vec![Message { role: Role::User, parts, seen_count: 0 }], vec![]);
-    let request = ModelRequest { downscaled: vec![Downscaled { media: medium, to }], ..request };
+    let request = ModelRequest { downscaled: vec![Downscaled { media: image, to }], ..request };
     let body = sent_with(&request, Dialect::Common, &Scaled("image/jpeg")).await;
     let content = &body["messages"][1]["content"];
     assert_eq!(content[0], json!({"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,YWJj"}}));
@@ -206,7 +208,7 @@ async fn p4_downscaled_media_are_sent_with_their_new_type() {
     assert!(body["messages"][1]["content"][0]["text"].as_str().unwrap().ends_with("cannot view it]"));
 }
 
-/// Audio and documents are sent if the server accepts them, and described otherwise.
+/// Audio and documents are sent if the server accepts them. Otherwise they are described.
 #[tokio::test]
 async fn p4_audio_and_documents_are_sent_or_described() {
     let parts = vec![Part::Media(media("audio/x-wav", 3)), Part::Media(media("application/pdf", 3))];

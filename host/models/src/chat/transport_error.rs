@@ -1,10 +1,10 @@
-//! Converts errors below HTTP to model errors.
+//! Converts errors of the HTTP client, the network and TLS to model errors.
 
 use crate::error::{Endpoint, ModelError, Unreachable};
 use std::error::Error;
 use std::io;
 
-/// Error of a request without a response.
+/// Converts the error of a request that received no response.
 pub(super) fn request_error(endpoint: &Endpoint, error: &reqwest::Error) -> ModelError {
     let endpoint = endpoint.clone();
     match unreachable_cause(error) {
@@ -13,12 +13,12 @@ pub(super) fn request_error(endpoint: &Endpoint, error: &reqwest::Error) -> Mode
     }
 }
 
-/// Error of a response that ended early.
+/// Converts the error of a response that ended early.
 pub(super) fn reply_error(endpoint: Endpoint, error: &reqwest::Error) -> ModelError {
     ModelError::ConnectionLost { endpoint, message: root_cause(error) }
 }
 
-/// Returns the message of the innermost error, which says what happened and contains no URL.
+/// Returns the message of the innermost error, which describes the cause and contains no URL.
 pub(super) fn root_cause(error: &dyn Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
@@ -51,9 +51,9 @@ fn find<'e, Wanted: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option
     let mut next = Some(error);
     while let Some(error) = next {
         found = error.downcast_ref::<Wanted>().or(found);
-        let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        next = match inside {
-            Some(inside) => Some(inside),
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        next = match inner {
+            Some(inner) => Some(inner),
             None => error.source(),
         };
     }

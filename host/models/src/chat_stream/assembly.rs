@@ -1,4 +1,4 @@
-//! Assembles a reply from its chunks.
+//! Assembles a reply from the chunks of a stream or from a complete document.
 
 use super::chunk::{Choice, Chunk, GroqExtension, MessageFields, WireUsage, with_chunk};
 use super::lenient_fields::Content;
@@ -10,16 +10,16 @@ use agent_core::thinking::ThinkingSplitter;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// Maximum size in bytes of thinking, and of a refusal, in the step record.
+/// Maximum size of the thinking and of the refusal in the step record, each in bytes.
 const MAX_RECORDED_TEXT: usize = 64 * 1024;
 
-/// Maximum token count that is accepted as usage.
+/// Maximum token count that the usage of a reply may report. Larger counts are reduced to it.
 const MAX_TOKENS: u64 = 1 << 32;
 
-/// Maximum size in bytes of `usage` in the step record.
+/// Maximum size of `usage` in the step record, in bytes.
 const MAX_RECORDED_USAGE: usize = 16 * 1024;
 
-/// Maximum length in characters of a name in the step record.
+/// Maximum length of a name in the step record, in characters.
 const MAX_RECORDED_NAME: usize = 200;
 
 /// State of one reply while it arrives.
@@ -27,34 +27,37 @@ const MAX_RECORDED_NAME: usize = 200;
 pub(super) struct ReplyAssembler {
     /// Name of the configured provider.
     provider: String,
-    /// `provider/model`, recorded as the model that answered.
+    /// Name of the requested model as `provider/model`, which becomes [`Reply::model`].
     answering_model: String,
     splitter: ThinkingSplitter,
     text: String,
     refusal: String,
-    /// Thinking, at most [`MAX_RECORDED_TEXT`] bytes of it.
+    /// First [`MAX_RECORDED_TEXT`] bytes of the thinking.
     thinking: String,
+    /// Size of the complete thinking in bytes.
     thinking_size: usize,
     calls: ToolCallAssembler,
     replay_data: ReplayCollector,
     usage: Usage,
-    /// Usage as it was sent.
+    /// JSON of the usage as the provider sent it.
     raw_usage: String,
     id: String,
+    /// Name of the model as the provider sent it.
     model: String,
     finish_reason: String,
     stop: Option<StopReason>,
     is_done: bool,
     is_document: bool,
-    /// A `delta` has arrived, so `message` only repeats known content.
+    /// Whether a `delta` has arrived. A `message` is then ignored, because it only repeats earlier content.
     has_deltas: bool,
-    /// Thinking arrived in its own field, so `reasoning_details` only repeats it.
+    /// Whether thinking arrived in a separate field. The text of `reasoning_details` is then ignored, because it only
+    /// repeats this thinking.
     has_reasoning: bool,
-    /// Number of bytes kept so far.
+    /// Total size in bytes of the text, thinking, refusal and calls so far.
     size: usize,
 }
 
-/// Whether calls arrive in pieces or complete.
+/// Form in which tool calls arrive.
 #[derive(Clone, Copy)]
 enum CallForm {
     Pieces,
@@ -70,7 +73,7 @@ impl ReplyAssembler {
         self.is_done
     }
 
-    /// Processes the data of one event.
+    /// Processes one event with the given name and data.
     pub(super) fn add_event(&mut self, name: &str, data: &str, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
         let data = data.trim_ascii();
         if self.is_done || data.is_empty() {
@@ -89,14 +92,12 @@ impl ReplyAssembler {
                 data.lines().try_for_each(|line| self.add_event(name, line, deltas))
             }
             Err(StreamError::Invalid { .. }) if !matches!(name, "" | "message") => Ok(()),
-            Err(StreamError::Truncated) => {
-                Err(StreamError::invalid("an event of it is incomplete JSON".to_owned(), data))
-            }
-            taken => taken,
+            Err(StreamError::Truncated) => Err(StreamError::invalid("one event is incomplete JSON".to_owned(), data)),
+            result => result,
         }
     }
 
-    /// Processes a reply that is one JSON document. Its end is also the end mark.
+    /// Processes a reply that is one JSON document. Such a reply needs no end marker.
     pub(super) fn add_document(&mut self, text: &str, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
         self.is_document = true;
         with_chunk(text, |chunk| {
@@ -104,19 +105,19 @@ impl ReplyAssembler {
             if chunk.choices.is_some_and(|choices| !choices.is_empty()) {
                 return Ok(());
             }
-            let unknown = || StreamError::invalid("it is JSON without `choices`".to_owned(), text);
+            let unknown = || StreamError::invalid("the JSON has no `choices`".to_owned(), text);
             Err(error_shapes::from_document(text).unwrap_or_else(unknown))
         })
     }
 
-    /// Returns the reply, or an error if no end mark arrived.
+    /// Returns the reply, or an error if no end marker arrived.
     pub(super) fn finish(mut self, deltas: &mut Vec<Delta>) -> Result<DecodedReply, StreamError> {
-        let new = deltas.len();
+        let start = deltas.len();
         std::mem::take(&mut self.splitter).finish(deltas);
-        self.record(&deltas[new..]);
+        self.record(&deltas[start..]);
         let is_empty = self.text.is_empty() && self.refusal.is_empty() && self.thinking_size == 0;
-        let says_something = !is_empty || !self.calls.is_empty();
-        if !(self.stop.is_some() || self.is_document || self.is_done && says_something) {
+        let has_content = !is_empty || !self.calls.is_empty();
+        if !(self.stop.is_some() || self.is_document || self.is_done && has_content) {
             return Err(StreamError::Truncated);
         }
         let raw = self.raw();
@@ -134,12 +135,13 @@ impl ReplyAssembler {
         Ok(DecodedReply { reply, refusal, raw })
     }
 
+    /// Returns the provider's data for the step record.
     fn raw(&self) -> Value {
         let mut raw = Map::new();
         let texts = [("id", &self.id), ("model", &self.model), ("finish_reason", &self.finish_reason)];
         let texts = texts.into_iter().chain([("refusal", &self.refusal), ("reasoning", &self.thinking)]);
-        let kept = |text: &str| json!(&text[..text.floor_char_boundary(MAX_RECORDED_TEXT)]);
-        raw.extend(texts.filter(|(_, text)| !text.is_empty()).map(|(key, text)| (key.to_owned(), kept(text))));
+        let truncated = |text: &str| json!(&text[..text.floor_char_boundary(MAX_RECORDED_TEXT)]);
+        raw.extend(texts.filter(|(_, text)| !text.is_empty()).map(|(key, text)| (key.to_owned(), truncated(text))));
         if self.thinking_size > self.thinking.len() {
             raw.insert("reasoning_bytes".into(), json!(self.thinking_size));
         }
@@ -166,12 +168,16 @@ impl ReplyAssembler {
             error_shapes::from_field(groq.error)?;
             self.add_usage(groq.usage);
         }
-        // A second candidate, which the host never requests, would be another reply.
+        // Choices with a different index are alternative replies, which the host never requests.
         let choices = chunk.choices.iter().flatten().filter(|choice| choice.index.0.is_none_or(|index| index == 0));
         for choice in choices {
             self.add_choice(choice, deltas)?;
         }
-        if self.size > REPLY_LIMIT { Err(StreamError::TooLarge { what: "it", limit: REPLY_LIMIT }) } else { Ok(()) }
+        if self.size > REPLY_LIMIT {
+            Err(StreamError::TooLarge { what: "the reply", limit: REPLY_LIMIT })
+        } else {
+            Ok(())
+        }
     }
 
     fn add_choice(&mut self, choice: &Choice<'_>, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
@@ -208,7 +214,7 @@ impl ReplyAssembler {
         Ok(())
     }
 
-    /// Several fields of one chunk may repeat the same thinking. The first one counts.
+    /// Adds the thinking of a chunk. If several fields repeat the same thinking, only the first field is used.
     fn add_reasoning(&mut self, fields: &MessageFields<'_>, deltas: &mut Vec<Delta>) {
         let mut piece = String::new();
         fields.reasoning_content.plain_text(&mut piece);
@@ -239,18 +245,18 @@ impl ReplyAssembler {
     }
 
     fn add_text(&mut self, piece: &str, deltas: &mut Vec<Delta>) {
-        let new = deltas.len();
+        let start = deltas.len();
         self.splitter.text(piece, deltas);
-        self.record(&deltas[new..]);
+        self.record(&deltas[start..]);
     }
 
     fn add_thinking(&mut self, piece: &str, deltas: &mut Vec<Delta>) {
-        let new = deltas.len();
+        let start = deltas.len();
         self.splitter.thinking(piece, deltas);
-        self.record(&deltas[new..]);
+        self.record(&deltas[start..]);
     }
 
-    /// A refusal is streamed as text, but kept apart in the reply.
+    /// Adds a piece of a refusal. It is streamed as text, but the text of the reply does not contain it.
     fn add_refusal(&mut self, refusal: &str, deltas: &mut Vec<Delta>) {
         if !refusal.is_empty() {
             self.splitter.end_thinking(deltas);
@@ -260,7 +266,7 @@ impl ReplyAssembler {
         }
     }
 
-    /// A reason that truncated the reply is kept, whatever the server sends afterwards.
+    /// Records a finish reason. If the reason is that the reply was cut short, later reasons do not replace it.
     fn set_finish_reason(&mut self, reason: &str) -> Result<(), StreamError> {
         let Some(stop) = stop_reason(reason)? else { return Ok(()) };
         if !matches!(self.stop, Some(StopReason::Length | StopReason::ContentFilter)) {
@@ -270,7 +276,7 @@ impl ReplyAssembler {
         Ok(())
     }
 
-    /// The last usage is that of the complete reply.
+    /// Records token usage. It replaces earlier usage, because the last usage is that of the complete reply.
     fn add_usage(&mut self, usage: Option<&RawValue>) {
         let Some(raw) = usage else { return };
         let usage: WireUsage = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -279,7 +285,7 @@ impl ReplyAssembler {
         if prompt.is_none() && completion.is_none() {
             return;
         }
-        // Such large counts are wrong. Sums of them must still fit into the store.
+        // Larger counts cannot be correct, and sums of counts must fit into the database.
         let [prompt_tokens, completion_tokens] =
             [prompt, completion].map(|count| count.unwrap_or_default().min(MAX_TOKENS));
         self.usage = Usage { prompt_tokens, completion_tokens };
@@ -289,6 +295,7 @@ impl ReplyAssembler {
         }
     }
 
+    /// Adds the text and thinking of the deltas to the reply.
     fn record(&mut self, deltas: &[Delta]) {
         for delta in deltas {
             match delta {
@@ -299,8 +306,8 @@ impl ReplyAssembler {
                 Delta::Thinking(thinking) => {
                     self.size += thinking.len();
                     self.thinking_size += thinking.len();
-                    let room = MAX_RECORDED_TEXT - self.thinking.len();
-                    self.thinking.push_str(&thinking[..thinking.floor_char_boundary(room)]);
+                    let remaining = MAX_RECORDED_TEXT - self.thinking.len();
+                    self.thinking.push_str(&thinking[..thinking.floor_char_boundary(remaining)]);
                 }
                 Delta::ThinkingStart | Delta::ThinkingEnd | Delta::Clear => {}
             }
@@ -309,7 +316,7 @@ impl ReplyAssembler {
 }
 
 impl Content<'_> {
-    /// Appends all its text, whatever its kind.
+    /// Appends the text of this content to `text`, including thinking and refusals.
     fn plain_text(&self, text: &mut String) {
         match self {
             Content::Nothing => {}
@@ -320,8 +327,8 @@ impl Content<'_> {
     }
 }
 
-/// Maps the finish reasons of servers. Returns `None` for an empty reason. Unknown reasons count as a normal stop,
-/// because servers invent new ones.
+/// Converts a server's finish reason. Returns `None` for an empty reason. Unknown reasons count as a normal stop,
+/// because servers introduce new reasons.
 fn stop_reason(reason: &str) -> Result<Option<StopReason>, StreamError> {
     match reason.to_ascii_lowercase().as_str() {
         "" => Ok(None),

@@ -1,5 +1,5 @@
-//! The JSON of one chunk of a stream, or of one complete reply, in Chat Completions and its dialects. Strings without
-//! escapes are not copied, and rarely needed parts stay raw JSON until they are used.
+//! Types for the JSON of one chunk of a stream, or of one complete reply, in Chat Completions and its dialects. Strings
+//! without escapes are not copied, and parts that are rarely needed are not parsed until they are used.
 
 use super::StreamError;
 use super::lenient_fields::{Content, Count, Text};
@@ -14,10 +14,10 @@ pub(super) struct Chunk<'a> {
     pub(super) id: Text<'a>,
     #[serde(borrow)]
     pub(super) model: Text<'a>,
-    /// `error` in errors of some servers.
+    /// Some servers set this field to `error` in their errors.
     #[serde(borrow)]
     pub(super) object: Text<'a>,
-    /// `error` in errors of other servers.
+    /// Some servers set this field to `error` in their errors.
     #[serde(borrow)]
     pub(super) r#type: Text<'a>,
     #[serde(borrow)]
@@ -36,8 +36,8 @@ pub(super) struct Choice<'a> {
     pub(super) index: Count,
     #[serde(borrow)]
     pub(super) delta: Option<MessageFields<'a>>,
-    /// Used instead of `delta` in a complete reply. One server also sends it together with `delta` and repeats all
-    /// earlier content in it.
+    /// A complete reply has this field instead of `delta`. One server sends both fields in a stream, and its `message`
+    /// repeats all earlier content.
     #[serde(borrow)]
     pub(super) message: Option<MessageFields<'a>>,
     #[serde(borrow)]
@@ -48,7 +48,7 @@ pub(super) struct Choice<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// Output of the model: a piece of it, or all of it.
+/// Output of the model, either one piece of it or the complete output.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct MessageFields<'a> {
@@ -68,7 +68,7 @@ pub(super) struct MessageFields<'a> {
     pub(super) extra_content: Option<&'a RawValue>,
 }
 
-/// A tool call or a piece of one.
+/// A tool call or a piece of a tool call.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ToolCallDelta<'a> {
@@ -86,12 +86,12 @@ pub(super) struct ToolCallDelta<'a> {
 pub(super) struct Function<'a> {
     #[serde(borrow)]
     pub(super) name: Text<'a>,
-    /// JSON as a string, in pieces. Some servers send the JSON value itself.
+    /// JSON text in a string, which may arrive in pieces. Some servers send the JSON value itself instead of a string.
     #[serde(borrow)]
     pub(super) arguments: Option<&'a RawValue>,
 }
 
-/// `usage`, with the names of Chat Completions or of newer APIs.
+/// The `usage` field. The names of its fields are those of Chat Completions or of newer APIs.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WireUsage {
@@ -101,7 +101,7 @@ pub(super) struct WireUsage {
     pub(super) output_tokens: Count,
 }
 
-/// The `x_groq` field.
+/// The `x_groq` field, in which Groq sends usage and errors.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct GroqExtension<'a> {
@@ -116,7 +116,7 @@ pub(super) fn with_chunk(
     json: &str,
     handle: impl FnOnce(Chunk<'_>) -> Result<(), StreamError>,
 ) -> Result<(), StreamError> {
-    // Serde would parse an array as the fields in their order.
+    // Without this check, Serde would accept an array and read its items as the fields in order.
     if json.trim_ascii_start().starts_with('{')
         && let Ok(chunk) = serde_json::from_str(json)
     {
@@ -129,15 +129,15 @@ pub(super) fn with_chunk(
     }
 }
 
-/// Repairs JSON that the typed parser rejects: the last of duplicate keys counts, as in most JSON libraries, and of a
-/// list, which one provider uses for its errors, the first item counts.
+/// Repairs JSON that the typed parser rejects. If a key occurs more than once, the last value counts, as in most JSON
+/// libraries. If the JSON is an array, which one provider sends as an error, its first item is used.
 fn repair(json: &str) -> Result<String, StreamError> {
     let value: Value = match serde_json::from_str(json) {
         Ok(value) => value,
         Err(error) if error.is_eof() => return Err(StreamError::Truncated),
         Err(error) => {
-            let decode_document = replace_lone_surrogates(json).and_then(|json| serde_json::from_str(&json).ok());
-            decode_document.ok_or_else(|| StreamError::invalid(format!("it is not JSON ({error})"), json))?
+            let repaired = replace_lone_surrogates(json).and_then(|json| serde_json::from_str(&json).ok());
+            repaired.ok_or_else(|| StreamError::invalid(format!("it is not JSON ({error})"), json))?
         }
     };
     let value = match value {
@@ -151,29 +151,29 @@ fn repair(json: &str) -> Result<String, StreamError> {
     }
 }
 
-/// Replaces each unpaired surrogate escape by U+FFFD. Servers produce them when they split text between the halves of a
-/// pair (RFC 8259, section 8.2). Returns `None` if there are none.
+/// Replaces each unpaired surrogate escape by U+FFFD. Servers produce such escapes if they split text between the
+/// halves of a pair (RFC 8259, section 8.2). Returns `None` if there are none.
 fn replace_lone_surrogates(json: &str) -> Option<String> {
-    let mut decode_document = String::with_capacity(json.len());
-    let (mut rest, mut replaced) = (json, false);
+    let mut repaired = String::with_capacity(json.len());
+    let (mut rest, mut has_replaced) = (json, false);
     while let Some(position) = rest.find('\\') {
         let (before, escape) = rest.split_at(position);
-        decode_document.push_str(before);
+        repaired.push_str(before);
         let length = match (surrogate(escape), escape.get(6..).and_then(surrogate)) {
             (Some(Surrogate::High), Some(Surrogate::Low)) => 12,
             (Some(_), _) => {
-                (decode_document, replaced) = (decode_document + "\\ufffd", true);
+                (repaired, has_replaced) = (repaired + "\\ufffd", true);
                 rest = &escape[6..];
                 continue;
             }
             // The escaped character may itself be a backslash.
             (None, _) => escape.char_indices().nth(2).map_or(escape.len(), |(position, _)| position),
         };
-        decode_document.push_str(&escape[..length]);
+        repaired.push_str(&escape[..length]);
         rest = &escape[length..];
     }
-    decode_document.push_str(rest);
-    replaced.then_some(decode_document)
+    repaired.push_str(rest);
+    has_replaced.then_some(repaired)
 }
 
 enum Surrogate {
@@ -181,7 +181,7 @@ enum Surrogate {
     Low,
 }
 
-/// Returns which half of a surrogate pair the text starts with, if any.
+/// Returns the kind of the surrogate escape at the start of the text, if there is one.
 fn surrogate(text: &str) -> Option<Surrogate> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     match u16::from_str_radix(digits, 16).ok()? {
@@ -204,10 +204,10 @@ mod tests {
         Ok(text)
     }
 
-    /// Row 26: half a character only costs that character and not the reply.
+    /// Row 26: an unpaired surrogate is replaced, and the rest of the reply stays valid.
     #[test]
     fn row_26_lone_surrogates_are_replaced() {
-        for (given, expected) in [
+        for (escaped, expected) in [
             (r"\ud83d\ude00", "\u{1f600}"),
             (r"a\ud83d", "a\u{fffd}"),
             (r"\ude00b", "\u{fffd}b"),
@@ -216,8 +216,8 @@ mod tests {
             (r"\\ud83d\ud83d", "\\ud83d\u{fffd}"),
             (r"\\\ud83d", "\\\u{fffd}"),
         ] {
-            let json = format!("{{\"id\":\"{given}\"}}");
-            assert_eq!(read(&json).unwrap(), expected, "{given}");
+            let json = format!("{{\"id\":\"{escaped}\"}}");
+            assert_eq!(read(&json).unwrap(), expected, "{escaped}");
         }
         for broken in [r#"{"id":"\ud83"}"#, r#"{"id":"\ud83d"#, r#"{"id":"\udzzz"}"#, "{\"id\":\"\\"] {
             assert!(read(broken).is_err(), "{broken}");

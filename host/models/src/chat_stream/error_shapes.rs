@@ -1,4 +1,4 @@
-//! Recognises errors that a provider sends in place of a reply, in all the shapes that servers use.
+//! Recognises errors that a provider sends instead of a reply. Servers use many different JSON shapes for errors.
 
 use super::{StreamError, excerpt};
 use serde_json::Value;
@@ -7,10 +7,10 @@ use serde_json::value::RawValue;
 /// Maximum length of a provider's message in characters.
 const MAX_MESSAGE_CHARACTERS: usize = 2000;
 
-/// Maximum nesting depth of errors inside errors.
+/// Maximum depth to which errors inside errors are searched.
 const MAX_DEPTH: usize = 4;
 
-/// Returns an error if the `error` field of a chunk contains one.
+/// Returns an error if the `error` field of a chunk describes an error.
 pub(super) fn from_field(error: Option<&RawValue>) -> Result<(), StreamError> {
     let Some(error) = error else { return Ok(()) };
     match serde_json::from_str(error.get()) {
@@ -22,7 +22,7 @@ pub(super) fn from_field(error: Option<&RawValue>) -> Result<(), StreamError> {
     }
 }
 
-/// Returns the error of an event named `error`, or of a document without a reply.
+/// Returns the error that the data of an `error` event or an error document describes.
 pub(super) fn from_text(text: &str) -> StreamError {
     match serde_json::from_str(text) {
         Ok(error) => from_value(&error),
@@ -30,7 +30,7 @@ pub(super) fn from_text(text: &str) -> StreamError {
     }
 }
 
-/// Returns the error that a document without a reply describes, if it describes one.
+/// Returns the error that a document without a reply describes, or `None` if it describes no error.
 pub(super) fn from_document(text: &str) -> Option<StreamError> {
     let document: Value = serde_json::from_str(text).ok()?;
     message(&document, 0).is_some().then(|| from_value(&document))
@@ -47,6 +47,7 @@ fn from_value(error: &Value) -> StreamError {
     StreamError::Provider { status: status(error, 0), code: code(error, 0), message: truncate(&message) }
 }
 
+/// Finds the provider's error message.
 fn message(error: &Value, depth: usize) -> Option<String> {
     if depth > MAX_DEPTH {
         return None;
@@ -65,7 +66,7 @@ fn message(error: &Value, depth: usize) -> Option<String> {
     }
 }
 
-/// Finds an HTTP status, as a number or as a string.
+/// Finds the HTTP status of an error, which may be a number or a string.
 fn status(error: &Value, depth: usize) -> Option<u16> {
     let number = |value: &Value| match value {
         Value::Number(number) => number.as_u64(),
@@ -73,12 +74,12 @@ fn status(error: &Value, depth: usize) -> Option<u16> {
         _ => None,
     };
     let is_status = |status: &u16| (400..600).contains(status);
-    let own = ["code", "status", "status_code", "http_status"];
-    let own = own.iter().find_map(|key| u16::try_from(number(error.get(*key)?)?).ok().filter(is_status));
-    own.or_else(|| status(inner(error, depth)?, depth + 1))
+    let keys = ["code", "status", "status_code", "http_status"];
+    let found = keys.iter().find_map(|key| u16::try_from(number(error.get(*key)?)?).ok().filter(is_status));
+    found.or_else(|| status(inner(error, depth)?, depth + 1))
 }
 
-/// Finds the provider's error code.
+/// Finds the provider's error code. Numbers are ignored, because they are HTTP statuses.
 fn code(error: &Value, depth: usize) -> Option<String> {
     if let Some(inner) = inner(error, depth) {
         return code(inner, depth + 1);
@@ -88,6 +89,7 @@ fn code(error: &Value, depth: usize) -> Option<String> {
     name.map(truncate)
 }
 
+/// Returns the error that is nested in `error`, if there is one.
 fn inner(error: &Value, depth: usize) -> Option<&Value> {
     let inner = match error {
         Value::Array(errors) => errors.first(),
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// M5: message, code and status of the provider are found wherever they are.
+    /// M5: the provider's message, code and status are found in all known shapes of errors.
     #[test]
     fn m5_errors_of_all_shapes_are_recognised() {
         let cases = [
@@ -133,10 +135,10 @@ mod tests {
             (json!({"code": 7}), (None, None, "{\"code\":7}")),
             (json!({"detail": [{"msg": "field required"}]}), (None, None, "field required")),
         ];
-        for (given, (status, code, message)) in cases {
+        for (error, (status, code, message)) in cases {
             let code = code.map(str::to_owned);
             let expected = StreamError::Provider { status, code, message: message.to_owned() };
-            assert_eq!(from_value(&given), expected, "{given}");
+            assert_eq!(from_value(&error), expected, "{error}");
         }
         let StreamError::Provider { message, .. } = from_text("Internal Server Error\n") else { panic!() };
         assert_eq!(message, "Internal Server Error");
@@ -144,9 +146,9 @@ mod tests {
 
     #[test]
     fn m5_empty_error_fields_are_not_errors() {
-        for nothing in ["null", "false", "\"\"", "{}"] {
-            let field = serde_json::from_str::<&RawValue>(nothing).unwrap();
-            assert_eq!(from_field(Some(field)), Ok(()), "{nothing}");
+        for empty in ["null", "false", "\"\"", "{}"] {
+            let field = serde_json::from_str::<&RawValue>(empty).unwrap();
+            assert_eq!(from_field(Some(field)), Ok(()), "{empty}");
         }
         assert!(from_document(r#"{"type": "ping"}"#).is_none());
     }

@@ -1,12 +1,12 @@
-//! Field types that accept whatever servers send. A value of an unexpected type is ignored, because no reply should
-//! fail for a field that is not needed.
+//! Field types that accept any JSON value. A value of an unexpected type is ignored, so that a reply does not fail
+//! because of a field that the host does not need.
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 
 /// A string. It is empty if the field is missing, null or not a string. Numbers become strings, because some servers
-/// number their calls.
+/// use numbers as the ids of calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
 
@@ -17,22 +17,22 @@ impl std::ops::Deref for Text<'_> {
     }
 }
 
-/// A whole number, which may also be written as a string or with a zero fraction. `None` for anything else.
+/// A whole number, which may also be written as a string or with a zero fraction. Any other value becomes `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count(pub(super) Option<u64>);
 
-/// Value of a field such as `content`: a string or a list of parts.
+/// Value of a field such as `content`, which is a string or a list of parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Content<'a> {
-    /// Missing, null, or a part of a kind without text.
+    /// The field is missing or null, or the part has no text.
     #[default]
     Nothing,
     Text(Cow<'a, str>),
     /// A list of parts, in order.
     Several(Vec<Content<'a>>),
-    /// A part of the model's thinking.
+    /// A part that contains the model's thinking.
     Thinking(Box<Content<'a>>),
-    /// Text of a refusal.
+    /// A part that contains the text of a refusal.
     Refusal(Cow<'a, str>),
 }
 
@@ -58,7 +58,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
     }
 }
 
-/// Visitor methods that ignore unexpected values.
+/// Implements visitor methods that ignore values of unexpected types.
 macro_rules! ignore_unexpected {
     (scalars) => {
         fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
@@ -69,8 +69,8 @@ macro_rules! ignore_unexpected {
         }
     };
     (containers) => {
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-            while list.next_element::<IgnoredAny>()?.is_some() {}
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+            while items.next_element::<IgnoredAny>()?.is_some() {}
             Ok(Self::Value::default())
         }
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
@@ -166,9 +166,9 @@ impl<'de> Visitor<'de> for ContentVisitor {
         Ok(Content::Nothing)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
         let mut parts = Vec::new();
-        while let Some(part) = list.next_element()? {
+        while let Some(part) = items.next_element()? {
             parts.push(part);
         }
         Ok(Content::Several(parts))
@@ -209,8 +209,8 @@ mod tests {
     fn unexpected_types_of_strings_and_numbers_are_ignored() {
         let texts =
             [("\"a\"", "a"), ("\"\\u00e4\"", "ä"), ("7", "7"), ("-1", "-1"), ("null", ""), ("true", ""), ("[1]", "")];
-        for (given, expected) in texts {
-            assert_eq!(&*serde_json::from_str::<Text<'_>>(given).unwrap(), expected, "{given}");
+        for (json, expected) in texts {
+            assert_eq!(&*serde_json::from_str::<Text<'_>>(json).unwrap(), expected, "{json}");
         }
         let counts = [
             ("7", Some(7)),
@@ -222,13 +222,13 @@ mod tests {
             ("null", None),
             ("{\"a\": 1}", None),
         ];
-        for (given, expected) in counts {
-            assert_eq!(serde_json::from_str::<Count>(given).unwrap(), Count(expected), "{given}");
+        for (json, expected) in counts {
+            assert_eq!(serde_json::from_str::<Count>(json).unwrap(), Count(expected), "{json}");
         }
     }
 
     #[test]
-    fn strings_are_borrowed() {
+    fn strings_without_escapes_are_borrowed() {
         let Text(text) = serde_json::from_str("\"plain\"").unwrap();
         assert!(matches!(text, Cow::Borrowed("plain")));
     }
@@ -250,8 +250,8 @@ mod tests {
             (r#"{"type": "reasoning", "text": "hm"}"#, Content::Thinking(Box::new(text("hm")))),
             (r#"{"type": "reference", "reference_ids": [1]}"#, Content::Nothing),
         ];
-        for (given, expected) in cases {
-            assert_eq!(serde_json::from_str::<Content<'_>>(given).unwrap(), expected, "{given}");
+        for (json, expected) in cases {
+            assert_eq!(serde_json::from_str::<Content<'_>>(json).unwrap(), expected, "{json}");
         }
     }
 }

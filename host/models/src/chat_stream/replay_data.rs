@@ -1,18 +1,18 @@
-//! Collects the data that a provider requires to be sent back with a reply that called tools: its reasoning and
-//! signatures.
+//! Collects replay data: the reasoning and signatures of a reply with tool calls that its provider requires to be sent
+//! back.
 
 use super::chunk::MessageFields;
 use agent_core::message::Replay;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// Maximum size of the data in bytes. If there is more, nothing is sent back.
+/// Maximum size of the replay data of one reply, in bytes. If there is more data, nothing is sent back.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// Fields of `reasoning_details` that arrive in pieces.
+/// Fields of an item of `reasoning_details` whose text may arrive in pieces.
 const PIECEWISE_FIELDS: [&str; 2] = ["text", "summary"];
 
-/// Collects the data while the reply arrives.
+/// Collects the replay data of one reply as it arrives.
 #[derive(Debug, Default)]
 pub(super) struct ReplayCollector {
     reasoning_content: String,
@@ -22,24 +22,24 @@ pub(super) struct ReplayCollector {
 }
 
 impl ReplayCollector {
-    /// Collects the data of a chunk, except `reasoning_content`; see [`Self::reasoning_content`].
+    /// Adds the data of a chunk, except for `reasoning_content`, which [`Self::reasoning_content`] adds.
     pub(super) fn add(&mut self, fields: &MessageFields<'_>) {
-        if let Some(details) = fields.reasoning_details.filter(|details| self.has_room(details.get().len())) {
+        if let Some(details) = fields.reasoning_details.filter(|details| self.reserve(details.get().len())) {
             self.add_details(details);
         }
-        if let Some(extra) = fields.extra_content.filter(|extra| self.has_room(extra.get().len())) {
+        if let Some(extra) = fields.extra_content.filter(|extra| self.reserve(extra.get().len())) {
             self.extra_content = serde_json::from_str(extra.get()).ok().filter(|extra| *extra != Value::Null);
         }
     }
 
-    /// Collects a piece of `reasoning_content`. DeepSeek rejects a request without it.
+    /// Adds a piece of `reasoning_content`. DeepSeek rejects requests in which it is missing.
     pub(super) fn reasoning_content(&mut self, piece: &str) {
-        if self.has_room(piece.len()) {
+        if self.reserve(piece.len()) {
             self.reasoning_content.push_str(piece);
         }
     }
 
-    /// Returns the data for a reply with these calls, each with its id and its `extra_content`.
+    /// Returns the replay data of the reply. `calls` contains the provider's id and the `extra_content` of each call.
     pub(super) fn finish(self, provider: &str, calls: Vec<(Option<&str>, Option<Value>)>) -> Option<Replay> {
         let mut message = Map::new();
         if !self.reasoning_content.is_empty() {
@@ -62,9 +62,10 @@ impl ReplayCollector {
         is_small.then(|| Replay { provider: provider.to_owned(), data })
     }
 
-    /// Counts the data. Once there is too much, everything is dropped.
-    fn has_room(&mut self, more: usize) -> bool {
-        self.size = self.size.saturating_add(more);
+    /// Adds `length` bytes to the size and returns whether the data is still within the limit. Drops all data if it is
+    /// not.
+    fn reserve(&mut self, length: usize) -> bool {
+        self.size = self.size.saturating_add(length);
         if self.size > MAX_BYTES {
             self.reasoning_content = String::new();
             self.reasoning_details = Vec::new();
@@ -84,7 +85,7 @@ impl ReplayCollector {
     }
 }
 
-/// Returns whether the piece continues the last detail. Encrypted details arrive complete.
+/// Returns whether `piece` continues the detail `last`. Encrypted details always arrive complete.
 fn continues(last: &Map<String, Value>, piece: &Map<String, Value>) -> bool {
     let same = |key| last.get(key) == piece.get(key);
     let kind = piece.get("type").and_then(Value::as_str);
@@ -98,7 +99,7 @@ fn extend(last: &mut Map<String, Value>, piece: Map<String, Value>) {
             (Some(Value::String(text)), Value::String(more)) if PIECEWISE_FIELDS.contains(&key.as_str()) => {
                 text.push_str(&more)
             }
-            (Some(_), Value::String(nothing)) if nothing.is_empty() => {}
+            (Some(_), Value::String(text)) if text.is_empty() => {}
             (_, value) => {
                 last.insert(key, value);
             }
@@ -144,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn m1_nothing_is_kept_without_need() {
+    fn m1_no_data_is_kept_without_reasoning_or_calls() {
         assert_eq!(with_call(ReplayCollector::default()), None);
         let mut collector = ReplayCollector::default();
         collector.reasoning_content("hm");
         assert_eq!(collector.finish("p", vec![]), None);
     }
 
-    /// The data is limited. Sending only a part would be worse than sending nothing.
+    /// M1: data that exceeds the size limit is dropped completely instead of being truncated.
     #[test]
     fn m1_oversized_data_is_dropped() {
         for (length, is_kept) in [(MAX_BYTES - 200, true), (MAX_BYTES + 1, false)] {

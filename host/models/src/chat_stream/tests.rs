@@ -1,23 +1,23 @@
-//! Tests of differences between dialects (ecosystem: wire quirks).
+//! Tests of the differences between dialects of Chat Completions.
 
 use super::*;
 use agent_core::model::{StopReason, Usage};
 use serde_json::json;
 
-/// Decodes chunks and renders the deltas briefly: text as it is, thinking in braces.
+/// Decodes chunks. Returns the reply and a string of all deltas, in which thinking is enclosed in braces.
 fn streamed(chunks: &[Value]) -> (DecodedReply, String) {
     let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
     for chunk in chunks {
         stream.push(format!("data: {chunk}\n\n").as_bytes(), &mut deltas).unwrap();
     }
     let decoded = stream.finish(&mut deltas).unwrap();
-    let shown = deltas.into_iter().map(|delta| match delta {
+    let rendered = deltas.into_iter().map(|delta| match delta {
         Delta::Text(text) | Delta::Thinking(text) => text,
         Delta::ThinkingStart => "{".to_owned(),
         Delta::ThinkingEnd => "}".to_owned(),
         Delta::Clear => "clear".to_owned(),
     });
-    (decoded, shown.collect())
+    (decoded, rendered.collect())
 }
 
 fn delta(delta: Value) -> Value {
@@ -36,19 +36,19 @@ fn piece(piece: Value) -> Value {
 type Call<'c> = (&'c str, &'c str, &'c str);
 
 fn calls(decoded: &DecodedReply) -> Vec<Call<'_>> {
-    let short = decoded
+    let fields = decoded
         .reply
         .calls
         .iter()
         .map(|call| (call.provider_id.as_deref().unwrap_or_default(), call.name.as_str(), call.arguments.as_str()));
-    short.collect()
+    fields.collect()
 }
 
-/// M1: usage is found in all places, and the last one counts.
+/// M1: usage is found in all fields that servers use, and the last usage counts.
 #[test]
-fn m1_usage_is_found_in_all_places() {
+fn m1_usage_is_found_in_all_fields() {
     let usage = |prompt: u64, completion: u64| json!({"prompt_tokens": prompt, "completion_tokens": completion});
-    let places: [(Value, Value); 6] = [
+    let cases: [(Value, Value); 6] = [
         (json!({"choices": [], "usage": usage(7, 3)}), usage(7, 3)),
         (json!({"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage(7, 3)}), usage(7, 3)),
         (json!({"choices": [{"delta": {}, "usage": usage(7, 3)}]}), usage(7, 3)),
@@ -59,7 +59,7 @@ fn m1_usage_is_found_in_all_places() {
             json!({"prompt_tokens": 7, "completion_tokens": 3, "a": null}),
         ),
     ];
-    for (chunk, raw) in places {
+    for (chunk, raw) in cases {
         let earlier = json!({"choices": [{"delta": {"content": "x"}}], "usage": usage(7, 1)});
         let later = json!({"choices": [], "usage": null});
         let (decoded, _) = streamed(&[earlier, chunk.clone(), later, end("stop")]);
@@ -70,7 +70,7 @@ fn m1_usage_is_found_in_all_places() {
     assert_eq!((decoded.reply.usage, decoded.raw.get("usage")), (Usage::default(), None));
 }
 
-/// L21: thinking is read from every field, only once, and never appears in the text.
+/// L21: thinking is read from all fields that servers use. It is read only once and never appears in the text.
 #[test]
 fn l21_thinking_is_read_from_all_fields() {
     let detail = |text: &str| json!([{"type": "reasoning.text", "text": text}]);
@@ -96,45 +96,48 @@ fn l21_thinking_is_read_from_all_fields() {
     for mut chunks in cases {
         let first = chunks[0].clone();
         chunks.extend([answer.clone(), end("stop")]);
-        let (decoded, shown) = streamed(&chunks);
-        assert_eq!((decoded.reply.text.as_str(), shown.as_str()), ("answer", "{ab}answer"), "{first}");
+        let (decoded, rendered) = streamed(&chunks);
+        assert_eq!((decoded.reply.text.as_str(), rendered.as_str()), ("answer", "{ab}answer"), "{first}");
         assert_eq!(decoded.raw["reasoning"], "ab", "{first}");
     }
     let call = piece(json!({"id": "c", "function": {"name": "f", "arguments": "{}"}}));
-    let (_, shown) = streamed(&[delta(json!({"reasoning": "a"})), call, delta(json!({"content": "b"})), end("stop")]);
-    assert_eq!(shown, "{a}b");
-    let plain = "`<think>` is a tag";
-    assert_eq!(streamed(&[delta(json!({"content": plain})), end("stop")]).1, plain);
+    let (_, rendered) =
+        streamed(&[delta(json!({"reasoning": "a"})), call, delta(json!({"content": "b"})), end("stop")]);
+    assert_eq!(rendered, "{a}b");
+    let text = "`<think>` is a tag";
+    assert_eq!(streamed(&[delta(json!({"content": text})), end("stop")]).1, text);
 }
 
-/// M1: content in parts, and content together with the end.
+/// M1: content is decoded if it is a string, a list of parts, or in the same chunk as the finish reason.
 #[test]
 fn m1_content_of_all_forms_is_decoded() {
     let parts = json!([{"type": "text", "text": "a"}, {"type": "reference", "reference_ids": [1]}, {"type": "text", "text": "b"}]);
     let last = json!({"choices": [{"delta": {"content": "c"}, "finish_reason": "stop"}]});
     let repeated = json!({"choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": "stop"}]});
-    let other = json!({"choices": [{"index": 1, "delta": {"content": "another"}, "finish_reason": "length"}]});
-    let (decoded, _) = streamed(&[delta(json!({"content": parts})), other, last, repeated]);
+    let alternative = json!({"choices": [{"index": 1, "delta": {"content": "another"}, "finish_reason": "length"}]});
+    let (decoded, _) = streamed(&[delta(json!({"content": parts})), alternative, last, repeated]);
     assert_eq!((decoded.reply.text.as_str(), decoded.reply.stop), ("abc", StopReason::Stop));
 
-    let so_far =
-        |text: &str, all: &str| json!({"choices": [{"delta": {"content": text}, "message": {"content": all}}]});
+    let cumulative = |text: &str, whole_text: &str| {
+        let (delta, message) = (json!({"content": text}), json!({"content": whole_text}));
+        json!({"choices": [{"delta": delta, "message": message}]})
+    };
     let last = json!({"choices": [{"message": {"content": "ab"}, "finish_reason": "stop"}]});
-    assert_eq!(streamed(&[so_far("a", "a"), so_far("b", "ab"), last]).0.reply.text, "ab");
+    assert_eq!(streamed(&[cumulative("a", "a"), cumulative("b", "ab"), last]).0.reply.text, "ab");
 
-    let twice = r#"data: {"choices":[{"delta":{"content":"x","content":"y"},"finish_reason":"stop"}]}"#;
+    let duplicate_key = r#"data: {"choices":[{"delta":{"content":"x","content":"y"},"finish_reason":"stop"}]}"#;
     let (mut stream, mut deltas) = (ChatStream::new("p", "p/m"), Vec::new());
-    stream.push(format!("{twice}\n\n").as_bytes(), &mut deltas).unwrap();
+    stream.push(format!("{duplicate_key}\n\n").as_bytes(), &mut deltas).unwrap();
     assert_eq!(stream.finish(&mut deltas).unwrap().reply.text, "y", "the last of two equal keys counts");
 }
 
-/// M1: a refusal is streamed, is not the decoded text, and becomes the text for the loop.
+/// M1: a refusal is streamed and stored separately from the decoded text. It becomes the text of the raw reply.
 #[test]
-fn m1_a_refusal_is_kept_apart_from_the_text() {
+fn m1_a_refusal_is_separate_from_the_text() {
     let chunks = [delta(json!({"content": null, "refusal": "I "})), delta(json!({"refusal": "won't"})), end("stop")];
-    let (decoded, shown) = streamed(&chunks);
+    let (decoded, rendered) = streamed(&chunks);
     assert_eq!(
-        (decoded.reply.text.as_str(), decoded.refusal.as_deref(), shown.as_str()),
+        (decoded.reply.text.as_str(), decoded.refusal.as_deref(), rendered.as_str()),
         ("", Some("I won't"), "I won't")
     );
     assert_eq!(decoded.raw["refusal"], "I won't");
@@ -144,20 +147,21 @@ fn m1_a_refusal_is_kept_apart_from_the_text() {
     assert_eq!((RawReply::from(decoded.clone()).reply.text.as_str(), decoded.refusal), ("text", None));
 }
 
+/// Checks that each list of chunks is decoded to the expected calls.
 fn check_calls(cases: Vec<(Vec<Value>, Vec<Call<'_>>)>) {
     for (mut chunks, expected) in cases {
         chunks.push(end("stop"));
         let (decoded, _) = streamed(&chunks);
         assert_eq!(calls(&decoded), expected);
-        assert_eq!(decoded.reply.stop, StopReason::ToolCalls, "because there are calls");
+        assert_eq!(decoded.reply.stop, StopReason::ToolCalls, "a reply with calls has this stop reason");
     }
 }
 
-/// M1: the pieces of a call are joined, however they identify it.
+/// M1: the pieces of a call are joined, no matter how the server identifies the call.
 #[test]
 fn m1_pieces_of_calls_are_joined() {
     let cases: Vec<(Vec<Value>, Vec<Call<'_>>)> = vec![
-        // Pieces with a repeated or null name.
+        // Pieces in which the name is repeated or null.
         (
             vec![
                 piece(json!({"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}})),
@@ -168,7 +172,7 @@ fn m1_pieces_of_calls_are_joined() {
             ],
             vec![("a", "f", "{\"x\":\"}{\"}")],
         ),
-        // A brace inside a string with a quote ends nothing.
+        // A brace in a string after an escaped quote does not end the arguments.
         (
             vec![
                 piece(json!({"index": 0, "function": {"name": "f", "arguments": "{\"x\":\"\\\"}"}})),
@@ -176,7 +180,7 @@ fn m1_pieces_of_calls_are_joined() {
             ],
             vec![("", "f", "{\"x\":\"\\\"}\"}")],
         ),
-        // The complete call repeated at the end. It must not be run twice.
+        // The server repeats the complete call at the end. The call must not run twice.
         (
             vec![
                 piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"x\":"}})),
@@ -185,7 +189,7 @@ fn m1_pieces_of_calls_are_joined() {
             ],
             vec![("a", "f", "{\"x\":1}")],
         ),
-        // A different id in each piece of one call.
+        // Each piece of one call has a different id.
         (
             vec![
                 piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
@@ -194,7 +198,7 @@ fn m1_pieces_of_calls_are_joined() {
             ],
             vec![("a", "f", "{\"x\":1}")],
         ),
-        // Numbers as ids, an index as a string, and an empty piece.
+        // The id is a number, an index is a string, and there are empty pieces.
         (
             vec![
                 piece(json!({"index": "0", "id": 17, "function": {"name": "f", "arguments": "{}"}})),
@@ -207,11 +211,11 @@ fn m1_pieces_of_calls_are_joined() {
     check_calls(cases);
 }
 
-/// M1: calls are distinguished by index, id, name and complete arguments, whatever is available.
+/// M1: calls are distinguished by whatever the server sends: the index, the id, the name or complete arguments.
 #[test]
 fn m1_calls_are_distinguished() {
     let cases: Vec<(Vec<Value>, Vec<Call<'_>>)> = vec![
-        // Arguments as an object, without index and ids, with the same name.
+        // The arguments are objects, there are no indexes and ids, and two calls have the same name.
         (
             vec![delta(json!({"tool_calls": [
                 {"function": {"name": "f", "arguments": {"x": 1}}},
@@ -220,7 +224,7 @@ fn m1_calls_are_distinguished() {
             ]}))],
             vec![("", "f", "{\"x\":1}"), ("", "f", "{\"x\":2}"), ("", "g", "")],
         ),
-        // All indexes are 0: distinguished by id, by name, and with one id for all.
+        // All indexes are 0 in the next three cases. Calls differ in the id, the name or the arguments.
         (
             vec![
                 piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
@@ -242,7 +246,7 @@ fn m1_calls_are_distinguished() {
             ],
             vec![("same", "f", "{\"x\":1}"), ("same", "f", "{\"x\":2}")],
         ),
-        // Interleaved pieces of two calls, distinguished only by id.
+        // The pieces of two calls alternate, and only the ids distinguish the calls.
         (
             vec![
                 piece(json!({"id": "a", "function": {"name": "f", "arguments": "{"}})),
@@ -256,7 +260,7 @@ fn m1_calls_are_distinguished() {
     check_calls(cases);
 }
 
-/// M1: in a complete reply, each item is a call.
+/// M1: in a complete reply, each item of `tool_calls` is a separate call, even if items are equal.
 #[test]
 fn m1_each_item_of_a_document_is_a_call() {
     let item = json!({"function": {"name": "f", "arguments": ""}});
@@ -285,9 +289,9 @@ fn m1_stop_reasons_are_mapped() {
         ("a_new_word", Stop, ToolCalls),
     ];
     let call = piece(json!({"id": "c", "function": {"name": "f", "arguments": "{\"x\": \"trunc"}}));
-    for (reason, alone, with_calls) in cases {
+    for (reason, without_calls, with_calls) in cases {
         let (decoded, _) = streamed(&[delta(json!({"content": "x"})), end(reason), end("stop")]);
-        assert_eq!(decoded.reply.stop, alone, "{reason}");
+        assert_eq!(decoded.reply.stop, without_calls, "{reason}");
         let (decoded, _) = streamed(&[call.clone(), end(reason), end("")]);
         assert_eq!(decoded.reply.stop, with_calls, "{reason}");
         assert_eq!(
@@ -297,7 +301,7 @@ fn m1_stop_reasons_are_mapped() {
     }
 }
 
-/// M1: data that DeepSeek and Gemini require back is collected, but only for replies with calls.
+/// M1: data that DeepSeek and Gemini require to be sent back is collected, but only for replies with calls.
 #[test]
 fn m1_replay_data_is_collected() {
     let signature = json!({"google": {"thought_signature": "s1"}});
@@ -321,9 +325,10 @@ fn m1_replay_data_is_collected() {
 /// D1: the size of the recorded data is limited.
 #[test]
 fn d1_recorded_data_is_limited() {
-    let much = "ä".repeat(50_000);
-    let chunk = json!({"id": much, "model": "served", "choices": [{"delta": {"reasoning": much, "refusal": much}}],
-        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "more": much}});
+    let long_text = "ä".repeat(50_000);
+    let chunk = json!({"id": long_text, "model": "served",
+        "choices": [{"delta": {"reasoning": long_text, "refusal": long_text}}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "more": long_text}});
     let (decoded, _) = streamed(&[chunk, end("stop")]);
     assert!(decoded.raw.to_string().len() < 140_000, "{}", decoded.raw.to_string().len());
     assert_eq!((&decoded.raw["model"], &decoded.raw["reasoning_bytes"]), (&json!("served"), &json!(100_000)));

@@ -1,4 +1,4 @@
-//! Assembles tool calls from pieces, which dialects identify in different ways.
+//! Assembles tool calls from pieces. Dialects differ in how a piece identifies its call.
 
 use super::StreamError;
 use super::chunk::ToolCallDelta;
@@ -11,14 +11,14 @@ use std::collections::HashMap;
 
 /// Maximum number of calls in one reply.
 const MAX_CALLS: usize = 1024;
-/// Maximum size of a tool name in bytes: twice the longest name that any source of tools may have.
+/// Maximum size of a tool name in bytes. This is twice the maximum length of a tool's name from any source.
 const MAX_NAME_BYTES: usize = 256;
 
 /// The calls of one reply, in the order in which they started.
 #[derive(Debug, Default)]
 pub(super) struct ToolCallAssembler {
     calls: Vec<PartialCall>,
-    /// Latest call of each index. Indexes are keys: they can have any size and start anywhere.
+    /// Position in `calls` of the latest call with each index. An index can be any number, so it is only used as a key.
     by_index: HashMap<u64, usize>,
 }
 
@@ -32,7 +32,7 @@ struct PartialCall {
 }
 
 impl ToolCallAssembler {
-    /// Adds a piece from a stream and returns how many of its bytes are kept.
+    /// Adds a piece from a stream and returns how many of its bytes were stored.
     pub(super) fn add_piece(&mut self, piece: &ToolCallDelta<'_>) -> Result<usize, StreamError> {
         let position = match self.continued_call(piece) {
             Some(position) => position,
@@ -41,7 +41,7 @@ impl ToolCallAssembler {
         Ok(self.calls[position].extend(piece))
     }
 
-    /// Adds an item of a complete reply, which is always a separate call, and returns how many of its bytes are kept.
+    /// Adds an item of a complete reply, which is always a separate call. Returns how many of its bytes were stored.
     pub(super) fn add_complete(&mut self, piece: &ToolCallDelta<'_>) -> Result<usize, StreamError> {
         let position = self.start_call(piece)?;
         Ok(self.calls[position].extend(piece))
@@ -79,8 +79,8 @@ impl ToolCallAssembler {
         let position = match piece.index.0 {
             Some(index) => *self.by_index.get(&index)?,
             None => {
-                let known = |call: &PartialCall| !piece.id.is_empty() && call.id == *piece.id;
-                self.calls.iter().rposition(known).or(self.calls.len().checked_sub(1))?
+                let has_same_id = |call: &PartialCall| !piece.id.is_empty() && call.id == *piece.id;
+                self.calls.iter().rposition(has_same_id).or(self.calls.len().checked_sub(1))?
             }
         };
         (!self.calls[position].ends_before(piece)).then_some(position)
@@ -88,8 +88,8 @@ impl ToolCallAssembler {
 }
 
 impl PartialCall {
-    /// Returns whether the piece starts another call although it has the same index or none. Some servers give all
-    /// calls index 0 or no index, and some give no ids or one id to all calls.
+    /// Returns whether the piece starts another call, although it has the same index as this call or no index. Some
+    /// servers use index 0 or no index for all calls, and some use no id or the same id for all calls.
     fn ends_before(&self, piece: &ToolCallDelta<'_>) -> bool {
         let (name, is_complete) = (piece.name(), self.progress.is_complete());
         let have_ids = !self.id.is_empty() && !piece.id.is_empty();
@@ -106,7 +106,7 @@ impl PartialCall {
         if have_ids { has_more && arguments != self.arguments } else { has_more || name != self.name }
     }
 
-    /// Adds the piece and returns how many of its bytes are kept.
+    /// Adds the piece to the call and returns how many of its bytes were stored.
     fn extend(&mut self, piece: &ToolCallDelta<'_>) -> usize {
         let mut size = 0;
         if self.id.is_empty() {
@@ -114,7 +114,7 @@ impl PartialCall {
             size += piece.id.len();
         }
         if self.name.is_empty() {
-            // A longer name matches no tool and would be quoted in every message about it.
+            // A longer name cannot match a tool, and every message about the call would quote the whole name.
             let name = piece.name();
             self.name.push_str(&name[..name.floor_char_boundary(MAX_NAME_BYTES)]);
             size += self.name.len();
@@ -151,7 +151,7 @@ impl<'a> ToolCallDelta<'a> {
     }
 }
 
-/// Tracks, piece by piece, whether the JSON object of the arguments has started and ended.
+/// Tracks whether the JSON value of the arguments has begun and ended while its pieces arrive.
 #[derive(Clone, Copy, Debug, Default)]
 struct JsonProgress {
     depth: usize,

@@ -1,4 +1,4 @@
-//! Errors that a provider reports: its message, the cause and advice.
+//! Errors that a provider reports, with the provider's message, the cause and advice for the user.
 
 use super::Endpoint;
 use std::fmt;
@@ -9,28 +9,28 @@ use std::time::Duration;
 pub struct ProviderError {
     /// The model and its address.
     pub endpoint: Endpoint,
-    /// Where the provider reported the error.
+    /// Location in the response where the provider reported the error.
     pub origin: ErrorOrigin,
     /// Error code of the provider, such as `model_not_found`.
     pub code: Option<String>,
     /// Error message of the provider.
     pub message: String,
-    /// Request id of the provider, for its support.
+    /// Id that the provider gave to the request. The provider's support can use it to find the request.
     pub request_id: Option<String>,
-    /// How long the provider asked to wait before a retry.
+    /// Time that the provider asked to wait before a retry, if it asked for a wait.
     pub retry_after: Option<Duration>,
-    /// What kind of problem the error reports.
+    /// Kind of problem that the error reports.
     pub cause: Cause,
-    /// Advice that is more specific than the advice for the cause, if there is any.
+    /// Advice that replaces the general advice for the cause, if there is more specific advice.
     pub advice: Option<String>,
 }
 
-/// Where a provider reported an error.
+/// Location in a response where a provider reported an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorOrigin {
-    /// As the HTTP status of the response.
+    /// The HTTP status of the response is an error.
     Status(u16),
-    /// Inside a reply that started successfully, with a status if the provider gave one.
+    /// The error is inside a reply that started successfully. The provider may have sent a status with it.
     InReply(Option<u16>),
 }
 
@@ -51,14 +51,14 @@ pub enum Cause {
     ContentFilter,
     /// The request is too large.
     Size,
-    /// Nothing exists at this address.
+    /// The server does not know the path of the URL.
     Address,
-    /// The provider does not accept this request.
+    /// The provider does not accept this request, for another reason.
     Request,
 }
 
 impl ProviderError {
-    /// Creates an error from what the provider sent, without request id, wait and specific advice.
+    /// Creates an error from the provider's code and message, without a request id, a wait or specific advice.
     pub fn new(endpoint: Endpoint, origin: ErrorOrigin, code: Option<String>, message: String) -> Self {
         let cause = Cause::of(origin, code.as_deref(), &message);
         Self { endpoint, origin, code, message, request_id: None, retry_after: None, cause, advice: None }
@@ -99,12 +99,12 @@ const BUSY_CODES: &[&str] = &[
     "try_again",
 ];
 
-/// Parts of error codes that indicate a permanent problem in a reply without a status.
+/// Parts of error codes that indicate a permanent problem if an error inside a reply has no status.
 const PERMANENT_CODES: &[&str] =
     &["invalid", "not_found", "unsupported", "bad_request", "tool_use_failed", "not_supported"];
 
-/// Phrases that providers use for prompts that are too long if they give no code.
-const TOO_LONG: &[&str] = &[
+/// Phrases in error messages about prompts that are too long. Some providers send no error code for this problem.
+const TOO_LONG_PHRASES: &[&str] = &[
     "context length",
     "context window",
     "context size",
@@ -115,33 +115,36 @@ const TOO_LONG: &[&str] = &[
     "maximum number of tokens",
 ];
 
-/// Phrases, in addition to the word "model", that providers use for unknown models.
-const UNKNOWN_MODEL: &[&str] =
+/// Phrases in error messages about unknown models. Such a message must also contain the word "model".
+const UNKNOWN_MODEL_PHRASES: &[&str] =
     &["not found", "not exist", "not a valid model", "unknown model", "invalid model", "no such model"];
 
 impl Cause {
-    /// Determines the cause. The code takes precedence over the status, and the status over the message.
+    /// Determines the cause of an error from its status, code and message.
     pub fn of(origin: ErrorOrigin, code: Option<&str>, message: &str) -> Self {
         let code = code.unwrap_or_default().to_ascii_lowercase();
         let (status, words) = (status(origin, &code), message.to_lowercase());
-        let says = |phrases: &[&str]| phrases.iter().any(|phrase| words.contains(phrase));
+        let mentions = |phrases: &[&str]| phrases.iter().any(|phrase| words.contains(phrase));
         let has_code = |codes: &[&str]| codes.iter().any(|part| code.contains(part));
         if status == Some(402) || has_code(&["insufficient_quota", "insufficient_balance", "billing", "credit"]) {
             return Self::Credit;
         }
-        if has_code(&["context_length", "context_window"]) || (message_is_informative(status) && says(TOO_LONG)) {
+        if has_code(&["context_length", "context_window"])
+            || (message_is_informative(status) && mentions(TOO_LONG_PHRASES))
+        {
             return Self::ContextLength;
         }
         if has_code(&["content_filter", "content_policy", "moderation"]) {
             return Self::ContentFilter;
         }
         if has_code(&["model_not_found"])
-            || (matches!(status, Some(400 | 404 | 422)) && words.contains("model") && says(UNKNOWN_MODEL))
+            || (matches!(status, Some(400 | 404 | 422)) && words.contains("model") && mentions(UNKNOWN_MODEL_PHRASES))
         {
             return Self::Model;
         }
         let key_codes = ["api_key", "authentication", "unauthorized", "permission"];
-        if matches!(status, Some(401 | 403)) || has_code(&key_codes) || (status == Some(400) && says(&["api key"])) {
+        if matches!(status, Some(401 | 403)) || has_code(&key_codes) || (status == Some(400) && mentions(&["api key"]))
+        {
             return Self::Key;
         }
         match status {
@@ -149,7 +152,7 @@ impl Cause {
             Some(413) => Self::Size,
             Some(408 | 429 | 500..=599) => Self::Busy,
             _ if has_code(BUSY_CODES) => Self::Busy,
-            // An error in a reply that started well is a temporary failure unless its code says otherwise.
+            // An error in a reply that started successfully is temporary unless its code indicates a permanent problem.
             None if !has_code(PERMANENT_CODES) => Self::Busy,
             _ => Self::Request,
         }
@@ -159,21 +162,21 @@ impl Cause {
         match self {
             Self::Busy => "Try again later, or use another model",
             Self::Credit => "Check the account's credit",
-            Self::Key => "Check the key and what it is allowed to do",
+            Self::Key => "Check the key and its permissions",
             Self::Model => "Check the model's name",
             Self::ContextLength => {
                 "Start a new session, or set the model's real `window` in the configuration so that the host respects \
                  it"
             }
             Self::ContentFilter => "Rephrase the prompt, or use another model",
-            Self::Size => "Send less: a shorter history, fewer or smaller media",
+            Self::Size => "Shorten the history, or send fewer or smaller media",
             Self::Address => "Check the model's name and the base URL",
-            Self::Request => "The provider does not accept this request: change what its message names",
+            Self::Request => "The provider does not accept this request: fix the problem that its message describes",
         }
     }
 }
 
-/// Returns the HTTP status of the error. In a reply, some providers put the status into the code.
+/// Returns the HTTP status of the error. Inside a reply, some providers send the status as the error code.
 fn status(origin: ErrorOrigin, code: &str) -> Option<u16> {
     match origin {
         ErrorOrigin::Status(status) => Some(status),
@@ -183,7 +186,7 @@ fn status(origin: ErrorOrigin, code: &str) -> Option<u16> {
     }
 }
 
-/// Returns whether the message of an error with this status says more than the status.
+/// Returns whether the message of an error with this status contains more information than the status.
 fn message_is_informative(status: Option<u16>) -> bool {
     matches!(status, None | Some(400 | 413 | 422 | 500))
 }
@@ -197,7 +200,7 @@ mod tests {
         ProviderError { request_id: request_id.map(str::to_owned), ..provider_error }
     }
 
-    /// M5: the message contains status, provider's message, request id and advice.
+    /// M5: the message contains the status, the provider's message, the request id and advice.
     #[test]
     fn m5_the_message_contains_all_details() {
         insta::assert_snapshot!(
@@ -206,7 +209,7 @@ mod tests {
         );
         insta::assert_snapshot!(
             provider_error(ErrorOrigin::Status(401), None),
-            @"openai/gpt answered with status 401: slow down. Check the key and what it is allowed to do"
+            @"openai/gpt answered with status 401: slow down. Check the key and its permissions"
         );
         insta::assert_snapshot!(
             ProviderError { code: Some("overloaded_error".into()), ..provider_error(ErrorOrigin::InReply(None), Some("req_1")) },
@@ -214,7 +217,7 @@ mod tests {
         );
     }
 
-    /// M3: the status decides whether an error is temporary.
+    /// M3: the HTTP status determines whether an error is temporary.
     #[test]
     fn m3_temporary_errors_are_recognised_by_status() {
         for (status, expected) in
@@ -224,7 +227,7 @@ mod tests {
         }
     }
 
-    /// M3, M5: errors as real providers phrase them.
+    /// M3, M5: the cause is recognised from codes and messages of real providers.
     #[test]
     fn m5_causes_of_real_errors_are_recognised() {
         let cases = [

@@ -1,4 +1,4 @@
-//! The router's answers: results of calls, suggested tools, and always a note that it is not a language model.
+//! Formats the router's answers: the results of calls, and the note that the router is not a language model.
 
 use agent_core::message::{Content, Message, Part, Role, ToolCall, ToolResult};
 use agent_core::model::OfferedTool;
@@ -8,34 +8,34 @@ use serde_json::ser::Formatter;
 use serde_json::{Serializer, Value};
 use std::io::{self, Write};
 
-/// Maximum number of characters shown of one result.
+/// Maximum length of a displayed result, in characters.
 const MAX_RESULT_CHARACTERS: usize = 2_000;
 
-/// Maximum length of JSON shown on one line, in characters.
+/// Maximum length of JSON that is displayed on one line, in characters.
 const MAX_LINE_CHARACTERS: usize = 100;
 
-/// Maximum number of rows of a flat object.
+/// Maximum number of properties of an object that is displayed as one row per property.
 const MAX_ROWS: usize = 20;
 
 /// Adds the note that ends every answer. The body is truncated so that the answer fits into `max_characters`.
 pub(super) fn with_label(body: &str, max_characters: usize) -> String {
     let label = "This is the offline router, not a language model: it only runs tools. To use a language model, pass \
                  `--model PROVIDER/MODEL` or set `model = \"PROVIDER/MODEL\"` in agent.toml.";
-    let room = max_characters.saturating_sub(label.chars().count() + 2);
-    format!("{}\n\n{label}", truncate(body.trim_end(), room))
+    let max_body_characters = max_characters.saturating_sub(label.chars().count() + 2);
+    format!("{}\n\n{label}", truncate(body.trim_end(), max_body_characters))
 }
 
-/// Returns the results at the end of the conversation, each below its call, or `None` if the conversation does not end
-/// with results.
+/// Formats the tool results at the end of the conversation, each below its call. Returns `None` if the conversation
+/// does not end with tool results.
 pub(super) fn results(messages: &[Message], tools: &[OfferedTool]) -> Option<String> {
     let result_messages = messages.iter().rev().take_while(|message| message.role == Role::Tool).count();
     if result_messages == 0 {
         return None;
     }
-    let (before, tail) = messages.split_at(messages.len() - result_messages);
-    let calls: Vec<&ToolCall> = before.last()?.parts.iter().filter_map(tool_call).collect();
-    let formatted = tail.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
-        Part::ToolResult(result) => Some(one_result(&calls, result, tools)),
+    let (earlier, results) = messages.split_at(messages.len() - result_messages);
+    let calls: Vec<&ToolCall> = earlier.last()?.parts.iter().filter_map(tool_call).collect();
+    let formatted = results.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
+        Part::ToolResult(result) => Some(format_result(&calls, result, tools)),
         _ => None,
     });
     Some(formatted.collect::<Vec<_>>().join("\n\n"))
@@ -58,18 +58,18 @@ fn tool_call(part: &Part) -> Option<&ToolCall> {
     }
 }
 
-fn one_result(calls: &[&ToolCall], result: &ToolResult, tools: &[OfferedTool]) -> String {
+fn format_result(calls: &[&ToolCall], result: &ToolResult, tools: &[OfferedTool]) -> String {
     let arguments = calls.iter().find(|call| call.id == result.call_id).map(|call| match &call.arguments {
         Value::String(raw) => raw.clone(),
         arguments => one_line_json(arguments),
     });
-    // The history has the provider's names, but people know the author's.
+    // The history contains the provider's names of tools, but users know the authors' names.
     let name = tools.iter().find(|tool| tool.name == result.name).map_or(&result.name, |tool| &tool.author_name);
-    let head = format!("{name} {}", truncate(&arguments.unwrap_or_default(), MAX_LINE_CHARACTERS));
+    let call = format!("{name} {}", truncate(&arguments.unwrap_or_default(), MAX_LINE_CHARACTERS));
     let mut texts: Vec<String> = Vec::new();
     for content in &result.content {
         let text = format_content(content, result.is_error);
-        // Tools often return the same content both as text and as data.
+        // Tools often return the same content both as text and as JSON.
         if !texts.contains(&text) {
             texts.push(text);
         }
@@ -83,7 +83,7 @@ fn one_result(calls: &[&ToolCall], result: &ToolResult, tools: &[OfferedTool]) -
     }
     let indented: Vec<String> =
         truncate(&body, MAX_RESULT_CHARACTERS).lines().map(|line| format!("  {line}")).collect();
-    format!("{}\n{}", head.trim_end(), indented.join("\n"))
+    format!("{}\n{}", call.trim_end(), indented.join("\n"))
 }
 
 fn format_content(content: &Content, is_error: bool) -> String {
@@ -119,12 +119,12 @@ fn format_error(error: &ToolError) -> String {
     }
 }
 
-/// Formats a flat object as rows, short JSON on one line, and everything else indented.
+/// Formats a small flat object with one property per row, short JSON on one line, and all other JSON with indentation.
 fn format_json(json: &Value) -> String {
-    let flat = |value: &Value| !value.is_object() && !value.is_array();
+    let is_scalar = |value: &Value| !value.is_object() && !value.is_array();
     match json {
         Value::String(text) => text.clone(),
-        Value::Object(object) if !object.is_empty() && object.len() <= MAX_ROWS && object.values().all(flat) => {
+        Value::Object(object) if !object.is_empty() && object.len() <= MAX_ROWS && object.values().all(is_scalar) => {
             let rows = object.iter().map(|(key, value)| match value {
                 Value::String(text) => format!("{key}: {text}"),
                 value => format!("{key}: {value}"),
@@ -133,8 +133,8 @@ fn format_json(json: &Value) -> String {
         }
         _ => {
             let line = one_line_json(json);
-            let short = line.chars().count() <= MAX_LINE_CHARACTERS;
-            if short { line } else { serde_json::to_string_pretty(json).unwrap_or(line) }
+            let is_short = line.chars().count() <= MAX_LINE_CHARACTERS;
+            if is_short { line } else { serde_json::to_string_pretty(json).unwrap_or(line) }
         }
     }
 }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_formatted_for_people() {
+    fn results_are_formatted_for_users() {
         let media = Media {
             digest: Digest::from_sha256([1; 32]),
             mime_type: "image/png".into(),
@@ -189,8 +189,8 @@ mod tests {
         let invalid = ToolError::InvalidArguments { violations: vec![violation] };
         let denied = ToolError::Denied { message: "grant files.read".into() };
         let error = |error: &ToolError| vec![Content::Text(error.for_model())];
-        let both = vec![Content::Text(counted.to_string()), Content::Json(counted)];
-        let deep = json!({"rows": [{"name": "x".repeat(60)}, {"name": "y".repeat(60)}]});
+        let text_and_json = vec![Content::Text(counted.to_string()), Content::Json(counted)];
+        let nested = json!({"rows": [{"name": "x".repeat(60)}, {"name": "y".repeat(60)}]});
         let messages = [
             calls(&[
                 ("c1", "text.count", json!({"path": "a"})),
@@ -201,11 +201,11 @@ mod tests {
                 ("c6", "t", json!({})),
                 ("c7", "t", json!({})),
             ]),
-            result("c1", "text.count", both, false),
+            result("c1", "text.count", text_and_json, false),
             result("c2", "t", vec![Content::Text("plain error".into())], true),
             result("c3", "t", error(&invalid), true),
             result("c4", "files.read", error(&denied), true),
-            result("c5", "t", vec![Content::Json(deep), Content::Media(media)], false),
+            result("c5", "t", vec![Content::Json(nested), Content::Media(media)], false),
             result("c6", "t", vec![], false),
             result("c7", "t", vec![Content::Json(json!([1, 2]))], false),
         ];
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_answer_without_results() {
+    fn a_conversation_without_results_has_no_answer() {
         assert_eq!(results(&[], &[]), None);
         assert_eq!(results(&[Message::text(Role::User, "go")], &[]), None);
     }

@@ -1,4 +1,4 @@
-//! Fills a tool's arguments from a prompt with rules that never guess. No token is used for two properties.
+//! Fills a tool's arguments from a prompt. The rules never guess, and each token is used for at most one property.
 
 use super::prompt_reader::{ParsedPrompt, Token, TokenKind, is_path};
 use super::tool_schema::{Kind, Presence, Property};
@@ -7,23 +7,27 @@ use serde_json::{Map, Number, Value, json};
 /// The arguments that were found for one tool.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Arguments {
-    /// Arguments that were found, in the order of the schema.
+    /// Values of the arguments that were found, in the order of the schema.
     pub(super) values: Map<String, Value>,
-    /// Whether all required arguments were found and everything in the prompt was used.
+    /// Whether all required arguments were found and all tokens of the prompt were used.
     pub(super) certainty: Certainty,
 }
 
-/// Whether a call may be made.
+/// Whether a prompt determines the arguments of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Certainty {
     /// There is exactly one interpretation of the prompt.
     Clear,
-    /// Something is missing, unused or unclear.
+    /// A required argument is missing, a token is unused, or the prompt is unclear.
     Ambiguous,
 }
 
-/// Fills the properties in this order: tokens that directly follow a property's name; the only token for the only
-/// required property of its kind; a path, URL or expression for the only optional property of its kind.
+/// Fills the properties with the tokens of the prompt. The rules are applied in this order:
+///
+/// 1. A token that directly follows the name of a property fills this property.
+/// 2. If exactly one required property and exactly one token have the same kind, the token fills the property.
+/// 3. If exactly one optional property and exactly one path, URL or expression have the same kind, the token fills the
+///    property.
 pub(super) fn fill(properties: &[Property], prompt: &ParsedPrompt) -> Arguments {
     let mut filler = ArgumentFiller {
         properties,
@@ -37,23 +41,26 @@ pub(super) fn fill(properties: &[Property], prompt: &ParsedPrompt) -> Arguments 
     filler.fill_choices(Presence::Required);
     filler.fill_by_kind(Presence::Optional);
     filler.fill_choices(Presence::Optional);
-    let missing =
+    let is_missing =
         |(property, value): (&Property, &Option<Value>)| property.presence == Presence::Required && value.is_none();
-    let has_missing = properties.iter().zip(&filler.values).any(missing);
+    let has_missing = properties.iter().zip(&filler.values).any(is_missing);
     let has_unused_tokens = filler.claimed.contains(&false);
-    let ambiguous = has_missing || has_unused_tokens || prompt.unclear.is_some();
+    let is_ambiguous = has_missing || has_unused_tokens || prompt.unclear.is_some();
     let values = properties.iter().zip(filler.values);
     Arguments {
         values: values.filter_map(|(property, value)| Some((property.name.clone(), value?))).collect(),
-        certainty: if ambiguous { Certainty::Ambiguous } else { Certainty::Clear },
+        certainty: if is_ambiguous { Certainty::Ambiguous } else { Certainty::Clear },
     }
 }
 
 struct ArgumentFiller<'a> {
     properties: &'a [Property],
     prompt: &'a ParsedPrompt,
+    /// Whether each token was used.
     claimed: Vec<bool>,
+    /// Indexes of the words that were used as choices.
     claimed_words: Vec<usize>,
+    /// Value of each property, or `None` if no value was found.
     values: Vec<Option<Value>>,
 }
 
@@ -62,24 +69,26 @@ impl ArgumentFiller<'_> {
         for (index, property) in self.properties.iter().enumerate() {
             let name = property.name.to_lowercase();
             // `first 10` may be a count or a start position, so a number requires `first=10` or `first: 10`.
-            let numeric = matches!(property.kind, Kind::Number | Kind::Integer);
-            let named = |token: &Token| match token.before.strip_suffix('=') {
+            let is_numeric = matches!(property.kind, Kind::Number | Kind::Integer);
+            let follows_name = |token: &Token| match token.before.strip_suffix('=') {
                 Some(before) => before == name,
-                None => token.before == name && !numeric,
+                None => token.before == name && !is_numeric,
             };
-            if let Some((token, value)) = self.only_token(&property.kind, &named) {
+            if let Some((token, value)) = self.only_token(&property.kind, &follows_name) {
                 self.claim(index, token, value);
             }
         }
     }
 
     fn fill_by_kind(&mut self, presence: Presence) {
-        let open: Vec<usize> = (0..self.properties.len()).filter(|&index| self.is_open(index, presence)).collect();
-        for &index in &open {
+        let open_properties: Vec<usize> =
+            (0..self.properties.len()).filter(|&index| self.is_open(index, presence)).collect();
+        for &index in &open_properties {
             let kind = &self.properties[index].kind;
-            let rivals = open.iter().filter(|&&other| accept_same_tokens(kind, &self.properties[other].kind)).count();
-            let strong = matches!(kind, Kind::Path | Kind::Url | Kind::Expression);
-            if rivals > 1 || (presence == Presence::Optional && !strong) {
+            let candidates =
+                open_properties.iter().filter(|&&other| accept_same_tokens(kind, &self.properties[other].kind)).count();
+            let is_distinctive = matches!(kind, Kind::Path | Kind::Url | Kind::Expression);
+            if candidates > 1 || (presence == Presence::Optional && !is_distinctive) {
                 continue;
             }
             if let Some((token, value)) = self.only_token(kind, &|_| true) {
@@ -88,7 +97,8 @@ impl ArgumentFiller<'_> {
         }
     }
 
-    /// Sets a choice if exactly one of its values is mentioned exactly once.
+    /// Fills a choice if the prompt mentions exactly one of its values, and mentions it exactly once. A required choice
+    /// with only one value is always filled.
     fn fill_choices(&mut self, presence: Presence) {
         for index in 0..self.properties.len() {
             let Kind::Choice(values) = &self.properties[index].kind else {
@@ -111,6 +121,7 @@ impl ArgumentFiller<'_> {
         }
     }
 
+    /// Returns each word of the prompt that mentions the value, as its index and the value.
     fn mentions<'a>(&self, value: &'a Value) -> Vec<(usize, &'a Value)> {
         let Some(text) = value.as_str().map(str::to_lowercase) else {
             return Vec::new();
@@ -128,28 +139,30 @@ impl ArgumentFiller<'_> {
         self.values[index] = Some(value);
     }
 
-    /// Returns the only unused token that fits. A quoted path counts only if there is no plain one.
-    fn only_token(&self, kind: &Kind, wanted: &dyn Fn(&Token) -> bool) -> Option<(usize, Value)> {
-        let free = || {
+    /// Returns the index and value of the only unused token that has this kind and matches `filter`. A quoted path is
+    /// only considered if there is no unquoted path.
+    fn only_token(&self, kind: &Kind, filter: &dyn Fn(&Token) -> bool) -> Option<(usize, Value)> {
+        let unused = || {
             let tokens = self.prompt.tokens.iter().enumerate();
-            tokens.filter(|(index, token)| !self.claimed[*index] && wanted(token))
+            tokens.filter(|(index, token)| !self.claimed[*index] && filter(token))
         };
         let only = |mut matches: Vec<(usize, Value)>| (matches.len() == 1).then(|| matches.remove(0));
-        let plain: Vec<_> = free().filter_map(|(index, token)| Some((index, value(kind, token)?))).collect();
-        if !plain.is_empty() || *kind != Kind::Path {
-            return only(plain);
+        let unquoted: Vec<_> = unused().filter_map(|(index, token)| Some((index, value(kind, token)?))).collect();
+        if !unquoted.is_empty() || *kind != Kind::Path {
+            return only(unquoted);
         }
-        let quoted = free().filter(|(_, token)| token.kind == TokenKind::Quoted && is_path(&token.text));
+        let quoted = unused().filter(|(_, token)| token.kind == TokenKind::Quoted && is_path(&token.text));
         only(quoted.map(|(index, token)| (index, json!(token.text))).collect())
     }
 }
 
 /// Returns whether both kinds accept the same tokens.
 fn accept_same_tokens(left: &Kind, right: &Kind) -> bool {
-    let numeric = |kind: &Kind| matches!(kind, Kind::Number | Kind::Integer);
-    left == right || (numeric(left) && numeric(right))
+    let is_numeric = |kind: &Kind| matches!(kind, Kind::Number | Kind::Integer);
+    left == right || (is_numeric(left) && is_numeric(right))
 }
 
+/// Converts a token to a value of the kind, or returns `None` if the token does not have this kind.
 fn value(kind: &Kind, token: &Token) -> Option<Value> {
     match (kind, token.kind) {
         (Kind::Path, TokenKind::Path)
@@ -170,10 +183,11 @@ mod tests {
     use super::*;
     use crate::offline::{prompt_reader, tool_schema};
 
+    /// Returns the filled arguments as JSON, with a question mark before them if the prompt is ambiguous.
     fn filled(tool_schema: &Value, prompt: &str) -> String {
-        let matches = fill(&tool_schema::properties(tool_schema), &prompt_reader::read(prompt, &[]));
-        let mark = if matches.certainty == Certainty::Clear { "" } else { "? " };
-        format!("{mark}{}", Value::Object(matches.values))
+        let arguments = fill(&tool_schema::properties(tool_schema), &prompt_reader::read(prompt, &[]));
+        let mark = if arguments.certainty == Certainty::Clear { "" } else { "? " };
+        format!("{mark}{}", Value::Object(arguments.values))
     }
 
     fn check(tool_schema: Value, cases: &[(&str, &str)]) {
@@ -199,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn two_paths_are_told_apart_by_name() {
+    fn two_paths_are_distinguished_by_name() {
         let path = json!({"type": "string"});
         let tool_schema = json!({"properties": {"from": path, "to": path}, "required": ["from", "to"]});
         check(

@@ -1,6 +1,6 @@
-//! Distinguishes arithmetic from dates, versions and ranges.
+//! Distinguishes arithmetic expressions from dates, versions and ranges.
 
-/// Kind of a run of digits, operators and parentheses.
+/// Kind of a sequence of digits, operators and parentheses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunKind {
     /// A single number.
@@ -9,19 +9,19 @@ pub(super) enum RunKind {
     Expression,
     /// Only punctuation.
     Punctuation,
-    /// Something else with digits.
+    /// Text with digits that is neither a number nor an expression, such as a date.
     Unclear,
 }
 
 /// Maximum nesting depth of parentheses.
 const MAX_DEPTH: usize = 100;
 
-/// Returns whether the character can be part of arithmetic.
+/// Returns whether the character can be part of an arithmetic expression.
 pub(super) fn is_allowed(character: char) -> bool {
     character.is_ascii_digit() || ".()".contains(character) || is_operator(character)
 }
 
-/// Classifies a text that contains only characters of arithmetic, and spaces.
+/// Classifies a text that consists only of spaces and of characters for which [`is_allowed`] returns true.
 pub(super) fn classify(text: &str) -> RunKind {
     if !text.contains(|character: char| character.is_ascii_digit()) {
         return RunKind::Punctuation;
@@ -45,8 +45,8 @@ fn is_operator(character: char) -> bool {
 fn is_date(text: &str) -> bool {
     ['-', '/'].iter().any(|separator| {
         let fields: Vec<&str> = text.split(*separator).collect();
-        let digits = |field: &&str| !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_digit());
-        fields.len() == 3 && fields.iter().all(digits) && fields.iter().any(|field| field.len() == 4)
+        let is_numeric = |field: &&str| !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_digit());
+        fields.len() == 3 && fields.iter().all(is_numeric) && fields.iter().any(|field| field.len() == 4)
     })
 }
 
@@ -57,7 +57,8 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// Parses operands with operators between them. Precedence does not matter here.
+    /// Parses operands with operators between them and returns whether they are valid. The precedence of operators is
+    /// ignored, because nothing is calculated.
     fn sum(&mut self) -> bool {
         loop {
             if !self.operand() {
@@ -87,19 +88,19 @@ impl Parser<'_> {
             return false;
         }
         self.depth -= 1;
-        let closed = self.rest.strip_prefix(')');
-        self.rest = closed.unwrap_or(self.rest);
-        closed.is_some()
+        let after_parenthesis = self.rest.strip_prefix(')');
+        self.rest = after_parenthesis.unwrap_or(self.rest);
+        after_parenthesis.is_some()
     }
 
     fn number(&mut self) -> bool {
-        let whole = self.digits();
+        let has_whole_part = self.digits();
         match self.rest.strip_prefix('.') {
             Some(rest) => {
                 self.rest = rest;
                 self.digits()
             }
-            None => whole,
+            None => has_whole_part,
         }
     }
 

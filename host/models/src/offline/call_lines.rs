@@ -1,4 +1,4 @@
-//! Finds the lines `tool {json}` of a prompt, which the router executes.
+//! Finds lines of the form `tool {json}` in a prompt. The router executes these lines.
 
 use super::duplicate_keys;
 use super::tool_schema::{self, Presence};
@@ -6,34 +6,34 @@ use agent_core::model::OfferedTool;
 use serde::de::IgnoredAny;
 use serde_json::Deserializer;
 
-/// Maximum number of line numbers in a note.
+/// Maximum number of ignored lines that a note lists.
 const MAX_LISTED_LINES: usize = 10;
 
 /// Maximum number of calls in one prompt.
 const MAX_CALLS: usize = 64;
 
-/// What the lines of a prompt request.
+/// Result of parsing the lines of a prompt.
 #[derive(Debug, PartialEq)]
 pub(super) enum CallLines<'a> {
-    /// There is no such line.
+    /// No line is a call.
     None,
-    /// Calls in order, with the arguments as they were typed, and the numbers of the lines that are not calls.
+    /// The calls in order, with the arguments as the user typed them, and the numbers of the lines that are not calls.
     Calls(Vec<(&'a OfferedTool, String)>, Vec<usize>),
-    /// A line starts like a call but is invalid. Nothing is run.
+    /// A line starts like a call but is invalid, so no call is run. The text describes the problem.
     Invalid(String),
-    /// A line calls an unknown tool. Nothing is run.
+    /// A line calls an unknown tool with this name, so no call is run.
     Unknown(String),
 }
 
-/// Parses a prompt. A tool is identified by its author's name or the offered name. The JSON may span several lines. A
-/// tool without required arguments may be alone on its line.
+/// Finds the calls in a prompt. A line contains a tool's name, which is the author's name or the offered name, and a
+/// JSON object, which may span several lines. The JSON object may be omitted if the tool has no required arguments.
 pub(super) fn parse<'a>(prompt: &str, tools: &'a [OfferedTool]) -> CallLines<'a> {
     let mut calls = Vec::new();
     let mut other_lines = Vec::new();
     let mut offset = 0;
     while offset < prompt.len() {
         let line = prompt[offset..].lines().next().unwrap_or_default();
-        let next = offset + prompt[offset..].find('\n').map_or(prompt.len() - offset, |end| end + 1);
+        let next_line = offset + prompt[offset..].find('\n').map_or(prompt.len() - offset, |end| end + 1);
         let number = prompt[..offset].matches('\n').count() + 1;
         let (name, rest) = split_name(line);
         let tool = tools.iter().find(|tool| !name.is_empty() && (tool.author_name == name || tool.name == name));
@@ -52,9 +52,9 @@ pub(super) fn parse<'a>(prompt: &str, tools: &'a [OfferedTool]) -> CallLines<'a>
                         }
                         calls.push((tool, arguments.to_owned()));
                         offset = start + length;
-                        let after = prompt[offset..].lines().next().unwrap_or_default();
-                        if !after.trim().is_empty() {
-                            let problem = format!("unexpected text `{}` after the JSON object", after.trim());
+                        let remaining_line = prompt[offset..].lines().next().unwrap_or_default();
+                        if !remaining_line.trim().is_empty() {
+                            let problem = format!("unexpected text `{}` after the JSON object", remaining_line.trim());
                             return invalid_call(name, number, &problem);
                         }
                         offset += prompt[offset..].find('\n').map_or(prompt.len() - offset, |end| end + 1);
@@ -63,14 +63,16 @@ pub(super) fn parse<'a>(prompt: &str, tools: &'a [OfferedTool]) -> CallLines<'a>
                     Err(error) => return invalid_json(&error),
                 }
             }
-            (Some(tool), false) if rest.is_empty() && requires_nothing(tool) => calls.push((tool, "{}".to_owned())),
+            (Some(tool), false) if rest.is_empty() && has_no_required_arguments(tool) => {
+                calls.push((tool, "{}".to_owned()))
+            }
             (None, true) if !name.is_empty() && object_length(rest).is_ok() => {
                 return CallLines::Unknown(name.to_owned());
             }
             _ if line.trim().is_empty() => {}
             _ => other_lines.push(number),
         }
-        offset = next;
+        offset = next_line;
     }
     match calls.len() {
         0 => CallLines::None,
@@ -81,19 +83,19 @@ pub(super) fn parse<'a>(prompt: &str, tools: &'a [OfferedTool]) -> CallLines<'a>
     }
 }
 
-/// Returns a note about the lines that are not calls, or `None` if all are calls.
+/// Returns a note about the lines that are not calls, or `None` if all lines are calls or no line is a call.
 pub(super) fn ignored_lines_note(prompt: &str, tools: &[OfferedTool]) -> Option<String> {
     let CallLines::Calls(_, other_lines) = parse(prompt, tools) else { return None };
-    let shown: Vec<String> = other_lines.iter().take(MAX_LISTED_LINES).map(usize::to_string).collect();
+    let numbers: Vec<String> = other_lines.iter().take(MAX_LISTED_LINES).map(usize::to_string).collect();
     let more = if other_lines.len() > MAX_LISTED_LINES { " …" } else { "" };
     match other_lines.len() {
         0 => None,
-        1 => Some(format!("Line {} of the prompt is not a tool call and was ignored.", shown.join(", "))),
-        _ => Some(format!("Lines {}{more} of the prompt are not tool calls and were ignored.", shown.join(", "))),
+        1 => Some(format!("Line {} of the prompt is not a tool call and was ignored.", numbers.join(", "))),
+        _ => Some(format!("Lines {}{more} of the prompt are not tool calls and were ignored.", numbers.join(", "))),
     }
 }
 
-/// Splits a line into the name at its beginning and the trimmed rest.
+/// Splits a line into the name at its beginning and the text after the name, both without white space around them.
 fn split_name(line: &str) -> (&str, &str) {
     let line = line.trim_start();
     let in_name = |character: char| character.is_ascii_alphanumeric() || "_-.".contains(character);
@@ -110,7 +112,7 @@ fn object_length(text: &str) -> Result<usize, serde_json::Error> {
     }
 }
 
-fn requires_nothing(tool: &OfferedTool) -> bool {
+fn has_no_required_arguments(tool: &OfferedTool) -> bool {
     tool_schema::properties(&tool.input_schema).iter().all(|property| property.presence == Presence::Optional)
 }
 
@@ -118,13 +120,13 @@ fn invalid_call<'a>(name: &str, line: usize, problem: &str) -> CallLines<'a> {
     CallLines::Invalid(format!("The call of {name} in line {line} is invalid: {problem}. Nothing was run."))
 }
 
-/// Formats the error with line and column of the prompt instead of the JSON.
+/// Formats a JSON error with its line and column in the prompt instead of its position in the JSON.
 fn with_prompt_position(error: &serde_json::Error, first_line: usize, indent: usize) -> String {
     let message = error.to_string();
-    let end = format!(" at line {} column {}", error.line(), error.column());
+    let json_position = format!(" at line {} column {}", error.line(), error.column());
     let line = first_line + error.line().saturating_sub(1);
     let column = if error.line() <= 1 { error.column() + indent } else { error.column() };
-    format!("{} at line {line}, column {column}", message.strip_suffix(&end).unwrap_or(&message))
+    format!("{} at line {line}, column {column}", message.strip_suffix(&json_position).unwrap_or(&message))
 }
 
 #[cfg(test)]
@@ -138,7 +140,8 @@ mod tests {
         vec![tool("text.count", "", path), tool("files.list", "", json!({"properties": {"path": {}}}))]
     }
 
-    fn shown(prompt: &str) -> String {
+    /// Parses the prompt and formats the result as one line.
+    fn parsed(prompt: &str) -> String {
         match parse(prompt, &tools()) {
             CallLines::None => "none".into(),
             CallLines::Calls(calls, _) => {
@@ -149,7 +152,6 @@ mod tests {
         }
     }
 
-    /// M4
     #[test]
     fn m4_call_lines_are_found() {
         let cases = [
@@ -174,11 +176,11 @@ mod tests {
             ("", "none"),
         ];
         for (prompt, expected) in cases {
-            assert_eq!(shown(prompt), expected, "{prompt}");
+            assert_eq!(parsed(prompt), expected, "{prompt}");
         }
     }
 
-    /// M4: lines that are not executed are reported.
+    /// M4: lines that are not calls are reported to the user.
     #[test]
     fn m4_ignored_lines_are_reported() {
         let note = |prompt: &str| ignored_lines_note(prompt, &tools()).unwrap_or_default();
@@ -193,16 +195,16 @@ mod tests {
 
     #[test]
     fn a_duplicate_key_is_rejected_with_its_position() {
-        insta::assert_snapshot!(shown("text.count {\"path\": \"a\", \"path\": \"b\"}"), @"The call of text.count in line 1 is invalid: the key `path` appears twice at line 1, column 31. Nothing was run.");
-        insta::assert_snapshot!(shown("files.list {\"path\": [{\n \"a\": 1,\n \"a\": 2}]}"), @"The call of files.list in line 1 is invalid: the key `a` appears twice at line 3, column 4. Nothing was run.");
+        insta::assert_snapshot!(parsed("text.count {\"path\": \"a\", \"path\": \"b\"}"), @"The call of text.count in line 1 is invalid: the key `path` appears twice at line 1, column 31. Nothing was run.");
+        insta::assert_snapshot!(parsed("files.list {\"path\": [{\n \"a\": 1,\n \"a\": 2}]}"), @"The call of files.list in line 1 is invalid: the key `a` appears twice at line 3, column 4. Nothing was run.");
     }
 
     #[test]
     fn invalid_lines_are_reported_with_their_position() {
-        insta::assert_snapshot!(shown("text.count {\"path\": a}"), @"The call of text.count in line 1 is invalid: expected value at line 1, column 21. Nothing was run.");
-        insta::assert_snapshot!(shown("files.list {}\ntext.count {\n  \"path\" \"a\"}"), @"The call of text.count in line 2 is invalid: expected `:` at line 3, column 10. Nothing was run.");
-        insta::assert_snapshot!(shown("text.count {\"path\": \"a\""), @"The call of text.count in line 1 is invalid: EOF while parsing an object at line 1, column 23. Nothing was run.");
-        insta::assert_snapshot!(shown("text.count {\"path\": \"a\"} and more"), @"The call of text.count in line 1 is invalid: unexpected text `and more` after the JSON object. Nothing was run.");
-        insta::assert_snapshot!(shown(&"files.list {}\n".repeat(65)), @"The prompt has 65 calls, but at most 64 can run at once. Nothing was run.");
+        insta::assert_snapshot!(parsed("text.count {\"path\": a}"), @"The call of text.count in line 1 is invalid: expected value at line 1, column 21. Nothing was run.");
+        insta::assert_snapshot!(parsed("files.list {}\ntext.count {\n  \"path\" \"a\"}"), @"The call of text.count in line 2 is invalid: expected `:` at line 3, column 10. Nothing was run.");
+        insta::assert_snapshot!(parsed("text.count {\"path\": \"a\""), @"The call of text.count in line 1 is invalid: EOF while parsing an object at line 1, column 23. Nothing was run.");
+        insta::assert_snapshot!(parsed("text.count {\"path\": \"a\"} and more"), @"The call of text.count in line 1 is invalid: unexpected text `and more` after the JSON object. Nothing was run.");
+        insta::assert_snapshot!(parsed(&"files.list {}\n".repeat(65)), @"The prompt has 65 calls, but at most 64 can run at once. Nothing was run.");
     }
 }

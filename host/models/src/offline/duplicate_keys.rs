@@ -1,16 +1,16 @@
-//! Finds duplicate keys in JSON objects, because it is unknown which value was meant.
+//! Rejects JSON objects with duplicate keys, because it is unclear which of the values the user means.
 
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Deserializer;
 use std::collections::HashSet;
 use std::fmt;
 
-/// Fails at the first duplicate key, with its position.
+/// Returns an error with the position of the first duplicate key, if there is one.
 pub(super) fn check(json: &str) -> Result<(), serde_json::Error> {
     UniqueKeys.deserialize(&mut Deserializer::from_str(json))
 }
 
-/// A value whose objects contain each key once.
+/// Visitor that accepts any JSON value in which no object contains a key twice.
 struct UniqueKeys;
 
 impl<'de> DeserializeSeed<'de> for UniqueKeys {

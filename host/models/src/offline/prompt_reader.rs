@@ -1,33 +1,33 @@
-//! Extracts paths, URLs, quoted strings, numbers, arithmetic and plain words from a prose prompt.
+//! Extracts paths, URLs, quoted strings, numbers, arithmetic expressions and words from a prompt in prose.
 
 use super::arithmetic::{self, RunKind};
 
-/// Words that negate a prompt. The router does not interpret them.
+/// Words that negate a prompt. The router does not interpret negations, so a prompt with such a word is unclear.
 const NEGATIONS: &[&str] = &["not", "no", "never", "without", "except", "don't", "doesn't", "isn't", "nor", "unless"];
 
-/// Opening and closing quotation marks. An apostrophe only quotes at the edge of a word.
+/// Pairs of opening and closing quotation marks. An apostrophe counts as a quotation mark only at the edge of a word.
 const QUOTES: &[(char, char)] = &[('"', '"'), ('`', '`'), ('“', '”'), ('«', '»'), ('\'', '\'')];
 
-/// Something in the prompt that could be an argument.
+/// A part of the prompt that could be an argument.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
     /// Kind of the token.
     pub(super) kind: TokenKind,
     /// Text without quotation marks.
     pub(super) text: String,
-    /// The word directly before the token, in lower case. It is empty at the beginning and after another token, and
-    /// ends with `=` if the prompt says `word=token` or `word: token`.
+    /// Word directly before the token, in lower case. It is empty at the beginning of the prompt and after another
+    /// token. It ends with `=` if the prompt contains `word=token` or `word: token`.
     pub(super) before: String,
 }
 
 /// Kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenKind {
-    /// A text with a slash or a file extension.
+    /// Text with a slash or a file extension.
     Path,
-    /// A text with a URL scheme.
+    /// Text with a URL scheme.
     Url,
-    /// A quoted text.
+    /// Text in quotation marks.
     Quoted,
     /// A number.
     Number,
@@ -40,24 +40,24 @@ pub(super) enum TokenKind {
 pub(super) struct ParsedPrompt {
     /// Tokens in order.
     pub(super) tokens: Vec<Token>,
-    /// Plain words in lower case, in order.
+    /// Words that are not part of a token, in lower case and in order.
     pub(super) words: Vec<String>,
-    /// Why the prompt is too unclear to choose a tool, if it is.
+    /// Reason why the prompt is too unclear to choose a tool, or `None` if it is clear.
     pub(super) unclear: Option<String>,
 }
 
-/// Parses a prompt. Names of tools are words although they look like file names.
+/// Parses a prompt. The names of tools become words, although they look like file names.
 pub(super) fn read(prompt: &str, tool_names: &[&str]) -> ParsedPrompt {
     let mut reader =
         Reader { tool_names, parsed: ParsedPrompt::default(), arithmetic_run: String::new(), before: String::new() };
     let mut rest = prompt;
     let mut at_edge = true;
     while let Some(first) = rest.chars().next() {
-        if let Some((quotation, after)) = split_quotation(rest, at_edge) {
-            // Backticks mark names of things, and other quotation marks mark text.
+        if let Some((quotation, remaining)) = split_quotation(rest, at_edge) {
+            // Backticks may contain a path. Text in other quotation marks is never a path.
             let kind = if first == '`' && is_path(quotation) { TokenKind::Path } else { TokenKind::Quoted };
             reader.add_token(kind, quotation);
-            rest = after;
+            rest = remaining;
             at_edge = true;
         } else if first.is_whitespace() || "([{<".contains(first) && !starts_arithmetic(rest) {
             rest = &rest[first.len_utf8()..];
@@ -86,10 +86,13 @@ pub(super) fn is_path(text: &str) -> bool {
         return false;
     };
     let first_is_letter = extension.starts_with(|character: char| character.is_ascii_alphabetic());
-    let short = extension.len() <= if stem.is_empty() { 20 } else { 8 };
-    let plain = extension.chars().all(|character| character.is_ascii_alphanumeric());
-    // `e.g` and `i.e` are not files.
-    first_is_letter && short && plain && !(stem.chars().count() == 1 && extension.len() == 1 && text.is_ascii())
+    let is_short = extension.len() <= if stem.is_empty() { 20 } else { 8 };
+    let is_alphanumeric = extension.chars().all(|character| character.is_ascii_alphanumeric());
+    // The abbreviations `e.g` and `i.e` are not files.
+    first_is_letter
+        && is_short
+        && is_alphanumeric
+        && !(stem.chars().count() == 1 && extension.len() == 1 && text.is_ascii())
 }
 
 fn starts_arithmetic(rest: &str) -> bool {
@@ -97,39 +100,40 @@ fn starts_arithmetic(rest: &str) -> bool {
     chunk.trim_end_matches([',', ';', ':', '!', '?', '.']).chars().all(arithmetic::is_allowed)
 }
 
-/// Returns the quotation at the beginning of the text and the text after it.
+/// Splits a quotation off the beginning of the text. Returns the quoted text and the text after the closing mark.
 fn split_quotation(text: &str, at_edge: bool) -> Option<(&str, &str)> {
     let opening = text.chars().next()?;
     let (_, closing) = QUOTES.iter().find(|(open, _)| *open == opening)?;
     if !at_edge {
         return None;
     }
-    let inside = &text[opening.len_utf8()..];
-    let line = &inside[..inside.find('\n').unwrap_or(inside.len())];
-    let ends = |end: &usize| {
-        let after = line[end + closing.len_utf8()..].chars().next();
-        opening != '\'' || after.is_none_or(|after| !after.is_alphanumeric())
+    let after_opening = &text[opening.len_utf8()..];
+    let line = &after_opening[..after_opening.find('\n').unwrap_or(after_opening.len())];
+    let is_closing = |end: &usize| {
+        let next = line[end + closing.len_utf8()..].chars().next();
+        opening != '\'' || next.is_none_or(|next| !next.is_alphanumeric())
     };
-    let end = line.match_indices(*closing).map(|(end, _)| end).find(ends)?;
-    Some((&inside[..end], &inside[end + closing.len_utf8()..]))
+    let end = line.match_indices(*closing).map(|(end, _)| end).find(is_closing)?;
+    Some((&after_opening[..end], &after_opening[end + closing.len_utf8()..]))
 }
 
 struct Reader<'a> {
     tool_names: &'a [&'a str],
     parsed: ParsedPrompt,
-    /// Arithmetic that was read so far.
+    /// Characters of an arithmetic expression that were read so far.
     arithmetic_run: String,
+    /// Word directly before the next token. See [`Token::before`].
     before: String,
 }
 
 impl Reader<'_> {
-    /// Processes the text between two white spaces.
+    /// Processes text that contains no white space.
     fn read_chunk(&mut self, chunk: &str) {
         let trimmed = chunk.trim_end_matches([',', ';', ':', '?', '.']);
-        // An exclamation mark may be a factorial, so it does not end arithmetic.
+        // An exclamation mark may mean a factorial, so it does not end an expression.
         if trimmed.chars().all(arithmetic::is_allowed)
             && !trimmed.is_empty()
-            && !trimmed.chars().all(|c| c == '.' || c == '/')
+            && !trimmed.chars().all(|character| matches!(character, '.' | '/'))
         {
             self.arithmetic_run.push(' ');
             self.arithmetic_run.push_str(trimmed);
@@ -220,7 +224,8 @@ fn is_word(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn shown(prompt: &str) -> String {
+    /// Parses the prompt and formats the result as `words | tokens ! reason`.
+    fn formatted(prompt: &str) -> String {
         let parsed = read(prompt, &["text.count"]);
         let format_token = |token: &Token| format!("{:?}[{}]({})", token.kind, token.text, token.before);
         let tokens = parsed.tokens.iter().map(format_token).collect::<Vec<_>>().join(" ");
@@ -257,7 +262,7 @@ mod tests {
             ("ünïcödé 数える ﷽ a/数.md", "ünïcödé 数える ﷽ | Path[a/数.md](﷽)"),
         ];
         for (prompt, expected) in cases {
-            assert_eq!(shown(prompt), expected, "{prompt}");
+            assert_eq!(formatted(prompt), expected, "{prompt}");
         }
     }
 }

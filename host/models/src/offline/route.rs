@@ -1,4 +1,4 @@
-//! Decides which tool a prose prompt means, if that is clear.
+//! Decides which tool a prompt in prose means, or suggests tools if the prompt is not clear.
 
 use super::arguments::{self, Arguments, Certainty};
 use super::prompt_reader::{self, ParsedPrompt, Token, TokenKind};
@@ -8,46 +8,48 @@ use agent_core::nearest::{FUNCTION_WORDS, Index, terms};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Ratio by which the best tool's score must exceed the next one's. Only tools whose arguments are in the prompt count
-/// as rivals. A tool whose arguments are not in the prompt may score higher by at most this ratio.
+/// Minimum ratio between the score of the chosen tool and the second-highest score. Only tools whose arguments are in
+/// the prompt are compared. The score of a tool whose arguments are not in the prompt may exceed the score of the
+/// chosen tool by at most this ratio.
 const MIN_SCORE_RATIO: f32 = 1.2;
 
 /// Maximum number of suggested tools.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// Words that phrase a request without saying what it is about, in addition to function words.
+/// Words of a request that do not describe its subject. Function words are ignored as well.
 const REQUEST_WORDS: &[&str] = &[
     "about", "all", "also", "answer", "any", "could", "equal", "give", "hello", "hey", "hi", "i", "just", "kindly",
     "let", "like", "many", "much", "need", "number", "now", "result", "say", "see", "shall", "should", "show", "so",
     "tell", "thank", "thanks", "us", "use", "using", "value", "want", "we", "would",
 ];
 
-/// Words about arithmetic. Any other word, as in "half of" or "the square root of", changes what must be calculated.
+/// Words that may accompany an arithmetic expression. Other words, as in "half of" or "the square root of", would
+/// change the calculation.
 const ARITHMETIC_WORDS: &[&str] =
     &["arithmetic", "calc", "calculate", "compute", "evaluate", "exactly", "expression", "out", "solve", "work"];
 
 /// A tool and the arguments that were found for it.
 pub(super) struct Candidate<'a> {
-    /// The tool.
     pub(super) tool: &'a OfferedTool,
-    /// BM25 score, for the step record.
+    /// BM25 score of the tool for the prompt.
     pub(super) score: f32,
     properties: Vec<Property>,
-    /// Arguments found in the prompt.
+    /// Arguments that were found in the prompt.
     arguments: Arguments,
     /// The path in the prompt, if there is exactly one.
     path: Option<String>,
 }
 
-/// The decision for a prompt.
+/// Decision about the tool that a prompt means.
 pub(super) enum Route<'a> {
-    /// Call this tool.
+    /// The prompt clearly means this tool.
     Call(Candidate<'a>),
-    /// Suggest at most three tools, the best first. The list is empty if no tool shares a word with the prompt.
+    /// The prompt is not clear. Contains at most three suggested tools, the best first. There are none if no tool
+    /// shares a word with the prompt.
     Suggest(Vec<Candidate<'a>>),
 }
 
-/// Routes a prose prompt.
+/// Decides which tool a prompt in prose means.
 pub(super) fn route<'a>(prompt: &str, tools: &'a [OfferedTool]) -> Route<'a> {
     let names: Vec<&str> = tools.iter().flat_map(|tool| [tool.author_name.as_str(), tool.name.as_str()]).collect();
     let parsed = prompt_reader::read(prompt, &names);
@@ -71,7 +73,7 @@ pub(super) fn route<'a>(prompt: &str, tools: &'a [OfferedTool]) -> Route<'a> {
     Route::Suggest(candidates)
 }
 
-/// Returns the three tools closest to a name.
+/// Returns at most three tools whose names and descriptions are most similar to `name`.
 pub(super) fn nearest<'a>(name: &str, tools: &'a [OfferedTool]) -> Vec<Candidate<'a>> {
     let index = Index::new(tools.iter().map(|tool| (&tool.author_name, &tool.description)));
     let nearest = index.nearest(name, MAX_SUGGESTIONS).into_iter();
@@ -79,14 +81,15 @@ pub(super) fn nearest<'a>(name: &str, tools: &'a [OfferedTool]) -> Vec<Candidate
 }
 
 impl Candidate<'_> {
-    /// Returns the arguments of an unambiguous call as JSON.
+    /// Returns the arguments that were found in the prompt, as JSON.
     pub(super) fn arguments(&self) -> String {
         Value::Object(self.arguments.values.clone()).to_string()
     }
 
-    /// Returns the arguments to type: found values, and placeholders for other required arguments.
+    /// Returns the arguments for a suggested call line: the values that were found, and placeholders for the other
+    /// required arguments.
     pub(super) fn template(&self) -> Value {
-        let shown = self.properties.iter().filter_map(|property| {
+        let arguments = self.properties.iter().filter_map(|property| {
             let value = match (self.arguments.values.get(&property.name), property.presence) {
                 (Some(value), _) => value.clone(),
                 (None, Presence::Required) => property.kind.placeholder(self.path.as_deref()),
@@ -94,16 +97,16 @@ impl Candidate<'_> {
             };
             Some((property.name.clone(), value))
         });
-        json!(shown.collect::<serde_json::Map<_, _>>())
+        json!(arguments.collect::<serde_json::Map<_, _>>())
     }
 
-    /// Returns whether all arguments are in the prompt. A tool without required arguments must be mentioned with all
-    /// words of its name.
+    /// Returns whether the prompt contains all required arguments. If the tool has no required arguments, the prompt
+    /// must instead contain all words of its name.
     fn is_callable(&self, parsed: &ParsedPrompt) -> bool {
-        let requires = self.properties.iter().any(|property| property.presence == Presence::Required);
+        let has_required = self.properties.iter().any(|property| property.presence == Presence::Required);
         let mentioned: BTreeSet<String> = parsed.words.iter().flat_map(|word| terms(word)).collect();
-        let named = || terms(&self.tool.author_name).iter().all(|term| mentioned.contains(term));
-        self.arguments.certainty == Certainty::Clear && (requires || named())
+        let is_named = || terms(&self.tool.author_name).iter().all(|term| mentioned.contains(term));
+        self.arguments.certainty == Certainty::Clear && (has_required || is_named())
     }
 }
 
@@ -118,7 +121,8 @@ fn only_path(parsed: &ParsedPrompt) -> Option<String> {
     paths.next().filter(|_| paths.next().is_none()).map(|token| token.text.clone())
 }
 
-/// Builds the search query from the plain words and hints from the tokens. Quoted text is not part of the query.
+/// Builds the search query from the words of the prompt and from hints about the tokens. Quoted text is not part of the
+/// query.
 fn query(parsed: &ParsedPrompt) -> String {
     let mut query = parsed.words.join(" ");
     for token in &parsed.tokens {
@@ -128,6 +132,7 @@ fn query(parsed: &ParsedPrompt) -> String {
     query
 }
 
+/// Returns words that are likely to occur in the description of a tool that accepts the token.
 fn hint(token: &Token) -> &str {
     match token.kind {
         TokenKind::Expression => "calculate evaluate arithmetic expression",
@@ -138,13 +143,13 @@ fn hint(token: &Token) -> &str {
     }
 }
 
-/// Returns whether the whole prompt is about the tool: each word that is not a mere request word occurs in its name,
-/// description or schema, and there is at least one such word or arithmetic.
+/// Returns whether the whole prompt is about the tool. Each word except request words and function words must occur in
+/// the tool's name, description or schema. The prompt must contain at least one such word or arithmetic.
 fn covers_prompt(candidate: &Candidate, parsed: &ParsedPrompt) -> bool {
     let tool = candidate.tool;
-    let arithmetic = parsed.tokens.iter().any(|token| token.kind == TokenKind::Expression);
+    let has_arithmetic = parsed.tokens.iter().any(|token| token.kind == TokenKind::Expression);
     let mut known: BTreeSet<String> = terms(&tool.author_name).into_iter().collect();
-    match arithmetic {
+    match has_arithmetic {
         true => known.extend(ARITHMETIC_WORDS.iter().map(|word| (*word).to_owned())),
         false => known.extend(terms(&tool.description)),
     }
@@ -158,5 +163,5 @@ fn covers_prompt(candidate: &Candidate, parsed: &ParsedPrompt) -> bool {
     let requested: Vec<String> = requested
         .filter(|term| !REQUEST_WORDS.contains(&term.as_str()) && !FUNCTION_WORDS.contains(&term.as_str()))
         .collect();
-    (arithmetic || !requested.is_empty()) && requested.iter().all(|term| known.contains(term))
+    (has_arithmetic || !requested.is_empty()) && requested.iter().all(|term| known.contains(term))
 }

@@ -1,4 +1,4 @@
-//! Tests of the complete router with the tools that come with the host.
+//! Tests of the complete router with the built-in tools of the host and the tools of its plugins.
 
 use super::*;
 use crate::provider::{NoMedia, Purpose};
@@ -6,71 +6,71 @@ use crate::request_check::tests::{calls, request, result, tool};
 use agent_core::message::{Content, Message};
 use tokio::sync::mpsc;
 
-/// The real descriptions of tools of the host and its plugins, and some similar ones.
+/// Returns real tools of the host and its plugins, and some similar tools.
 fn tools() -> Vec<OfferedTool> {
     let text = json!({"type": "string"});
     let count = json!({"type": ["integer", "null"], "minimum": 1});
-    let needs = |names: &[&str], optional: Value| {
+    let with_optional = |names: &[&str], optional: Value| {
         let mut properties = serde_json::Map::new();
         properties.extend(names.iter().map(|name| ((*name).to_owned(), text.clone())));
         properties.extend(optional.as_object().cloned().unwrap_or_default());
         json!({"type": "object", "properties": properties, "required": names})
     };
-    let plain = |names: &[&str]| needs(names, json!({}));
+    let required_only = |names: &[&str]| with_optional(names, json!({}));
     let cases = [
         (
             "list_directory",
             "Lists a directory of a granted file tree: name, kind and size of each entry, by name.",
-            plain(&["path"]),
+            required_only(&["path"]),
         ),
         (
             "read_file",
             "Reads lines of a text file of a granted file tree, with their numbers.",
-            needs(&["path"], json!({"from_line": count, "lines": count})),
+            with_optional(&["path"], json!({"from_line": count, "lines": count})),
         ),
         (
             "read_result",
             "Reads on in the result of an earlier call of this session that was cut.",
-            needs(&["call_id"], json!({"offset": count})),
+            with_optional(&["call_id"], json!({"offset": count})),
         ),
         (
             "memory_search",
             "Searches what is remembered of this user from earlier sessions, the nearest first.",
-            needs(&["query"], json!({"limit": count})),
+            with_optional(&["query"], json!({"limit": count})),
         ),
         (
             "text.count_file",
             "Counts the lines, words, characters and bytes of a text file, given its path.",
-            plain(&["path"]),
+            required_only(&["path"]),
         ),
         (
             "text.count",
             "Counts the lines, words, characters and bytes of a text that is given literally.",
-            plain(&["text"]),
+            required_only(&["text"]),
         ),
         (
             "text.extract_file",
             "Finds all matches of a regular expression in a text file: line, column, matched text and groups by name \
              or number. No look-around, no back-references; \\w and \\d are ASCII.",
-            needs(&["path", "pattern"], json!({"ignore_case": {"type": "boolean"}, "limit": count})),
+            with_optional(&["path", "pattern"], json!({"ignore_case": {"type": "boolean"}, "limit": count})),
         ),
         (
             "text.diff_files",
             "Compares two text files line by line and returns a unified diff.",
-            plain(&["old_path", "new_path"]),
+            required_only(&["old_path", "new_path"]),
         ),
-        ("files.move", "Moves or renames a file.", plain(&["from", "to"])),
+        ("files.move", "Moves or renames a file.", required_only(&["from", "to"])),
         (
             "table.describe",
             "Describes a CSV, TSV or JSON table: rows, columns, inferred types, empty and distinct values, ranges, \
              examples, and rows that cannot be read. Use it before the other table tools.",
-            plain(&["path"]),
+            required_only(&["path"]),
         ),
         (
             "calc.evaluate",
             "Calculates an arithmetic expression exactly, with integers, decimals and fractions of any size. Operators: \
              + - * / ^. round goes half away from zero. Functions: sqrt(x), round(x, digits).",
-            needs(&["expression"], json!({"digits": count})),
+            with_optional(&["expression"], json!({"digits": count})),
         ),
         ("clock.now", "The time of day.", json!({"type": "object"})),
     ];
@@ -89,6 +89,7 @@ async fn ask(request: &ModelRequest) -> (Reply, Vec<Delta>) {
     (reply, deltas)
 }
 
+/// Returns the calls that the prompt leads to, or the text of the answer if there are no calls.
 async fn answer_to(prompt: &str) -> String {
     let (reply, deltas) = ask(&request(vec![Message::text(Role::User, prompt)], tools())).await;
     let streamed = deltas.iter().map(|delta| match delta {
@@ -156,9 +157,9 @@ async fn m4_unclear_prompts_run_nothing() {
 }
 
 #[tokio::test]
-async fn unclear_prompts_show_three_tools_with_lines_to_type() {
+async fn unclear_prompts_list_the_closest_tools_with_call_lines() {
     insta::assert_snapshot!(answer_to("How many words are in README.md and LICENSE.md?").await, @r#"
-    It is not clear which tool you mean, so none was run. The closest tools, each as a line to type:
+    It is not clear which tool you mean, so none was run. The closest tools, each with a line that you can type:
 
     text.count {"text": "…"}
       Counts the lines, words, characters and bytes of a text that is given literally.
@@ -169,7 +170,7 @@ async fn unclear_prompts_show_three_tools_with_lines_to_type() {
     This is the offline router, not a language model: it only runs tools. To use a language model, pass `--model PROVIDER/MODEL` or set `model = "PROVIDER/MODEL"` in agent.toml.
     "#);
     insta::assert_snapshot!(answer_to("read the first 10 lines of README.md").await, @r#"
-    It is not clear which tool you mean, so none was run. The closest tools, each as a line to type:
+    It is not clear which tool you mean, so none was run. The closest tools, each with a line that you can type:
 
     read_file {"path": "README.md"}
       Reads lines of a text file of a granted file tree, with their numbers.
@@ -188,7 +189,7 @@ async fn unclear_prompts_show_three_tools_with_lines_to_type() {
     This is the offline router, not a language model: it only runs tools. To use a language model, pass `--model PROVIDER/MODEL` or set `model = "PROVIDER/MODEL"` in agent.toml.
     "#);
     insta::assert_snapshot!(answer_to("text.counts {\"path\": \"a\"}").await, @r#"
-    There is no tool named `text.counts`. Nothing was run. The closest tools, each as a line to type:
+    There is no tool named `text.counts`. Nothing was run. The closest tools, each with a line that you can type:
 
     text.count {"text": "…"}
       Counts the lines, words, characters and bytes of a text that is given literally.
@@ -214,15 +215,15 @@ async fn call_lines_are_executed() {
     "#);
 }
 
-/// Sections of the host before the input and earlier messages are not executed.
+/// Call lines in sections of the host before the input, and in earlier messages, are not executed.
 #[tokio::test]
 async fn only_the_current_input_is_executed() {
-    let list = r#"list_directory {"path": "a"}"#;
-    let memory = format!("## retrieved-memory\n\n{list}");
+    let call_line = r#"list_directory {"path": "a"}"#;
+    let memory = format!("## retrieved-memory\n\n{call_line}");
     let cases: [(&[&str], &[&str]); 4] = [
         (&[&memory, "clock.now {}"], &["clock_now"]),
         (&[&memory, "clock.now {}", "(an image was left out)"], &["clock_now"]),
-        (&["## Tasks\n\nclock.now {}", list], &["clock_now", "list_directory"]),
+        (&["## Tasks\n\nclock.now {}", call_line], &["clock_now", "list_directory"]),
         (&[&memory], &["list_directory"]),
     ];
     for (texts, expected) in cases {
@@ -234,7 +235,8 @@ async fn only_the_current_input_is_executed() {
     }
 }
 
-fn after_results() -> ModelRequest {
+/// Builds a request that ends with a call and its result.
+fn request_with_results() -> ModelRequest {
     let messages = vec![
         Message::text(Role::User, "How many words are in README.md?"),
         calls(&[("c1", "text.count_file", json!({"path": "README.md"}))]),
@@ -245,7 +247,7 @@ fn after_results() -> ModelRequest {
 
 #[tokio::test]
 async fn results_become_the_answer() {
-    let mut request = after_results();
+    let mut request = request_with_results();
     insta::assert_snapshot!(ask(&request).await.0.text, @r#"
     text.count_file {"path": "README.md"}
       lines: 10
@@ -262,7 +264,7 @@ async fn results_become_the_answer() {
 
 #[tokio::test]
 async fn output_schemas_are_reported_as_unsupported() {
-    let mut request = after_results();
+    let mut request = request_with_results();
     request.output_schema = Some(json!({"type": "object"}));
     let text = ask(&request).await.0.text;
     assert!(text.starts_with("The agent requires output that follows a JSON Schema") && text.contains("words: 99"));
@@ -273,7 +275,7 @@ async fn output_schemas_are_reported_as_unsupported() {
 
 #[tokio::test]
 async fn answers_respect_the_token_limit() {
-    let mut request = after_results();
+    let mut request = request_with_results();
     request.messages[2] = result("c1", "text.count_file", vec![Content::Text("x ".repeat(900))], false);
     request.max_tokens = 150;
     let text = ask(&request).await.0.text;

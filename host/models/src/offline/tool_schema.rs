@@ -1,26 +1,26 @@
-//! Reads the properties of a tool's schema as far as the router can find values for them.
+//! Determines from a tool's schema which kinds of values its properties accept.
 
 use serde_json::{Value, json};
 
-/// Names of string properties that contain a path. A name that ends with `_` and one of these counts too.
+/// Names of string properties that contain a path. Names that end with `_` and one of these names count as well.
 const PATH_NAMES: &[&str] =
     &["path", "file", "filename", "directory", "dir", "folder", "from", "to", "source", "destination", "target"];
 
 /// Names of string properties that contain arithmetic.
 const EXPRESSION_NAMES: &[&str] = &["expression", "expr", "formula"];
 
-/// Maximum number of steps through `$ref` and alternatives.
+/// Maximum number of nested `$ref`, alternatives and objects that are followed.
 const MAX_DEPTH: usize = 8;
 
-/// Maximum number of shown required properties of an object in an argument.
+/// Maximum number of required properties of an object that a placeholder contains.
 const MAX_OBJECT_PROPERTIES: usize = 16;
 
-/// One property of the arguments.
+/// One property of a tool's arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Property {
     /// Name of the property.
     pub(super) name: String,
-    /// Kind of its value.
+    /// Kind of the property's value.
     pub(super) kind: Kind,
     /// Whether the property is required.
     pub(super) presence: Presence,
@@ -44,7 +44,7 @@ pub(super) enum Kind {
     Url,
     /// An arithmetic expression.
     Expression,
-    /// Any other string.
+    /// A string that is not a path, URL or expression.
     Text,
     /// A number.
     Number,
@@ -52,25 +52,26 @@ pub(super) enum Kind {
     Integer,
     /// True or false.
     Boolean,
-    /// One of the given values.
+    /// One of these values.
     Choice(Vec<Value>),
     /// A list.
     List,
-    /// The required properties of an object, or of the first alternative if that is an object. Used only for lines to
-    /// type.
+    /// An object with these required properties. If there are alternatives, this describes the first one. The kind is
+    /// used only for placeholders in suggested call lines.
     Object(Vec<Property>),
-    /// Anything else.
+    /// A value of any other kind.
     Other,
 }
 
 impl Kind {
-    /// Returns a value of this kind as a placeholder, using the given path for a path.
+    /// Returns a placeholder value of this kind. The placeholder for paths is `path` if it is not `None`.
     pub(super) fn placeholder(&self, path: Option<&str>) -> Value {
         match (self, path) {
             (Self::Path, Some(path)) => return json!(path),
             (Self::Object(required), _) => {
-                let places = required.iter().map(|property| (property.name.clone(), property.kind.placeholder(path)));
-                return Value::Object(places.collect());
+                let placeholders =
+                    required.iter().map(|property| (property.name.clone(), property.kind.placeholder(path)));
+                return Value::Object(placeholders.collect());
             }
             _ => {}
         }
@@ -87,11 +88,12 @@ impl Kind {
 
 /// Returns the properties in the order of the schema.
 pub(super) fn properties(schema: &Value) -> Vec<Property> {
-    let properties_found = property_names(schema).into_iter();
-    properties_found.map(|(name, presence)| property(name, presence, schema, schema, MAX_DEPTH)).collect()
+    let names = property_names(schema).into_iter();
+    names.map(|(name, presence)| property(name, presence, schema, schema, MAX_DEPTH)).collect()
 }
 
-/// Returns the names of an object's properties: first the declared ones, then those that are only required.
+/// Returns the names of an object's properties. The declared properties come first, followed by properties that are
+/// required but not declared.
 fn property_names(object: &Value) -> Vec<(&str, Presence)> {
     let required: Vec<&str> =
         object.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
@@ -114,8 +116,8 @@ fn property(name: &str, presence: Presence, object: &Value, schema: &Value, dept
     }
 }
 
-/// Returns the required properties of an object, or `Other` if it has none. The depth is limited so that no schema
-/// takes long.
+/// Returns the kind of an object with its required properties, or `Other` if it has none. The depth is limited, so that
+/// nested schemas do not take too long.
 fn object_kind(object: &Value, schema: &Value, depth: usize) -> Kind {
     let required = property_names(object).into_iter().filter(|(_, presence)| *presence == Presence::Required);
     let required: Vec<Property> = required
@@ -125,6 +127,7 @@ fn object_kind(object: &Value, schema: &Value, depth: usize) -> Kind {
     if required.is_empty() { Kind::Other } else { Kind::Object(required) }
 }
 
+/// Returns the kind of value that the schema `property` accepts. References are resolved in `schema`.
 fn value_kind(name: &str, property: &Value, schema: &Value, depth: usize) -> Kind {
     if depth == 0 {
         return Kind::Other;
@@ -154,7 +157,7 @@ fn value_kind(name: &str, property: &Value, schema: &Value, depth: usize) -> Kin
     }
 }
 
-/// Returns the first alternative if it is an object.
+/// Returns the kind of the first alternative other than null if it is an object, or `Other` otherwise.
 fn first_object(alternatives: &[Value], schema: &Value, depth: usize) -> Kind {
     let first = alternatives.iter().find(|alternative| type_of(alternative) != Some("null"));
     match first.map(|first| value_kind("", first, schema, depth)) {
@@ -163,8 +166,8 @@ fn first_object(alternatives: &[Value], schema: &Value, depth: usize) -> Kind {
     }
 }
 
-/// Returns the kind of the only alternative other than null, or a choice of constants. Other alternatives are not
-/// supported.
+/// Returns the kind of the alternative if there is only one other than null, or a choice if all alternatives are
+/// constants. Returns `Other` for all other alternatives.
 fn alternatives_kind(name: &str, alternatives: &[Value], schema: &Value, depth: usize) -> Kind {
     let mut kinds: Vec<Kind> = alternatives
         .iter()
@@ -181,13 +184,13 @@ fn alternatives_kind(name: &str, alternatives: &[Value], schema: &Value, depth: 
     constants.collect::<Option<Vec<_>>>().map_or(Kind::Other, |values| Kind::Choice(values.concat()))
 }
 
-/// Returns the only type other than null.
+/// Returns the type of the property if there is exactly one type other than null.
 fn type_of(property: &Value) -> Option<&str> {
     match property.get("type")? {
         Value::String(name) => Some(name),
-        Value::Array(property_names) => {
-            let mut property_names = property_names.iter().filter_map(Value::as_str).filter(|name| *name != "null");
-            property_names.next().filter(|_| property_names.next().is_none())
+        Value::Array(types) => {
+            let mut types = types.iter().filter_map(Value::as_str).filter(|name| *name != "null");
+            types.next().filter(|_| types.next().is_none())
         }
         _ => None,
     }
@@ -195,15 +198,14 @@ fn type_of(property: &Value) -> Option<&str> {
 
 fn string_kind(name: &str, property: &Value) -> Kind {
     let name = name.to_lowercase();
-    let named = |property_names: &[&str]| {
-        property_names.iter().any(|known| name == *known || name.ends_with(&format!("_{known}")))
-    };
+    let is_named =
+        |known_names: &[&str]| known_names.iter().any(|known| name == *known || name.ends_with(&format!("_{known}")));
     match property.get("format").and_then(Value::as_str) {
         Some("uri" | "url") => Kind::Url,
         Some("path") => Kind::Path,
-        _ if named(&["url", "uri"]) => Kind::Url,
-        _ if named(PATH_NAMES) => Kind::Path,
-        _ if named(EXPRESSION_NAMES) => Kind::Expression,
+        _ if is_named(&["url", "uri"]) => Kind::Url,
+        _ if is_named(PATH_NAMES) => Kind::Path,
+        _ if is_named(EXPRESSION_NAMES) => Kind::Expression,
         _ => Kind::Text,
     }
 }
@@ -240,7 +242,7 @@ mod tests {
         }
     }
 
-    /// M4: the suggested lines are valid calls.
+    /// M4: placeholders contain all required properties, so that suggested call lines are valid.
     #[test]
     fn m4_placeholders_of_objects_contain_required_properties() {
         let path = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
@@ -253,16 +255,16 @@ mod tests {
             (json!({"type": "object"}), json!({})),
             (json!({"oneOf": [{"type": "string"}, path]}), json!({})),
         ];
-        for (from, expected) in cases {
+        for (property, expected) in cases {
             let schema = json!({
-                "properties": {"from": from}, "required": ["from"],
+                "properties": {"from": property}, "required": ["from"],
                 "$defs": {
                     "Nested": {"properties": {"n": {"type": "integer"}, "inner": path}, "required": ["inner", "n"]},
                     "Endless": {"properties": {"next": {"$ref": "#/$defs/Endless"}}, "required": ["next"]},
                 },
             });
-            let properties_found = properties(&schema);
-            assert_eq!(properties_found[0].kind.placeholder(None), expected, "{schema}");
+            let properties = properties(&schema);
+            assert_eq!(properties[0].kind.placeholder(None), expected, "{schema}");
         }
         let nested = Kind::Object(properties(&path));
         assert_eq!(nested.placeholder(Some("a.csv")), json!({"path": "a.csv"}));
@@ -270,8 +272,8 @@ mod tests {
 
     #[test]
     fn undeclared_required_properties_have_no_known_kind() {
-        let properties_found = properties(&json!({"required": ["x"]}));
-        assert_eq!(properties_found, [Property { name: "x".into(), kind: Kind::Other, presence: Presence::Required }]);
+        let undeclared = properties(&json!({"required": ["x"]}));
+        assert_eq!(undeclared, [Property { name: "x".into(), kind: Kind::Other, presence: Presence::Required }]);
         assert!(properties(&json!(true)).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Expectations of a script about the request that a reply answers.
+//! Expectations about a request. A script can define them for each of its replies.
 
 use agent_core::message::{Content, Message, Part, Role};
 use agent_core::model::ModelRequest;
@@ -7,21 +7,21 @@ use serde::Deserialize;
 use std::fmt::Debug;
 
 /// Maximum length of a quoted text in characters.
-const EXCERPT: usize = 300;
+const MAX_EXCERPT_CHARACTERS: usize = 300;
 
-/// Expectations about a request. All given fields must match.
+/// Expectations about a request. All fields that the script contains must match.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Expectation {
-    /// Why the prompt was built (L2).
+    /// Reason why the prompt was built (L2).
     lifecycle: Option<Lifecycle>,
-    /// Number of messages.
+    /// Exact number of messages.
     messages: Option<usize>,
-    /// Roles of the messages.
+    /// Roles of all messages, in order.
     roles: Option<Vec<Role>>,
-    /// Seen counts of the messages (L3).
+    /// Seen counts of all messages, in order (L3).
     seen_counts: Option<Vec<u32>>,
-    /// Offered tools by their authors' names, in any order. An empty list means that no tools are offered.
+    /// Authors' names of all offered tools, in any order. An empty list means that no tools are offered.
     tools: Option<Vec<String>>,
     /// Tools that must be offered.
     offers: Texts,
@@ -62,7 +62,7 @@ impl Texts {
 }
 
 impl Expectation {
-    /// Returns the failed expectations with the expected and the actual value.
+    /// Returns descriptions of the failed expectations, each with the expected and the actual value.
     pub(crate) fn problems(&self, request: &ModelRequest) -> Vec<String> {
         let messages = &request.messages;
         let mut problems = Vec::new();
@@ -100,10 +100,10 @@ impl Expectation {
     fn check_texts(&self, request: &ModelRequest, problems: &mut Vec<String>) {
         let texts: Vec<String> = request.messages.iter().map(message_text).collect();
         let last = texts.last().map_or("", String::as_str);
-        let (all, system) = (texts.join("\n"), request.system.join("\n\n"));
+        let (conversation, system) = (texts.join("\n"), request.system.join("\n\n"));
         let expected = [
             ("last_contains", &self.last_contains, last),
-            ("contains", &self.contains, all.as_str()),
+            ("contains", &self.contains, conversation.as_str()),
             ("system_contains", &self.system_contains, system.as_str()),
         ];
         for (key, wanted, found) in expected {
@@ -111,8 +111,8 @@ impl Expectation {
                 problems.push(format!("{key}: expected {wanted:?}, found {:?}", excerpt(found)));
             }
         }
-        for unwanted in self.lacks.iter().filter(|unwanted| all.contains(unwanted.as_str())) {
-            problems.push(format!("lacks: expected no {unwanted:?}, found it in {:?}", excerpt(&all)));
+        for unwanted in self.lacks.iter().filter(|unwanted| conversation.contains(unwanted.as_str())) {
+            problems.push(format!("lacks: expected no {unwanted:?}, found it in {:?}", excerpt(&conversation)));
         }
     }
 }
@@ -123,7 +123,7 @@ fn check_equal<T: PartialEq + Debug>(key: &str, expected: &Option<T>, found: T, 
     }
 }
 
-/// Returns everything in a message that a model would read as text, including calls and results.
+/// Returns all contents of a message that a model reads as text, including tool calls and results.
 fn message_text(message: &Message) -> String {
     let part = |part: &Part| match part {
         Part::Text(text) | Part::Preface(text) => text.clone(),
@@ -145,7 +145,7 @@ fn content_text(content: &Content) -> String {
 }
 
 fn excerpt(text: &str) -> String {
-    match text.char_indices().nth(EXCERPT) {
+    match text.char_indices().nth(MAX_EXCERPT_CHARACTERS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

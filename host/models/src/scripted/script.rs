@@ -1,5 +1,5 @@
-//! Parser for the file of replies: a JSON document `{"replies": [...]}`, a JSON array, or one reply after another (JSON
-//! lines).
+//! Parser for script files. A script is a JSON object `{"replies": [...]}`, a JSON array of replies, or a sequence of
+//! replies (JSON lines).
 
 use super::expectation::Expectation;
 use crate::delta_sender;
@@ -11,10 +11,10 @@ use serde_json::{Deserializer, Map, Value};
 use std::path::Path;
 use std::time::Duration;
 
-/// Context window in tokens if the script gives none.
+/// Context window in tokens if the script contains none.
 const DEFAULT_WINDOW: u32 = 128_000;
 
-/// Maximum delay before a piece, in milliseconds.
+/// Maximum value of `delay_ms`.
 const MAX_DELAY_MS: u64 = 600_000;
 
 /// A complete script.
@@ -24,12 +24,13 @@ pub(crate) struct Script {
     /// Context window in tokens.
     #[serde(default = "default_window")]
     pub(crate) window: u32,
-    /// Replies in order; at least one.
+    /// Replies in order. There is at least one.
     pub(crate) replies: Vec<ScriptedReply>,
-    /// Summaries of messages that leave the prompt, in order. A request for a summary fails when all are used.
+    /// Summaries of messages that are removed from the prompt, in order. A request for a summary fails if all summaries
+    /// were used.
     #[serde(default)]
     pub(crate) summaries: Vec<ScriptedReply>,
-    /// Answers to requests of plugins, in order.
+    /// Replies to requests of plugins, in order.
     #[serde(default)]
     pub(crate) answers: Vec<ScriptedReply>,
 }
@@ -48,9 +49,9 @@ fn default_window() -> u32 {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedReply {
-    /// Text of the reply.
+    /// Text of the reply. Default: the concatenated list of `chunks`, or an empty text.
     pub(crate) text: Option<String>,
-    /// Thinking before the reply.
+    /// Thinking that is streamed before the text.
     #[serde(default)]
     pub(crate) thinking: String,
     /// Parallel tool calls, in order.
@@ -58,14 +59,14 @@ pub struct ScriptedReply {
     pub(crate) calls: Vec<ScriptedCall>,
     /// Stop reason. Default: `tool_calls` if there are calls, otherwise `stop`.
     pub(crate) stop: Option<StopReason>,
-    /// Token usage. Default: estimated.
+    /// Token usage. Default: an estimate.
     usage: Option<ScriptedUsage>,
-    /// How the text is split for streaming. Default: at words.
+    /// Number or list of the pieces in which the text is streamed. Default: the text is split after words.
     chunks: Option<Chunks>,
-    /// Delay before each piece, in milliseconds.
+    /// Delay before each delta of the stream, in milliseconds.
     #[serde(default)]
     delay_ms: u64,
-    /// Error that replaces the reply after its text was streamed.
+    /// Error that is returned instead of the reply after the text was streamed.
     pub(crate) error: Option<ScriptedError>,
     /// Expectations about the request.
     #[serde(default)]
@@ -76,9 +77,9 @@ pub struct ScriptedReply {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScriptedCall {
-    /// Tool name, either the author's or the offered one.
+    /// Name of the tool, either the author's name or the offered name.
     pub(crate) name: String,
-    /// Id of the call as given by the provider.
+    /// Id that the provider gives to the call.
     pub(crate) id: Option<String>,
     arguments: Option<Arguments>,
 }
@@ -116,14 +117,14 @@ pub(crate) struct ScriptedError {
     pub(crate) message: String,
     /// Request id of the provider.
     pub(crate) request_id: Option<String>,
-    /// How long the provider asks to wait, in milliseconds.
+    /// Time that the provider asks to wait before a retry, in milliseconds.
     pub(crate) retry_after_ms: Option<u64>,
-    /// Number of attempts of this call that fail. Default: all.
+    /// Number of attempts of this call that fail. Default: all attempts fail.
     pub(crate) times: Option<u32>,
 }
 
 impl ScriptedReply {
-    /// The complete text.
+    /// Returns the complete text.
     pub(crate) fn text(&self) -> String {
         match (&self.text, &self.chunks) {
             (Some(text), _) => text.clone(),
@@ -132,7 +133,7 @@ impl ScriptedReply {
         }
     }
 
-    /// The text in the pieces in which it is streamed.
+    /// Returns the pieces in which the text is streamed.
     pub(crate) fn pieces(&self) -> Vec<String> {
         match &self.chunks {
             Some(Chunks::Pieces(pieces)) => pieces.clone(),
@@ -141,18 +142,19 @@ impl ScriptedReply {
         }
     }
 
-    /// Delay before each piece.
+    /// Returns the delay before each delta of the stream.
     pub(crate) fn delay(&self) -> Duration {
         Duration::from_millis(self.delay_ms)
     }
 
-    /// Token usage, if the script gives it.
+    /// Returns the token usage, if the script contains it.
     pub(crate) fn usage(&self) -> Option<Usage> {
         let usage = self.usage?;
         Some(Usage { prompt_tokens: usage.prompt_tokens, completion_tokens: usage.completion_tokens })
     }
 
-    /// Returns why this reply is invalid, as the end of a sentence, or `None` if it is valid.
+    /// Returns the reason why this reply is invalid, or `None` if it is valid. The reason is a predicate such as "is
+    /// empty", to which the caller adds the subject.
     pub fn problem(&self) -> Option<String> {
         if self.text.is_none() && self.calls.is_empty() && self.error.is_none() && self.chunks.is_none() {
             return Some("is empty: add `text`, `calls` or `error` (`\"text\": \"\"` is an empty reply)".into());
@@ -173,7 +175,7 @@ impl ScriptedReply {
 }
 
 impl ScriptedCall {
-    /// The arguments as JSON text, or an empty string if the script gives none.
+    /// Returns the arguments as JSON text, or an empty string if the script contains none.
     pub(crate) fn arguments(&self) -> String {
         match &self.arguments {
             None => String::new(),
@@ -194,7 +196,10 @@ pub(crate) fn parse(text: &str, path: &Path) -> Result<Script, ModelError> {
     let invalid =
         |position: String, problem: String| ModelError::InvalidScript { path: path.to_owned(), position, problem };
     if script.replies.is_empty() {
-        return Err(invalid("line 1".into(), "has no reply: add one, for example `{\"text\": \"Hello.\"}`".into()));
+        return Err(invalid(
+            "line 1".into(),
+            "there is no reply: add one, for example `{\"text\": \"Hello.\"}`".into(),
+        ));
     }
     let lists = [("reply", &script.replies), ("summary", &script.summaries), ("answer", &script.answers)];
     for (word, replies) in lists {
@@ -207,7 +212,7 @@ pub(crate) fn parse(text: &str, path: &Path) -> Result<Script, ModelError> {
     Ok(script)
 }
 
-/// The form of a script, decided by how the file begins.
+/// Form of a script, which the beginning of the file determines.
 enum ScriptForm<'a> {
     Array,
     Key(&'a str),
@@ -243,12 +248,12 @@ fn parse_sequence(text: &str, path: &Path) -> Result<Vec<ScriptedReply>, ModelEr
     Ok(replies)
 }
 
-/// Builds an error with the position before the message; `serde_json` writes it after the message.
+/// Builds an error with the position before the message. `serde_json` writes the position after the message.
 fn error_at(path: &Path, prefix: &str, key: &str, error: &serde_json::Error) -> ModelError {
     let (line, column) = (error.line(), error.column());
     let message = error.to_string();
     let problem = message.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&message).to_owned();
-    // The library writes `.` for the whole document and `?` for a key that it did not read.
+    // `serde_path_to_error` writes `.` for the whole document and `?` for an unknown key.
     let key = key.trim_end_matches('?').trim_end_matches('.');
     let separator = if prefix.is_empty() || key.is_empty() || key.starts_with('[') { "" } else { "." };
     let key = format!("{prefix}{separator}{key}");
@@ -269,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn all_forms_are_parsed_alike() {
+    fn all_forms_of_a_script_produce_the_same_replies() {
         let forms = [
             r#"{"replies": [{"text": "a"}, {"text": "b"}]}"#,
             r#"[{"text": "a"}, {"text": "b"}]"#,
@@ -303,9 +308,9 @@ mod tests {
         assert_eq!(reply.delay(), Duration::from_millis(5));
     }
 
-    /// Errors name the file, the position, the key and what is allowed.
+    /// Errors contain the file, the position, the key and the allowed values.
     #[test]
-    fn errors_name_the_position() {
+    fn errors_contain_the_position() {
         let error = |text| read(text).unwrap_err();
         insta::assert_snapshot!(
             error("{\"text\": \"a\"}\n{\"txt\": \"b\"}"),
@@ -321,7 +326,7 @@ mod tests {
         );
         insta::assert_snapshot!(error(r#"[{"text": "a"}] x"#), @"the script s.json, line 1, column 17, replies: trailing characters");
         insta::assert_snapshot!(error("{\"text\": \"a\""), @"the script s.json, line 1, column 12, replies[0]: EOF while parsing an object");
-        insta::assert_snapshot!(error(""), @r#"the script s.json, line 1: has no reply: add one, for example `{"text": "Hello."}`"#);
+        insta::assert_snapshot!(error(""), @r#"the script s.json, line 1: there is no reply: add one, for example `{"text": "Hello."}`"#);
         insta::assert_snapshot!(error("{}"), @r#"the script s.json, reply 1: is empty: add `text`, `calls` or `error` (`"text": ""` is an empty reply)"#);
         insta::assert_snapshot!(error(r#"{"text": "a", "chunks": ["b"]}"#), @"the script s.json, reply 1: `chunks` do not add up to `text`: remove one of them");
         insta::assert_snapshot!(error(r#"{"text": "a", "chunks": 0}"#), @"the script s.json, reply 1: `chunks` is 0: use a number of at least 1, or a list of pieces");

@@ -1,4 +1,4 @@
-//! Sends requests to a model as the runtime does, with a receiver for all deltas.
+//! Helpers that send requests to a model like the runtime and collect all deltas.
 
 use crate::server::Server;
 use agent_core::message::{CallId, Content, Digest, Dimensions, Media, Message, Part, Role, ToolCall, ToolResult};
@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// A key that must never be shown.
+/// A key that must not appear in any error, delta or record.
 pub(crate) const CANARY: &str = "sk-canary-0123456789";
 
-/// Configuration of a provider `test` at the given URL, with a key.
+/// Returns the configuration of a provider `test` at the given URL, with a key.
 pub(crate) fn config(base_url: &str) -> ProviderConfig {
     ProviderConfig {
         name: "test".into(),
@@ -32,24 +32,24 @@ pub(crate) fn config(base_url: &str) -> ProviderConfig {
     }
 }
 
-/// Creates the model `test/some/model` of a configuration.
+/// Creates the model `test/some/model` of the configured provider.
 pub(crate) fn model_of(config: ProviderConfig) -> Arc<dyn Provider> {
     Providers::new(vec![config]).model("test/some/model", Path::new("/nowhere")).unwrap()
 }
 
-/// Creates the model `test/some/model` of a server.
+/// Creates the model `test/some/model` at the given server.
 pub(crate) fn model(server: &Server) -> Arc<dyn Provider> {
     model_of(config(&server.base_url()))
 }
 
-/// Creates the model with other timeouts, in milliseconds.
+/// Creates the model `test/some/model` with the given connect, stall and total timeouts, in milliseconds.
 pub(crate) fn model_with_timeouts(server: &Server, (connect, stall, total): (u64, u64, u64)) -> Arc<dyn Provider> {
     let time = Duration::from_millis;
     let timeouts = Timeouts { connect: time(connect), stall: time(stall), total: time(total) };
     model_of(ProviderConfig { timeouts, ..config(&server.base_url()) })
 }
 
-/// Builds a request with these messages.
+/// Builds a request with the given messages.
 pub(crate) fn request(messages: Vec<Message>) -> ModelRequest {
     let model = Model { provider: "test".into(), name: "some/model".into(), window: 32_768 };
     let system = vec!["You help.".to_owned(), "Be brief.".to_owned()];
@@ -70,7 +70,7 @@ pub(crate) fn simple_request() -> ModelRequest {
     request(vec![Message::text(Role::User, "go")])
 }
 
-/// Returns the result and the deltas that were sent before it.
+/// Sends a request and returns the result and all deltas.
 pub(crate) async fn ask(
     model: &Arc<dyn Provider>,
     request: &ModelRequest,
@@ -78,7 +78,7 @@ pub(crate) async fn ask(
     ask_with(model, request, &NoMedia).await
 }
 
-/// Like [`ask`], with media.
+/// Sends a request with media and returns the result and all deltas.
 pub(crate) async fn ask_with(
     model: &Arc<dyn Provider>,
     request: &ModelRequest,
@@ -101,14 +101,14 @@ pub(crate) async fn ask_with(
     tokio::join!(reply, deltas)
 }
 
-/// Returns the error and checks that it does not contain the key.
+/// Sends a request that must fail. Returns the error and checks that it does not contain the key.
 pub(crate) async fn failure(model: &Arc<dyn Provider>, request: &ModelRequest) -> ModelError {
-    let error = ask(model, request).await.0.expect_err("it should fail");
+    let error = ask(model, request).await.0.expect_err("the request must fail");
     assert!(!format!("{error} {error:?}").contains(CANARY), "{error:?}");
     error
 }
 
-/// Returns the message with the server's changing port replaced by `PORT`.
+/// Returns the error message with the server's port replaced by `PORT`, because the port changes in every run.
 pub(crate) fn message(error: &ModelError, server: &Server) -> String {
     error.to_string().replace(&server.address.port().to_string(), "PORT")
 }

@@ -1,4 +1,4 @@
-//! Tests of embeddings: requests on the wire, batches, and invalid responses (L25, M3, M5).
+//! Tests of embeddings (L25, M3, M5): requests on the wire, batches, and invalid responses.
 
 use crate::client::{CANARY, config};
 use crate::server::{Server, Step, answer, json as json_answer};
@@ -15,17 +15,18 @@ fn texts(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("text {number}")).collect()
 }
 
-/// A response with one vector per number, in the order of the numbers.
+/// Returns a response with one vector for each number, in the order of the numbers.
 fn vectors(numbers: &[usize]) -> Step {
     let data = numbers.iter().map(|number| json!({"object": "embedding", "index": number, "embedding": [number, 0.5]}));
     json_answer("200 OK", &json!({"object": "list", "data": data.collect::<Vec<_>>(), "model": "e"}))
 }
 
-/// L25: texts are sent in batches, and vectors are returned in the order of the texts whatever order the server uses.
+/// L25: texts are sent in batches, and vectors are returned in the order of the texts, even if the server uses a
+/// different order.
 #[tokio::test]
-async fn l25_texts_become_vectors() {
-    let all: Vec<usize> = (0..64).rev().collect();
-    let server = Server::start(vec![vec![vectors(&all)], vec![vectors(&[0])]]);
+async fn l25_vectors_have_the_order_of_the_texts() {
+    let reversed: Vec<usize> = (0..64).rev().collect();
+    let server = Server::start(vec![vec![vectors(&reversed)], vec![vectors(&[0])]]);
     let embedded = embedder(&server).embed(&texts(65)).await.unwrap();
     assert_eq!(embedded.len(), 65);
     assert_eq!((&embedded[0], &embedded[63], &embedded[64]), (&vec![0.0, 0.5], &vec![63.0, 0.5], &vec![0.0, 0.5]));
@@ -36,7 +37,7 @@ async fn l25_texts_become_vectors() {
     assert_eq!((&bodies[0]["model"], bodies[0]["input"].as_array().unwrap().len()), (&json!("some/embedder"), 64));
     assert_eq!(bodies[1], json!({"model": "some/embedder", "input": ["text 64"], "encoding_format": "float"}));
     assert!(embedder(&server).embed(&[]).await.unwrap().is_empty());
-    assert_eq!(server.requests().len(), 2, "no request is sent for no texts");
+    assert_eq!(server.requests().len(), 2, "an empty list of texts sends no request");
 }
 
 /// L25: a long text is truncated at a character boundary.
@@ -48,7 +49,7 @@ async fn l25_long_texts_are_truncated() {
     assert_eq!(body["input"][0].as_str().unwrap().len(), 8 * 1024);
 }
 
-/// M3, M5: a request to a busy server is retried; errors name the model, the address and what to do.
+/// M3, M5: a request to a busy server is retried. The error names the model, the address and the server's message.
 #[tokio::test]
 async fn m3_requests_to_a_busy_server_are_retried() {
     let busy = json_answer("503 Service Unavailable", &json!({"error": {"message": "busy"}}));
@@ -86,7 +87,7 @@ async fn l25_invalid_responses_are_errors() {
 }
 
 #[test]
-fn built_in_models_have_no_embeddings() {
+fn only_configured_providers_have_embeddings() {
     for name in ["offline", "scripted:a.json", "nobody/e", "test"] {
         assert!(Providers::new(vec![config("http://127.0.0.1:1/v1")]).embedder(name).is_err(), "{name}");
     }

@@ -1,4 +1,4 @@
-//! M5: messages about errors of a provider. Row 16: none of them contains a key.
+//! Tests of the messages about errors of a provider (M5). No message may contain a key (row 16).
 
 use crate::client::{CANARY, ask, config, failure, message, model, model_of, simple_request};
 use crate::server::{Server, Step, answer, chunk, json, stream_head, streamed, text_event};
@@ -26,7 +26,7 @@ async fn m5_a_wrong_key_is_reported_with_advice() {
     let server = Server::always(vec![step]);
     let error = failure(&model(&server), &simple_request()).await;
     assert!(!error.retryable());
-    insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 401 (`invalid_api_key`, request req_7): Incorrect API key provided: (secret). Check the key and what it is allowed to do: set `TEST_KEY`");
+    insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 401 (`invalid_api_key`, request req_7): Incorrect API key provided: (secret). Check the key and its permissions: set `TEST_KEY`");
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn m5_an_unknown_model_is_reported_with_similar_names() {
     let server = Server::start(vec![vec![json("404 Not Found", &body)], vec![json("200 OK", &list)]]);
     insta::assert_snapshot!(message(&failure(&model(&server), &simple_request()).await, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 404 (`model_not_found`): The model `some/model` does not exist. The server has no model `some/model`, or the key does not allow it. The most similar names that it lists: `test/some/model-2`, `test/some-model`");
     assert_eq!(server.requests()[1].line, "GET /v1/models HTTP/1.1");
-    // The phrasing of Ollama. The client does not wait for a server that lists nothing.
+    // Ollama's message. The server does not respond to the request for its list, so the client stops waiting for it.
     let body =
         json!({ "error": { "message": "model \"some/model\" not found, try pulling it first", "type": "api_error" } });
     let server = Server::start(vec![vec![json("404 Not Found", &body)], vec![Step::AwaitClose]]);
@@ -74,14 +74,14 @@ async fn m5_a_web_page_instead_of_a_model_is_reported() {
         ModelError::UnexpectedResponse { status: 403, .. }
     ));
     // A gateway's error page means that the server behind it is unavailable.
-    let away = "<html>\r\n<head><title>502 Bad Gateway</title></head><body>nginx</body></html>";
-    let server = Server::always(vec![answer("502 Bad Gateway", &html, away)]);
+    let gateway_page = "<html>\r\n<head><title>502 Bad Gateway</title></head><body>nginx</body></html>";
+    let server = Server::always(vec![answer("502 Bad Gateway", &html, gateway_page)]);
     let error = failure(&model(&server), &simple_request()).await;
     assert!(error.retryable());
     insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 502: 502 Bad Gateway nginx. Try again later, or use another model");
 }
 
-/// M3: both forms of `Retry-After` are read.
+/// M3: a `Retry-After` header is read in seconds and as a date. An exhausted quota is not retryable.
 #[tokio::test]
 async fn m3_retry_after_is_read() {
     let body = json!({ "error": { "message": "Rate limit reached", "type": "tokens", "code": "rate_limit_exceeded" } })
@@ -94,8 +94,9 @@ async fn m3_retry_after_is_read() {
     let server = Server::always(vec![answer("429 Too Many Requests", &[("retry-after", &date)], &body)]);
     let wait = failure(&model(&server), &simple_request()).await.retry_after().unwrap();
     assert!(wait > Duration::from_secs(17) && wait <= Duration::from_secs(20), "{wait:?}");
-    let spent = json!({ "error": { "message": "You exceeded your current quota.", "code": "insufficient_quota" } });
-    let server = Server::always(vec![json("429 Too Many Requests", &spent)]);
+    let quota_error =
+        json!({ "error": { "message": "You exceeded your current quota.", "code": "insufficient_quota" } });
+    let server = Server::always(vec![json("429 Too Many Requests", &quota_error)]);
     let error = failure(&model(&server), &simple_request()).await;
     assert!(!error.retryable());
     insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 429 (`insufficient_quota`): You exceeded your current quota. Check the account's credit");
@@ -131,14 +132,15 @@ async fn m5_other_provider_errors_are_explained() {
         test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 400 (`context_length_exceeded`): too long. Start a new session, or set the model's real `window` in the configuration so that the host respects it
         test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 400 (`content_filter`): no. Rephrase the prompt, or use another model
         test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 402: Insufficient Balance. Check the account's credit
-        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 422: field required. The provider does not accept this request: change what its message names
+        test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 422: field required. The provider does not accept this request: fix the problem that its message describes
         test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 503: loading model. Try again later, or use another model
         test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 529 (`overloaded_error`): Overloaded. Try again later, or use another model
         test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 500: Internal Server Error. Try again later, or use another model
         ");
 }
 
-/// At most 64 KiB of an error's body are read, for a limited time, and less is quoted.
+/// An endless error body is read only up to a maximum size and for a maximum time, and the message quotes only its
+/// beginning.
 #[tokio::test]
 async fn m5_an_endless_error_is_truncated() {
     let head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\n\r\n".to_vec();
@@ -148,7 +150,7 @@ async fn m5_an_endless_error_is_truncated() {
     server.closed().await;
 }
 
-/// A key must not be sent to another server.
+/// Row 16: redirects are not followed, so that a key is not sent to another server.
 #[tokio::test]
 async fn row16_redirects_are_not_followed() {
     let other = Server::always(streamed("stolen"));
@@ -161,7 +163,7 @@ async fn row16_redirects_are_not_followed() {
     assert!(other.requests().is_empty());
 }
 
-/// Row 16: a server that sends the key back in every possible place.
+/// Row 16: the key is redacted in every part of a response in which a server can send it back.
 #[tokio::test]
 async fn row16_a_key_in_a_response_is_never_shown() {
     let padding = "x".repeat(190);
@@ -180,10 +182,10 @@ async fn row16_a_key_in_a_response_is_never_shown() {
         answer("200 OK", &[], format!("data: {padding}{CANARY}\n\n")),
         answer("200 OK", &[], format!("{{\"error\": {{\"message\": \"{CANARY}\", \"code\": \"{CANARY}\"}}}}")),
     ];
-    for (place, page) in pages.into_iter().enumerate() {
+    for (index, page) in pages.into_iter().enumerate() {
         let error = failure(&model(&Server::always(vec![page])), &simple_request()).await;
-        // Truncation must not leave a part of it either.
-        assert!(!format!("{error} {error:?}").contains("sk-canary"), "{place}: {error:?}");
+        // Truncation must not leave a visible part of the key either.
+        assert!(!format!("{error} {error:?}").contains("sk-canary"), "{index}: {error:?}");
     }
     let document = json!({
         "id": CANARY,
@@ -196,11 +198,16 @@ async fn row16_a_key_in_a_response_is_never_shown() {
     assert!(!format!("{providers:?} {:?}", config("http://127.0.0.1:1/v1")).contains("sk-canary"));
 }
 
-/// Row 16: a reply shows no key either, neither as a whole nor streamed in pieces that are harmless on their own.
+/// Row 16: a key in a reply is redacted, even if it is split between two deltas.
 #[tokio::test]
 async fn row16_a_key_in_a_reply_is_neither_streamed_nor_stored() {
-    let (one, two) = CANARY.split_at(9);
-    let pieces = [format!("Your key is {one}"), format!("{two}, and this is "), CANARY.to_owned(), ".".to_owned()];
+    let (first_half, second_half) = CANARY.split_at(9);
+    let pieces = [
+        format!("Your key is {first_half}"),
+        format!("{second_half}, and this is "),
+        CANARY.to_owned(),
+        ".".to_owned(),
+    ];
     let mut steps = vec![stream_head()];
     steps.extend(pieces.iter().map(|piece| Step::Send(chunk(text_event(piece)))));
     let call = json!({"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "a", "function":
@@ -217,7 +224,7 @@ async fn row16_a_key_in_a_reply_is_neither_streamed_nor_stored() {
     assert!(!format!("{deltas:?}{reply:?}{raw}").contains("canary"));
 }
 
-/// Configuration errors are reported before any request is sent.
+/// Errors in the configuration are reported before a request is sent.
 #[test]
 fn m5_invalid_configurations_are_explained() {
     let problem = |config: ProviderConfig| {
@@ -225,16 +232,16 @@ fn m5_invalid_configurations_are_explained() {
         assert!(!error.contains("canary"), "{error}");
         error
     };
-    let good = config("http://127.0.0.1:1/v1");
+    let valid = config("http://127.0.0.1:1/v1");
     let header = |name: &str, value: &str| vec![(name.to_owned(), Secret::new(value))];
     let problems = [
         problem(config("127.0.0.1:8000/v1")),
         problem(config("localhost:8000")),
         problem(config("ftp://x.example")),
-        problem(ProviderConfig { key: Some(Secret::new("sk-canary\nsecond line")), ..good.clone() }),
-        problem(ProviderConfig { headers: header("content length", "1"), ..good.clone() }),
-        problem(ProviderConfig { headers: header("Content-Length", "1"), ..good.clone() }),
-        problem(ProviderConfig { headers: header("x-key", "canary\u{0}end"), ..good }),
+        problem(ProviderConfig { key: Some(Secret::new("sk-canary\nsecond line")), ..valid.clone() }),
+        problem(ProviderConfig { headers: header("content length", "1"), ..valid.clone() }),
+        problem(ProviderConfig { headers: header("Content-Length", "1"), ..valid.clone() }),
+        problem(ProviderConfig { headers: header("x-key", "canary\u{0}end"), ..valid }),
     ];
     insta::assert_snapshot!(problems.join("\n"), @"
         the configuration of provider `test` is invalid: its base URL is not valid (relative URL without a base): write it like `https://api.openai.com/v1`

@@ -1,5 +1,5 @@
-//! Row 31: streams that are truncated, stalled, corrupted or endless. Each is a typed error in time, and a truncated
-//! reply never counts as complete.
+//! Tests of truncated, stalled, corrupted and endless streams (row 31). Each of them causes a typed error within a
+//! limited time, and a truncated reply never counts as complete.
 
 use crate::client::{CANARY, ask, failure, message, model, model_with_timeouts, simple_request};
 use crate::server::{END, Server, Step, answer, chunk, json, stream_head, text_event};
@@ -9,45 +9,47 @@ use agent_models::error::{Cause, ErrorOrigin, WaitingFor};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
+/// Returns the beginning of a stream, with one piece of text.
 fn partial_stream() -> Vec<Step> {
     vec![stream_head(), Step::Send(chunk(text_event("part of a reply")))]
 }
 
-/// A body that ends after `sent`.
-fn cut(sent: &[u8]) -> Vec<Step> {
+/// Returns a response whose connection closes after the bytes `sent` of its body.
+fn closed_after(sent: &[u8]) -> Vec<Step> {
     vec![stream_head(), Step::Send(sent.to_vec()), Step::Close]
 }
 
 #[tokio::test]
 async fn row31_a_truncated_stream_is_an_error_wherever_it_ends() {
-    let whole = [chunk(text_event("part of a reply")), chunk(text_event(" and more")), chunk(END)].concat();
-    let end_mark = whole.len() - chunk(END).len();
-    let closed = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n".to_vec();
-    let counted = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 9999\r\n\r\n".to_vec();
+    let body = [chunk(text_event("part of a reply")), chunk(text_event(" and more")), chunk(END)].concat();
+    let end_marker = body.len() - chunk(END).len();
+    let head_without_length = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n".to_vec();
+    let head_with_length =
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 9999\r\n\r\n".to_vec();
     let first_event = text_event("part").into_bytes();
     let cases = [
-        cut(&whole[..10]),
-        cut(&whole[..end_mark / 2]),
-        cut(&whole[..end_mark]),
-        cut(&whole[..end_mark + 3]),
-        // Well-formed chunks without an end of the reply.
-        cut(&[&whole[..end_mark], &chunk("")[..]].concat()),
-        vec![Step::Send(closed.clone()), Step::Send(first_event.clone()), Step::Close],
-        vec![Step::Send(counted), Step::Send(first_event), Step::Close],
-        vec![Step::Send(closed), Step::Close],
+        closed_after(&body[..10]),
+        closed_after(&body[..end_marker / 2]),
+        closed_after(&body[..end_marker]),
+        closed_after(&body[..end_marker + 3]),
+        // The chunked body ends correctly, but the reply has no end marker.
+        closed_after(&[&body[..end_marker], &chunk("")[..]].concat()),
+        vec![Step::Send(head_without_length.clone()), Step::Send(first_event.clone()), Step::Close],
+        vec![Step::Send(head_with_length), Step::Send(first_event), Step::Close],
+        vec![Step::Send(head_without_length), Step::Close],
         vec![stream_head(), Step::Close],
         vec![Step::Send(b"HTTP/1.1 200 OK\r\ncontent-ty".to_vec()), Step::Close],
         vec![Step::Close],
     ];
-    for (place, script) in cases.into_iter().enumerate() {
+    for (index, script) in cases.into_iter().enumerate() {
         let error = failure(&model(&Server::always(script)), &simple_request()).await;
-        assert!(matches!(error, ModelError::ConnectionLost { .. }) && error.retryable(), "{place}: {error:?}");
+        assert!(matches!(error, ModelError::ConnectionLost { .. }) && error.retryable(), "{index}: {error:?}");
     }
 }
 
-/// Deltas before the end were shown; the caller clears them.
+/// Deltas that arrive before an early end are sent to the caller, and then the error is returned.
 #[tokio::test]
-async fn row31_deltas_before_an_early_end_are_voided_by_the_error() {
+async fn row31_an_early_end_after_deltas_is_an_error() {
     let server = Server::always([partial_stream(), vec![Step::Close]].concat());
     let (reply, deltas) = ask(&model(&server), &simple_request()).await;
     assert_eq!(deltas, [Delta::Text("part of a reply".into())]);
@@ -74,7 +76,8 @@ async fn row31_a_reset_connection_is_an_error() {
     assert!(matches!(error, ModelError::ConnectionLost { .. }) && error.retryable(), "{error:?}");
 }
 
-/// The client gives up on a silent server after the stall timeout, both before the response and between its chunks.
+/// The client stops waiting for a silent server after the stall timeout, both before the response and between its
+/// chunks.
 #[tokio::test]
 async fn row31_a_stalled_stream_times_out() {
     for (script, expected) in [
@@ -90,9 +93,9 @@ async fn row31_a_stalled_stream_times_out() {
     }
 }
 
-/// A slow stream is not a stall, but the total time still limits it.
+/// A slow stream does not exceed the stall timeout, but it exceeds the total timeout.
 #[tokio::test]
-async fn row31_a_slow_stream_ends_with_the_total_time() {
+async fn row31_a_slow_stream_ends_at_the_total_timeout() {
     let slow: Vec<Step> =
         (0..100).flat_map(|_| [Step::Wait(Duration::from_millis(50)), Step::Send(chunk(": wait\n\n"))]).collect();
     let (server, started) = (Server::always([partial_stream(), slow].concat()), Instant::now());
@@ -124,9 +127,9 @@ async fn row31_an_event_of_ten_megabytes_is_rejected() {
     assert!(matches!(error, ModelError::InvalidReply { .. }) && !error.retryable(), "{error:?}");
 }
 
-/// M3: the code of an error in the middle of a stream decides whether it is temporary.
+/// M3: the code of an error in the middle of a stream determines whether the error is temporary.
 #[tokio::test]
-async fn row31_an_error_in_the_middle_of_a_stream() {
+async fn row31_an_error_in_the_middle_of_a_stream_is_classified_by_its_code() {
     for (code, cause) in [
         ("server_error", Cause::Busy),
         ("overloaded_error", Cause::Busy),
@@ -162,14 +165,15 @@ async fn row31_a_200_with_an_error_in_its_body_is_an_error() {
     }
 }
 
-/// Compressed bytes and other binary data are not taken for a reply.
+/// Compressed bytes and other invalid data are reported instead of being decoded as a reply.
 #[tokio::test]
-async fn row31_garbage_is_reported() {
-    let garbage = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xcb\x48\xcd\xc9".to_vec();
-    let declared = answer("200 OK", &[("content-type", "text/event-stream"), ("content-encoding", "gzip")], &garbage);
+async fn row31_invalid_data_is_reported() {
+    let compressed = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xcb\x48\xcd\xc9".to_vec();
+    let declared =
+        answer("200 OK", &[("content-type", "text/event-stream"), ("content-encoding", "gzip")], &compressed);
     let error = failure(&model(&Server::always(vec![declared])), &simple_request()).await;
-    assert!(error.to_string().contains("it is encoded as `gzip`, which was not requested"), "{error}");
-    let undeclared = answer("200 OK", &[("content-type", "application/json")], &garbage);
+    assert!(error.to_string().contains("the response is encoded as `gzip`, which was not requested"), "{error}");
+    let undeclared = answer("200 OK", &[("content-type", "application/json")], &compressed);
     let error = failure(&model(&Server::always(vec![undeclared])), &simple_request()).await;
     assert!(matches!(error, ModelError::UnexpectedResponse { .. }) && !error.retryable(), "{error:?}");
     let malformed = Step::Send([chunk("data: {\"choices\": [}\n\n"), chunk(END), chunk("")].concat());
@@ -178,8 +182,9 @@ async fn row31_garbage_is_reported() {
     let not_http = Step::Send(b"SSH-2.0-OpenSSH_9.2\r\nProtocol mismatch.\r\n".to_vec());
     let error = failure(&model(&Server::always(vec![not_http, Step::Close])), &simple_request()).await;
     assert!(matches!(error, ModelError::ConnectionLost { .. }), "{error:?}");
-    let huge = format!("HTTP/1.1 200 OK\r\nx-huge: {}\r\n\r\n", "x".repeat(4 * 1024 * 1024));
+    let huge_header = format!("HTTP/1.1 200 OK\r\nx-huge: {}\r\n\r\n", "x".repeat(4 * 1024 * 1024));
     let error =
-        failure(&model(&Server::always(vec![Step::Send(huge.into_bytes()), Step::Close])), &simple_request()).await;
+        failure(&model(&Server::always(vec![Step::Send(huge_header.into_bytes()), Step::Close])), &simple_request())
+            .await;
     assert!(matches!(error, ModelError::ConnectionLost { .. }), "{error:?}");
 }

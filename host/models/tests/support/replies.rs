@@ -1,6 +1,8 @@
-//! Tests of successful replies of every form, and of dropped receivers.
+//! Tests of all forms of successful replies, and of dropped receivers.
 
-use crate::client::{ask, call as requested, config, model, model_of, model_with_timeouts, result, simple_request};
+use crate::client::{
+    ask, call as requested_call, config, model, model_of, model_with_timeouts, result, simple_request,
+};
 use crate::server::{END, Server, Step, answer, chunk, json, stream_head, streamed, text_event};
 use agent_core::message::{Content, Message, Part, Role};
 use agent_core::model::Delta;
@@ -15,7 +17,6 @@ fn text_of(deltas: &[Delta]) -> String {
     deltas.iter().map(text).collect()
 }
 
-/// M1
 #[tokio::test]
 async fn m1_single_byte_chunks_produce_the_same_reply() {
     let body =
@@ -28,9 +29,9 @@ async fn m1_single_byte_chunks_produce_the_same_reply() {
     }
 }
 
-/// M1: deltas arrive when they are sent and not at the end.
+/// M1: deltas arrive as soon as the server sends them and not at the end of the reply.
 #[tokio::test]
-async fn m1_pieces_arrive_while_the_reply_is_written() {
+async fn m1_deltas_arrive_before_the_reply_is_complete() {
     let server = Server::always(vec![
         stream_head(),
         Step::Send(chunk(text_event("first"))),
@@ -47,7 +48,7 @@ async fn m1_pieces_arrive_while_the_reply_is_written() {
     assert_eq!(reply.unwrap().reply.model, "test/some/model");
 }
 
-/// M1: servers that do not stream and that declare any content type.
+/// M1: a reply may be a JSON document instead of a stream, and the declared content type may be wrong.
 #[tokio::test]
 async fn m1_a_json_document_is_a_reply() {
     let document = json!({
@@ -60,14 +61,15 @@ async fn m1_a_json_document_is_a_reply() {
         answer("200 OK", &[("content-type", "text/event-stream")], document.to_string()),
         answer("200 OK", &[], format!("\u{feff}{document}")),
     ];
-    for (place, step) in cases.into_iter().enumerate() {
+    for (index, step) in cases.into_iter().enumerate() {
         let (reply, deltas) = ask(&model(&Server::always(vec![step])), &simple_request()).await;
-        assert_eq!(reply.unwrap_or_else(|error| panic!("{place}: {error}")).reply.text, "whole");
+        assert_eq!(reply.unwrap_or_else(|error| panic!("{index}: {error}")).reply.text, "whole");
         assert_eq!(deltas, [Delta::Text("whole".into())]);
     }
-    let undeclared = answer("200 OK", &[("content-type", "text/plain")], format!("{}{END}", text_event("streamed")));
+    let wrongly_declared =
+        answer("200 OK", &[("content-type", "text/plain")], format!("{}{END}", text_event("streamed")));
     assert_eq!(
-        ask(&model(&Server::always(vec![undeclared])), &simple_request()).await.0.unwrap().reply.text,
+        ask(&model(&Server::always(vec![wrongly_declared])), &simple_request()).await.0.unwrap().reply.text,
         "streamed"
     );
 }
@@ -103,8 +105,8 @@ async fn m1_calls_are_decoded_and_provider_data_is_sent_back() {
     assert_eq!(calls, [("text_count", "{\"path\":\"a\"}"), ("text_count", "{\"path\":\"b\"}")]);
     let mut request = simple_request();
     let ids = ["call_1_1_1", "call_1_1_2"];
-    let asked = ids.iter().zip(["a", "b"]).map(|(id, path)| requested(id, "text.count", json!({ "path": path })));
-    let parts = asked.chain(reply.replay.map(Part::Replay)).collect();
+    let calls = ids.iter().zip(["a", "b"]).map(|(id, path)| requested_call(id, "text.count", json!({ "path": path })));
+    let parts = calls.chain(reply.replay.map(Part::Replay)).collect();
     request.messages.push(Message { role: Role::Assistant, parts, seen_count: 1 });
     request.messages.extend(ids.map(|id| result(id, "text.count", vec![Content::Text("3".into())], false)));
     assert_eq!(ask(&model, &request).await.0.unwrap().reply.text, "Both are short.");
@@ -123,33 +125,32 @@ async fn l5_missing_usage_is_estimated() {
     assert!((3..20).contains(&usage.prompt_tokens) && (4..10).contains(&usage.completion_tokens), "{usage:?}");
 }
 
-/// Connections are reused.
 #[tokio::test]
-async fn one_connection_serves_many_requests() {
+async fn several_requests_use_the_same_connection() {
     let server = Server::always(streamed("hello"));
     let model = model(&server);
     for _ in 0..5 {
         assert_eq!(ask(&model, &simple_request()).await.0.unwrap().reply.text, "hello");
-        // The connection pool reads the end of the body in the background.
+        // The connection pool reads the end of the body in the background, so wait before the next request.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let connections: Vec<usize> = server.requests().iter().map(|request| request.connection).collect();
     assert_eq!(connections, [0; 5]);
 }
 
-/// L29: dropping the future closes the connection within 100 ms, whatever it waits for. On a busy machine the test may
-/// be scheduled late, so the best of three attempts counts.
+/// L29: dropping the future closes the connection within 100 ms, both before and during the response. On a busy machine
+/// the test may be scheduled late, so the shortest of three times counts.
 #[tokio::test]
 async fn l29_dropping_the_call_closes_the_connection_at_once() {
-    let before_the_head = vec![Step::AwaitClose];
-    let in_the_body = vec![stream_head(), Step::Send(chunk(text_event("part"))), Step::AwaitClose];
-    let while_it_flows = vec![stream_head(), Step::Forever(chunk(text_event("word ")))];
-    for script in [before_the_head, in_the_body, while_it_flows] {
-        let mut best = Duration::MAX;
+    let before_response = vec![Step::AwaitClose];
+    let during_pause = vec![stream_head(), Step::Send(chunk(text_event("part"))), Step::AwaitClose];
+    let during_data = vec![stream_head(), Step::Forever(chunk(text_event("word ")))];
+    for script in [before_response, during_pause, during_data] {
+        let mut shortest = Duration::MAX;
         for _ in 0..3 {
-            best = best.min(time_to_close(script.clone()).await);
+            shortest = shortest.min(time_to_close(script.clone()).await);
         }
-        assert!(best < Duration::from_millis(100), "{best:?}");
+        assert!(shortest < Duration::from_millis(100), "{shortest:?}");
     }
 }
 
@@ -158,7 +159,7 @@ async fn time_to_close(script: Vec<Step>) -> Duration {
     let server = Server::always(script);
     let (model, request) = (model(&server), simple_request());
     let (sender, mut receiver) = mpsc::channel(1000);
-    let asked = tokio::spawn(async move {
+    let call = tokio::spawn(async move {
         let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media: &NoMedia };
         model.reply(&request, context, &sender).await.map(|_| ()).map_err(|error| error.to_string())
     });
@@ -167,16 +168,16 @@ async fn time_to_close(script: Vec<Step>) -> Duration {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(!asked.is_finished());
+    assert!(!call.is_finished());
     let cancelled = Instant::now();
-    asked.abort();
+    call.abort();
     let closed = server.closed().await;
     assert!(closed >= cancelled);
     listener.await.unwrap();
     closed - cancelled
 }
 
-/// If the receiver of the deltas is dropped, the reply is still completed.
+/// The reply is still completed if the receiver of the deltas is dropped.
 #[tokio::test]
 async fn a_dropped_receiver_does_not_stop_the_reply() {
     let pieces: Vec<u8> = (0..500).flat_map(|_| chunk(text_event("word "))).collect();
@@ -188,47 +189,53 @@ async fn a_dropped_receiver_does_not_stop_the_reply() {
     assert_eq!(reply.reply.text.len(), 2500);
 }
 
-/// A receiver that does not read delays the stream, but not forever, and no memory accumulates meanwhile.
+/// If the receiver of the deltas does not read, the client stops reading from the server. The call then fails at the
+/// total timeout.
 #[tokio::test]
-async fn a_stalled_receiver_delays_the_reply_within_the_total_time() {
+async fn a_stalled_receiver_delays_the_reply_until_the_total_timeout() {
     let server = Server::always(vec![stream_head(), Step::Forever(chunk(text_event("word ")))]);
     let (sender, receiver) = mpsc::channel(1);
     let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media: &NoMedia };
     let error =
         model_with_timeouts(&server, (1000, 5000, 600)).reply(&simple_request(), context, &sender).await.unwrap_err();
-    insta::assert_snapshot!(crate::client::message(&error, &server), @"the reply of test/some/model at http://127.0.0.1:PORT/v1/chat/completions was not complete after 0.6 s. Ask for less, or set a longer `total_timeout_ms` for this provider");
+    insta::assert_snapshot!(crate::client::message(&error, &server), @"the reply of test/some/model at http://127.0.0.1:PORT/v1/chat/completions was not complete after 0.6 s. Request a shorter reply, or set a longer `total_timeout_ms` for this provider");
     drop(receiver);
 }
 
-/// M2: window and price come from the configuration, otherwise from the table, otherwise they are 32,768 and none.
+/// M2: the window and the price come from the configuration or, if it contains none, from the table of known models. An
+/// unknown model has a window of 32,768 tokens and no price.
 #[test]
-fn m2_model_info_comes_from_configuration_and_table() {
+fn m2_model_info_comes_from_the_configuration_or_the_known_models() {
     let info = |name: &str, config: ProviderConfig| {
         let config = ProviderConfig { name: "openai".into(), ..config };
         Providers::new(vec![config]).model(name, Path::new("/")).unwrap().info().clone()
     };
-    let plain = config("https://api.openai.com/v1");
-    let known = info("openai/gpt-4o-mini", plain.clone());
+    let official = config("https://api.openai.com/v1");
+    let known = info("openai/gpt-4o-mini", official.clone());
     assert_eq!((known.model.window, known.price), (128_000, Some(Price { prompt: 0.15, completion: 0.6 })));
     assert_eq!(known.model.to_string(), "openai/gpt-4o-mini");
-    let unknown = info("openai/a/b", plain.clone());
+    let unknown = info("openai/a/b", official.clone());
     assert_eq!((unknown.model.window, unknown.price, unknown.model.name.as_str()), (32_768, None, "a/b"));
-    let said = ModelConfig { window: Some(1000), price: None };
-    let models = [("gpt-4o-mini".to_owned(), said)].into_iter().collect();
-    let said = info("openai/gpt-4o-mini", ProviderConfig { models, ..plain });
-    assert_eq!((said.model.window, said.price), (1000, Some(Price { prompt: 0.15, completion: 0.6 })));
-    let elsewhere = info("openai/gpt-4o-mini", config("http://127.0.0.1:1/v1"));
-    assert_eq!((elsewhere.model.window, elsewhere.price), (128_000, None), "another server has other prices");
+    let configured = ModelConfig { window: Some(1000), price: None };
+    let models = [("gpt-4o-mini".to_owned(), configured)].into_iter().collect();
+    let configured = info("openai/gpt-4o-mini", ProviderConfig { models, ..official });
+    assert_eq!((configured.model.window, configured.price), (1000, Some(Price { prompt: 0.15, completion: 0.6 })));
+    let other_server = info("openai/gpt-4o-mini", config("http://127.0.0.1:1/v1"));
+    assert_eq!(
+        (other_server.model.window, other_server.price),
+        (128_000, None),
+        "known prices do not apply to other servers"
+    );
 }
 
-/// A local server is found by its list of models. Other servers are not found.
+/// A server on this machine is found if it responds with a list of models. Other servers are not found.
 #[tokio::test]
 async fn local_servers_are_found_by_their_models() {
-    let time = Duration::from_millis(300);
+    let timeout = Duration::from_millis(300);
     let list = json!({ "object": "list", "data": [{ "id": "llama3.2:1b", "object": "model" }, { "id": "qwen3" }] });
     let server = Server::always(vec![json("200 OK", &list)]);
     assert_eq!(
-        local::list_models(&server.base_url(), time).await,
+        local::list_models(&server.base_url(), timeout).await,
         Some(vec!["llama3.2:1b".to_owned(), "qwen3".to_owned()])
     );
     let request = server.requests().remove(0);
@@ -242,17 +249,17 @@ async fn local_servers_are_found_by_their_models() {
     ];
     for steps in others {
         let (server, started) = (Server::always(steps), Instant::now());
-        assert_eq!(local::list_models(&server.base_url(), time).await, None);
+        assert_eq!(local::list_models(&server.base_url(), timeout).await, None);
         assert!(started.elapsed() < Duration::from_secs(1));
     }
-    assert_eq!(local::list_models("no URL", time).await, None);
-    let listed = Providers::new(vec![config(&server.base_url())]).list_models("test", time).await;
+    assert_eq!(local::list_models("no URL", timeout).await, None);
+    let listed = Providers::new(vec![config(&server.base_url())]).list_models("test", timeout).await;
     assert_eq!(listed.map(|models| models.len()), Some(2));
     assert!(server.requests()[1].header("authorization").is_some());
-    assert!(local::find_servers(time).await.iter().all(|found| found.base_url.starts_with("http://127.0.0.1:")));
+    assert!(local::find_servers(timeout).await.iter().all(|found| found.base_url.starts_with("http://127.0.0.1:")));
 }
 
-/// Azure and others require their own header and a query in the URL.
+/// Configured headers and the query of the base URL are sent, because Azure and other providers require them.
 #[tokio::test]
 async fn configured_headers_and_queries_are_sent() {
     let server = Server::always(streamed("hello"));
@@ -263,9 +270,9 @@ async fn configured_headers_and_queries_are_sent() {
     let request = server.requests().remove(0);
     assert_eq!(request.line, "POST /v1/chat/completions?api-version=1 HTTP/1.1");
     assert_eq!((request.header("api-key"), request.header("authorization")), (Some("other-canary"), None));
-    // The configuration may also give the complete address.
-    let whole = format!("{}/chat/completions/", server.base_url());
-    ask(&model_of(config(&whole)), &simple_request()).await.0.unwrap();
+    // The base URL may also be the complete address of the API.
+    let complete_address = format!("{}/chat/completions/", server.base_url());
+    ask(&model_of(config(&complete_address)), &simple_request()).await.0.unwrap();
     let request = server.requests().remove(1);
     assert_eq!(request.line, "POST /v1/chat/completions HTTP/1.1");
     assert_eq!(request.header("authorization"), Some("Bearer sk-canary-0123456789"));

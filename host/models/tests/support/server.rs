@@ -1,4 +1,4 @@
-//! A real server on loopback that responds with scripted bytes and misbehaves as instructed.
+//! A real server on loopback that responds with scripted bytes, including invalid responses and closed connections.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A step of the server's response to one request. Without [`Step::Close`], the connection stays open for the next
-/// request.
+/// A step of the server's response to one request. The connection stays open for the next request unless a step closes
+/// it.
 #[derive(Clone)]
 pub(crate) enum Step {
     /// Sends these bytes.
@@ -18,11 +18,12 @@ pub(crate) enum Step {
     Forever(Vec<u8>),
     /// Waits for the given time.
     Wait(Duration),
-    /// Waits until the client closes the connection and records when.
+    /// Waits until the client closes the connection and records the time.
     AwaitClose,
     /// Closes the connection.
     Close,
-    /// Only as the first step: closes without reading the body of the request, which resets the connection.
+    /// Closes the connection without reading the body of the request, which resets the connection. This must be the
+    /// first step.
     Reset,
 }
 
@@ -38,7 +39,7 @@ pub(crate) struct Request {
 
 impl Request {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+        self.headers.iter().find(|(header_name, _)| header_name == name).map(|(_, value)| value.as_str())
     }
 }
 
@@ -49,7 +50,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server. Each request gets the next script, and the last script is used for all further requests.
+    /// Starts a server that responds to each request with the next script. The last script is used for all further
+    /// requests.
     pub(crate) fn start(scripts: Vec<Vec<Step>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -66,7 +68,7 @@ impl Server {
         Self { address, requests, closed }
     }
 
-    /// Starts a server with one script for all requests.
+    /// Starts a server that responds to all requests with the same script.
     pub(crate) fn always(steps: Vec<Step>) -> Self {
         Self::start(vec![steps])
     }
@@ -79,7 +81,7 @@ impl Server {
         self.requests.lock().unwrap().clone()
     }
 
-    /// Waits until the client closed a connection and returns when that happened.
+    /// Waits until the client has closed a connection and returns the time at which it was closed.
     pub(crate) async fn closed(&self) -> Instant {
         let started = Instant::now();
         loop {
@@ -92,7 +94,7 @@ impl Server {
     }
 }
 
-/// A response with a length. The connection stays open.
+/// Returns a response with a content length. The connection stays open.
 pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Step {
     let body = body.as_ref();
     let mut head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n", body.len());
@@ -102,33 +104,33 @@ pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: impl AsRef<[u
     Step::Send([head.as_bytes(), b"\r\n", body].concat())
 }
 
-/// A JSON response.
+/// Returns a JSON response.
 pub(crate) fn json(status: &str, body: &serde_json::Value) -> Step {
     answer(status, &[("content-type", "application/json")], body.to_string())
 }
 
-/// The head of a chunked event stream.
+/// Returns the status line and headers of a chunked event stream.
 pub(crate) fn stream_head() -> Step {
     Step::Send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n".to_vec())
 }
 
-/// One chunk of a chunked body.
+/// Returns one chunk of a chunked body.
 pub(crate) fn chunk(bytes: impl AsRef<[u8]>) -> Vec<u8> {
     let bytes = bytes.as_ref();
     [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }
 
-/// An event with a piece of text.
+/// Returns an event with a piece of text.
 pub(crate) fn text_event(text: &str) -> String {
     let delta = serde_json::json!({ "choices": [{ "index": 0, "delta": { "content": text }, "finish_reason": null }] });
     format!("data: {delta}\n\n")
 }
 
-/// The regular end of a stream.
+/// The last events of a complete stream.
 pub(crate) const END: &str =
     "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// A complete streamed reply with one text.
+/// Returns a complete streamed reply with the given text.
 pub(crate) fn streamed(text: &str) -> Vec<Step> {
     vec![stream_head(), Step::Send([chunk(text_event(text)), chunk(END), chunk("")].concat())]
 }
@@ -148,7 +150,7 @@ fn serve(
         };
         let script = scripts.get(index).unwrap_or_else(|| scripts.last().unwrap());
         if matches!(script.first(), Some(Step::Reset)) {
-            // Closing with unread bytes makes the system reset the connection.
+            // The operating system resets a connection that is closed while there are unread bytes.
             std::thread::sleep(Duration::from_millis(50));
             return;
         }
@@ -184,7 +186,7 @@ fn perform(step: &Step, stream: &mut TcpStream, closed: &Sender<Instant>) -> boo
         }
         Step::AwaitClose => {
             let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
-            // The client sends nothing else before it closes.
+            // The client sends nothing else before it closes the connection.
             if matches!(stream.read(&mut [0; 1]), Ok(0)) || stream.take_error().is_ok_and(|error| error.is_some()) {
                 let _ = closed.send(Instant::now());
             }
@@ -201,7 +203,7 @@ fn read_head(stream: &mut TcpStream, connection: usize) -> Option<(Request, usiz
         let mut byte = [0];
         stream.read_exact(&mut byte).ok()?;
         head.push(byte[0]);
-        // Like a plain HTTP server that receives a TLS handshake.
+        // A TLS handshake gets the same response as from an HTTP server without TLS.
         if !head[0].is_ascii_alphabetic() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n");
             return None;

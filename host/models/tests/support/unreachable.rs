@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Set in the child process that has no certificates and only a broken proxy.
+/// Environment variable that is set in the child process, which has no certificates and only a broken proxy.
 const WITHOUT_CERTIFICATES: &str = "AGENT_HOST_TEST_WITHOUT_CERTIFICATES";
 
 fn cause(error: &ModelError) -> Unreachable {
@@ -25,17 +25,17 @@ async fn m5_a_refused_connection_is_explained() {
     insta::assert_snapshot!(error.to_string().replace(&address.port().to_string(), "PORT"), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions cannot be reached: Connection refused (os error 111). Start the server, or check the port in the base URL");
 }
 
-/// A label of 70 characters is invalid, so no lookup is sent.
+/// A label of 70 characters is invalid in a host name, so the test sends no DNS request.
 #[tokio::test]
 async fn m5_an_unknown_host_is_explained() {
     let name = "a".repeat(70);
     let error = failure(&model_of(config(&format!("http://{name}.invalid/v1"))), &simple_request()).await;
     assert!(cause(&error) == Unreachable::UnknownHost && error.retryable(), "{error:?}");
-    assert!(error.to_string().ends_with("Check the base URL for typing errors, and the network connection"), "{error}");
+    assert!(error.to_string().ends_with("Check the base URL for typos, and the network connection"), "{error}");
 }
 
 #[tokio::test]
-async fn m5_https_to_a_plain_http_server_is_explained() {
+async fn m5_https_to_a_server_without_tls_is_explained() {
     let server = Server::always(streamed("hello"));
     let error = failure(&model_of(config(&server.base_url().replace("http:", "https:"))), &simple_request()).await;
     assert!(cause(&error) == Unreachable::Tls && !error.retryable(), "{error:?}");
@@ -47,10 +47,10 @@ async fn m5_https_to_a_plain_http_server_is_explained() {
 async fn m5_a_connection_that_is_never_accepted_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let mut waiting = Vec::new();
+    let mut connections = Vec::new();
     while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) {
-        waiting.push(stream);
-        assert!(waiting.len() < 10_000);
+        connections.push(stream);
+        assert!(connections.len() < 10_000);
     }
     let started = Instant::now();
     let mut config = config(&format!("http://{address}/v1"));
@@ -60,7 +60,7 @@ async fn m5_a_connection_that_is_never_accepted_times_out() {
     assert!(cause(&error) == Unreachable::Timeout && error.retryable(), "{error:?}");
 }
 
-/// After the server recovers, the next attempt succeeds with the same client.
+/// After two lost connections, the next request of the same client succeeds over a new connection.
 #[tokio::test]
 async fn m3_a_lost_connection_is_not_reused() {
     let server = Server::start(vec![vec![Step::Close], vec![Step::AwaitClose], streamed("hello")]);
@@ -70,8 +70,8 @@ async fn m3_a_lost_connection_is_not_reused() {
     assert_eq!(ask(&model, &simple_request()).await.0.unwrap().reply.text, "hello");
 }
 
-/// Containers often have no root certificates. Plain HTTP needs none, and HTTPS reports what is missing. A server on
-/// this machine is reached directly, whatever proxy is configured.
+/// Containers often have no root certificates. HTTP without TLS works without them, and HTTPS reports that they are
+/// missing. A server on this machine is reached directly, even if a proxy is configured.
 #[test]
 fn servers_on_this_machine_need_neither_certificates_nor_proxy() {
     if std::env::var_os(WITHOUT_CERTIFICATES).is_some() {
@@ -86,7 +86,7 @@ fn servers_on_this_machine_need_neither_certificates_nor_proxy() {
     command
         .env(WITHOUT_CERTIFICATES, "1")
         .env("SSL_CERT_FILE", "/nonexistent/file")
-        .env("SSL_CERT_DIR", "/nonexistent/folder");
+        .env("SSL_CERT_DIR", "/nonexistent/directory");
     for proxy in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
         command.env(proxy, "http://127.0.0.1:1");
     }
