@@ -73,7 +73,7 @@ pub(crate) async fn chat(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let _silent = terminal.silent_keyboard();
-    Interrupts::give_keyboard_back(terminal.clone());
+    Interrupts::restore_keyboard_on_suspend(terminal.clone());
     let OpenedSession { settings, host, agents, first_uses, session, storage } = opened;
     let agent = agents.agent.clone();
     let watch = if run.no_watch { ChatWatch::nothing() } else { ChatWatch::begin(&host, &agents) };

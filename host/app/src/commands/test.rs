@@ -72,7 +72,7 @@ pub(crate) async fn run(arguments: TestArguments, data: Option<&Path>, terminal:
 fn placeholder(arguments: &TestArguments, why: &str) -> Report {
     Report {
         name: "agent-host test".to_owned(),
-        path: arguments.at.clone(),
+        path: arguments.path.clone(),
         verdict: Verdict::NotPlayed(why.to_owned()),
         golden: GoldenResult::None,
         notes: Vec::new(),
@@ -85,7 +85,7 @@ async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Termina
     let cancel = Interrupts::listen(terminal.clone()).begin(Activity::Turn);
     let read: Vec<_> = found.iter().map(|found| (found, Scenario::read(&found.path, &found.name))).collect();
     let scenarios = read.iter().filter_map(|(_, scenario)| scenario.as_ref().ok());
-    let mut components = Components::new(&arguments.at, arguments.plugins.clone())?;
+    let mut components = Components::new(&arguments.path, arguments.plugins.clone())?;
     let (began, all) = (Instant::now(), found.len());
     if arguments.plugins.is_none() && !arguments.no_build {
         let groups = components.projects(scenarios);
@@ -125,7 +125,7 @@ async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Termina
 }
 
 fn discover_scenarios(arguments: &TestArguments) -> Result<Vec<DiscoveredScenario>, Failure> {
-    let at = &arguments.at;
+    let at = &arguments.path;
     if !at.exists() {
         return Err(missing_path(at));
     }

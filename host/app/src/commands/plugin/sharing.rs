@@ -29,7 +29,7 @@ const SHOWN: usize = 100;
 
 fn registry(connection: &ConnectionArguments, terminal: &Terminal) -> Result<Registry, Failure> {
     let credentials = Credentials { file: environment::docker_configuration() };
-    let registry = Registry::new(credentials, connection.plain()).map_err(failed)?;
+    let registry = Registry::new(credentials, connection.plain_http()).map_err(failed)?;
     let registry = registry.with_token_servers(&connection.token_servers);
     let terminal = terminal.clone();
     Ok(registry.with_retry_listener(Arc::new(move |again: &RetryNotice| terminal.note(retry_note(again)))))
