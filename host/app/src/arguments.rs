@@ -314,8 +314,8 @@ pub(crate) enum PluginCommand {
         /// folder
         #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
         agent: Option<PathBuf>,
-        /// Grant something to the plugin: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE, http='GET
-        /// https://HOST', key_value_mib=N, model_tokens=N, events=TYPE or media=true
+        /// Grant something to the plugin: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE,
+        /// http='GET https://HOST', key_value_mib=N, model_tokens=N, events=TYPE or media=true
         #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse)]
         grant: Vec<Grant>,
         /// Print the complete outcome as one JSON document

@@ -1,5 +1,6 @@
-//! Renders streamed Markdown for a terminal. Output is only appended, never redrawn, so text is held back until its format
-//! is certain: a word until it ends, a mark until its closing mark, a code line until its end, a table until its last row.
+//! Renders streamed Markdown for a terminal. Output is only appended, never redrawn, so text is held back until its
+//! format is certain: a word until it ends, a mark until its closing mark, a code line until its end, a table until its
+//! last row.
 
 mod inline;
 mod line;
@@ -27,11 +28,11 @@ const MAX_HELD_ROWS: usize = 200;
 pub(crate) enum Rendering {
     /// Marks are replaced by styles.
     Styled,
-    /// Marks stay. Only lines are wrapped and tables aligned.
+    /// Marks are kept. Only lines are wrapped and tables are aligned.
     Plain,
 }
 
-/// Renderer for a text that arrives in pieces. Every line break of the text is kept, and longer lines are wrapped.
+/// Renderer for Markdown text that arrives in pieces. Every line break of the text is kept, and long lines are wrapped.
 #[derive(Debug)]
 pub(crate) struct Markdown {
     rendering: Rendering,
@@ -39,7 +40,6 @@ pub(crate) struct Markdown {
     /// Part of the current line that is not rendered yet.
     held: String,
     state: State,
-    /// Whether an empty line must be written before the next output.
     gap: Gap,
     fence: Option<OpenFence>,
     table: Option<Table>,
@@ -52,26 +52,32 @@ pub(crate) struct Markdown {
 /// Position of the renderer in a line.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// At the marks at the start of the line, after this number of `>`.
+    /// At the start of a line, after this number of `>` marks.
     Start(usize),
     /// Within the text of the line.
     Words(Inline),
-    /// After the line: it is completely rendered.
+    /// At the end of a line that is completely rendered.
     Done,
 }
 
+/// Whether an empty line must be written before the next output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gap {
     /// Nothing was written yet, so no empty line is needed.
     Beginning,
+    /// No empty line is needed.
     None,
+    /// An empty line must be written before the next output.
     Pending,
 }
 
+/// A code block that has not ended.
 #[derive(Debug)]
 struct OpenFence {
     fence: Fence,
+    /// Number of quotes that contain the block.
     quotes: usize,
+    /// Indentation of the block in columns.
     indent: usize,
 }
 

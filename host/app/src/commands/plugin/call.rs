@@ -6,7 +6,7 @@ use super::media::CallMedia;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
-use crate::terminal::card::without;
+use crate::terminal::card::without_denials;
 use crate::terminal::{DIM, Terminal, YELLOW, cost, text};
 use agent_config::DataDirectory;
 use agent_config::assembly::{self, warn_of_unused_grants};
@@ -168,7 +168,7 @@ fn show(
         }
         Err(error) => {
             let shown: Vec<_> = report.denials.iter().map(stored_denial).collect();
-            return Err(Failure::failed(without(error.for_people(), &shown)));
+            return Err(Failure::failed(without_denials(error.for_people(), &shown)));
         }
     }
     terminal.note(format!("{DIM}{}{DIM:#}", cost::whole(&cost)));

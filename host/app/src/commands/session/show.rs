@@ -208,7 +208,7 @@ fn shown(message: &StoredMessage, (left, costs): (Option<HideReason>, &Costs)) -
     let parts = parts.map(|part| match part {
         Part::Text(words) => text::harmless(words).replace('\n', "\n  "),
         Part::Json(json) => text::harmless(&json.to_string()).into_owned(),
-        Part::Media(media) => text::medium(media),
+        Part::Media(media) => text::media_item(media),
         Part::ToolCall(call) => {
             let arguments = text::json_line(&call.arguments, SHOWN);
             format!("→ {} {arguments} {DIM}{}{DIM:#}", text::one_line(&call.name, SHOWN), call.id)
@@ -232,7 +232,7 @@ fn tool_result(result: &ToolResult, costs: &Costs) -> String {
         Content::Text(words) if result.is_error => text::one_line(&errors_in_words(words), SHOWN),
         Content::Text(words) => text::one_line(words, SHOWN),
         Content::Json(json) => text::json_line(json, SHOWN),
-        Content::Media(media) => text::medium(media),
+        Content::Media(media) => text::media_item(media),
     });
     let mark = if result.is_error { format!("{RED}✗{RED:#}") } else { format!("{GREEN}✓{GREEN:#}") };
     let content = content.collect::<Vec<_>>().join("\n    ");
