@@ -31,16 +31,16 @@ pub(super) struct CallOptions {
     pub(super) tool: String,
     /// Arguments of the tool call, as JSON text.
     pub(super) arguments: String,
-    /// Where the grants and limits come from.
+    /// Source of the grants and limits.
     pub(super) grant_source: GrantSource,
-    /// How to show the outcome.
+    /// Format in which the outcome is shown.
     pub(super) format: Format,
     /// Data folder with the store for the plugin's key-value pairs.
     pub(super) data: DataDirectory,
 }
 
 impl CallOptions {
-    /// Opens the store for the key-value pairs. They are separate from those of all agents.
+    /// Opens the store for the key-value pairs of `plugin call`, which are separate from those of all agents.
     fn store(&self) -> Result<Arc<dyn Store>, Failure> {
         let store: Arc<dyn Store> = assembly::open_store(&self.data)?;
         Ok(store)
@@ -50,9 +50,9 @@ impl CallOptions {
 /// Output format of the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// For people: the content on stdout, and everything else on stderr.
-    People,
-    /// For programs: one JSON document on stdout.
+    /// Text for users: the content on stdout, and everything else on stderr.
+    Text,
+    /// One JSON document for programs, on stdout.
     Json,
 }
 
@@ -109,8 +109,8 @@ fn allowed(
     grant_source: &GrantSource,
     terminal: &Terminal,
 ) -> Result<(Grants, CallLimits), Failure> {
-    let this_plugin = Receiver::Plugin(plugin.name().to_owned());
-    if let Some(other) = grant_source.command_line_grants().iter().find(|grant| grant.receiver != this_plugin) {
+    let receiver = Receiver::Plugin(plugin.name().to_owned());
+    if let Some(other) = grant_source.command_line_grants().iter().find(|grant| grant.receiver != receiver) {
         let advice = format!("write --grant {}:KIND=VALUE", plugin.name());
         return Err(Failure::refused(format!("{}: the plugin is named `{}`; {advice}", other.origin, plugin.name())));
     }

@@ -38,7 +38,7 @@ async fn check_files(path: &Path, format: Format, data: &DataDirectory, terminal
         errors += number(&findings, Level::Error);
         let shown = match format {
             Format::Json => document(&file, plugin.as_deref(), &findings).to_string(),
-            Format::People => list(&file, plugin.as_deref(), &findings),
+            Format::Text => list(&file, plugin.as_deref(), &findings),
         };
         super::print(terminal, shown)?;
     }

@@ -67,7 +67,7 @@ async fn settle(
     if no_run {
         return close_without_running(opened, data, terminal).await;
     }
-    run::once(opened, (run::format(&arguments, terminal), None), (&[], &cancel), terminal).await
+    run::run_once(opened, (run::format(&arguments, terminal), None), (&[], &cancel), terminal).await
 }
 
 async fn decide(

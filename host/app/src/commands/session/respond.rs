@@ -4,7 +4,7 @@
 use crate::arguments::{AgentArguments, RunArguments};
 use crate::commands::agent_settings;
 use crate::commands::delegation;
-use crate::commands::drive_turn::{stops, watched};
+use crate::commands::drive_turn::{start_turn, stops};
 use crate::commands::event_file;
 use crate::commands::first_use::closed_handler;
 use crate::commands::open_session::{self, BUSY_TIMEOUT, OpenedFor, OpenedSession};
@@ -172,7 +172,7 @@ async fn report(
         terminal.note(format!("  {} {}", violation.pointer, violation.message));
     }
     if !left.is_empty() {
-        terminal.note(pending_answers::shown(session.subject(), left, (&*storage.store, &storage.data)).await?);
+        terminal.note(pending_answers::describe(session.subject(), left, (&*storage.store, &storage.data)).await?);
     }
     Ok(())
 }
@@ -183,13 +183,13 @@ async fn turns(
     (view, first_uses): (&mut TurnView<'_>, &mut FirstUseHandler),
     cancel: &CancellationToken,
 ) -> Result<TurnResult, Failure> {
-    let mut result = watched(session, None, (view, first_uses), cancel).await?;
+    let mut result = start_turn(session, None, (view, first_uses), cancel).await?;
     while !stops(&result, cancel)
         && let Some(kept) = session.next_queued_prompt()
     {
         view.interrupted_turn_ended(&result)?;
         view.note_queued_prompt_sent(&kept);
-        result = watched(session, Some(kept), (view, first_uses), cancel).await?;
+        result = start_turn(session, Some(kept), (view, first_uses), cancel).await?;
     }
     Ok(result)
 }
