@@ -65,9 +65,9 @@ fn user_or_current(named: Option<String>) -> Result<String, Failure> {
     named.or_else(environment::user).ok_or_else(unknown)
 }
 
-fn listed(memory: &StoredMemory) -> String {
-    let written = memory.memory.written.as_deref().map(date).unwrap_or_default();
-    shown(&memory.id, &[&written, memory.memory.kind.as_str()], &memory.memory.text)
+fn listed(stored: &StoredMemory) -> String {
+    let written = stored.memory.written.as_deref().map(date).unwrap_or_default();
+    shown(&stored.id, &[&written, stored.memory.kind.as_str()], &stored.memory.text)
 }
 
 fn shown(id: &str, details: &[&str], text: &str) -> String {

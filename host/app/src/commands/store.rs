@@ -49,7 +49,9 @@ async fn check(store: &SqliteStore, json: bool, data: &DataDirectory, terminal: 
     }
     let flag = data.flag();
     if compared.iter().any(|comparison| comparison.different > 0) {
-        terminal.note(format!("agent-host store rebuild{flag} rebuilds what differs; no stored message is changed"));
+        terminal.note(format!(
+            "agent-host store rebuild{flag} rebuilds the indexes that differ; no stored message is changed"
+        ));
     }
     Ok(Exit::Failed)
 }

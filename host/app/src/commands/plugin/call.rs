@@ -1,5 +1,5 @@
-//! `plugin call`: calls one tool once, with the grants of the command line, and with the grants and limits of an agent
-//! if one is named.
+//! `plugin call`: calls one tool once, with the grants of the command line. If the command line names an agent, the
+//! agent's grants and limits apply, too.
 
 use super::GrantSource;
 use super::media::CallMedia;
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Arguments of the command.
+/// Arguments of `plugin call`.
 pub(super) struct CallOptions {
     /// Name of the tool.
     pub(super) tool: String,
@@ -119,7 +119,8 @@ fn allowed(
     Ok((grants, limits))
 }
 
-/// Creates the context of a call outside any session. The session id is made up, because the context must have one.
+/// Creates the context of a call outside any session. The session id is random, because the context requires a session
+/// id.
 fn context(limits: CallLimits) -> ToolCallContext {
     let id = Uuid::new_v4().simple().to_string();
     let trace = TraceContext { traceparent: format!("00-{id}-{}-01", &id[16..]), tracestate: None };
@@ -183,7 +184,7 @@ fn content_text(content: &Content) -> String {
     }
 }
 
-/// Converts the denial to the form in which a failed call's error repeats it.
+/// Converts the denial to the form that the error of a failed call contains.
 fn stored_denial(denial: &Denial) -> agent_core::change::Denial {
     let Denial { plugin, thing, advice } = denial;
     agent_core::change::Denial { plugin: plugin.to_string(), thing: thing.clone(), grant: advice.to_string() }
@@ -209,7 +210,7 @@ mod tests {
         }
     }
 
-    /// S3, L8
+    /// S3, L8: invalid arguments are rejected before the call.
     #[test]
     fn l8_checked_arguments_rejects_what_the_schema_forbids() {
         let check = |text: &str| checked_arguments(&definition(), text).map_err(|failure| failure.message);
