@@ -266,7 +266,7 @@ pub(crate) enum PluginCommand {
     },
     /// Report a plugin's errors, warnings and possible improvements; exit code 1 on errors
     Check {
-        /// Component (*.wasm), project (it is built first), or a folder of either
+        /// Component (*.wasm), project (which is built first), or a folder of components or projects
         #[arg(value_name = "FILE|DIR", default_value = ".")]
         path: PathBuf,
         /// Print one JSON line per plugin
@@ -284,7 +284,7 @@ pub(crate) enum PluginCommand {
     },
     /// Show a plugin's kinds, tools, requested grants and imports
     Inspect {
-        /// Component (*.wasm)
+        /// Component file of the plugin (*.wasm)
         file: PathBuf,
         /// Agent configuration whose limits apply: a file (agent.toml), or the name of an agent in this folder
         #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
@@ -295,7 +295,7 @@ pub(crate) enum PluginCommand {
     },
     /// Show what a plugin requests, what it gets and what is denied, with the configuration line to add
     Explain {
-        /// Component (*.wasm)
+        /// Component file of the plugin (*.wasm)
         file: PathBuf,
         /// Agent whose grants apply.
         #[command(flatten)]
@@ -303,7 +303,7 @@ pub(crate) enum PluginCommand {
     },
     /// Call a tool once, outside of a session
     Call {
-        /// Component (*.wasm)
+        /// Component file of the plugin (*.wasm)
         file: PathBuf,
         /// Name of the tool
         tool: String,
@@ -428,7 +428,7 @@ pub(crate) enum SessionCommand {
     Deny(DenyArguments),
     /// Decide about a call whose outcome is unknown; then continue with --continue
     Resolve {
-        /// Call id, or SESSION/CALL
+        /// Id of the call, or SESSION/CALL
         call: String,
         /// Outcome of the call
         decision: Verdict,
@@ -487,7 +487,7 @@ pub(crate) enum SessionCommand {
 pub(crate) enum MemoryCommand {
     /// Show the memories that match a query best, as a turn with that prompt would recall them
     Search {
-        /// Search words
+        /// Words to search for
         query: String,
         /// User whose memories are used (default: the logged-in user)
         #[arg(long, value_name = "NAME", value_parser = user_name)]
@@ -513,7 +513,7 @@ pub(crate) enum MemoryCommand {
     },
     /// Delete memories
     Forget {
-        /// Memory ids
+        /// Ids of the memories, from `memory list`
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
         /// User whose memories are used (default: the logged-in user)

@@ -55,7 +55,7 @@ pub(crate) struct DenyArguments {
 pub(crate) enum Scope {
     /// Only for these calls
     Once,
-    /// For the rest of the session
+    /// Until the end of the session
     Session,
     /// Until it is revoked
     Always,

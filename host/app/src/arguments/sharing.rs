@@ -45,7 +45,7 @@ pub(crate) struct PushArguments {
     /// Destination HOST/PATH[:TAG] (default tag: the plugin's version)
     #[arg(value_name = "REF", value_parser = reference)]
     pub(crate) reference: Reference,
-    /// Component (*.wasm)
+    /// Component file of the plugin (*.wasm)
     pub(crate) file: PathBuf,
     /// Sign with this key, created by `key new`
     #[arg(long, value_name = "KEY")]

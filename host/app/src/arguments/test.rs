@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// Text below the options in the help of `test`.
 const AFTER_HELP: &str = "\
-A scenario is a file NAME.scenario.toml; host/docs/scenarios.md explains every key.
+A scenario is a file NAME.scenario.toml; host/docs/guide/scenarios.md explains every key.
 Exit codes: 0 all passed, 1 some failed, 2 no scenario could be run.";
 
 /// Arguments of `test`.

@@ -27,7 +27,7 @@ pub(crate) struct ApprovalPrompter {
     user: UserPresence,
     data: DataDirectory,
     first_uses: FirstUseHandler,
-    /// Names and patterns of the tools whose calls are each allowed once (`--yes`).
+    /// Names and patterns of the tools whose calls are approved without asking (`--yes`).
     yes: Vec<String>,
 }
 

@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 /// Maximum number of queued build messages. When the queue is full, the builder waits.
 const NEWS_QUEUE: usize = 16;
 
-/// Builds the plugins, opens a session with them, and keeps building in the background.
+/// Builds the plugins, opens a session with them, and rebuilds them in the background after each change.
 pub(crate) async fn dev(arguments: &DevArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let can_type =
         std::io::stdin().is_terminal() && terminal.is_terminal(Output::Stdout) && terminal.is_terminal(Output::Stderr);
@@ -62,8 +62,8 @@ pub(crate) async fn dev(arguments: &DevArguments, data: Option<&Path>, terminal:
     chat(opened, (&session.run, Some(news)), interrupts, terminal).await
 }
 
-/// Shows toolchain output until the first build is done, because that build takes longest. Later builds are reported
-/// only when they end.
+/// Shows the toolchain's output during the first build, because that build takes the longest time. Later builds are
+/// only reported when they end.
 fn first_progress(is_first: Arc<AtomicBool>, terminal: Terminal) -> impl Fn(BuildEvent<'_>) + Send + Sync {
     move |event: BuildEvent<'_>| match &event {
         // If the terminal is not interactive, the lines would not be overwritten and would fill the output.

@@ -1,4 +1,4 @@
-//! `memory search|list|forget`: the memories that are kept about a user across sessions (D4).
+//! `memory search|list|forget`: searches, lists and deletes the memories that are stored about a user (D4).
 
 use crate::arguments::MemoryCommand;
 use crate::environment;
@@ -22,7 +22,7 @@ pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: 
             let filter = MemoryFilter::of_user(&user);
             let found = store.search(&filter, &query, limit as usize).await.map_err(Failure::refused)?;
             for memory in &found {
-                let shown = shown(&memory.id, &[&date(&memory.written)], &memory.text);
+                let shown = describe(&memory.id, &[&date(&memory.written)], &memory.text);
                 if json { print_json(terminal, memory)? } else { print(terminal, shown)? }
             }
             if found.is_empty() && !json {
@@ -59,7 +59,7 @@ pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: 
     Ok(Exit::Done)
 }
 
-/// Returns the named user, or else the user who is logged in.
+/// Returns the named user, or else the logged-in user.
 fn user_or_current(named: Option<String>) -> Result<String, Failure> {
     let unknown = || Failure::refused("the current user cannot be determined here: name the user with --user NAME");
     named.or_else(environment::user).ok_or_else(unknown)
@@ -67,10 +67,10 @@ fn user_or_current(named: Option<String>) -> Result<String, Failure> {
 
 fn listed(stored: &StoredMemory) -> String {
     let written = stored.memory.written.as_deref().map(date).unwrap_or_default();
-    shown(&stored.id, &[&written, stored.memory.kind.as_str()], &stored.memory.text)
+    describe(&stored.id, &[&written, stored.memory.kind.as_str()], &stored.memory.text)
 }
 
-fn shown(id: &str, details: &[&str], text: &str) -> String {
+fn describe(id: &str, details: &[&str], text: &str) -> String {
     let (id, details) = (text::one_line(id, 200), details.join(", "));
     let position = SECOND_PART.iter().filter_map(|begin| text.find(begin)).min().unwrap_or(text.len());
     let (first, second) = text.split_at(position);
@@ -103,14 +103,14 @@ mod tests {
 
     /// D4: the answer is shown even if the question is long.
     #[test]
-    fn d4_shown_includes_the_answer_after_a_long_question() {
+    fn d4_describe_includes_the_answer_after_a_long_question() {
         let text = format!("Asked: {}\nand more\nAnswered: At nine.\n\nSurely.", "x".repeat(500));
-        let listed = anstream::adapter::strip_str(&shown("a/1/1/final", &["final"], &text)).to_string();
+        let listed = anstream::adapter::strip_str(&describe("a/1/1/final", &["final"], &text)).to_string();
         let lines: Vec<_> = listed.lines().collect();
         assert_eq!((lines[0], lines[2]), ("a/1/1/final  final", "  Answered: At nine. Surely."));
         assert!(lines[1].starts_with("  Asked: xxx") && lines[1].ends_with('…') && lines.len() == 3, "{listed}");
-        let listed = shown("a/1/1/tool/1", &[], "Asked: Who?\nCalled: who {}\nResult: she");
+        let listed = describe("a/1/1/tool/1", &[], "Asked: Who?\nCalled: who {}\nResult: she");
         assert!(listed.ends_with("\n  Asked: Who?\n  Called: who {} Result: she"), "{listed}");
-        assert!(shown("m", &[], "just a memory").ends_with("\n  just a memory"));
+        assert!(describe("m", &[], "just a memory").ends_with("\n  just a memory"));
     }
 }

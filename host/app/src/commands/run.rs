@@ -23,7 +23,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
-/// Runs the command.
+/// Runs `agent-host` without a subcommand.
 pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let stdin = std::io::stdin();
     let input = if stdin.is_terminal() { Input::Terminal } else { Input::Pipe };

@@ -69,7 +69,7 @@ pub(crate) async fn run(arguments: TestArguments, data: Option<&Path>, terminal:
     }
 }
 
-/// Creates a report that says why scenarios did not run.
+/// Creates a report with the reason why scenarios did not run.
 fn placeholder(arguments: &TestArguments, reason: &str) -> Report {
     Report {
         name: "agent-host test".to_owned(),
@@ -138,7 +138,7 @@ fn discover_scenarios(arguments: &TestArguments) -> Result<Vec<DiscoveredScenari
         )));
     }
     if scenarios.is_empty() {
-        let (what, advice) = (path.display(), "host/docs/scenarios.md shows how to write one");
+        let (what, advice) = (path.display(), "host/docs/guide/scenarios.md shows how to write one");
         return Err(Failure::refused(format!(
             "there is no scenario (*{SUFFIX}) in `{what}` or its subfolders; {advice}"
         )));

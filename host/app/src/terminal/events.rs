@@ -260,7 +260,7 @@ mod tests {
 
     /// P6: a denial names the plugin, what was denied, and the configuration line to add.
     #[test]
-    fn p6_denial_shows_the_line_to_add() {
+    fn p6_denial_shows_the_configuration_line_to_add() {
         let denial = Denial {
             plugin: "files@0123456789ab".into(),
             thing: "reading files".into(),

@@ -23,7 +23,7 @@ const MAX_RULE_WIDTH: usize = 40;
 /// Number of rows after which a table is shown without waiting for its end. Its column widths are then fixed.
 const MAX_HELD_ROWS: usize = 200;
 
-/// How Markdown is rendered.
+/// Whether Markdown marks are replaced by styles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rendering {
     /// Marks are replaced by styles.
@@ -306,7 +306,7 @@ impl Markdown {
         }
     }
 
-    /// Handles a complete line that starts with `|`: it belongs to the current table or starts a new one.
+    /// Handles a complete line that starts with `|`. The line belongs to the current table or starts a new table.
     fn row(&mut self, quotes: usize, indent: usize) {
         let line = self.held.trim().to_owned();
         let prefix = self.quoted(quotes).with(Style::new(), &" ".repeat(indent.min(self.flow.width() / 2)));

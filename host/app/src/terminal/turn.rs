@@ -33,9 +33,9 @@ const MIN_SHORTENED_RESULT: usize = 1_000;
 /// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// For a terminal: the reply while it is streamed, and lines about everything that happens.
+    /// For a terminal: the reply while it is streamed, and lines about all other events.
     Terminal,
-    /// For pipes: the complete answer on stdout, everything else on stderr.
+    /// For pipes: the complete answer on stdout, and everything else on stderr.
     Lines,
     /// For programs: every event as a JSON line on stdout. The last line is the turn's result.
     Json,

@@ -162,7 +162,7 @@ mod tests {
 
     /// D3: only `retry`, `failed` and `result` are decisions.
     #[test]
-    fn d3_parse_decision_accepts_only_three_words() {
+    fn d3_parse_decision_accepts_only_retry_failed_and_result() {
         assert_eq!(parse_decision("retry"), Ok(Decision::Retry));
         assert_eq!(parse_decision("failed it broke"), Ok(Decision::Failed("it broke".into())));
         assert_eq!(parse_decision("result  7 pages "), Ok(Decision::Result("7 pages".into())));

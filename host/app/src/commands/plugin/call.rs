@@ -212,7 +212,7 @@ mod tests {
 
     /// S3, L8: invalid arguments are rejected before the call.
     #[test]
-    fn l8_checked_arguments_rejects_what_the_schema_forbids() {
+    fn l8_checked_arguments_rejects_arguments_that_violate_the_schema() {
         let check = |text: &str| checked_arguments(&definition(), text).map_err(|failure| failure.message);
         assert_eq!(check(r#"{"text": "a"}"#), Ok(json!({"text": "a"})));
         for wrong in ["{", "[]", "{}", r#"{"text": 1}"#] {

@@ -33,7 +33,7 @@ pub(super) async fn history(
     for version in &versions {
         let line = match arguments.json {
             true => serde_json::to_string(version).map_err(Failure::failed)?,
-            false => shown(version),
+            false => describe(version),
         };
         print(terminal, line)?;
     }
@@ -153,7 +153,7 @@ fn target(
     }
 }
 
-fn shown(version: &PluginVersion) -> String {
+fn describe(version: &PluginVersion) -> String {
     let time = |time: &str| time.get(..19).unwrap_or(time).replace('T', " ");
     let until = match (&version.ended, version.why) {
         (Some(ended), why) => {
@@ -196,10 +196,10 @@ mod tests {
     /// P10: the output distinguishes files with the same name in two folders, even if their paths were typed as
     /// relative paths.
     #[test]
-    fn p10_shown_includes_the_folder() {
+    fn p10_describe_includes_the_folder() {
         let typed =
             PluginVersion { origin: "p/calc.wasm".to_owned(), directory: "/home/ann/p".to_owned(), ..version(1) };
-        assert!(shown(&typed).contains("/home/ann/p/calc.wasm"), "{}", shown(&typed));
+        assert!(describe(&typed).contains("/home/ann/p/calc.wasm"), "{}", describe(&typed));
     }
 
     /// P10: a rollback goes to the previous version or to the named version, and never to the version in the plugin's

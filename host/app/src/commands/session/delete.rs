@@ -18,7 +18,7 @@ pub(super) enum Confirmation {
     Never,
 }
 
-/// Removes the sessions.
+/// Deletes the sessions, with all data that belongs to them.
 pub(super) async fn delete(
     store: &dyn Store,
     sessions: &[String],

@@ -257,7 +257,7 @@ mod tests {
 
     /// D3: the line about an open call states why the call waits.
     #[test]
-    fn d3_open_call_names_what_the_call_waits_for() {
+    fn d3_open_call_states_why_the_call_waits() {
         let call = |state| CallRecord {
             id: CallId("call_1_1_1".into()),
             turn: 1,

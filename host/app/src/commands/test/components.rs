@@ -27,9 +27,9 @@ pub(crate) struct Components {
 /// Source of a plugin's component.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
-    /// A plugin project in this folder.
+    /// The folder of a plugin project.
     Project(PathBuf),
-    /// This component file.
+    /// A component file.
     File(PathBuf),
 }
 

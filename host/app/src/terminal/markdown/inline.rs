@@ -263,7 +263,7 @@ fn escape(style: Style, text: &str, ending: Ending) -> Token {
         Some(next) if next.is_ascii_punctuation() => Token::Mark(2, vec![(style, next.into())]),
         Some(_) => Token::Plain(1),
         None if ending == Ending::Open => Token::Undecided,
-        // A backslash at the end of a line is a line break, which is kept anyway.
+        // A backslash at the end of a line is a line break. All line breaks are kept, so nothing is written for it.
         None => Token::Mark(1, Vec::new()),
     }
 }

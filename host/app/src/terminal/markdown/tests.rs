@@ -150,7 +150,7 @@ fn fits_tables_into_the_width() {
 }
 
 #[test]
-fn ends_code_in_a_quote_with_the_quote() {
+fn ends_code_block_at_the_end_of_its_quote() {
     assert_eq!(styled(40, "> ```\n> a\nb"), "<d>│ </>  <c>a</>\nb\n");
     assert_eq!(
         styled(40, "- x\n  ```sh\n  a\n\n   b\n  ```\n  y"),
