@@ -83,7 +83,8 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
     Ok(Exit::Done)
 }
 
-/// Builds the projects of a folder. If the user cancels, the build processes end and the existing components stay.
+/// Builds the projects of a folder. If the user cancels, the build processes end and the existing components are not
+/// changed.
 async fn build(directory: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
     let cancel = Interrupts::listen(terminal.clone()).begin(Activity::Turn);
     let built_plugins = tokio::select! {

@@ -44,8 +44,8 @@ pub(crate) enum Outcome {
 }
 
 impl Card<'_> {
-    /// Formats the card for a terminal with `width` columns. `hint` is added to the line about omitted lines, and tells
-    /// the user how to see them.
+    /// Formats the card for a terminal with `width` columns. `hint` is appended to the line about omitted lines, and
+    /// names the command that shows them.
     pub(crate) fn render(&self, width: usize, hint: &str) -> String {
         let mark = match self.outcome {
             Outcome::Error(..) => format!("{RED}✗{RED:#}"),

@@ -17,8 +17,8 @@ pub(super) fn in_order(sessions: Vec<SessionSummary>) -> Vec<(usize, SessionSumm
     for session in top {
         push(session, 0, &mut below, &mut ordered);
     }
-    // A damaged import can contain a cycle of parents. These sessions are listed at the top level, so that all sessions
-    // are listed.
+    // A damaged import can contain a cycle of parents. These sessions are listed at the top level, so that no session
+    // is missing.
     ordered.extend(below.into_iter().map(|session| (0, session)));
     ordered
 }
