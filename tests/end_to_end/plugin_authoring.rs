@@ -124,7 +124,7 @@ fn s1_updates_generated_project_files() {
     }
     let (_, _, stderr) = cli.run(&["plugin", "build", "two"], &[("ZIG", "no-such-zig".into())]);
     assert!(
-        stderr.contains("two has the contract of agent-host 0.0.9") && stderr.contains("plugin renew "),
+        stderr.contains("two is built with the contract of agent-host 0.0.9") && stderr.contains("plugin renew "),
         "{stderr}"
     );
     std::fs::write(cli.path("two/wit/deps/agent-host-plugin/tool.wit"), "// mine\n").unwrap();

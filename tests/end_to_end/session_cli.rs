@@ -166,7 +166,10 @@ fn d5_an_answered_turn_is_ready() {
     states("suspended");
     cli.run(&["session", "answer", "desk", "The red one."]);
     let shown = states("ready");
-    assert!(shown.contains("\nready: this turn has what it waited for") && !shown.contains("interrupted"), "{shown}");
+    assert!(
+        shown.contains("\nready: the answer for this turn has arrived") && !shown.contains("interrupted"),
+        "{shown}"
+    );
     assert!(shown.contains("agent-host --session desk/") && !shown.contains("waits for"), "{shown}");
     cli.run(&["session", "answer", "desk", "The red one."]);
     states("ready");

@@ -1,4 +1,4 @@
-//! The command-line arguments, declared for clap.
+//! Declares the command-line arguments, which clap parses.
 
 pub(crate) mod approval;
 mod help;
@@ -39,10 +39,10 @@ use versions::{AuditArguments, HistoryArguments, QuarantineArguments, RollbackAr
 #[command(name = "agent-host", version, override_usage = USAGE, after_help = SHORT, after_long_help = LONG)]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// The subcommand. None: run a turn.
+    /// The subcommand. If it is None, the program runs a turn.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    /// Options of a turn. They are only allowed without a subcommand.
+    /// Options of a turn. They are rejected before a subcommand.
     #[command(flatten)]
     pub(crate) run: RunArguments,
     /// Options that every command accepts.
@@ -87,7 +87,7 @@ pub(crate) struct AgentArguments {
 }
 
 impl AgentArguments {
-    /// Converts to the options of `agent_config`. `build` is not part of them.
+    /// Converts the options to those of `agent_config`, which have no `build`.
     pub(crate) fn options(&self) -> AgentOptions {
         let Self { plugins, agent, model, base_url, grant, build: _ } = self.clone();
         AgentOptions { plugins, agent, model, base_url, grants: grant }
@@ -97,7 +97,7 @@ impl AgentArguments {
 /// Options of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub(crate) struct RunArguments {
-    /// Prompt for the agent; `-`, or a pipe without PROMPT, reads it from stdin. A terminal without PROMPT opens a session
+    /// Prompt for the agent; `-`, or a pipe without PROMPT, reads it from stdin. Without it, a terminal opens a session
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
     /// The agent to run.
@@ -171,7 +171,8 @@ pub(crate) struct ForUser<C: Subcommand> {
     #[command(subcommand)]
     pub(crate) command: C,
     /// User who owns the sessions (default: the logged-in user)
-    // This id must differ from the id of a turn's `--user`: clap copies a global option's value to every argument with its id.
+    // The id must differ from the id of a turn's `--user`, because clap copies the value of a global option to every
+    // argument with the same id.
     #[arg(long = "user", id = "sessions_of", value_name = "NAME", global = true, value_parser = user_name)]
     pub(crate) user: Option<String>,
 }
@@ -206,7 +207,7 @@ pub(crate) enum OutboxCommand {
     },
     /// Write each pending event as a file into a folder, as `[outbox] directory` does after each commit
     Deliver {
-        /// Existing folder
+        /// Folder for the files; it must exist
         #[arg(value_name = "DIR")]
         directory: PathBuf,
         /// Only this session: its id, or a unique prefix of it
@@ -236,7 +237,7 @@ pub(crate) enum ConfigCommand {
         #[arg(long)]
         force: bool,
     },
-    /// Show what a configuration runs, or report all its errors
+    /// Check a configuration, and show its agent or all its errors
     Check {
         /// Configuration file, or the name of an agent in this folder
         #[arg(value_name = "FILE|NAME", default_value = AGENT_FILE)]
@@ -265,7 +266,7 @@ pub(crate) enum PluginCommand {
     },
     /// Report a plugin's errors, warnings and possible improvements; exit code 1 on errors
     Check {
-        /// Component (*.wasm), project (it is built first), or a folder of either
+        /// Component (*.wasm), project (which is built first), or a folder of components or projects
         #[arg(value_name = "FILE|DIR", default_value = ".")]
         path: PathBuf,
         /// Print one JSON line per plugin
@@ -283,7 +284,7 @@ pub(crate) enum PluginCommand {
     },
     /// Show a plugin's kinds, tools, requested grants and imports
     Inspect {
-        /// Component (*.wasm)
+        /// Component file of the plugin (*.wasm)
         file: PathBuf,
         /// Agent configuration whose limits apply: a file (agent.toml), or the name of an agent in this folder
         #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
@@ -294,7 +295,7 @@ pub(crate) enum PluginCommand {
     },
     /// Show what a plugin requests, what it gets and what is denied, with the configuration line to add
     Explain {
-        /// Component (*.wasm)
+        /// Component file of the plugin (*.wasm)
         file: PathBuf,
         /// Agent whose grants apply.
         #[command(flatten)]
@@ -302,18 +303,19 @@ pub(crate) enum PluginCommand {
     },
     /// Call a tool once, outside of a session
     Call {
-        /// Component (*.wasm)
+        /// Component file of the plugin (*.wasm)
         file: PathBuf,
         /// Name of the tool
         tool: String,
         /// Arguments of the call, a JSON object
         #[arg(value_name = "JSON", default_value = "{}")]
         arguments: String,
-        /// Agent configuration whose grants and limits apply: a file (agent.toml), or the name of an agent in this folder
+        /// Agent configuration whose grants and limits apply: a file (agent.toml), or the name of an agent in this
+        /// folder
         #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
         agent: Option<PathBuf>,
-        /// Grant something to the plugin: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE, http='GET https://HOST',
-        /// key_value_mib=N, model_tokens=N, events=TYPE or media=true
+        /// Grant something to the plugin: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE,
+        /// http='GET https://HOST', key_value_mib=N, model_tokens=N, events=TYPE or media=true
         #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse)]
         grant: Vec<Grant>,
         /// Print the complete outcome as one JSON document
@@ -334,7 +336,7 @@ pub(crate) enum PluginCommand {
     Push(PushArguments),
     /// Sign a plugin in a registry, or a component file
     Sign(SignArguments),
-    /// Show which plugin versions served, when, and why each one ended
+    /// Show when each plugin version was in use, and why it was replaced
     History(HistoryArguments),
     /// Roll a plugin back to an earlier version until its file changes
     Rollback(RollbackArguments),
@@ -359,7 +361,7 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show a session's messages and what it waits for
+    /// Show a session's messages, and the decisions and answers that it waits for
     Show {
         /// Session id, or a unique prefix of it (default: the latest session)
         #[arg(value_parser = session_id)]
@@ -426,7 +428,7 @@ pub(crate) enum SessionCommand {
     Deny(DenyArguments),
     /// Decide about a call whose outcome is unknown; then continue with --continue
     Resolve {
-        /// Call id, or SESSION/CALL
+        /// Id of the call, or SESSION/CALL
         call: String,
         /// Outcome of the call
         decision: Verdict,
@@ -447,7 +449,7 @@ pub(crate) enum SessionCommand {
         /// Only record the answer, don't continue the turn
         #[arg(long)]
         no_run: bool,
-        /// Print events as JSON lines; the first line says what happened to the answer
+        /// Print events as JSON lines; the first line reports how the answer was recorded
         #[arg(long)]
         json: bool,
         /// Agent that the session belongs to.
@@ -485,7 +487,7 @@ pub(crate) enum SessionCommand {
 pub(crate) enum MemoryCommand {
     /// Show the memories that match a query best, as a turn with that prompt would recall them
     Search {
-        /// Search words
+        /// Words to search for
         query: String,
         /// User whose memories are used (default: the logged-in user)
         #[arg(long, value_name = "NAME", value_parser = user_name)]
@@ -511,7 +513,7 @@ pub(crate) enum MemoryCommand {
     },
     /// Delete memories
     Forget {
-        /// Memory ids
+        /// Ids of the memories, from `memory list`
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
         /// User whose memories are used (default: the logged-in user)
@@ -520,7 +522,7 @@ pub(crate) enum MemoryCommand {
     },
 }
 
-/// Decision of a person about a call whose outcome is unknown (D3).
+/// The user's decision about a call whose outcome is unknown (D3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Verdict {
     /// The call had no effect: run it again
@@ -531,7 +533,7 @@ pub(crate) enum Verdict {
     Result,
 }
 
-/// Rejects an empty name. This also covers `AGENT_HOST_DATA`, which is easily set to an empty value by mistake.
+/// Rejects an empty folder name, which may also come from the variable `AGENT_HOST_DATA`.
 fn data_folder(text: OsString) -> Result<PathBuf, String> {
     if text.is_empty() {
         return Err("the folder name is empty; name a folder, or omit --data and unset AGENT_HOST_DATA".to_owned());
@@ -539,7 +541,7 @@ fn data_folder(text: OsString) -> Result<PathBuf, String> {
     Ok(PathBuf::from(text))
 }
 
-/// Rejects an empty name, which would mean the current folder.
+/// Rejects an empty agent name. As a path, it would name the current folder.
 fn agent(text: OsString) -> Result<PathBuf, String> {
     if text.is_empty() {
         return Err("the name is empty; `agent-host config list` lists the agents in this folder".to_owned());
@@ -554,7 +556,7 @@ fn base_url(text: &str) -> Result<String, String> {
     }
 }
 
-/// Rejects an empty id. It is a prefix of every session id, so it would match any session.
+/// Rejects an empty session id. As a prefix, it would match every session.
 fn session_id(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
         return Err("the session id is empty; `agent-host session list` lists all sessions".to_owned());
@@ -571,7 +573,8 @@ fn user_name(text: &str) -> Result<String, String> {
 }
 
 impl Arguments {
-    /// Rejects options of a turn before a subcommand, which would be ignored, and prompts that look like a mistyped command.
+    /// Rejects options of a turn before a subcommand, because they would be ignored. Also rejects a prompt that looks
+    /// like a mistyped command.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.command.is_some() && self.run != RunArguments::default() {
             return Err("options of a turn are not allowed before a command; write the options after the command. \

@@ -1,4 +1,4 @@
-//! The commands of the program. Each file holds one command or one group of subcommands, or code that several commands
+//! The commands of the program. Each file contains one command, one group of subcommands, or code that several commands
 //! share.
 
 mod agent_settings;
@@ -18,7 +18,6 @@ pub(crate) mod key;
 pub(crate) mod memory;
 mod open_session;
 pub(crate) mod outbox;
-mod person;
 pub(crate) mod plugin;
 mod prompt;
 pub(crate) mod replay;
@@ -27,4 +26,5 @@ pub(crate) mod session;
 pub(crate) mod store;
 mod stored_sessions;
 pub(crate) mod test;
+mod user_presence;
 mod yes_patterns;

@@ -1,5 +1,5 @@
-//! Crash tests, in debug builds only: `AGENT_HOST_KILL_AT=NAME[:N]` kills the process when it passes the checkpoint NAME
-//! for the N-th time (limits and threats, row 27).
+//! Crash tests, in debug builds only: `AGENT_HOST_KILL_AT=NAME[:N]` kills the process when it passes the checkpoint
+//! NAME for the N-th time (row 27 of `host/docs/threats.md`).
 
 use crate::environment;
 use agent_core::message::CallId;
@@ -8,7 +8,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Observer that kills the process at the configured checkpoint. None if the variable is not set.
+/// Returns an observer that kills the process at the configured checkpoint. None if `AGENT_HOST_KILL_AT` is not set.
 pub(crate) fn observer() -> Option<CheckpointObserver> {
     let (name, nth) = parse(&environment::variable("AGENT_HOST_KILL_AT")?);
     let passed = AtomicU64::new(0);
@@ -16,13 +16,14 @@ pub(crate) fn observer() -> Option<CheckpointObserver> {
         // NAME may omit the suffix of a call id, which differs between sessions.
         let text = checkpoint.to_string();
         if (text == name || CallId(text).is_named(&name)) && passed.fetch_add(1, Ordering::SeqCst) + 1 == nth {
-            // `exit` and `abort` would not do: nothing may be flushed, closed or unwound.
+            // The process kills itself instead of calling `exit` or `abort`, so that nothing is flushed, closed or
+            // unwound.
             let _ = kill_process(getpid(), Signal::KILL);
         }
     }))
 }
 
-/// Splits `NAME[:N]`. Names can contain colons, so only a number after the last colon is N. The default is 1.
+/// Splits `NAME[:N]`. Names can contain colons, so N is a number after the last colon. The default of N is 1.
 fn parse(text: &str) -> (String, u64) {
     match text.rsplit_once(':').map(|(name, nth)| (name, nth.parse())) {
         Some((name, Ok(nth))) => (name.to_owned(), nth),

@@ -1,4 +1,4 @@
-//! Reads the process's environment: variables, user, toolchains. No other module does.
+//! Reads the environment of the process: variables, the user and toolchains. No other module reads the environment.
 
 use agent_config::{COMPILE_COMMAND, HostEnvironment};
 pub(crate) use agent_devkit::build::program_in;
@@ -7,7 +7,7 @@ use agent_plugins::CompilerCommand;
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// The parts of the environment that agents need.
+/// Returns the parts of the environment that agents need.
 pub(crate) fn host() -> HostEnvironment {
     let compiler = |program| CompilerCommand { program, arguments: vec![COMPILE_COMMAND.into()] };
     let data = directories::ProjectDirs::from("", "", "agent-host").map(|folders| folders.data_dir().to_owned());
@@ -19,13 +19,13 @@ pub(crate) fn host() -> HostEnvironment {
     environment
 }
 
-/// Value of an environment variable. None if it is not set or is not valid UTF-8.
+/// Returns the value of an environment variable. None if the variable is not set or is not valid UTF-8.
 pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok()
 }
 
-/// Raises the soft limit of open files to the hard limit. Each plugin and each connection holds a file, and the soft limit
-/// is often as low as 256. Child processes inherit the new limit.
+/// Raises the soft limit of open files to the hard limit. Each plugin and each connection keeps a file open, and the
+/// soft limit is often as low as 256. Child processes inherit the new limit.
 #[cfg(unix)]
 pub(crate) fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -40,7 +40,8 @@ pub(crate) fn raise_file_limit() {
     }
 }
 
-/// Upper bound, because some child processes loop over all file descriptors up to the limit and are slow with more.
+/// Maximum limit of open files that the process sets for itself. With a higher limit, child processes that loop over
+/// all file descriptors up to the limit are slow.
 #[cfg(unix)]
 const MAX_OPEN_FILES: u64 = 65_536;
 
@@ -53,12 +54,12 @@ pub(crate) fn user() -> Option<String> {
     ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(named).or_else(user_of_process)
 }
 
-/// Name of the process's user, for environments without these variables, such as containers and service managers.
+/// Name of the process's user, for environments that set none of `USER`, `LOGNAME` and `USERNAME`, such as containers.
 #[cfg(unix)]
 fn user_of_process() -> Option<String> {
-    let number = rustix::process::getuid().as_raw().to_string();
-    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    Some(user_of(&number, &users).unwrap_or_else(|| format!("uid-{number}")))
+    let user_id = rustix::process::getuid().as_raw().to_string();
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    Some(user_of(&user_id, &passwd).unwrap_or_else(|| format!("uid-{user_id}")))
 }
 
 #[cfg(not(unix))]
@@ -66,13 +67,13 @@ fn user_of_process() -> Option<String> {
     None
 }
 
-/// Finds the user's name in lines of the form `name:password:number:…`.
+/// Finds the name of the user with this id in the lines of `/etc/passwd`, which have the form `name:password:id:…`.
 #[cfg(unix)]
-fn user_of(number: &str, users: &str) -> Option<String> {
-    let mut fields = users.lines().map(|line| line.split(':'));
+fn user_of(user_id: &str, passwd: &str) -> Option<String> {
+    let mut fields = passwd.lines().map(|line| line.split(':'));
     fields.find_map(|mut fields| {
         let name = fields.next().filter(|name| !name.is_empty())?;
-        (fields.nth(1) == Some(number)).then(|| name.to_owned())
+        (fields.nth(1) == Some(user_id)).then(|| name.to_owned())
     })
 }
 
@@ -83,25 +84,27 @@ pub(crate) fn docker_configuration() -> Option<PathBuf> {
     Some(folder.join("config.json"))
 }
 
-/// Path to start this program again. On Linux, it works even if the program's file has been replaced.
+/// Path of the executable to start this program again as a child process. On Linux, the path works even if the
+/// program's file has been replaced.
 pub(crate) fn this_program() -> Option<PathBuf> {
     let running = Path::new("/proc/self/exe");
     if running.exists() { Some(running.to_owned()) } else { env::current_exe().ok() }
 }
 
-/// The user's editor and its arguments, from `VISUAL` or `EDITOR`.
+/// Returns the user's editor and its arguments, from `VISUAL` or `EDITOR`. None if neither variable is set.
 pub(crate) fn editor() -> Option<Vec<String>> {
     let named = ["VISUAL", "EDITOR"].into_iter().find_map(variable)?;
     let words: Vec<String> = named.split_whitespace().map(str::to_owned).collect();
     (!words.is_empty()).then_some(words)
 }
 
-/// Returns true if `TERM` is `dumb`: the terminal can only print text.
+/// Returns true if the variable `TERM` is `dumb`, which means that the terminal can only print text.
 pub(crate) fn is_terminal_dumb() -> bool {
     env::var_os("TERM").is_some_and(|name| name == "dumb")
 }
 
-/// The toolchains that build plugins: those that variables name, or else those on the `PATH`.
+/// Finds the toolchains that build plugins. A toolchain that an environment variable names takes precedence over the
+/// `PATH`.
 pub(crate) fn toolchain() -> Toolchain {
     let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
@@ -111,7 +114,8 @@ pub(crate) fn toolchain() -> Toolchain {
     Toolchain { cargo, rustup, tools: Tools { path, named } }
 }
 
-/// Makes a path with several components absolute, because tools run in their project's folder. A bare name stays as it is.
+/// Makes a path with several components absolute, because tools run in their project's folder. A single name is
+/// returned unchanged.
 fn absolute(path: PathBuf) -> PathBuf {
     if path.components().count() > 1 { std::path::absolute(&path).unwrap_or(path) } else { path }
 }

@@ -1,4 +1,4 @@
-//! Exit codes of the process, and failures that carry one.
+//! Exit codes of the process, and the failures that determine the exit code.
 
 use agent_config::ConfigError;
 use std::fmt;
@@ -15,7 +15,7 @@ pub(crate) enum Exit {
     Refused,
     /// The turn waits for a decision or an answer.
     Suspended,
-    /// A signal or a person stopped the work.
+    /// A signal or the user stopped the work.
     Cancelled,
 }
 
@@ -43,7 +43,7 @@ impl From<Exit> for ExitCode {
 pub(crate) struct Failure {
     /// Determines the process's exit code.
     pub(crate) exit: Exit,
-    /// Message for people: what happened, where, and what to do. Empty if nothing is to be printed.
+    /// Message for the user: what happened, where, and what to do. If it is empty, nothing is printed.
     pub(crate) message: String,
 }
 
@@ -53,7 +53,7 @@ impl Failure {
         Self { exit: Exit::Refused, message: message.to_string() }
     }
 
-    /// A failure to write to stdout. A closed pipe is not a failure: its reader has read enough, so the command succeeds
+    /// A failure to write to stdout. If stdout is a closed pipe, its reader has read enough, so the command succeeds
     /// without a message.
     pub(crate) fn output(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {

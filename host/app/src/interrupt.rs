@@ -1,6 +1,6 @@
-//! Signals. The first Ctrl-C cancels the current work and leaves the session consistent (L29); the second exits at once, as
-//! does Ctrl-\. SIGTERM or a closed terminal ends the process but cancels nothing: the turn stays open and can be resumed.
-//! Ctrl-Z restores the terminal while the process is suspended.
+//! Handles signals. The first Ctrl-C cancels the current work and leaves the session consistent (L29). A second Ctrl-C,
+//! or Ctrl-\, exits at once. SIGTERM or a closed terminal ends the process but cancels nothing: the turn stays open and
+//! can be resumed. Ctrl-Z restores the terminal while the process is suspended.
 
 use crate::exit::Exit;
 #[cfg(unix)]
@@ -11,19 +11,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio_util::sync::CancellationToken;
 
-/// What the process is doing when a signal arrives.
+/// Current activity of the process, which determines how it handles Ctrl-C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activity {
-    /// It runs a turn, or prepares one.
+    /// The process runs or prepares a turn.
     Turn,
-    /// It waits for a person to type a line.
+    /// The process waits for the user to type a line.
     Prompt,
 }
 
-/// Handles the signals of this process. Clones share one state.
+/// Handles the signals of this process. All clones share the same state.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupts {
+    /// The current activity, and the token that is cancelled when it must stop.
     current: Arc<Mutex<(Activity, CancellationToken)>>,
+    /// Cancelled when the process must end.
     leaving: CancellationToken,
     servers: Arc<OnceLock<Vec<McpServers>>>,
     break_line: Arc<AtomicBool>,
@@ -69,24 +71,25 @@ impl Interrupts {
         token
     }
 
-    /// Registers the MCP servers whose processes [`Interrupts::leave_at_once`] kills. Only the first call has an effect.
+    /// Registers the MCP servers whose processes [`Interrupts::leave_at_once`] kills. Only the first call has an
+    /// effect.
     pub(crate) fn kill_servers_on_exit(&self, servers: impl IntoIterator<Item = McpServers>) {
         // A process opens one agent, and `servers` includes the servers of its delegates.
         let _ = self.servers.set(servers.into_iter().collect());
     }
 
-    /// Returns true if the process must end: it got SIGTERM, or its terminal was closed.
+    /// Returns true if the process must end because it received SIGTERM or its terminal was closed.
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaving.is_cancelled()
     }
 
-    /// Flag that is set when the line editor must stop and discard the line that is being typed.
+    /// Returns a flag that is set when the line editor must stop and discard the line that is being typed.
     pub(crate) fn break_line(&self) -> Arc<AtomicBool> {
         self.break_line.clone()
     }
 
-    /// From now on, Ctrl-Z restores the keyboard before it suspends the process.
-    pub(crate) fn give_keyboard_back(terminal: Terminal) {
+    /// Makes Ctrl-Z restore the keyboard's original mode before it suspends the process.
+    pub(crate) fn restore_keyboard_on_suspend(terminal: Terminal) {
         #[cfg(unix)]
         tokio::spawn(async move {
             if let Err(error) = handle_suspensions(&terminal).await {
@@ -115,7 +118,7 @@ impl Interrupts {
         }
     }
 
-    /// Exits the process, and kills the processes that it has started.
+    /// Kills the processes that this process has started, and then exits.
     pub(crate) fn leave_at_once(&self, terminal: &Terminal) -> ! {
         self.servers.get().into_iter().flatten().for_each(McpServers::kill);
         #[cfg(unix)]
@@ -130,21 +133,22 @@ impl Interrupts {
     }
 }
 
-/// Kills the child processes, such as toolchains, with their process groups. It finds children in `/proc`, so it does
-/// nothing on systems other than Linux.
+/// Kills the child processes, such as toolchains, with their process groups. The children are found in `/proc`, so the
+/// function does nothing on systems other than Linux.
 #[cfg(unix)]
 fn kill_children() {
     use rustix::process::{Pid, Signal, kill_process, kill_process_group};
     for thread in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
         let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
         for child in children.split_whitespace().filter_map(|child| child.parse().ok()).filter_map(Pid::from_raw) {
-            // A child that does not lead a process group is killed alone. A child that has already exited is not an error.
+            // A child that does not lead a process group is killed alone. A child that has already exited is not an
+            // error.
             let _ = kill_process_group(child, Signal::KILL).or_else(|_| kill_process(child, Signal::KILL));
         }
     }
 }
 
-/// On each Ctrl-Z, restores the keyboard's original mode and suspends the process until it gets SIGCONT.
+/// On each Ctrl-Z, restores the keyboard's original mode and suspends the process until it receives SIGCONT.
 #[cfg(unix)]
 async fn handle_suspensions(terminal: &Terminal) -> std::io::Result<()> {
     use rustix::process::{Signal, getpid, kill_process};
@@ -154,7 +158,7 @@ async fn handle_suspensions(terminal: &Terminal) -> std::io::Result<()> {
     while suspended.recv().await.is_some() {
         let mode_before = terminal.restore_keyboard();
         kill_process(getpid(), Signal::STOP)?;
-        // The shell has restored the terminal's modes for this process before it sends SIGCONT.
+        // The shell restores the terminal's modes for this process before it sends SIGCONT.
         continued.recv().await;
         if mode_before == KeyboardMode::Silent {
             terminal.silence_keyboard();
@@ -168,7 +172,7 @@ struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     quit: tokio::signal::unix::Signal,
-    /// None if the process was started with `nohup`, so that it survives its terminal.
+    /// None if the process was started with `nohup`, so that it keeps running after its terminal is closed.
     hangup: Option<tokio::signal::unix::Signal>,
 }
 
@@ -197,7 +201,8 @@ impl Signals {
     }
 }
 
-/// Returns true if the process ignores SIGHUP because it was started with `nohup`. Always false on systems other than Linux.
+/// Returns true if the process ignores SIGHUP because it was started with `nohup`. Always false on systems other than
+/// Linux.
 #[cfg(unix)]
 fn ignores_hangups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Logging to stderr. Without options, warnings appear as plain lines. `-v` adds what the host does and what plugins
-//! print, and `-vv` adds all details.
+//! Logging to stderr. Without options, only warnings appear, as plain lines. `-v` adds the actions of the host and the
+//! output of plugins, and `-vv` adds all details.
 
 use crate::terminal::text::harmless;
 use crate::terminal::{RED, Terminal, YELLOW};
@@ -25,25 +25,26 @@ const HOST_TARGETS: [&str; 9] = [
     "agent_mcp",
 ];
 
-/// Starts logging. Logs of the wasm engine and its compiler stay at warnings, because only their authors need more. Logs of
-/// the MCP library are off, because they contain complete server messages; the host reports what matters itself.
+/// Starts logging. The wasm engine and its compiler log only warnings, because only their developers need more. Logs of
+/// the MCP library are off, because they contain complete server messages. The host itself reports the important ones.
 pub(crate) fn start(verbose: u8, terminal: &Terminal) {
     let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
     let host_levels: String = HOST_TARGETS.iter().map(|target| format!(",{target}={level}")).collect();
-    // A plugin could make the engine's HTTP library log without limit. The plugin gets the same information as an error.
+    // Logs of the engine's HTTP library are off, because a plugin could cause any number of them. The plugin gets the
+    // same information as an error.
     let filter = format!("warn,rmcp=off,wasmtime_wasi_http=off{host_levels}");
     let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
         .with_ansi(colours)
         .with_timer(uptime())
-        // If a line cannot be written, it is lost. Reporting that on the same stream would panic.
+        // A line that cannot be written is lost. Reporting the loss on the same stream would panic.
         .log_internal_errors(false)
         .with_writer(terminal.clone());
     if verbose == 0 { lines.event_format(WarningFormat).init() } else { lines.init() }
 }
 
-/// Formats a log event as a line for people: `! message: reason (other fields)`.
+/// Formats a log event as a line for users: `! message: reason (other fields)`.
 struct WarningFormat;
 
 impl<S, N> FormatEvent<S, N> for WarningFormat
@@ -66,7 +67,7 @@ where
     }
 }
 
-/// Text parts of a log event.
+/// Texts from the fields of a log event.
 #[derive(Default)]
 struct EventText {
     message: String,

@@ -1,5 +1,5 @@
-//! The `agent-host` program: parses the command line, runs the command, and exits with its code. No other crate reads
-//! the environment, prints or exits.
+//! Entry point of the `agent-host` program. It parses the command line, runs the command, and exits with the command's
+//! exit code. The other crates of the workspace do not read the environment, print or exit the process.
 
 mod arguments;
 mod commands;
@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use terminal::Terminal;
 
-/// How long the process waits at its end for threads that still run.
+/// Maximum time that the process waits, before it exits, for threads that are still running.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
@@ -52,8 +52,8 @@ fn run() -> ExitCode {
             resource_limits::watch();
             execute(arguments, &terminal).await
         });
-        // The store is closed and its writer has stopped. A thread that still reads a guest's file may block forever,
-        // for example on a pipe that nobody writes to.
+        // The store is closed and its writer has stopped, so no data can be lost. A thread that still reads a guest's
+        // file may block forever, for example if the file is a pipe without a writer.
         runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         outcome
     });
@@ -112,8 +112,8 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
         Some(Command::Approvals(command)) => commands::approvals::run(command, &open_data()?, terminal).await,
         Some(Command::Session(ForUser { command: SessionCommand::Resume(resumed), user })) => {
             // Report a missing session before any problem with the agent.
-            let of_user = open_data()?.for_user(user.clone());
-            commands::session::check(resumed.session.as_deref(), &of_user).await?;
+            let user_data = open_data()?.for_user(user.clone());
+            commands::session::check(resumed.session.as_deref(), &user_data).await?;
             commands::run::run(&RunArguments { user, ..resumed.into() }, data, terminal).await
         }
         Some(Command::Session(ForUser { command, user })) => {

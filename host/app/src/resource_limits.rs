@@ -1,4 +1,4 @@
-//! Resource limits of the system: if one of them stops the process, a message names the limit.
+//! Handles resource limits of the operating system. If a limit stops the process, an error message names the limit.
 
 use crate::exit::{Exit, Failure};
 use rustix::process::{Resource, getrlimit};
@@ -7,34 +7,37 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Stack size in bytes of the thread that runs the program. It does not depend on the main thread's limit (`ulimit -s`).
+/// Stack size in bytes of the thread that runs the program. The limit of the main thread (`ulimit -s`) has no effect on
+/// it.
 const STACK_BYTES: usize = 8 << 20;
 /// Number of files that are opened to test whether the limit of open files is reached.
 const PROBE_FILES: usize = 16;
 /// Interval between checks of the remaining processor time.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// Remaining processor time at which the process exits by itself. It covers what all processors may use between two checks.
+/// The process exits by itself when only this much processor time remains. All processors together use less between two
+/// checks.
 const RESERVE: Duration = Duration::from_millis(100);
-/// Signal of Linux and the BSDs for the limit of processor time.
+/// Number of the signal that Linux and the BSDs send at the limit of processor time.
 const SIGXCPU: i32 = 24;
-/// Signal of Linux and the BSDs for the limit of file sizes.
+/// Number of the signal that Linux and the BSDs send at the limit of file sizes.
 const SIGXFSZ: i32 = 25;
-/// Panic messages of the standard library and tokio if no thread can be started.
+/// Parts of the panic messages of the standard library and tokio if no thread can be started.
 const THREAD_PANICS: [&str; 2] = ["failed to spawn thread", "spawn worker thread"];
 
-/// Arenas of glibc's allocator. By default it gives each thread an arena of its own, up to eight for each processor, and memory that
-/// one thread allocates and another one frees stays there: forking a session of 100,000 messages took 537 MB, and takes 179 MB with two.
+/// Maximum number of arenas of glibc's allocator. By default, glibc creates an arena per thread, up to eight per
+/// processor, and memory that one thread allocates and another thread frees stays in its arena. Forking a session of
+/// 100,000 messages uses 537 MB with the default, and 179 MB with two arenas.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ARENAS: i32 = 2;
 
-/// Bounds the memory that the allocator keeps for threads. It must be called before any thread is started.
+/// Limits the number of the allocator's arenas to [`ARENAS`]. Must be called before any thread is started.
 pub(crate) fn use_few_arenas() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
         #[expect(unsafe_code, reason = "no crate offers this call, which only sets a number inside the allocator")]
         // SAFETY: `mallopt` has no preconditions, and no other thread runs yet.
         let is_set = unsafe { libc::mallopt(libc::M_ARENA_MAX, ARENAS) };
-        debug_assert_eq!(is_set, 1, "glibc takes this parameter");
+        debug_assert_eq!(is_set, 1, "glibc supports this parameter");
     }
 }
 
@@ -53,9 +56,10 @@ pub(crate) fn on_large_stack(program: fn() -> ExitCode) -> ExitCode {
     }
 }
 
-/// Replaces panics because no thread can be started with an error message: the system's limit is the cause, not a bug.
+/// Installs a panic hook that prints an error message if no thread can be started, because a limit of the system causes
+/// such panics. Other panics are printed as usual.
 fn explain_thread_panics() {
-    let usual = std::panic::take_hook();
+    let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let message = panic.payload_as_str().unwrap_or_default();
         if THREAD_PANICS.iter().any(|words| message.contains(words)) {
@@ -63,11 +67,12 @@ fn explain_thread_panics() {
             print_error(&failure.message);
             std::process::exit(Exit::Refused.code().into());
         }
-        usual(panic);
+        default_hook(panic);
     }));
 }
 
-/// Watches the limits whose signals would end the process. Must be called within the tokio runtime.
+/// Watches the limits of file sizes and processor time, whose signals would end the process. Must be called within the
+/// tokio runtime.
 pub(crate) fn watch() {
     use tokio::signal::unix::{SignalKind, signal};
     // With a handler, a write beyond the limit returns an error instead of ending the process.
@@ -93,13 +98,14 @@ pub(crate) fn watch() {
     }
 }
 
-/// Processor time that this process has used. None if the clock's value is invalid.
+/// Returns the processor time that this process has used. None if the clock's value is invalid.
 fn used_time() -> Option<Duration> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
 }
 
-/// Exits the process as after a crash: committed data stays, and an interrupted turn resumes when the session is continued.
+/// Exits the process without cleanup. Committed data stays, and an interrupted turn resumes when the session is
+/// continued.
 fn exit_at_time_limit(seconds: u64) -> ! {
     print_error(&format!(
         "this process has used up its limit of {seconds} s of processor time (`ulimit -t`): raise the limit; \
@@ -113,7 +119,7 @@ fn print_error(message: &str) {
     let _ = writeln!(std::io::stderr(), "error: {message}");
 }
 
-/// If a resource limit has caused the failure, adds a line that names the limit, and changes the exit code to "refused".
+/// If a resource limit caused the failure, adds a line that names the limit, and changes the exit code to "refused".
 pub(crate) fn explain(failure: Failure) -> Failure {
     match exceeded_limit(&failure.message) {
         Some(limit) => Failure { exit: Exit::Refused, message: format!("{}\n{limit}", failure.message) },
@@ -124,42 +130,43 @@ pub(crate) fn explain(failure: Failure) -> Failure {
 fn exceeded_limit(message: &str) -> Option<String> {
     let mentions = |words: &[&str]| words.iter().any(|word| message.contains(word));
     if mentions(&["Too many open files", "os error 24", "unable to open database file"]) && has_no_files_left(message) {
-        let most = getrlimit(Resource::Nofile).current.unwrap_or_default();
+        let max_files = getrlimit(Resource::Nofile).current.unwrap_or_default();
         return Some(format!(
-            "this process may open at most {most} files at a time (`ulimit -n`), which is too few: raise the limit"
+            "this process may open at most {max_files} files at a time (`ulimit -n`), which is too few: raise the limit"
         ));
     }
     let limit_of = |resource| getrlimit(resource).current;
     if mentions(&["File too large", "os error 27", "disk I/O error"])
-        && let Some(most) = limit_of(Resource::Fsize)
+        && let Some(max_bytes) = limit_of(Resource::Fsize)
     {
         return Some(format!(
-            "this process may write files of at most {most} bytes (`ulimit -f`), which is too small: raise the limit"
+            "this process may write files of at most {max_bytes} bytes (`ulimit -f`), which is too small: raise the limit"
         ));
     }
     if mentions(&["Cannot allocate memory", "os error 12", "out of memory"])
-        && let Some(most) = limit_of(Resource::As).or_else(|| limit_of(Resource::Data))
+        && let Some(max_bytes) = limit_of(Resource::As).or_else(|| limit_of(Resource::Data))
     {
-        let most = most >> 20;
+        let max_mib = max_bytes >> 20;
         return Some(format!(
-            "this process may use at most {most} MiB of address space (`ulimit -v`), which is too little: raise the limit"
+            "this process may use at most {max_mib} MiB of address space (`ulimit -v`), which is too little: raise the limit"
         ));
     }
     let is_about_threads =
         mentions(&["thread cannot be started", "threads cannot be started", "spawn worker thread", "spawn thread"]);
     if is_about_threads || mentions(&["Resource temporarily unavailable", "os error 11"]) {
-        let most = limit_of(Resource::Nproc)
-            .map(|most| format!("{most} processes and threads of this user"))
+        let allowed = limit_of(Resource::Nproc)
+            .map(|limit| format!("{limit} processes and threads of this user"))
             .unwrap_or_default();
-        let most = if most.is_empty() { "too few threads".to_owned() } else { most };
-        return Some(format!("the system allows {most} (`ulimit -u`, or the container's limit): raise the limit"));
+        let allowed = if allowed.is_empty() { "too few threads".to_owned() } else { allowed };
+        return Some(format!("the system allows {allowed} (`ulimit -u`, or the container's limit): raise the limit"));
     }
     None
 }
 
-/// Checks whether the limit of open files caused an error. Files that were open at that time may have been closed since.
+/// Checks whether the limit of open files caused an error. Files that were open when the error occurred may have been
+/// closed since.
 fn has_no_files_left(message: &str) -> bool {
-    let few = getrlimit(Resource::Nofile).current.is_some_and(|most| most < 64);
-    let opened: Result<Vec<_>, _> = (0..PROBE_FILES).map(|_| File::open("/dev/null")).collect();
-    few || opened.is_err() || message.contains("Too many open files")
+    let is_limit_low = getrlimit(Resource::Nofile).current.is_some_and(|limit| limit < 64);
+    let probe: Result<Vec<_>, _> = (0..PROBE_FILES).map(|_| File::open("/dev/null")).collect();
+    is_limit_low || probe.is_err() || message.contains("Too many open files")
 }

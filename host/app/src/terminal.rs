@@ -1,4 +1,5 @@
-//! Output for people: answers go to stdout, everything else to stderr. Colours and spinners appear only on a terminal.
+//! Writes output for users: answers go to stdout, and everything else goes to stderr. Colours and spinners appear only
+//! on a terminal.
 
 pub(crate) mod approval;
 mod build;
@@ -37,20 +38,20 @@ use tokio_util::sync::CancellationToken;
 
 /// Style for the names of tools and plugins.
 pub(crate) const BOLD: Style = Style::new().bold();
-/// Style for details.
+/// Style for less important details.
 pub(crate) const DIM: Style = Style::new().dimmed();
 /// Style for errors.
 pub(crate) const RED: Style = AnsiColor::Red.on_default();
 /// Style for success.
 pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
-/// Style for warnings and for questions to a person.
+/// Style for warnings and for questions to the user.
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 
-/// How long a compilation runs before it is shown.
+/// Time after which a running compilation is shown.
 const COMPILATION_DELAY: Duration = Duration::from_millis(300);
 /// Interval between checks whether the terminal still exists.
 const HANGUP_CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// Width in columns if the terminal does not report one.
+/// Assumed width of the terminal in columns, if it does not report its width.
 const DEFAULT_WIDTH: usize = 100;
 
 /// One of the two output streams.
@@ -58,24 +59,26 @@ const DEFAULT_WIDTH: usize = 100;
 pub(crate) enum Output {
     /// The stream for answers and results.
     Stdout,
-    /// The stream for everything else.
+    /// The stream for progress, questions, warnings and errors.
     Stderr,
 }
 
-/// The process's terminal, or the pipes that replace it. Clones share one spinner.
+/// The process's terminal, or the pipes that replace it. All clones share the same spinner.
 #[derive(Clone, Debug)]
 pub(crate) struct Terminal {
+    /// True if stderr is a terminal that can erase lines.
     interactive: bool,
     screen: Arc<Mutex<Screen>>,
     keyboard: Keyboard,
+    /// Cancelled when the process must end.
     leaving: CancellationToken,
 }
 
-/// State that must be known before anything is written.
+/// State of the output, which all clones of a [`Terminal`] share.
 #[derive(Debug, Default)]
 struct Screen {
     spinner: Option<ProgressBar>,
-    /// Whether the last output ended within a line.
+    /// Whether the last output ended with a line break.
     line: Line,
     compiling: build::Compiling,
     /// Secrets that must not appear in any output.
@@ -84,24 +87,26 @@ struct Screen {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Line {
+    /// The last output ended with a line break.
     #[default]
     Complete,
+    /// The last output ended without a line break.
     Open,
 }
 
 impl Terminal {
-    /// The terminal of this process. A dumb terminal (`TERM=dumb`) counts as a pipe and gets no colours.
+    /// Creates the terminal of this process. A dumb terminal (`TERM=dumb`) is treated like a pipe and gets no colours.
     pub(crate) fn new() -> Self {
         let is_dumb = crate::environment::is_terminal_dumb();
         if is_dumb {
-            // Otherwise the library would still write colours if the variable `CI` is set.
+            // Without this setting, `anstream` would still write colours if the variable `CI` is set.
             anstream::ColorChoice::Never.write_global();
         }
         let interactive = io::stderr().is_terminal() && !is_dumb;
         Self { interactive, screen: Arc::default(), keyboard: Keyboard::default(), leaving: CancellationToken::new() }
     }
 
-    /// From now on, these secrets are redacted in all output. This is the last place where secrets are removed.
+    /// Redacts these secrets in all later output. Secrets that earlier steps have missed are removed here.
     pub(crate) fn keep_secret(&self, secrets: &Redaction) {
         let mut screen = self.screen();
         screen.secrets = screen.secrets.and(secrets);
@@ -118,12 +123,13 @@ impl Terminal {
         self.interactive
     }
 
-    /// Token that is cancelled when the process must end: it got SIGTERM, or its terminal was closed.
+    /// Returns a token that is cancelled when the process must end, because it received SIGTERM or its terminal was
+    /// closed.
     pub(crate) fn leaving(&self) -> CancellationToken {
         self.leaving.clone()
     }
 
-    /// Waits until the terminal is closed. Most terminals also send a signal, but the process may ignore it.
+    /// Waits until the terminal is closed. Most terminals also send SIGHUP, but the process may ignore it.
     pub(crate) async fn hung_up(&self) {
         while !keyboard::is_hung_up() {
             tokio::time::sleep(HANGUP_CHECK_INTERVAL).await;
@@ -138,8 +144,8 @@ impl Terminal {
         }
     }
 
-    /// How styled text is written to this output. Without a terminal, with `NO_COLOR` or with `TERM=dumb`, it has no escape
-    /// codes.
+    /// Returns how Markdown is rendered for this output. If the output is not a terminal, and with `NO_COLOR` or
+    /// `TERM=dumb`, the text has no escape codes.
     pub(crate) fn rendering(&self, output: Output) -> Rendering {
         let choice = match output {
             Output::Stdout => anstream::AutoStream::choice(&io::stdout()),
@@ -148,13 +154,13 @@ impl Terminal {
         if choice == anstream::ColorChoice::Never { Rendering::Plain } else { Rendering::Styled }
     }
 
-    /// Current width of the terminal in columns.
+    /// Returns the current width of the terminal in columns.
     pub(crate) fn width(&self) -> usize {
         keyboard::columns().unwrap_or(DEFAULT_WIDTH)
     }
 
-    /// Turns off the echo until the returned guard is dropped. Typed text is kept for the next prompt; Ctrl-C and Ctrl-Z
-    /// still work.
+    /// Turns off the echo until the returned guard is dropped. Typed text is kept for the next prompt; Ctrl-C and
+    /// Ctrl-Z still work.
     pub(crate) fn silent_keyboard(&self) -> Silence {
         Silence::new(&self.keyboard)
     }
@@ -164,7 +170,7 @@ impl Terminal {
         self.keyboard.silence();
     }
 
-    /// Restores the keyboard's original mode, and returns the mode that it had before.
+    /// Restores the keyboard's original mode, and returns the mode before this call.
     pub(crate) fn restore_keyboard(&self) -> KeyboardMode {
         self.keyboard.restore()
     }
@@ -186,8 +192,8 @@ impl Terminal {
         }
     }
 
-    /// Shows the progress of a download in bytes on a terminal, until the next [`Terminal::idle`]. Without a known total
-    /// size, it shows no bar.
+    /// Shows the progress of a download in bytes on a terminal, until the next [`Terminal::idle`]. If the total
+    /// size is unknown, no bar is shown.
     pub(crate) fn downloaded(&self, what: &str, done: u64, total: Option<u64>) {
         if !self.interactive {
             return;
@@ -195,8 +201,8 @@ impl Terminal {
         let mut screen = self.screen();
         let is_bar = screen.spinner.as_ref().is_some_and(|bar| bar.length() == total && total.is_some());
         if let (Some(total), false) = (total, is_bar) {
-            if let Some(before) = screen.spinner.take() {
-                before.finish_and_clear();
+            if let Some(previous) = screen.spinner.take() {
+                previous.finish_and_clear();
             }
             screen.spinner = Some(new_bar(total, text::one_line(what, 50)));
         }
@@ -209,8 +215,8 @@ impl Terminal {
         }
     }
 
-    /// Records that the compilation of a component has started. It is shown after [`COMPILATION_DELAY`], because most
-    /// compilations are shorter.
+    /// Records that the compilation of a component has started. The compilation is shown after [`COMPILATION_DELAY`],
+    /// because most compilations are shorter.
     fn compilation_started(&self, name: &str, size: u64) {
         self.screen().compiling.start(name, size);
         if self.interactive {
@@ -249,7 +255,7 @@ impl Terminal {
         }
     }
 
-    /// Writes a line for people to stderr. Write errors are ignored.
+    /// Writes a line for the user to stderr. Write errors are ignored.
     pub(crate) fn note(&self, line: impl AsRef<str>) {
         let line = self.without_secrets(line.as_ref());
         self.write_around_spinner(|| {
@@ -272,13 +278,13 @@ impl Terminal {
         })
     }
 
-    /// Writes a prompt to stderr. The caller then reads the line that the person types.
+    /// Writes a prompt to stderr. The caller then reads the line that the user types.
     pub(crate) fn ask(&self, prompt: &str) -> io::Result<()> {
         self.write_around_spinner(|| write_and_flush(&mut io::stderr().lock(), prompt))
     }
 
-    /// Writes text of a model or plugin to stdout. On a terminal, control characters are escaped; into a file, the text is
-    /// written unchanged.
+    /// Writes text of a model or plugin to stdout. If stdout is a terminal, control characters are escaped. If stdout
+    /// is a file or pipe, the text is written unchanged.
     pub(crate) fn print_foreign(&self, text: &str) -> io::Result<()> {
         let text = self.without_secrets(text);
         self.write_around_spinner(|| {
@@ -290,7 +296,7 @@ impl Terminal {
     }
 
     /// Writes a piece of streamed text that is already formatted for this terminal. The next piece continues the line,
-    /// unless other output came in between, which starts a new line.
+    /// unless other output was written after this piece.
     pub(crate) fn stream(&self, output: Output, piece: &str) -> io::Result<()> {
         if piece.is_empty() {
             return Ok(());
@@ -363,7 +369,8 @@ pub(crate) struct LogWriter {
 
 impl Write for LogWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The logger writes complete lines. The result is the number of input bytes, whatever the length after redaction.
+        // The logger writes complete lines. The result must be the number of input bytes, even if redaction changes the
+        // length.
         let line = self.terminal.without_secrets(&String::from_utf8_lossy(bytes));
         self.terminal.write_around_spinner(|| io::stderr().write_all(line.as_bytes())).map(|()| bytes.len())
     }

@@ -110,8 +110,7 @@ fn p11_retries_a_busy_registry_and_reports_it() {
     cli.push("tides", "1.0.0", &[]);
     cli.registry.set(|faults| faults.refuse = vec![(503, ""), (429, "1")]);
     let output_text = cli.succeed(&in_plugins(&["plugin", "add", &cli.reference("team/tides:latest")]));
-    for words in
-        ["the server answered 503 Service Unavailable; asked again in 0.3 s (2 of 4)", "429", "in 1.0 s (3 of 4)"]
+    for words in ["the server answered 503 Service Unavailable; retrying in 0.3 s (2 of 4)", "429", "in 1.0 s (3 of 4)"]
     {
         assert!(output_text.contains(words), "no `{words}` in: {output_text}");
     }

@@ -62,7 +62,7 @@ fn p10_history_rollback_and_audit() {
     assert!(succeed(folder, &["plugin", "prune"]).contains("0 components"));
 
     let log = succeed(folder, &["audit"]);
-    assert!(log.contains("was rolled back") && log.contains("somebody asked for it"), "{log}");
+    assert!(log.contains("was rolled back") && log.contains("the user requested it"), "{log}");
     assert!(log.contains("is granted nothing"), "{log}");
     assert!(succeed(folder, &["audit", "--json", "--since", "1h"]).contains(r#""type":"rolled_back""#));
     assert!(succeed(folder, &["audit", "--since", "2999-01-01"]).contains("no entries for that time"));

@@ -1,4 +1,4 @@
-//! Command-line arguments of the commands that answer approval requests and manage permanent approvals.
+//! Command-line arguments of `session approve`, `session deny` and `approvals`.
 
 use super::{AgentArguments, session_id};
 use agent_core::approval::GrantScope;
@@ -34,7 +34,7 @@ pub(crate) struct ApproveArguments {
     /// How long the approval lasts for calls of the same tool
     #[arg(long, value_name = "SCOPE", default_value = "once")]
     pub(crate) scope: Scope,
-    /// Run a call with these arguments instead, a JSON object
+    /// Replace the arguments of a call by this JSON object
     #[arg(long, value_name = "CALL=JSON", value_parser = Edit::parse)]
     pub(crate) edit: Vec<Edit>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct DenyArguments {
 pub(crate) enum Scope {
     /// Only for these calls
     Once,
-    /// For the rest of the session
+    /// Until the end of the session
     Session,
     /// Until it is revoked
     Always,
@@ -115,7 +115,6 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// L17
     #[test]
     fn l17_parses_edit_with_call_and_arguments() {
         let edit = Edit::parse("call_1_1_1={\"a\": \"b=c\"}").expect("an edit");

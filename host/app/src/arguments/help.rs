@@ -1,6 +1,6 @@
-//! Texts of `-h` and `--help` that clap does not generate from the options.
+//! The parts of the texts of `-h` and `--help` that clap does not generate from the options.
 
-/// Usage lines at the top.
+/// Usage lines at the top of the help.
 pub(super) const USAGE: &str = "\
 agent-host --plugins DIR [OPTIONS] [PROMPT]
        agent-host --agent FILE|NAME [OPTIONS] [PROMPT]
@@ -55,7 +55,7 @@ Examples:
   Build the plugins in a folder, and run its scenarios (*.scenario.toml):
     agent-host test plugins
 
-  Inspect a plugin, and call one of its tools by hand:
+  Inspect a plugin, and call one of its tools directly:
     agent-host plugin inspect plugins/text.wasm
     agent-host plugin call plugins/text.wasm text.count_file \\
       '{\"path\": \"README.md\"}' --grant text:read=.
@@ -74,7 +74,7 @@ Grants:
     files:env=NAME           read the environment variable NAME
     files:config=KEY=VALUE   get VALUE for the setting KEY
     host:read=DIR            for the host's own tools list_directory and read_file
-  The plugin addresses DIR by the path that you wrote, without `..`. The same in agent.toml:
+  The plugin addresses DIR by the path that you wrote, without `..`. In agent.toml, write:
     [plugins.files.grants]
     read = [\".\"]
 
@@ -94,7 +94,7 @@ Exit codes:
   1    the turn, the build or the call ended with an error
   2    nothing was started: invalid usage or configuration, a plugin that cannot be
        loaded, or data that cannot be opened
-  3    the turn waits for somebody; `session show` says for whom. `session resolve`
+  3    the turn waits for a decision or an answer, which `session show` names. `session resolve`
        decides about a call, `session respond` records a service's answer, and --continue
-       continues the turn. A duplicate or late answer changes nothing and gives exit code 0
+       continues the turn. A duplicate or late answer changes nothing and has exit code 0
   130  cancelled";

@@ -75,7 +75,7 @@ pub(crate) struct DevArguments {
     /// Send this prompt in a new session after each successful build, instead of opening an interactive session
     #[arg(long, value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
-    /// The agent to run. Without --agent and --plugins, an agent with only the plugins that are built here.
+    /// The agent to run. Without --agent and --plugins, the agent has only the plugins that this command builds.
     #[command(flatten)]
     pub(crate) agent: AgentArguments,
     /// Approve every call of a matching tool that needs approval, for that call only; `*` matches any characters
@@ -87,11 +87,11 @@ pub(crate) struct DevArguments {
 }
 
 impl DevArguments {
-    /// Converts to the options of a turn. The projects under development are always built, so `--build` only matters for
-    /// the plugin folder of `--plugins` or `--agent`.
+    /// Converts the arguments to the options of a turn. The projects under development are always built, so `--build`
+    /// only affects the plugin folder of `--plugins` or `--agent`.
     pub(crate) fn run(&self) -> RunArguments {
-        let is_named = self.agent.plugins.is_some() || self.agent.agent.is_some();
-        let agent = AgentArguments { build: self.agent.build && is_named, ..self.agent.clone() };
+        let names_agent = self.agent.plugins.is_some() || self.agent.agent.is_some();
+        let agent = AgentArguments { build: self.agent.build && names_agent, ..self.agent.clone() };
         RunArguments {
             agent,
             prompt: self.prompt.clone(),

@@ -12,7 +12,7 @@ A replayed call gets its recorded arguments and the recorded answers of the host
 stored values, files, model replies, time and random numbers. Access to anything that was not
 recorded, such as other files, variables and configuration values, is denied and reported
 unless you grant it. A call writes to a temporary folder only, and its changes there are compared.
-More in host/docs/scenarios.md.
+More in host/docs/guide/scenarios.md.
 Exit codes: 0 no difference, 1 differences, 2 not everything could be replayed.";
 
 /// Arguments of `replay`.

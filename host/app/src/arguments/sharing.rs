@@ -1,4 +1,4 @@
-//! Command-line arguments of the commands that share plugins.
+//! Command-line arguments of `key` and of the subcommands of `plugin` that share plugins.
 
 use agent_registry::{Downgrade, Overwrite, PlainHttp, Reference, Source};
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -18,8 +18,8 @@ pub(crate) struct ConnectionArguments {
 }
 
 impl ConnectionArguments {
-    /// Says to which machines connections without TLS are allowed.
-    pub(crate) fn plain(&self) -> PlainHttp {
+    /// Returns whether connections without TLS to other machines are allowed.
+    pub(crate) fn plain_http(&self) -> PlainHttp {
         if self.plain_http { PlainHttp::Allowed } else { PlainHttp::LoopbackOnly }
     }
 }
@@ -30,7 +30,8 @@ pub(crate) struct FolderArguments {
     /// Folder that contains the plugins and plugins.lock
     #[arg(long, value_name = "DIR")]
     pub(crate) plugins: Option<PathBuf>,
-    /// Agent configuration with the plugin folder and `[sharing]`: a file (agent.toml), or an agent's name in this folder
+    /// Agent configuration with the plugin folder and `[sharing]`: a file (agent.toml), or an agent's name in this
+    /// folder
     #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(super::agent))]
     pub(crate) agent: Option<PathBuf>,
     /// Options of the connection to the registry.
@@ -44,7 +45,7 @@ pub(crate) struct PushArguments {
     /// Destination HOST/PATH[:TAG] (default tag: the plugin's version)
     #[arg(value_name = "REF", value_parser = reference)]
     pub(crate) reference: Reference,
-    /// Component (*.wasm)
+    /// Component file of the plugin (*.wasm)
     pub(crate) file: PathBuf,
     /// Sign with this key, created by `key new`
     #[arg(long, value_name = "KEY")]
@@ -61,7 +62,7 @@ pub(crate) struct PushArguments {
 }
 
 impl PushArguments {
-    /// Says whether an existing version may be replaced.
+    /// Returns whether an existing version may be replaced.
     pub(crate) fn overwrite(&self) -> Overwrite {
         if self.overwrite { Overwrite::Allowed } else { Overwrite::Never }
     }
@@ -90,7 +91,8 @@ pub(crate) struct AddArguments {
     /// Replace a file that is not locked, was modified, or is locked to another source
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Accept a plugin from the locked source that is older, has other content for the same version, or is no longer signed
+    /// Accept a plugin from the locked source that is older, has other content for the same version, or is no longer
+    /// signed
     #[arg(long)]
     allow_downgrade: bool,
     /// Folder that the plugin is added to.
@@ -99,7 +101,7 @@ pub(crate) struct AddArguments {
 }
 
 impl AddArguments {
-    /// Says whether a plugin may be replaced by one that is not newer.
+    /// Returns whether a plugin may be replaced by a version that is not newer.
     pub(crate) fn downgrade(&self) -> Downgrade {
         if self.allow_downgrade { Downgrade::Allowed } else { Downgrade::Refused }
     }
@@ -123,7 +125,7 @@ pub(crate) struct UpdateArguments {
 }
 
 impl UpdateArguments {
-    /// Says whether a plugin may be replaced by one that is not newer.
+    /// Returns whether a plugin may be replaced by a version that is not newer.
     pub(crate) fn downgrade(&self) -> Downgrade {
         if self.allow_downgrade { Downgrade::Allowed } else { Downgrade::Refused }
     }
@@ -166,7 +168,8 @@ pub(crate) struct SearchArguments {
 /// Commands on keys.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Create a key pair for signing plugins: the private key FILE, and the public key next to it with the extension .pub
+    /// Create a key pair for signing plugins: the private key FILE, and the public key next to it with the extension
+    /// .pub
     New {
         /// File for the private key
         #[arg(value_name = "FILE", default_value = "agent-host.key")]
@@ -187,6 +190,6 @@ fn reference(text: &str) -> Result<Reference, String> {
 }
 
 fn source(text: &str) -> Result<Source, String> {
-    let no_file = if text.contains("://") { "" } else { "; and there is no file or folder with this name" };
-    Source::parse(text).map_err(|error| format!("{error}{no_file}"))
+    let file_hint = if text.contains("://") { "" } else { "; and there is no file or folder with this name" };
+    Source::parse(text).map_err(|error| format!("{error}{file_hint}"))
 }

@@ -4,17 +4,17 @@ use clap::Args;
 use std::path::PathBuf;
 
 /// Text below the options in the help of `test`.
-const CODES: &str = "\
-A scenario is a file NAME.scenario.toml; host/docs/scenarios.md explains every key.
+const AFTER_HELP: &str = "\
+A scenario is a file NAME.scenario.toml; host/docs/guide/scenarios.md explains every key.
 Exit codes: 0 all passed, 1 some failed, 2 no scenario could be run.";
 
 /// Arguments of `test`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = CODES)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct TestArguments {
     /// Scenario file, or a folder that contains scenarios (*.scenario.toml) at any depth
     #[arg(value_name = "DIR", default_value = ".")]
-    pub(crate) at: PathBuf,
+    pub(crate) path: PathBuf,
     /// Run only scenarios whose names contain this text
     #[arg(value_name = "FILTER")]
     pub(crate) filter: Option<String>,

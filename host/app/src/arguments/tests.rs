@@ -1,4 +1,4 @@
-//! Tests of which command lines are accepted and which are rejected.
+//! Tests that valid command lines are accepted and invalid command lines are rejected.
 
 use super::*;
 use agent_config::grants::{Kind, Receiver};
@@ -13,7 +13,6 @@ fn clap_definition_is_valid() {
     Arguments::command().debug_assert();
 }
 
-/// I1
 #[test]
 fn i1_parses_prompt_with_plugins_and_grants() {
     let arguments =
@@ -111,19 +110,19 @@ fn shell_words(line: &str) -> Vec<String> {
 /// I1, S1: every command in the README and guide pages parses, including its options.
 #[test]
 fn i1_s1_documented_commands_parse() {
-    let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let templates =
         ["rust", "python", "javascript", "c"].map(|language| format!("host/devkit/templates/{language}/all/README.md"));
     let kinds = ["tool", "context-builder", "output-validator", "media-policy"]
         .map(|kind| format!("host/devkit/templates/manifest/{kind}.md"));
     let pages = ["README.md", "sdk/README.md", "wit/README.md"].map(str::to_owned);
-    let guide = std::fs::read_dir(top.join("host/docs/guide")).expect("the guide");
+    let guide = std::fs::read_dir(repository.join("host/docs/guide")).expect("the guide");
     let guide = guide.map(|entry| format!("host/docs/guide/{}", entry.expect("a page").file_name().to_string_lossy()));
     // Not every page of the guide shows a command.
     let guide: Vec<String> = guide.filter(|page| page.ends_with(".md")).collect();
     assert!(guide.len() > 10, "the guide has {} pages", guide.len());
     for page in pages.into_iter().chain(templates).chain(kinds).chain(guide) {
-        let text = std::fs::read_to_string(top.join(&page)).expect("a page");
+        let text = std::fs::read_to_string(repository.join(&page)).expect("a page");
         let (mut count, mut is_console) = (0, false);
         for line in text.lines() {
             is_console = if line.starts_with("```") { line == "```console" } else { is_console };
@@ -141,9 +140,9 @@ fn i1_s1_documented_commands_parse() {
 /// S1, S2: every plugin.toml in the README and guide pages parses.
 #[test]
 fn s1_s2_documented_manifests_parse() {
-    let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for page in ["README.md", "sdk/README.md", "wit/README.md"] {
-        let text = std::fs::read_to_string(top.join(page)).expect("a page");
+        let text = std::fs::read_to_string(repository.join(page)).expect("a page");
         let mut count = 0;
         for block in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
             let table: toml::Table = block.parse().unwrap_or_else(|error| panic!("{page}: {error}: {block}"));

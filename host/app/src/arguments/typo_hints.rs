@@ -5,7 +5,7 @@ use agent_config::agent_file::nearest;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
-/// Command names that are common in other tools, and the equivalent here.
+/// Command names that are common in other tools, each with the equivalent command of agent-host.
 const FOREIGN_COMMANDS: [(&str, &str); 10] = [
     ("help", "agent-host --help"),
     ("man", "agent-host --help"),
@@ -31,12 +31,13 @@ pub(super) fn hint_for_prompt(prompt: &str) -> Option<String> {
     Some(format!("`{prompt}` is not a command and would be sent as a prompt; did you mean `agent-host {command}`?"))
 }
 
-/// Returns a hint if clap rejected the words because more words follow a mistyped command, which clap took for the prompt.
+/// Returns a hint if the first word is a mistyped command. Clap interprets such a word as the prompt and then rejects
+/// the words after it.
 pub(crate) fn hint_for_error(error: &clap::Error, words: impl Iterator<Item = String>) -> Option<String> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
-    // If the line begins with an option, the command could be any later word, so there is no hint.
+    // If the command line begins with an option, any later word could be the command, so there is no hint.
     let first = words.into_iter().next().filter(|word| !word.starts_with('-'))?;
     // After a valid command, the error is an unknown option, and clap's message names it.
     if Arguments::command().find_subcommand(&first).is_some() {
@@ -49,7 +50,7 @@ fn similar_command(word: &str) -> Option<String> {
     let arguments = Arguments::command();
     let shown = arguments.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name);
     let names: Vec<&str> = shown.collect();
-    // `nearest` does not reliably accept a missing or extra plural `s`.
+    // `nearest` does not reliably find a command that differs only in a plural `s`.
     let plural = |name: &&&str| word.strip_suffix('s') == Some(**name) || name.strip_suffix('s') == Some(word);
     let found = names.iter().find(plural).copied().or_else(|| nearest(word, names.iter().copied()))?;
     Some(found.to_owned())

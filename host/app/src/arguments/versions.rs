@@ -1,4 +1,4 @@
-//! Command-line arguments of the commands on plugin versions, the quarantine and the audit log.
+//! Command-line arguments of `plugin history`, `plugin rollback`, `plugin quarantine` and `audit`.
 
 use clap::Args;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ pub(crate) struct AuditArguments {
 pub(crate) struct Since(pub(crate) i64);
 
 fn since(text: &str) -> Result<Since, String> {
-    let problem =
+    let error_message =
         || "write a time such as 2026-01-31T12:00:00Z, a day such as 2026-01-31, or an age such as 12h".to_owned();
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Ok(Since(time.as_microsecond()));
@@ -61,16 +61,16 @@ fn since(text: &str) -> Result<Since, String> {
     if let Ok(time) = format!("{text}T00:00:00Z").parse::<jiff::Timestamp>() {
         return Ok(Since(time.as_microsecond()));
     }
-    let unit = text.chars().next_back().ok_or_else(problem)?;
-    let number: i64 = text[..text.len() - unit.len_utf8()].parse().map_err(|_| problem())?;
+    let unit = text.chars().next_back().ok_or_else(error_message)?;
+    let number: i64 = text[..text.len() - unit.len_utf8()].parse().map_err(|_| error_message())?;
     let seconds = match unit {
         's' => 1,
         'm' => 60,
         'h' => 3_600,
         'd' => 86_400,
-        _ => return Err(problem()),
+        _ => return Err(error_message()),
     };
-    let age = number.checked_mul(seconds * 1_000_000).filter(|age| *age >= 0).ok_or_else(problem)?;
+    let age = number.checked_mul(seconds * 1_000_000).filter(|age| *age >= 0).ok_or_else(error_message)?;
     Ok(Since(jiff::Timestamp::now().as_microsecond().saturating_sub(age)))
 }
 
@@ -94,7 +94,7 @@ mod tests {
 /// Arguments of `plugin quarantine`.
 #[derive(Debug, Args)]
 pub(crate) struct QuarantineArguments {
-    /// Release the component with this digest, or this prefix of it, from quarantine
+    /// Release a component from quarantine: its digest, or a unique prefix of it
     #[arg(long, value_name = "DIGEST")]
     pub(crate) release: Option<String>,
 }

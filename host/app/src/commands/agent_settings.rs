@@ -12,12 +12,12 @@ use agent_config::{ConfigError, HostEnvironment, Settings, choose_model};
 use async_trait::async_trait;
 use std::path::Path;
 
-/// Reads the settings for these arguments. If they name no model, the person at the terminal may choose one. With
+/// Reads the settings for these arguments. If no model is configured, the user at the terminal may choose one. With
 /// `--build`, also builds the projects of the plugin folder.
 pub(crate) async fn settings(arguments: &AgentArguments, terminal: &Terminal) -> Result<Settings, Failure> {
     let mut settings = read(arguments)?;
     choose_model(&mut settings, terminal, terminal).await?;
-    build_if_asked(&settings, arguments, terminal).await?;
+    build_if_requested(&settings, arguments, terminal).await?;
     Ok(settings)
 }
 
@@ -27,27 +27,31 @@ pub(crate) async fn settings_without_model(
     terminal: &Terminal,
 ) -> Result<Settings, Failure> {
     let settings = read(arguments)?;
-    build_if_asked(&settings, arguments, terminal).await?;
+    build_if_requested(&settings, arguments, terminal).await?;
     Ok(settings)
 }
 
-/// Reads the settings from the agent's file and the command line, and does nothing else.
+/// Reads the settings from the agent's file and the command line, without choosing a model or building plugins.
 pub(crate) fn read(arguments: &AgentArguments) -> Result<Settings, Failure> {
     Ok(Settings::read(&arguments.options(), &environment::host())?)
 }
 
-async fn build_if_asked(settings: &Settings, arguments: &AgentArguments, terminal: &Terminal) -> Result<(), Failure> {
+async fn build_if_requested(
+    settings: &Settings,
+    arguments: &AgentArguments,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
     if arguments.build {
         build(build_directory(settings)?, terminal).await?;
     }
     Ok(())
 }
 
-/// Reads the agents that work is delegated to from their own files, and builds their plugin projects first.
+/// Reads the settings of delegates from their own files, and builds their plugin projects.
 pub(crate) struct BuildingReader<'t> {
     /// Terminal that shows the progress of the builds.
     pub(crate) terminal: &'t Terminal,
-    /// Environment that is used to resolve the files' variables.
+    /// Environment whose variables the files can use.
     pub(crate) environment: HostEnvironment,
 }
 

@@ -1,10 +1,10 @@
-//! Answers the approval requests of a running turn: from `--yes` on the command line, or by asking the person at the
-//! terminal (L17). A tool call without an answer does not run.
+//! Answers the approval requests of a running turn: from `--yes` on the command line, or by asking the user at the
+//! terminal (L17). A call that nobody approves does not run.
 
 mod delegates;
 
-use super::drive_turn::{watch, watched};
-use super::person::Person;
+use super::drive_turn::{continue_turn, start_turn};
+use super::user_presence::UserPresence;
 use crate::environment;
 use crate::exit::Failure;
 use crate::terminal::approval::{self, Answer, AnswerScope, HELP, QUESTION};
@@ -24,10 +24,10 @@ use tokio_util::sync::CancellationToken;
 /// Answers approval requests, and asks before a plugin is used for the first time.
 pub(crate) struct ApprovalPrompter {
     terminal: Terminal,
-    person: Person,
+    user: UserPresence,
     data: DataDirectory,
     first_uses: FirstUseHandler,
-    /// Names and patterns of the tools whose calls are each allowed once (`--yes`).
+    /// Names and patterns of the tools whose calls are approved without asking (`--yes`).
     yes: Vec<String>,
 }
 
@@ -38,12 +38,12 @@ enum AfterQuestions {
     Continue,
     /// Leave the turn suspended, because there was nothing to answer.
     NothingToAnswer,
-    /// Leave the turn suspended and ask nothing more, because the person declined to answer.
+    /// Leave the turn suspended and ask nothing more, because the user declined to answer.
     StopAsking,
 }
 
 impl AfterQuestions {
-    /// Whether to ask the remaining questions.
+    /// Returns true if the remaining questions are still asked.
     fn asks_more(self) -> bool {
         self != AfterQuestions::StopAsking
     }
@@ -58,26 +58,29 @@ impl AfterQuestions {
     }
 }
 
-/// A person's decision about one tool call.
-enum PersonDecision {
+/// The user's decision about one tool call.
+enum UserDecision {
+    /// The user answered.
     Verdict(Verdict, AnswerScope),
+    /// The turn was cancelled.
     Cancelled,
-    /// The person left the turn suspended.
+    /// The user left the turn suspended.
     Declined,
 }
 
 impl ApprovalPrompter {
-    /// Creates a prompter that allows calls of the tools that match a name or pattern in `yes` without asking.
+    /// Creates a prompter that allows calls without asking if their tools match a name or pattern in `yes`.
     pub(crate) fn new(
         terminal: &Terminal,
-        person: Person,
+        user: UserPresence,
         (data, first_uses): (&DataDirectory, FirstUseHandler),
         yes: &[String],
     ) -> Self {
-        Self { terminal: terminal.clone(), person, data: data.clone(), first_uses, yes: yes.to_vec() }
+        Self { terminal: terminal.clone(), user, data: data.clone(), first_uses, yes: yes.to_vec() }
     }
 
-    /// Runs or continues a turn until it ends, or until it waits for something that nobody here can answer.
+    /// Runs or continues a turn until it ends, or until it waits for something that the user at the terminal cannot
+    /// answer or does not want to answer.
     pub(crate) async fn run(
         &mut self,
         session: &mut Session,
@@ -85,14 +88,17 @@ impl ApprovalPrompter {
         view: &mut TurnView<'_>,
         cancel: &CancellationToken,
     ) -> Result<TurnResult, Failure> {
-        let mut result = watched(session, input, (view, &mut self.first_uses), cancel).await?;
+        let mut result = start_turn(session, input, (view, &mut self.first_uses), cancel).await?;
         while let TurnResult::Suspended(_) = result {
-            // Subscribe before asking: events of answers in delegate sessions are not repeated for later subscribers.
+            // Subscribe before asking, because a later subscriber would miss the events of answers in delegated
+            // sessions.
             let mut events = session.subscribe();
             let next = self.settle(session, TurnOwner::FirstAgent, cancel).await?;
             while view.receive_waiting(&mut events).await.unwrap_or(false) {}
             match next {
-                AfterQuestions::Continue => result = watch(session, None, (view, &mut self.first_uses), cancel).await?,
+                AfterQuestions::Continue => {
+                    result = continue_turn(session, None, (view, &mut self.first_uses), cancel).await?;
+                }
                 AfterQuestions::NothingToAnswer | AfterQuestions::StopAsking => break,
             }
         }
@@ -106,7 +112,7 @@ impl ApprovalPrompter {
         let yes = Verdict::Allow { scope: GrantScope::Once, edited: None };
         let decided = |(item, verdict): (ApprovalItem, Verdict)| ApprovalDecision { call: item.call, verdict };
         let mut decisions: Vec<_> = allowed.into_iter().map(|item| decided((item, yes.clone()))).collect();
-        if self.person == Person::AtTerminal && !others.is_empty() {
+        if self.user == UserPresence::AtTerminal && !others.is_empty() {
             match self.ask(session, others, cancel).await? {
                 Some(verdicts) => decisions.extend(verdicts.into_iter().map(decided)),
                 // The caller cancels the turn. Answers that were already given do not count.
@@ -118,8 +124,8 @@ impl ApprovalPrompter {
             return Ok(AfterQuestions::NothingToAnswer);
         }
         match session.approve(decisions).await {
-            // For example, the tool no longer exists. The person is asked again.
-            Err(error @ SessionError::Approval(_)) if self.person == Person::AtTerminal => {
+            // The approval was not accepted, for example because the tool no longer exists. The user is asked again.
+            Err(error @ SessionError::Approval(_)) if self.user == UserPresence::AtTerminal => {
                 self.warn(&error.to_string());
                 Ok(AfterQuestions::Continue)
             }
@@ -128,31 +134,31 @@ impl ApprovalPrompter {
         }
     }
 
-    /// Asks about each call. Returns `None` if the person leaves the turn waiting or cancels it.
+    /// Asks about each call. Returns `None` if the user leaves the turn waiting or cancels it.
     async fn ask(
         &self,
         session: &Session,
         items: Vec<ApprovalItem>,
         cancel: &CancellationToken,
     ) -> Result<Option<Vec<(ApprovalItem, Verdict)>>, Failure> {
-        let of = items.len();
-        let mut decided: Vec<(ApprovalItem, Verdict)> = Vec::with_capacity(of);
-        let mut rest: Option<Verdict> = None;
+        let total = items.len();
+        let mut decided: Vec<(ApprovalItem, Verdict)> = Vec::with_capacity(total);
+        let mut remaining_verdict: Option<Verdict> = None;
         self.introduce(session);
-        for (place, item) in items.into_iter().enumerate() {
-            let verdict = match &rest {
+        for (index, item) in items.into_iter().enumerate() {
+            let verdict = match &remaining_verdict {
                 Some(verdict) => verdict.clone(),
-                None => match self.ask_about(session, &item, (place + 1, of), cancel).await? {
-                    PersonDecision::Verdict(verdict, AnswerScope::ThisCall) => verdict,
-                    PersonDecision::Verdict(verdict, AnswerScope::RemainingCalls) => {
-                        // The answer applies to all remaining calls, but the edited arguments only to this one.
-                        rest = Some(match &verdict {
+                None => match self.ask_about(session, &item, (index + 1, total), cancel).await? {
+                    UserDecision::Verdict(verdict, AnswerScope::ThisCall) => verdict,
+                    UserDecision::Verdict(verdict, AnswerScope::RemainingCalls) => {
+                        // The answer applies to all remaining calls, but the edited arguments apply only to this call.
+                        remaining_verdict = Some(match &verdict {
                             Verdict::Allow { scope, .. } => Verdict::Allow { scope: *scope, edited: None },
-                            no => no.clone(),
+                            deny => deny.clone(),
                         });
                         verdict
                     }
-                    PersonDecision::Cancelled | PersonDecision::Declined => return Ok(None),
+                    UserDecision::Cancelled | UserDecision::Declined => return Ok(None),
                 },
             };
             decided.push((item, verdict));
@@ -164,33 +170,33 @@ impl ApprovalPrompter {
         &self,
         session: &Session,
         item: &ApprovalItem,
-        place: (usize, usize),
+        position: (usize, usize),
         cancel: &CancellationToken,
-    ) -> Result<PersonDecision, Failure> {
+    ) -> Result<UserDecision, Failure> {
         let mut edited: Option<Value> = None;
-        let written = item.details.as_ref().map(|details| details.arguments.clone()).unwrap_or_default();
+        let original = item.details.as_ref().map(|details| details.arguments.clone()).unwrap_or_default();
         self.terminal.idle();
-        self.terminal.note(approval::request(item, None, place));
+        self.terminal.note(approval::request(item, None, position));
         loop {
             let line = match self.terminal.question(QUESTION, cancel).await.map_err(Failure::output)? {
                 TypedLine::Text(line) => line,
-                TypedLine::Stopped => return Ok(PersonDecision::Cancelled),
-                TypedLine::End => return Ok(PersonDecision::Declined),
+                TypedLine::Stopped => return Ok(UserDecision::Cancelled),
+                TypedLine::End => return Ok(UserDecision::Declined),
             };
-            let arguments = edited.as_ref().unwrap_or(&written);
+            let arguments = edited.as_ref().unwrap_or(&original);
             match Answer::parse(&line) {
                 Some(Answer::Allow(scope, calls)) => {
-                    return Ok(PersonDecision::Verdict(Verdict::Allow { scope, edited }, calls));
+                    return Ok(UserDecision::Verdict(Verdict::Allow { scope, edited }, calls));
                 }
                 Some(Answer::Deny(reason, calls)) => {
-                    return Ok(PersonDecision::Verdict(Verdict::Deny { reason }, calls));
+                    return Ok(UserDecision::Verdict(Verdict::Deny { reason }, calls));
                 }
                 Some(Answer::Whole) => self.terminal.note(approval::whole(arguments)),
                 Some(Answer::Help) | None => self.terminal.note(HELP),
-                Some(Answer::Edit(at_once)) => match self.edited(at_once, arguments, cancel).await {
+                Some(Answer::Edit(json)) => match self.edited(json, arguments, cancel).await {
                     Ok(changed) => match session.check_edited(&item.name, &changed) {
                         Ok(()) => {
-                            self.terminal.note(approval::request(item, Some(&changed), place));
+                            self.terminal.note(approval::request(item, Some(&changed), position));
                             edited = Some(changed);
                         }
                         Err(violations) => {
@@ -204,14 +210,15 @@ impl ApprovalPrompter {
         }
     }
 
-    /// Reads the edited arguments: from the text after `e`, from the person's editor, or from one typed line.
+    /// Reads the edited arguments from the text after `e`. If there is no such text, reads them from the user's editor,
+    /// or else from one typed line.
     async fn edited(
         &self,
-        at_once: Option<String>,
+        json: Option<String>,
         arguments: &Value,
         cancel: &CancellationToken,
     ) -> Result<Value, String> {
-        let text = match (at_once, environment::editor()) {
+        let text = match (json, environment::editor()) {
             (Some(text), _) => text,
             (None, Some(editor)) => self.in_editor(&editor, arguments).await?,
             (None, None) => {
@@ -230,11 +237,11 @@ impl ApprovalPrompter {
         let file = self.data.draft(&uuid::Uuid::new_v4().simple().to_string());
         let failed = |error: std::io::Error| format!("the editor `{}` failed: {error}", editor.join(" "));
         write_draft(&file, &format!("{arguments:#}\n")).map_err(failed)?;
-        let silenced = self.terminal.restore_keyboard();
+        let mode_before = self.terminal.restore_keyboard();
         let mut command = std::process::Command::new(&editor[0]);
         command.args(&editor[1..]).arg(&file);
         let status = tokio::task::spawn_blocking(move || command.status()).await;
-        if silenced == crate::terminal::KeyboardMode::Silent {
+        if mode_before == crate::terminal::KeyboardMode::Silent {
             self.terminal.silence_keyboard();
         }
         let text = std::fs::read_to_string(&file);

@@ -9,10 +9,10 @@ use agent_runtime::approvals::{remember_grants, revoke};
 use agent_store::{MAX_PAGE, SessionFilter, Store, StoredGrant};
 use std::collections::BTreeSet;
 
-/// Number of characters of an id that a list shows.
+/// Number of characters of an approval's id that are shown.
 const SHOWN_ID: usize = 12;
 
-/// Runs one of the commands.
+/// Runs a subcommand of `approvals`.
 pub(crate) async fn run(command: ApprovalsCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
     let store = assembly::open_store_to_read(data)?;
     remember_grants(&*store, None).await.map_err(Failure::failed)?;
@@ -22,7 +22,7 @@ pub(crate) async fn run(command: ApprovalsCommand, data: &DataDirectory, termina
             for grant in &all {
                 let line = match json {
                     true => serde_json::to_string(grant).map_err(Failure::failed)?,
-                    false => shown(grant),
+                    false => describe(grant),
                 };
                 terminal.print(line).map_err(Failure::output)?;
             }
@@ -37,15 +37,15 @@ pub(crate) async fn run(command: ApprovalsCommand, data: &DataDirectory, termina
             let selected: Vec<_> = ids.iter().map(|id| find_by_prefix(&all, id)).collect::<Result<_, _>>()?;
             for grant in selected {
                 revoke(&*store, &grant.id).await.map_err(Failure::failed)?;
-                terminal.note(format!("revoked: {}", shown(grant)));
+                terminal.note(format!("revoked: {}", describe(grant)));
             }
         }
     }
     Ok(Exit::Done)
 }
 
-/// Reads the permanent approvals of one agent, or of all agents that have sessions. The latest of each agent comes
-/// first.
+/// Reads the permanent approvals of one agent, or of all agents that have sessions. For each agent, the latest approval
+/// comes first.
 async fn grants(store: &dyn Store, of: Option<String>) -> Result<Vec<StoredGrant>, Failure> {
     let agents = match of {
         Some(agent) => BTreeSet::from([agent]),
@@ -72,7 +72,7 @@ fn find_by_prefix<'a>(all: &'a [StoredGrant], id: &str) -> Result<&'a StoredGran
     }
 }
 
-fn shown(stored: &StoredGrant) -> String {
+fn describe(stored: &StoredGrant) -> String {
     let StoredGrant { id, grant, given } = stored;
     let arguments = grant.arguments.as_ref().map(|digest| format!(", arguments {}", digest.short()));
     let arguments = arguments.unwrap_or_else(|| ", any arguments".to_owned());

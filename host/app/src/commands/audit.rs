@@ -1,5 +1,4 @@
-//! `audit`: prints what plugins were granted and denied, what people approved, and which plugin versions were used
-//! (O3).
+//! `audit`: prints the audit log, which contains grants, denials, approvals and changes of plugin versions (O3).
 
 use crate::arguments::versions::AuditArguments;
 use crate::exit::{Exit, Failure};
@@ -10,10 +9,10 @@ use agent_core::message::Digest;
 use agent_core::tool::ToolSource;
 use agent_store::{Audit, AuditAction, AuditEntry, MAX_PAGE};
 
-/// Number of characters of a name or reason that a line shows.
-const SHOWN: usize = 200;
+/// Maximum number of characters of a name or reason that are shown.
+const MAX_CHARACTERS: usize = 200;
 
-/// Prints the log, oldest entries first.
+/// Prints the audit log, oldest entries first.
 pub(crate) async fn run(arguments: AuditArguments, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
     let store = assembly::open_store_to_read(data)?;
     let since = arguments.since.map_or(0, |since| since.0);
@@ -25,7 +24,7 @@ pub(crate) async fn run(arguments: AuditArguments, data: &DataDirectory, termina
         for entry in &entries {
             let line = match arguments.json {
                 true => serde_json::to_string(entry).map_err(Failure::failed)?,
-                false => shown(entry),
+                false => describe(entry),
             };
             terminal.print(line).map_err(Failure::output)?;
         }
@@ -36,10 +35,10 @@ pub(crate) async fn run(arguments: AuditArguments, data: &DataDirectory, termina
     Ok(Exit::Done)
 }
 
-fn shown(entry: &AuditEntry) -> String {
+fn describe(entry: &AuditEntry) -> String {
     let time = entry.time.get(..19).unwrap_or(&entry.time).replace('T', " ");
-    let line = |text: &str| text::one_line(text, SHOWN);
-    let (what, place) = match &entry.action {
+    let line = |text: &str| text::one_line(text, MAX_CHARACTERS);
+    let (what, location) = match &entry.action {
         AuditAction::Granted { agent, plugin, digest, grants } => {
             let grants = if grants.is_empty() { "nothing".to_owned() } else { line(&grants.join(", ")) };
             (format!("{BOLD}{}{BOLD:#}@{} is granted {grants}", line(plugin), digest.short()), line(agent))
@@ -49,12 +48,12 @@ fn shown(entry: &AuditEntry) -> String {
             (format!("{BOLD}the built-in tools{BOLD:#} are granted {grants}"), line(agent))
         }
         AuditAction::Denied { session, call, source, denial } => {
-            let who = source.as_ref().map_or_else(|| line(&denial.plugin), from);
-            let place = call.as_ref().map_or_else(|| session.clone(), |call| format!("{session}/{call}"));
-            (format!("{BOLD}{who}{BOLD:#} was denied {}", line(&denial.thing)), line(&place))
+            let who = source.as_ref().map_or_else(|| line(&denial.plugin), source_name);
+            let location = call.as_ref().map_or_else(|| session.clone(), |call| format!("{session}/{call}"));
+            (format!("{BOLD}{who}{BOLD:#} was denied {}", line(&denial.thing)), line(&location))
         }
         AuditAction::Emitted { session, call, source, event_type } => (
-            format!("{BOLD}{}{BOLD:#} sent the service event {}", from(source), line(event_type)),
+            format!("{BOLD}{}{BOLD:#} sent the service event {}", source_name(source), line(event_type)),
             line(&format!("{session}/{call}")),
         ),
         AuditAction::Revoked { grant, .. } => {
@@ -73,7 +72,7 @@ fn shown(entry: &AuditEntry) -> String {
                 ApprovalOutcome::Denied => "not allowed",
                 ApprovalOutcome::Void => "asked about again, because the tool had changed",
             };
-            let of = source.as_ref().map(|source| format!(" of {}", from(source))).unwrap_or_default();
+            let of = source.as_ref().map(|source| format!(" of {}", source_name(source))).unwrap_or_default();
             (format!("{BOLD}{}{BOLD:#}{of} was {verdict}", line(tool)), line(&format!("{session}/{call}")))
         }
         AuditAction::Swapped { directory, plugin, from, to } => {
@@ -92,9 +91,9 @@ fn shown(entry: &AuditEntry) -> String {
             (format!("{BOLD}{}{BOLD:#} was refused: {}", line(subject), line(reason)), line(directory))
         }
     };
-    format!("{DIM}{time}{DIM:#} {what} {DIM}{place}{DIM:#}")
+    format!("{DIM}{time}{DIM:#} {what} {DIM}{location}{DIM:#}")
 }
 
-fn from(source: &ToolSource) -> String {
-    text::one_line(&source.to_string(), SHOWN)
+fn source_name(source: &ToolSource) -> String {
+    text::one_line(&source.to_string(), MAX_CHARACTERS)
 }

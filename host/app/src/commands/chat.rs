@@ -14,8 +14,8 @@ use super::drive_turn::open_question;
 use super::event_file;
 use super::first_use;
 use super::open_session::{self, OpenedSession};
-use super::person::Person;
 use super::stored_sessions;
+use super::user_presence::UserPresence;
 use crate::arguments::RunArguments;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
@@ -40,16 +40,16 @@ use tokio::sync::mpsc::Receiver;
 use tokio_util::sync::CancellationToken;
 use watch::{ChatNews, ChatWatch};
 
-/// Number of sessions that `/session list` shows.
+/// Maximum number of sessions that `/session list` shows.
 const LISTED_SESSIONS: usize = 10;
 
-/// Tells the user how to continue a suspended turn, for each thing that it waits for.
+/// Returns a message about how to continue an open turn, with a command for each kind of wait.
 fn how_to_continue(waits: &[Wait]) -> String {
     let mut ways: Vec<&str> = Vec::new();
     for wait in waits {
         let way = match wait.cause {
             WaitCause::Approval => "/approve asks you about its calls",
-            WaitCause::Service { .. } => "/respond FILE passes on a service's answer",
+            WaitCause::Service { .. } => "/respond FILE records a service's answer",
             WaitCause::OutcomeUnknown => "/resolve decides about a call whose outcome is unknown",
             WaitCause::Agent { .. } => "/approve asks what its delegates wait for",
             WaitCause::Answer { .. } => "type the answer to its question",
@@ -64,8 +64,8 @@ fn how_to_continue(waits: &[Wait]) -> String {
     format!("the previous turn has not ended: {}; /cancel ends it", ways.join("; "))
 }
 
-/// Runs the interactive session until the person quits. `sources` receives the build messages of `dev`, if this is
-/// `dev`.
+/// Runs the interactive session until the user quits. In a `dev` session, `sources` receives the build messages. In
+/// other sessions, it is `None`.
 pub(crate) async fn chat(
     opened: OpenedSession,
     (run, sources): (&RunArguments, Option<Receiver<DevEvent>>),
@@ -73,7 +73,7 @@ pub(crate) async fn chat(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let _silent = terminal.silent_keyboard();
-    Interrupts::give_keyboard_back(terminal.clone());
+    Interrupts::restore_keyboard_on_suspend(terminal.clone());
     let OpenedSession { settings, host, agents, first_uses, session, storage } = opened;
     let agent = agents.agent.clone();
     let watch = if run.no_watch { ChatWatch::nothing() } else { ChatWatch::begin(&host, &agents) };
@@ -84,17 +84,17 @@ pub(crate) async fn chat(
     };
     let mut editor = Editor::new(terminal, &interrupts, &storage.data, names);
     let view = TurnView::new(terminal, (Format::Terminal, SessionUse::Interactive), &session, storage.clone());
-    let person = Person::of(terminal);
+    let user = UserPresence::of(terminal);
     let first_uses = first_use::handler(
-        (terminal, person.at_first_use(&run.yes)),
+        (terminal, user.at_first_use(&run.yes)),
         storage.store.clone(),
         settings.environment.clone(),
         (first_uses, agents.files()),
     );
-    let prompter = ApprovalPrompter::new(terminal, person, (&storage.data, first_uses), &run.yes);
+    let prompter = ApprovalPrompter::new(terminal, user, (&storage.data, first_uses), &run.yes);
     let mut chat = Chat { terminal, interrupts, settings, host, agent, watch, session, storage, view, prompter };
     chat.greet();
-    let ended = chat.talk(&mut editor).await;
+    let ended = chat.handle_inputs(&mut editor).await;
     let servers = chat.agent.current().servers().clone();
     let is_terminated = chat.interrupts.is_leaving();
     let store = chat.host.store.clone();
@@ -123,10 +123,12 @@ struct Chat<'t> {
     prompter: ApprovalPrompter,
 }
 
-/// What the session does after an input.
+/// The next step of the session after an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AfterInput {
+    /// Read the next input.
     Prompt,
+    /// End the session.
     Quit,
 }
 
@@ -146,25 +148,25 @@ impl Chat<'_> {
         self.hint("/help shows the commands; Ctrl-C cancels, Ctrl-D quits");
     }
 
-    async fn talk(&mut self, editor: &mut Editor) -> Result<Exit, Failure> {
+    async fn handle_inputs(&mut self, editor: &mut Editor) -> Result<Exit, Failure> {
         if self.session.state().is_open() {
             self.turn(None).await?;
         }
-        self.run_kept_prompts().await?;
-        let mut warned = false;
+        self.run_queued_prompts().await?;
+        let mut has_warned = false;
         while !self.interrupts.is_leaving() {
             self.show_changes();
             self.terminal.note("");
-            let holder = self.lend().await?;
+            let lease = self.release_lease_while_waiting().await?;
             let typed = self.read_input(editor).await?;
-            let quits = matches!(typed, Typed::End | Typed::Leave) || (warned && typed == Typed::Interrupted);
-            if !quits && !self.take_back(holder).await? {
+            let quits = matches!(typed, Typed::End | Typed::Leave) || (has_warned && typed == Typed::Interrupted);
+            if !quits && !self.reacquire_lease(lease).await? {
                 continue;
             }
             let is_interrupted = typed == Typed::Interrupted;
             match typed {
                 Typed::End => return Ok(Exit::Done),
-                Typed::Interrupted if warned => return Ok(Exit::Done),
+                Typed::Interrupted if has_warned => return Ok(Exit::Done),
                 Typed::Interrupted => self.hint("press Ctrl-C again, or Ctrl-D, to quit"),
                 Typed::Leave => {
                     self.terminal.note("");
@@ -177,7 +179,7 @@ impl Chat<'_> {
                     }
                 }
             }
-            warned = is_interrupted;
+            has_warned = is_interrupted;
         }
         Ok(Exit::Cancelled)
     }
@@ -213,8 +215,8 @@ impl Chat<'_> {
         }
     }
 
-    /// Describes a change, or returns `None` if it needs no message here. A plugin version that was taken into use is
-    /// reported by the turn that first uses it; only `dev` reports it at once.
+    /// Describes a change, or returns `None` if it needs no message. In `dev`, a new plugin version is reported at
+    /// once. In other sessions, the first turn that uses the version reports it.
     fn describe(&mut self, news: ChatNews) -> Option<String> {
         let width = self.terminal.width();
         let warning =
@@ -271,7 +273,7 @@ impl Chat<'_> {
         Ok(AfterInput::Prompt)
     }
 
-    /// Passes the typed text on as the answer to the open question (L18).
+    /// Records the typed text as the answer to the open question (L18), and continues the turn.
     async fn answer(&mut self, text: String) -> Result<(), Failure> {
         if let Some(call) = open_question(&self.session) {
             self.session.answer(call, text).await.map_err(Failure::refused)?;
@@ -279,23 +281,23 @@ impl Chat<'_> {
         self.turn(None).await
     }
 
-    /// Runs a turn, or continues the open one if there is no input. A turn that fails does not end the session.
+    /// Runs a turn, or continues the open turn if there is no input. A turn that fails does not end the session.
     async fn turn(&mut self, input: Option<String>) -> Result<(), Failure> {
         let cancel = self.interrupts.begin(Activity::Turn);
         self.run(input.map(TurnInput::Text), &cancel).await?;
-        self.run_kept_prompts().await
+        self.run_queued_prompts().await
     }
 
     /// Runs the prompts that were typed while a turn waited.
-    async fn run_kept_prompts(&mut self) -> Result<(), Failure> {
+    async fn run_queued_prompts(&mut self) -> Result<(), Failure> {
         while !self.interrupts.is_leaving()
-            && let Some(kept) = self.session.next_queued_prompt()
+            && let Some(prompt) = self.session.next_queued_prompt()
         {
-            let left = self.session.state().queued_prompts.len();
-            self.view.note_queued_prompt_sent(&kept);
+            let queued_before = self.session.state().queued_prompts.len();
+            self.view.note_queued_prompt_sent(&prompt);
             let cancel = self.interrupts.begin(Activity::Turn);
-            self.run(Some(kept), &cancel).await?;
-            if self.session.state().queued_prompts.len() >= left {
+            self.run(Some(prompt), &cancel).await?;
+            if self.session.state().queued_prompts.len() >= queued_before {
                 break;
             }
         }
@@ -310,7 +312,7 @@ impl Chat<'_> {
             Ok(result) => self.view.end(result).await,
             Err(failure) => Err(failure),
         };
-        // The terminal is gone, so the session must end.
+        // The terminal was closed, so the session must end.
         if !self.terminal.is_terminal(Output::Stderr) {
             return shown.map(|_| ());
         }
@@ -322,27 +324,27 @@ impl Chat<'_> {
 
     async fn run_command(&mut self, command: SlashCommand) -> Result<(), Failure> {
         match command {
-            SlashCommand::Help => self.say(lists::help(self.terminal.width())),
+            SlashCommand::Help => self.note(lists::help(self.terminal.width())),
             SlashCommand::Tools => self.list_tools().await?,
-            SlashCommand::Plugins => self.say(lists::plugins(&self.agent.current(), self.terminal.width())),
+            SlashCommand::Plugins => self.note(lists::plugins(&self.agent.current(), self.terminal.width())),
             SlashCommand::Models => self.prose(lists::marked_models(&self.agent.current())),
             SlashCommand::Model(name) => self.switch_model(&name)?,
             SlashCommand::Session => self.show_session(),
             SlashCommand::Sessions => self.list_sessions().await?,
             SlashCommand::NewSession => self.switch_session(OpenSession::New).await?,
             SlashCommand::OtherSession(id) => {
-                let which =
+                let target =
                     open_session::existing(&id, &self.settings.name, (&*self.host.store, &self.storage.data)).await?;
-                if which == OpenSession::Existing(self.session.subject().to_owned()) {
+                if target == OpenSession::Existing(self.session.subject().to_owned()) {
                     self.show_session();
                 } else {
-                    self.switch_session(which).await?;
+                    self.switch_session(target).await?;
                 }
             }
             SlashCommand::Result => self.show_result().await?,
             SlashCommand::Undo => self.undo().await?,
             SlashCommand::Approve | SlashCommand::Continue if self.session.state().is_open() => self.turn(None).await?,
-            SlashCommand::Approve | SlashCommand::Continue => self.say("no turn is waiting"),
+            SlashCommand::Approve | SlashCommand::Continue => self.note("no turn is waiting"),
             SlashCommand::Resolve(call, verdict, text) => self.resolve(call, &verdict, text).await?,
             SlashCommand::Respond(file) => self.respond(&file).await?,
             SlashCommand::Cancel if self.session.state().is_open() => {
@@ -350,13 +352,13 @@ impl Chat<'_> {
                 cancelled.cancel();
                 self.run(None, &cancelled).await?;
             }
-            SlashCommand::Cancel => self.say("there is no turn to cancel"),
+            SlashCommand::Cancel => self.note("there is no turn to cancel"),
             SlashCommand::Quit => {}
         }
         Ok(())
     }
 
-    /// Puts the model first in the chain. The other models of the chain stay as fallbacks.
+    /// Makes the model the first of the chain. The other models of the chain remain as fallbacks.
     fn switch_model(&mut self, name: &str) -> Result<(), Failure> {
         let agent = self.agent.current();
         let models = agent.models();
@@ -369,7 +371,7 @@ impl Chat<'_> {
         chain.fallback_text.clone_from(&models.fallback_text);
         (chain.planning, chain.embedder) = (models.planning.clone(), models.embedder.clone());
         self.agent.change(|agent| agent.with_models(chain)).map_err(Failure::refused)?;
-        self.say(format!("{} is used from now on", first.info().model));
+        self.note(format!("{} is used from now on", first.info().model));
         Ok(())
     }
 
@@ -378,17 +380,17 @@ impl Chat<'_> {
         let turns = text::count(state.turns as usize, "turn");
         let messages = text::count(state.view.len(), "message");
         let tokens: u64 = state.view.iter().map(|entry| u64::from(entry.tokens)).sum();
-        self.say(self.session.subject());
+        self.note(self.session.subject());
         self.hint(format!("{turns}; the model sees {messages}, about {} tokens", text::grouped(tokens)));
     }
 
-    /// Lists the tools. If no turn has asked the MCP servers for theirs yet, asks them now.
+    /// Lists the tools, including those of MCP servers. If no turn has requested the servers' tools yet, requests them.
     async fn list_tools(&self) -> Result<(), Failure> {
         let mut agent = self.session.agent();
         if agent.catalogue().is_none() && !agent.servers().is_empty() {
             agent = Arc::new(agent.with_servers().await.map_err(Failure::refused)?);
         }
-        self.say(lists::tools(&agent, self.terminal.width()));
+        self.note(lists::tools(&agent, self.terminal.width()));
         for problem in agent.catalogue().iter().flat_map(|catalogue| catalogue.problems()) {
             self.warn(problem.to_string());
         }
@@ -399,18 +401,18 @@ impl Chat<'_> {
         let filter = SessionFilter { agent: Some(self.settings.name.clone()), ..SessionFilter::default() };
         for session in stored_sessions::sessions(&*self.host.store, &self.storage.data, filter, LISTED_SESSIONS).await?
         {
-            self.say(stored_sessions::summary(&session));
+            self.note(stored_sessions::summary(&session));
         }
         Ok(())
     }
 
-    /// Opens another session and closes this one.
-    async fn switch_session(&mut self, which: OpenSession) -> Result<(), Failure> {
-        let other = Session::open(&self.host, self.agent.clone(), which).await.map_err(Failure::refused)?;
+    /// Opens another session and closes the current session.
+    async fn switch_session(&mut self, target: OpenSession) -> Result<(), Failure> {
+        let other = Session::open(&self.host, self.agent.clone(), target).await.map_err(Failure::refused)?;
         self.view =
             TurnView::new(self.terminal, (Format::Terminal, SessionUse::Interactive), &other, self.storage.clone());
-        let this = std::mem::replace(&mut self.session, other);
-        open_session::close(this, &*self.host.store).await?;
+        let previous = std::mem::replace(&mut self.session, other);
+        open_session::close(previous, &*self.host.store).await?;
         self.show_session();
         if self.session.state().is_open() {
             self.turn(None).await?;
@@ -427,9 +429,9 @@ impl Chat<'_> {
             Some((name, result)) => {
                 self.hint(text::one_line(&name, 100));
                 let whole = result_text(&result.content);
-                self.say(text::harmless(&if result.is_error { errors_in_words(&whole) } else { whole }));
+                self.note(text::harmless(&if result.is_error { errors_in_words(&whole) } else { whole }));
             }
-            None => self.say("the last turn called no tool"),
+            None => self.note("the last turn called no tool"),
         }
         Ok(())
     }
@@ -471,11 +473,11 @@ impl Chat<'_> {
         match self.session.respond(event).await.map_err(Failure::refused)? {
             ResponseOutcome::Taken { .. } => self.turn(None).await,
             ResponseOutcome::Duplicate => {
-                self.say("the call has this answer already; nothing was changed");
+                self.note("the call has this answer already; nothing was changed");
                 Ok(())
             }
             ResponseOutcome::Late => {
-                self.say("the call has another result already; nothing was changed");
+                self.note("the call has another result already; nothing was changed");
                 Ok(())
             }
         }
@@ -485,7 +487,7 @@ impl Chat<'_> {
         open_session::close(self.session, &*self.host.store).await
     }
 
-    fn say(&self, lines: impl AsRef<str>) {
+    fn note(&self, lines: impl AsRef<str>) {
         self.terminal.note(lines);
     }
 

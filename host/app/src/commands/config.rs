@@ -21,11 +21,13 @@ const STDOUT: &str = "-";
 /// Whether an existing file may be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Existing {
+    /// It is an error if the file exists.
     Keep,
+    /// An existing file is replaced.
     Replace,
 }
 
-/// Runs one of the commands.
+/// Runs a subcommand of `config`.
 pub(crate) async fn run(command: ConfigCommand, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
         ConfigCommand::Init { output, force } => {
@@ -112,8 +114,8 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     Ok(())
 }
 
-/// Combines all problems into one failure. Each problem that names a line is shown with that line, as the file's reader
-/// does.
+/// Combines all problems into one failure. A problem in a line of the file is shown with that line, in the format of
+/// syntax errors.
 fn all_problems(problems: Problems, path: &Path) -> Failure {
     let text = read_bounded(path, MAX_BYTES).unwrap_or_default();
     let shown = problems.in_order(Some(path)).into_iter().map(|(line, problem)| match line {
@@ -123,8 +125,8 @@ fn all_problems(problems: Problems, path: &Path) -> Failure {
     Failure::refused(shown.collect::<Vec<_>>().join("\n\n"))
 }
 
-/// Returns a warning for each MCP server whose program is missing. This is not an error, because it may be installed
-/// later.
+/// Returns a warning for each MCP server whose program is missing. This is not an error, because the program may be
+/// installed later.
 fn missing_programs(settings: &Settings, servers: &[ServerConfig]) -> Vec<String> {
     let problem = |server: &ServerConfig| {
         let Transport::Stdio(child) = &server.transport else { return None };
@@ -132,10 +134,10 @@ fn missing_programs(settings: &Settings, servers: &[ServerConfig]) -> Vec<String
         if environment::program_in(&child.command, folders.as_ref()).is_some() {
             return None;
         }
-        let place = settings.file.mcp.get(&server.name).and_then(|table| table.command.as_ref());
-        let place = place.map(|placed| format!("{}: ", placed.place)).unwrap_or_default();
+        let location = settings.file.mcp.get(&server.name).and_then(|table| table.command.as_ref());
+        let location = location.map(|placed| format!("{}: ", placed.place)).unwrap_or_default();
         let searched = if child.command.contains(std::path::is_separator) { "there" } else { "on its PATH" };
-        Some(format!("{place}there is no program `{}` {searched}: install it, or name another", child.command))
+        Some(format!("{location}there is no program `{}` {searched}: install it, or name another", child.command))
     };
     servers.iter().filter_map(problem).collect()
 }
@@ -157,15 +159,16 @@ fn too_deep(agent: &Agent) -> Option<String> {
     })
 }
 
-/// Returns the agents' names along the longest chain of delegates. Loading has already refused cycles.
+/// Returns the agents' names along the longest chain of delegates. The recursion ends, because agents that form a cycle
+/// are refused when they are loaded.
 fn longest_chain(delegates: &BTreeMap<String, Delegate>) -> Vec<String> {
-    let ways = delegates.values().map(|delegate| {
+    let chains = delegates.values().map(|delegate| {
         let agent = delegate.agent.current();
-        let mut way = vec![agent.config().name.clone()];
-        way.extend(longest_chain(&agent.config().delegates));
-        way
+        let mut chain = vec![agent.config().name.clone()];
+        chain.extend(longest_chain(&agent.config().delegates));
+        chain
     });
-    ways.max_by_key(Vec::len).unwrap_or_default()
+    chains.max_by_key(Vec::len).unwrap_or_default()
 }
 
 fn row(name: &str, values: &[String], terminal: &Terminal) -> Result<(), Failure> {
@@ -188,13 +191,13 @@ fn models(settings: &Settings) -> Result<Vec<String>, Failure> {
             let key = if provider.key.is_some() { "with a key" } else { "without a key" };
             format!(" at {}, {key}", provider.base_url)
         });
-        let before = if index == 0 { "" } else { "then " };
-        lines.push(format!("{before}{}{}", model.name, address.unwrap_or_default()));
+        let prefix = if index == 0 { "" } else { "then " };
+        lines.push(format!("{prefix}{}{}", model.name, address.unwrap_or_default()));
     }
     lines
         .extend(settings.file.fallback_text.as_ref().map(|text| format!("then the text {}", text::one_line(text, 60))));
     let Helpers { planner, executor, embedding } = &settings.models.helpers;
-    for (what, named) in [("plans", planner), ("carries plans out", executor), ("chooses tools", embedding)] {
+    for (what, named) in [("plans", planner), ("executes plans", executor), ("chooses tools", embedding)] {
         lines.extend(named.as_ref().map(|named| format!("{} {what}", named.name)));
     }
     Ok(lines)
@@ -231,7 +234,7 @@ fn servers(servers: &[ServerConfig]) -> Vec<String> {
 }
 
 fn grants(settings: &Settings) -> Vec<String> {
-    let plugins = settings.grants.plugins.iter().map(|(name, grants)| format!("{name}: {}", granted(grants)));
+    let plugins = settings.grants.plugins.iter().map(|(name, grants)| format!("{name}: {}", grant_names(grants)));
     let host = Some(&settings.grants.host).filter(|trees| !trees.is_empty());
     let host = host.map(|trees| format!("host: {}", trees.iter().map(tree).collect::<Vec<_>>().join(", ")));
     let lines: Vec<_> = plugins.chain(host).collect();
@@ -244,13 +247,13 @@ fn excluded(settings: &Settings, sandbox: &Sandbox) -> Vec<String> {
     let trees = protection::granted_trees(settings).into_iter().filter(|(_, tree)| tree.access == Access::ReadWrite);
     let lines = trees.filter_map(|(plugin, tree)| {
         let excluded = protection::excluded_from_writing(&protected, &tree.host);
-        let list = excluded.join(", ");
-        (!list.is_empty()).then(|| format!("{plugin}: write {} without {list}", tree.guest))
+        let paths = excluded.join(", ");
+        (!paths.is_empty()).then(|| format!("{plugin}: write {} without {paths}", tree.guest))
     });
     lines.collect()
 }
 
-/// Lists the services and the outbox directory. Returns nothing if there are none, because few agents have any.
+/// Lists the services and the outbox directory. The list is empty for most agents, because few agents use services.
 fn services(settings: &Settings) -> Vec<String> {
     let services = settings.file.services.iter();
     let services = services.map(|(name, table)| {
@@ -261,7 +264,7 @@ fn services(settings: &Settings) -> Vec<String> {
 }
 
 /// Lists one plugin's grants by name. Values may be secret, so they are not shown.
-fn granted(grants: &Grants) -> String {
+fn grant_names(grants: &Grants) -> String {
     let env = grants.env.keys().map(|name| format!("env {name}"));
     let config = grants.config.keys().map(|key| format!("config {key}"));
     let http = grants.http.iter().map(|pattern| format!("http {pattern}"));
@@ -280,11 +283,11 @@ fn tree(tree: &TreeGrant) -> String {
 }
 
 fn list(terminal: &Terminal) -> Result<(), Failure> {
-    let all = agent_lookup::list_agents(Path::new("."));
-    if all.is_empty() {
+    let agents = agent_lookup::list_agents(Path::new("."));
+    if agents.is_empty() {
         terminal.note("there is no agent in this folder; `agent-host config init` creates an agent.toml");
     }
-    for agent in all {
+    for agent in agents {
         let (name, path) = (&agent.name, agent.path.display());
         let line = match &agent.file {
             Ok(file) => file.model.as_ref().map_or("offline", |model| &model.value).to_owned(),

@@ -1,15 +1,16 @@
-//! Parses a person's decision about a tool call whose outcome is unknown.
+//! Parses the user's decision about a tool call whose outcome is unknown.
 
 use crate::arguments::Verdict;
 use crate::exit::Failure;
 use agent_core::run::Decision;
 
-/// Combines the verdict and its text. `result` requires a text, `failed` has a default text, and `retry` takes none.
+/// Converts a verdict and its text to a decision. `result` requires a text, `failed` has a default text, and `retry`
+/// allows no text.
 pub(crate) fn decision(verdict: Verdict, text: Option<String>) -> Result<Decision, Failure> {
     match (verdict, text) {
         (Verdict::Retry, None) => Ok(Decision::Retry),
         (Verdict::Retry, Some(_)) => {
-            Err(Failure::refused("`retry` takes no text, because the call runs again: leave the text out"))
+            Err(Failure::refused("`retry` allows no text, because the call runs again: omit the text"))
         }
         (Verdict::Failed, text) => {
             Ok(Decision::Failed(text.unwrap_or_else(|| "the call was interrupted and has failed".to_owned())))

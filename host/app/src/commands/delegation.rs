@@ -1,4 +1,5 @@
-//! Sessions of delegates: whether their turns can continue, and which session waits for them (L16).
+//! Determines whether the turns of delegated sessions can continue, and which session waits for a delegated session
+//! (L16).
 
 use crate::exit::Failure;
 use crate::terminal::suspension::{fold_events, last_suspension};
@@ -17,7 +18,7 @@ pub(crate) async fn mark_ready(store: &dyn Store, sessions: &mut [SessionSummary
     Ok(())
 }
 
-/// Whether the session got the answer that it waited for, and no work was done since.
+/// Returns true if the session received the answer that it waited for, and no work was done since then.
 async fn is_just_resumed(store: &dyn Store, session: &str) -> Result<bool, Failure> {
     fold_events(store, session, |is_resumed, event| match event {
         EventKind::Resumed => true,
@@ -31,7 +32,7 @@ async fn is_just_resumed(store: &dyn Store, session: &str) -> Result<bool, Failu
     .await
 }
 
-/// Tells the user how to continue the parent session after the session of a delegate was changed.
+/// Returns a message about how to continue the parent session after a delegated session was changed.
 pub(crate) async fn continue_parent_note(
     store: &dyn Store,
     parent: &str,
@@ -50,13 +51,13 @@ pub(crate) async fn continue_parent_note(
     ))
 }
 
-/// Returns the session whose open turn waits for this session, or `None`.
+/// Returns the id of the session whose open turn waits for this session. `None` if no session waits for it.
 pub(crate) async fn awaited_by(store: &dyn Store, session: &SessionSummary) -> Result<Option<String>, Failure> {
     let Some(parent) = &session.delegated_by else { return Ok(None) };
     let Some(suspension) = last_suspension(store, parent).await? else { return Ok(None) };
     let awaits = |wait: &&Wait| matches!(&wait.cause, WaitCause::Agent { session: child } if *child == session.subject);
     let Some(wait) = suspension.waits.iter().find(awaits) else { return Ok(None) };
-    // If the parent already has this call's result, it waits for something else.
+    // If the parent already has the call's result, it does not wait for the delegated session any more.
     let calls = store.calls(parent, CallFilter::Ids(vec![wait.call.clone()])).await.map_err(Failure::failed)?;
     Ok(calls.iter().any(|call| call.state != CallState::Finished).then(|| parent.clone()))
 }

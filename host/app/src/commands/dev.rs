@@ -24,10 +24,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio_util::sync::CancellationToken;
 
-/// Number of build messages that can be queued. When the queue is full, the builder waits.
+/// Maximum number of queued build messages. When the queue is full, the builder waits.
 const NEWS_QUEUE: usize = 16;
 
-/// Builds the plugins, opens a session with them, and keeps building in the background.
+/// Builds the plugins, opens a session with them, and rebuilds them in the background after each change.
 pub(crate) async fn dev(arguments: &DevArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let can_type =
         std::io::stdin().is_terminal() && terminal.is_terminal(Output::Stdout) && terminal.is_terminal(Output::Stderr);
@@ -42,9 +42,9 @@ pub(crate) async fn dev(arguments: &DevArguments, data: Option<&Path>, terminal:
     let stop = CancellationToken::new();
     let _stop = stop.clone().drop_guard();
     let (sender, mut news) = channel(NEWS_QUEUE);
-    let (workshop, is_first) = (session.workshop.clone(), Arc::new(AtomicBool::new(true)));
+    let (watcher, is_first) = (session.watcher.clone(), Arc::new(AtomicBool::new(true)));
     let progress = first_progress(is_first.clone(), terminal.clone());
-    tokio::spawn(async move { workshop.run(sender, &progress, stop).await });
+    tokio::spawn(async move { watcher.run(sender, &progress, stop).await });
     let first = tokio::select! {
         first = first_build(&mut news, terminal) => first?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
@@ -62,18 +62,18 @@ pub(crate) async fn dev(arguments: &DevArguments, data: Option<&Path>, terminal:
     chat(opened, (&session.run, Some(news)), interrupts, terminal).await
 }
 
-/// Shows toolchain output until the first build is done, because that build takes longest. Later builds are reported
-/// only when they end.
+/// Shows the toolchain's output during the first build, because that build takes the longest time. Later builds are
+/// only reported when they end.
 fn first_progress(is_first: Arc<AtomicBool>, terminal: Terminal) -> impl Fn(BuildEvent<'_>) + Send + Sync {
     move |event: BuildEvent<'_>| match &event {
-        // Without an interactive terminal the lines would not be overwritten, and would fill the output.
+        // If the terminal is not interactive, the lines would not be overwritten and would fill the output.
         BuildEvent::Line { .. } if !terminal.is_interactive() => {}
         _ if is_first.load(Ordering::Relaxed) => show_build(&terminal, &event),
         _ => {}
     }
 }
 
-/// Waits for the first build that succeeds, and shows those that fail.
+/// Waits for the first successful build, and shows the errors of failed builds.
 async fn first_build(news: &mut Receiver<DevEvent>, terminal: &Terminal) -> Result<Vec<BuiltPlugin>, Failure> {
     loop {
         let event = news.recv().await.ok_or_else(|| Failure::failed("the background build has stopped"))?;
@@ -95,10 +95,10 @@ async fn first_build(news: &mut Receiver<DevEvent>, terminal: &Terminal) -> Resu
 
 /// The plugin sources under development, and the settings of the sessions that test them.
 struct DevSession {
-    workshop: SourceWatcher,
+    watcher: SourceWatcher,
     run: RunArguments,
     data: DataDirectory,
-    /// Whether the command line names an agent. Its file then says which plugins it uses.
+    /// True if the command line names an agent, whose file determines the plugins that the agent uses.
     has_agent: bool,
 }
 
@@ -114,23 +114,23 @@ impl DevSession {
         let settings = agent_settings::read(&run.agent)?;
         let out = settings.plugins.unwrap_or_else(|| sources.clone());
         let data = DataDirectory::open(data, &environment::host())?;
-        let workshop = SourceWatcher { toolchain: environment::toolchain(), sources, out };
-        Ok(Self { workshop, run, data, has_agent })
+        let watcher = SourceWatcher { toolchain: environment::toolchain(), sources, out };
+        Ok(Self { watcher, run, data, has_agent })
     }
 
     /// Opens a session with the built plugins. If the command line names no agent, the session uses every plugin.
     async fn open(&self, built: &[BuiltPlugin], terminal: &Terminal) -> Result<OpenedSession, Failure> {
         let mut settings = agent_settings::settings(&self.run.agent, terminal).await?;
-        // Each build replaces the plugin. Its author should not have to approve it again every time.
+        // Each build replaces the plugin. The author should not have to approve the same calls again after each build.
         settings.rule_binding = RuleBinding::Name;
-        settings.sources = Some(self.workshop.sources.clone());
+        settings.sources = Some(self.watcher.sources.clone());
         if !self.has_agent {
             use_all(&mut settings, built);
         }
         open_session::open_in(&self.run, (settings, self.data.clone()), open_session::OpenedFor::Turns, terminal).await
     }
 
-    /// Asks the same prompt after each build, each time in a new session, until the user interrupts.
+    /// Sends the same prompt after each build, each time in a new session, until the user interrupts.
     async fn ask_after_each_build(
         &self,
         (prompt, mut built): (&str, Vec<BuiltPlugin>),
@@ -143,12 +143,12 @@ impl DevSession {
                 opened = self.open(&built, terminal) => opened,
                 () = cancel.cancelled() => return Ok(Exit::Cancelled),
             };
-            // The next change may fix a plugin that does not load, or a turn that fails.
+            // An error does not end the loop, because the next change may fix the plugin.
             let result = match opened {
                 Ok(opened) => {
                     interrupts.kill_servers_on_exit(opened.agents.servers());
                     let input = Some(TurnInput::Text(prompt.to_owned()));
-                    run::once(opened, (run::format(&self.run, terminal), input), (&self.run.yes, &cancel), terminal)
+                    run::run_once(opened, (run::format(&self.run, terminal), input), (&self.run.yes, &cancel), terminal)
                         .await
                 }
                 Err(failure) => Err(failure),
@@ -169,8 +169,8 @@ impl DevSession {
     }
 }
 
-/// Waits for a build that differs from the one that the last prompt used, whichever process built it. Also reports the
-/// builds that do not differ, and those that fail.
+/// Waits for a build that differs from the build that the last prompt used. Another process may have built it. Also
+/// reports unchanged and failed builds.
 async fn next_build(
     (news, used): (&mut Receiver<DevEvent>, &[BuiltPlugin]),
     terminal: &Terminal,
@@ -195,7 +195,8 @@ async fn next_build(
     }
 }
 
-/// Adds the plugins of those kinds that an agent must name before it uses them.
+/// Adds the built plugins to the settings, if they are of a kind that an agent uses only if its settings name the
+/// plugin.
 fn use_all(settings: &mut Settings, built: &[BuiltPlugin]) {
     let file = &mut settings.file;
     let providers: Vec<String> =

@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::pin::Pin;
 use tokio_util::sync::CancellationToken;
 
-/// Whether no further turn may run: this one has not ended, or the user has cancelled.
+/// Returns true if no further turn may run, because this turn has not ended or the user has cancelled.
 pub(super) fn stops(result: &TurnResult, cancel: &CancellationToken) -> bool {
     matches!(result, TurnResult::Suspended(_) | TurnResult::Interrupted) || cancel.is_cancelled()
 }
@@ -23,19 +23,19 @@ pub(super) fn open_question(session: &Session) -> Option<CallId> {
     }
 }
 
-/// Runs a turn from its beginning and shows its events as they arrive.
-pub(super) async fn watched(
+/// Runs a turn from its beginning, and shows its events as they arrive.
+pub(super) async fn start_turn(
     session: &mut Session,
     input: Option<TurnInput>,
     (view, first_uses): (&mut TurnView<'_>, &mut FirstUseHandler),
     cancel: &CancellationToken,
 ) -> Result<TurnResult, Failure> {
     view.begin(session);
-    watch(session, input, (view, first_uses), cancel).await
+    continue_turn(session, input, (view, first_uses), cancel).await
 }
 
 /// Continues a turn whose beginning was already shown, and shows its events as they arrive.
-pub(super) async fn watch(
+pub(super) async fn continue_turn(
     session: &mut Session,
     input: Option<TurnInput>,
     (view, first_uses): (&mut TurnView<'_>, &mut FirstUseHandler),
@@ -50,7 +50,7 @@ pub(super) async fn watch(
             let first_use = tokio::select! {
                 biased;
                 event = events.recv() => {
-                    // The output cannot be written: the reader is gone (L29), or the disk is full.
+                    // The output cannot be written, for example because its reader is gone (L29) or the disk is full.
                     if let Err(error) = view.receive(event).await {
                         cancel.cancel();
                         unwritten.get_or_insert(error);
@@ -60,7 +60,8 @@ pub(super) async fn watch(
                 first_use = first_uses.next() => first_use,
                 result = &mut running => break result,
             };
-            // Show earlier events above the question. Events that arrive meanwhile are shown below the answer.
+            // Show earlier events above the question. Events that arrive during the question are shown below the
+            // answer.
             while view.receive_waiting(&mut events).await.unwrap_or(false) {}
             if let Some(result) = serve_first_use(first_uses, first_use, running.as_mut(), cancel).await {
                 break result;
@@ -79,7 +80,8 @@ pub(super) async fn watch(
     })
 }
 
-/// Asks about a plugin while the turn's other calls run. Returns the turn's result if the turn ends meanwhile.
+/// Asks about a plugin while the turn's other calls run. Returns the turn's result if the turn ends before the user
+/// answers.
 async fn serve_first_use<R>(
     first_uses: &mut FirstUseHandler,
     first_use: FirstUse,

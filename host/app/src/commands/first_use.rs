@@ -1,6 +1,6 @@
-//! Asks the person at the terminal for missing grants when a plugin is about to be used for the first time (P6).
+//! Asks the user at the terminal for missing grants before a plugin is used for the first time (P6).
 
-use super::person::Person;
+use super::user_presence::UserPresence;
 use crate::terminal::first_use::{Answer, card, help, question};
 use crate::terminal::{DIM, Terminal, TypedLine, YELLOW, text};
 use agent_config::HostEnvironment;
@@ -16,20 +16,20 @@ use std::sync::Arc;
 use tokio::sync::mpsc::Receiver;
 use tokio_util::sync::CancellationToken;
 
-/// Creates a handler that asks the person. If nobody is at the terminal, calls run with the grants that they have.
+/// Creates a handler that asks the user. If no user is at the terminal, calls run with the existing grants.
 pub(crate) fn handler(
-    (terminal, person): (&Terminal, Person),
+    (terminal, user): (&Terminal, UserPresence),
     store: Arc<dyn Store>,
     environment: HostEnvironment,
     first_uses: (Receiver<FirstUse>, BTreeMap<String, PathBuf>),
 ) -> FirstUseHandler {
-    match person {
-        Person::AtTerminal => FirstUseHandler::new(Arc::new(terminal.clone()), store, environment, first_uses),
-        Person::Nobody => closed_handler(terminal, store),
+    match user {
+        UserPresence::AtTerminal => FirstUseHandler::new(Arc::new(terminal.clone()), store, environment, first_uses),
+        UserPresence::Absent => closed_handler(terminal, store),
     }
 }
 
-/// Creates a handler for a command that cannot ask anybody.
+/// Creates a handler for a command that cannot ask the user.
 pub(crate) fn closed_handler(terminal: &Terminal, store: Arc<dyn Store>) -> FirstUseHandler {
     FirstUseHandler::closed(Arc::new(terminal.clone()), store)
 }

@@ -7,10 +7,10 @@ use crate::terminal::{BOLD, DIM, Output, Terminal};
 use agent_registry::{KeyFile, Protection, SigningKey, create_key, public_path};
 use std::path::Path;
 
-/// Environment variable with the password of the key. Without it, the password is asked at the terminal.
+/// Environment variable with the password of the key. If it is not set, the user types the password at the terminal.
 const PASSWORD: &str = "AGENT_HOST_KEY_PASSWORD";
 
-/// Runs one of the commands.
+/// Runs a subcommand of `key`.
 pub(crate) async fn run(command: KeyCommand, terminal: &Terminal) -> Result<Exit, Failure> {
     let KeyCommand::New { file, no_password } = command;
     let protection = if no_password { Protection::None } else { Protection::Password(new_password(terminal)?) };
@@ -29,13 +29,13 @@ pub(crate) async fn run(command: KeyCommand, terminal: &Terminal) -> Result<Exit
     Ok(Exit::Done)
 }
 
-/// Opens the private key in a file. If the key has a password, takes it from the environment or asks for it.
+/// Opens the private key in a file. If the key has a password, reads the password from the environment or asks for it.
 pub(crate) async fn open(path: &Path, terminal: &Terminal) -> Result<SigningKey, Failure> {
     let file = KeyFile::read(path).map_err(Failure::refused)?;
     let password = match (file.needs_password(), environment::variable(PASSWORD)) {
         (false, _) => None,
         (true, Some(password)) => Some(password),
-        (true, None) => Some(typed(&format!("password of {}: ", path.display()), terminal)?),
+        (true, None) => Some(ask_for_password(&format!("password of {}: ", path.display()), terminal)?),
     };
     let opened = tokio::task::spawn_blocking(move || file.open(password)).await.map_err(Failure::failed)?;
     opened.map_err(Failure::refused)
@@ -45,8 +45,8 @@ fn new_password(terminal: &Terminal) -> Result<String, Failure> {
     let password = match environment::variable(PASSWORD) {
         Some(password) => password,
         None => {
-            let first = typed("password for the new key: ", terminal)?;
-            if first != typed("repeat the password: ", terminal)? {
+            let first = ask_for_password("password for the new key: ", terminal)?;
+            if first != ask_for_password("repeat the password: ", terminal)? {
                 return Err(Failure::refused("the two passwords differ, so no key was created"));
             }
             first
@@ -60,7 +60,7 @@ fn new_password(terminal: &Terminal) -> Result<String, Failure> {
     }
 }
 
-fn typed(prompt: &str, terminal: &Terminal) -> Result<String, Failure> {
+fn ask_for_password(prompt: &str, terminal: &Terminal) -> Result<String, Failure> {
     let no_terminal = || {
         Failure::refused(format!(
             "the key's password cannot be asked here, because stderr is not a terminal: set {PASSWORD}, or create the key \

@@ -1,4 +1,4 @@
-//! `memory search|list|forget`: the memories that are kept about a user across sessions (D4).
+//! `memory search|list|forget`: searches, lists and deletes the memories that are stored about a user (D4).
 
 use crate::arguments::MemoryCommand;
 use crate::environment;
@@ -8,12 +8,12 @@ use agent_config::{DataDirectory, assembly};
 use agent_store::{Memories, MemoryFilter, StoredMemory};
 use serde::Serialize;
 
-/// Number of characters that a list shows of each of the two parts of a memory.
-const SHOWN: usize = 200;
-/// Labels that begin the second part of a memory: the answer, or the tool call.
+/// Maximum number of characters of each of the two parts of a memory that are shown.
+const MAX_CHARACTERS: usize = 200;
+/// Labels at the start of the second part of a memory, which is the answer or the tool call.
 const SECOND_PART: [&str; 2] = ["\nAnswered: ", "\nCalled: "];
 
-/// Runs one of the commands.
+/// Runs a subcommand of `memory`.
 pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
     let store = assembly::open_store_to_read(data)?;
     match command {
@@ -21,9 +21,9 @@ pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: 
             let user = user_or_current(user)?;
             let filter = MemoryFilter::of_user(&user);
             let found = store.search(&filter, &query, limit as usize).await.map_err(Failure::refused)?;
-            for fact in &found {
-                let shown = shown(&fact.id, &[&date(&fact.written)], &fact.text);
-                if json { print_json(terminal, fact)? } else { print(terminal, shown)? }
+            for memory in &found {
+                let shown = describe(&memory.id, &[&date(&memory.written)], &memory.text);
+                if json { print_json(terminal, memory)? } else { print(terminal, shown)? }
             }
             if found.is_empty() && !json {
                 terminal.note(format!("no memory about `{user}` contains any of these words"));
@@ -32,8 +32,8 @@ pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: 
         MemoryCommand::List { user, limit, json } => {
             let user = user_or_current(user)?;
             let found = store.list(&user, "", limit as usize).await.map_err(Failure::refused)?;
-            for fact in &found {
-                if json { print_json(terminal, fact)? } else { print(terminal, listed(fact))? }
+            for memory in &found {
+                if json { print_json(terminal, memory)? } else { print(terminal, listed(memory))? }
             }
             if found.is_empty() && !json {
                 terminal.note(format!("there are no memories about `{user}`"));
@@ -59,32 +59,32 @@ pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: 
     Ok(Exit::Done)
 }
 
-/// Returns the named user, or else the user who is logged in.
+/// Returns the named user, or else the logged-in user.
 fn user_or_current(named: Option<String>) -> Result<String, Failure> {
     let unknown = || Failure::refused("the current user cannot be determined here: name the user with --user NAME");
     named.or_else(environment::user).ok_or_else(unknown)
 }
 
-fn listed(fact: &StoredMemory) -> String {
-    let written = fact.memory.written.as_deref().map(date).unwrap_or_default();
-    shown(&fact.id, &[&written, fact.memory.kind.as_str()], &fact.memory.text)
+fn listed(stored: &StoredMemory) -> String {
+    let written = stored.memory.written.as_deref().map(date).unwrap_or_default();
+    describe(&stored.id, &[&written, stored.memory.kind.as_str()], &stored.memory.text)
 }
 
-fn shown(id: &str, details: &[&str], text: &str) -> String {
+fn describe(id: &str, details: &[&str], text: &str) -> String {
     let (id, details) = (text::one_line(id, 200), details.join(", "));
-    let place = SECOND_PART.iter().filter_map(|begin| text.find(begin)).min().unwrap_or(text.len());
-    let (first, second) = text.split_at(place);
+    let position = SECOND_PART.iter().filter_map(|begin| text.find(begin)).min().unwrap_or(text.len());
+    let (first, second) = text.split_at(position);
     let second = if second.is_empty() { String::new() } else { format!("\n  {}", shortened(second)) };
     format!("{BOLD}{id}{BOLD:#}  {DIM}{details}{DIM:#}\n  {}{second}", shortened(first))
 }
 
-/// Returns the beginning of the text in one line.
+/// Formats the beginning of the text as one line.
 fn shortened(text: &str) -> String {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    text::one_line(&words, SHOWN)
+    text::one_line(&words, MAX_CHARACTERS)
 }
 
-/// Shortens a time stamp to seconds for people.
+/// Formats a timestamp without fractions of a second.
 fn date(written: &str) -> String {
     format!("{} UTC", written.get(..19).unwrap_or(written).replace('T', " "))
 }
@@ -101,16 +101,16 @@ fn print(terminal: &Terminal, line: String) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    /// D4: the answer is shown, however long the question is.
+    /// D4: the answer is shown even if the question is long.
     #[test]
-    fn d4_shown_includes_the_answer_after_a_long_question() {
+    fn d4_describe_includes_the_answer_after_a_long_question() {
         let text = format!("Asked: {}\nand more\nAnswered: At nine.\n\nSurely.", "x".repeat(500));
-        let listed = anstream::adapter::strip_str(&shown("a/1/1/final", &["final"], &text)).to_string();
+        let listed = anstream::adapter::strip_str(&describe("a/1/1/final", &["final"], &text)).to_string();
         let lines: Vec<_> = listed.lines().collect();
         assert_eq!((lines[0], lines[2]), ("a/1/1/final  final", "  Answered: At nine. Surely."));
         assert!(lines[1].starts_with("  Asked: xxx") && lines[1].ends_with('…') && lines.len() == 3, "{listed}");
-        let listed = shown("a/1/1/tool/1", &[], "Asked: Who?\nCalled: who {}\nResult: she");
+        let listed = describe("a/1/1/tool/1", &[], "Asked: Who?\nCalled: who {}\nResult: she");
         assert!(listed.ends_with("\n  Asked: Who?\n  Called: who {} Result: she"), "{listed}");
-        assert!(shown("m", &[], "just a fact").ends_with("\n  just a fact"));
+        assert!(describe("m", &[], "just a memory").ends_with("\n  just a memory"));
     }
 }

@@ -1,4 +1,4 @@
-//! Opens the session that the command line asks for.
+//! Opens the session that the command line names, or a new session.
 
 use super::agent_settings::{self, BuildingReader};
 use super::stored_sessions;
@@ -15,10 +15,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Receiver;
 
-/// Number of questions about first uses that can be queued. When the queue is full, the calls that cause them wait.
+/// Maximum number of queued questions about first uses of plugins. When the queue is full, the calls that use the
+/// plugins wait.
 const FIRST_USE_QUEUE: usize = 16;
 
-/// Time before the host tries again to open a session that another process has open.
+/// Time between two attempts to open a session that another process has open.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// An open session with everything that is needed to run its turns.
@@ -29,7 +30,7 @@ pub(crate) struct OpenedSession {
     pub(crate) host: Host,
     /// The agent of the session, and all agents that it delegates to.
     pub(crate) agents: AssembledAgents,
-    /// Receives a message before a plugin that lacks grants is used for the first time.
+    /// Receives a question before a plugin that lacks grants is used for the first time.
     pub(crate) first_uses: Receiver<FirstUse>,
     /// The open session.
     pub(crate) session: Session,
@@ -48,21 +49,22 @@ pub(crate) async fn open(
     open_in(run, (settings, data), OpenedFor::Turns, terminal).await
 }
 
-/// What a session is opened for.
+/// Purpose for which a session is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenedFor {
     /// To run turns. It is an error if a file in the plugin folder cannot be loaded, or if another process has the
     /// session open.
     Turns,
-    /// To answer what the open turn waits for. The turn has its plugins already, so files that cannot be loaded are
-    /// only reported. If another process has the session open, the host waits for it up to [`BUSY_TIMEOUT`].
+    /// To record an answer that the open turn waits for. The turn has its plugins already, so files that cannot be
+    /// loaded are only reported. If another process has the session open, the host waits up to [`BUSY_TIMEOUT`] for
+    /// that process.
     AnAnswer,
 }
 
-/// How long a command that brings an answer waits for a session that another process has open.
+/// Maximum time that a command with an answer waits for a session that another process has open.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Like [`open`], with settings and a data folder that are already read.
+/// Opens a session like [`open`], with settings and a data folder that are already read.
 pub(crate) async fn open_in(
     run: &RunArguments,
     (mut settings, data): (Settings, DataDirectory),
@@ -72,7 +74,7 @@ pub(crate) async fn open_in(
     settings.user = run.user.clone().or_else(|| data.user());
     let data = data.for_user(settings.user.clone());
     let store = open_store(&data)?;
-    let which = which(run, &settings, (&*store, &data)).await?;
+    let target = requested_session(run, &settings, (&*store, &data)).await?;
     let sandbox = open_sandbox(&settings, &data)?;
     let environment = settings.environment.clone();
     let building = BuildingReader { terminal, environment: environment.clone() };
@@ -95,12 +97,12 @@ pub(crate) async fn open_in(
         leaving: terminal.leaving(),
     };
     let timeout = if opened_for == OpenedFor::AnAnswer { BUSY_TIMEOUT } else { Duration::ZERO };
-    let session = open_when_free(&host, &agents.agent, which, timeout).await?;
+    let session = open_when_free(&host, &agents.agent, target, timeout).await?;
     let storage = Storage { store: host.store.clone(), data };
     Ok(OpenedSession { settings, host, agents, first_uses, session, storage })
 }
 
-/// Returns the observer with which crash tests end the process at a chosen point. Release builds have none.
+/// Returns the observer with which crash tests end the process at a chosen point. `None` in release builds.
 pub(crate) fn checkpoint() -> Option<CheckpointObserver> {
     #[cfg(all(debug_assertions, unix))]
     return crate::crash::observer();
@@ -108,16 +110,16 @@ pub(crate) fn checkpoint() -> Option<CheckpointObserver> {
     return None;
 }
 
-/// Opens a session. If another process has it open, retries until the timeout has passed.
+/// Opens a session. If another process has the session open, retries until the timeout has passed.
 pub(crate) async fn open_when_free(
     host: &Host,
     agent: &LiveAgent,
-    which: OpenSession,
+    target: OpenSession,
     timeout: Duration,
 ) -> Result<Session, Failure> {
     let begun = Instant::now();
     loop {
-        match Session::open(host, agent.clone(), which.clone()).await {
+        match Session::open(host, agent.clone(), target.clone()).await {
             Err(SessionError::Store(StoreError::Busy { .. })) if begun.elapsed() < timeout => {
                 tokio::time::sleep(RETRY_INTERVAL).await;
             }
@@ -137,7 +139,7 @@ pub(crate) async fn close(session: Session, store: &dyn Store) -> Result<(), Fai
     Ok(())
 }
 
-async fn which(
+async fn requested_session(
     run: &RunArguments,
     settings: &Settings,
     (store, data): (&dyn Store, &DataDirectory),
@@ -146,8 +148,8 @@ async fn which(
     if run.continue_latest {
         let filter = SessionFilter { agent: Some(agent.clone()), ..SessionFilter::default() };
         let sessions = stored_sessions::sessions(store, data, filter, MAX_PAGE).await?;
-        let is_whole = |session: &SessionSummary| session.revision > 0 && session.state != SessionState::Incomplete;
-        let latest = sessions.into_iter().find(|session| session.delegated_by.is_none() && is_whole(session));
+        let is_complete = |session: &SessionSummary| session.revision > 0 && session.state != SessionState::Incomplete;
+        let latest = sessions.into_iter().find(|session| session.delegated_by.is_none() && is_complete(session));
         return latest.map(|session| OpenSession::Existing(session.subject)).ok_or_else(|| {
             Failure::refused(format!("the agent `{agent}` has no session yet: run without --continue to begin one"))
         });

@@ -1,5 +1,5 @@
-//! `outbox list` and `outbox deliver`: lists the effects that commits placed in the outbox, and delivers the pending
-//! ones (D2, D6).
+//! `outbox list` and `outbox deliver`: lists the effects that commits added to the outbox, and delivers pending effects
+//! (D2, D6).
 
 use super::stored_sessions;
 use crate::arguments::OutboxCommand;
@@ -13,20 +13,20 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of items that are read at once.
+/// Maximum number of items that one query reads.
 const PAGE: usize = 200;
-/// Number of characters of an event's data that are shown.
-const SHOWN: usize = 120;
+/// Maximum number of characters of a name or of an event's data that are shown.
+const MAX_CHARACTERS: usize = 120;
 
-/// Runs one of the commands.
+/// Runs a subcommand of `outbox`.
 pub(crate) async fn run(command: OutboxCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
     let store = assembly::open_store_to_read(data)?;
     match command {
         OutboxCommand::List { session, all, json } => {
             let session = subject(&*store, data, session).await?;
-            let own = stored_sessions::sessions(&*store, data, SessionFilter::default(), MAX_PAGE).await?;
-            let own = own.into_iter().map(|session| session.subject).collect();
-            list(&*store, (session.as_deref(), &own), (all, json), terminal).await
+            let sessions = stored_sessions::sessions(&*store, data, SessionFilter::default(), MAX_PAGE).await?;
+            let subjects = sessions.into_iter().map(|session| session.subject).collect();
+            list(&*store, (session.as_deref(), &subjects), (all, json), terminal).await
         }
         OutboxCommand::Deliver { directory, session } => {
             let session = subject(&*store, data, session).await?;
@@ -55,7 +55,7 @@ async fn deliver(
             directory.display()
         )));
     }
-    let (shown, written) = (directory.display().to_string(), AtomicUsize::new(0));
+    let (folder, written) = (directory.display().to_string(), AtomicUsize::new(0));
     let config = OutboxConfig { directory: Some(directory), ..OutboxConfig::default() };
     let done = |_: &str| {
         written.fetch_add(1, Ordering::Relaxed);
@@ -63,26 +63,26 @@ async fn deliver(
     let delivered = outbox::deliver(store, &config, session, &done).await;
     terminal.note(match written.load(Ordering::Relaxed) {
         0 => "nothing was pending in the outbox".to_owned(),
-        written => format!("{} delivered to {shown}", text::count(written, "item")),
+        written => format!("{} delivered to {folder}", text::count(written, "item")),
     });
     delivered.map(|()| Exit::Done).map_err(Failure::failed)
 }
 
 async fn list(
     store: &dyn Store,
-    (session, own): (Option<&str>, &BTreeSet<String>),
+    (session, subjects): (Option<&str>, &BTreeSet<String>),
     (all, json): (bool, bool),
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let which = if all { OutboxFilter::All } else { OutboxFilter::Pending };
+    let filter = if all { OutboxFilter::All } else { OutboxFilter::Pending };
     let (mut after, mut found_any) = (0, false);
     loop {
-        let items = store.outbox(session, which, after, PAGE).await.map_err(Failure::failed)?;
+        let items = store.outbox(session, filter, after, PAGE).await.map_err(Failure::failed)?;
         let Some(last) = items.last() else { break };
         after = last.number;
-        for item in items.iter().filter(|item| own.contains(&item.session)) {
+        for item in items.iter().filter(|item| subjects.contains(&item.session)) {
             found_any = true;
-            let line = if json { serde_json::to_string(item).map_err(Failure::failed)? } else { shown(item) };
+            let line = if json { serde_json::to_string(item).map_err(Failure::failed)? } else { describe(item) };
             terminal.print(line).map_err(Failure::output)?;
         }
     }
@@ -92,19 +92,20 @@ async fn list(
     Ok(Exit::Done)
 }
 
-fn shown(item: &StoredOutboxItem) -> String {
+fn describe(item: &StoredOutboxItem) -> String {
     let state = match &item.delivered {
         Some(time) => format!("done {}", text::one_line(time, 40)),
         None => "pending".to_owned(),
     };
     let (what, data) = match &item.item.effect {
-        OutboxEffect::Event(event) => {
-            (text::one_line(&event.event_type, SHOWN), event.data.as_ref().map(|data| text::json_line(data, SHOWN)))
-        }
-        OutboxEffect::Allow(grant) => (format!("allow {}", text::one_line(&grant.tool, SHOWN)), None),
+        OutboxEffect::Event(event) => (
+            text::one_line(&event.event_type, MAX_CHARACTERS),
+            event.data.as_ref().map(|data| text::json_line(data, MAX_CHARACTERS)),
+        ),
+        OutboxEffect::Allow(grant) => (format!("allow {}", text::one_line(&grant.tool, MAX_CHARACTERS)), None),
         OutboxEffect::Remember { memory, .. } => (format!("remember {}", memory.kind.as_str()), None),
         OutboxEffect::Forget { turn } => (format!("forget turn {turn}"), None),
     };
-    let (id, session) = (text::one_line(&item.item.id, SHOWN), text::one_line(&item.session, SHOWN));
+    let (id, session) = (text::one_line(&item.item.id, MAX_CHARACTERS), text::one_line(&item.session, MAX_CHARACTERS));
     format!("{BOLD}{what}{BOLD:#} {}\n  {state} {DIM}{session}/{id}{DIM:#}", data.unwrap_or_default())
 }

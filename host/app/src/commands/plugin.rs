@@ -26,12 +26,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Runs one of the commands.
+/// Runs a subcommand of `plugin`.
 pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
         PluginCommand::New(arguments) => new::new(arguments, terminal)?,
         PluginCommand::Check { path, json } => {
-            let format = if json { call::Format::Json } else { call::Format::People };
+            let format = if json { call::Format::Json } else { call::Format::Text };
             return check::check(&path, format, &DataDirectory::open(data, &environment::host())?, terminal).await;
         }
         PluginCommand::Build { directory } => return build(&directory, terminal).await,
@@ -75,7 +75,7 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
             let sandbox = grant_source.sandbox(&data)?;
             let plugin = grant_source.load(&sandbox, &file, terminal).await?;
             grant_source.open_trees(&sandbox)?;
-            let format = if json { call::Format::Json } else { call::Format::People };
+            let format = if json { call::Format::Json } else { call::Format::Text };
             let options = call::CallOptions { tool, arguments, grant_source, format, data };
             return call::call(&sandbox, plugin, options, terminal).await;
         }
@@ -83,7 +83,8 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
     Ok(Exit::Done)
 }
 
-/// Builds the projects of a folder. If the user cancels, the build processes end and the existing components stay.
+/// Builds the projects of a folder. If the user cancels, the build processes end and the existing components are not
+/// changed.
 async fn build(directory: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
     let cancel = Interrupts::listen(terminal.clone()).begin(Activity::Turn);
     let built_plugins = tokio::select! {
@@ -96,7 +97,7 @@ async fn build(directory: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Where the grants and limits of a single plugin come from.
+/// Source of the grants and limits of a single plugin.
 enum GrantSource {
     /// From the named agent, with additional grants from the command line.
     Agent(Box<Settings>, Vec<Grant>),
@@ -128,10 +129,10 @@ impl GrantSource {
             Self::CommandLine(_) => return load(sandbox, file, terminal).await,
         };
         terminal.idle();
-        unusable(loaded, file)
+        explain_load_error(loaded, file)
     }
 
-    /// Opens all granted trees of the agent before a call could change what their paths refer to.
+    /// Opens all granted trees of the agent. This must happen before a call, which could replace a folder by a link.
     fn open_trees(&self, sandbox: &Sandbox) -> Result<(), Failure> {
         match self {
             Self::Agent(settings, _) => Ok(protection::open_granted_trees(sandbox, [&**settings])?),
@@ -142,13 +143,13 @@ impl GrantSource {
     /// Returns the secrets of all plugins of the agent, because the output of one plugin may contain a secret of
     /// another.
     fn secrets(&self, own: &Grants) -> KnownSecrets {
-        let of_agent = match self {
+        let agent_secrets = match self {
             Self::Agent(settings, _) => {
                 KnownSecrets::new(settings.grants.plugins.values().flat_map(|grants| &grants.secrets))
             }
             Self::CommandLine(_) => KnownSecrets::default(),
         };
-        KnownSecrets::new(&own.secrets).and(&of_agent)
+        KnownSecrets::new(&own.secrets).and(&agent_secrets)
     }
 
     /// Returns the grants of the command line.
@@ -197,7 +198,7 @@ async fn list(
         let grants = settings.grants.plugins.get(plugin.name()).cloned().unwrap_or_default();
         print(terminal, describe::listed(plugin, &grants))?;
     }
-    servers(&settings, terminal).await?;
+    list_servers(&settings, terminal).await?;
     assembly::refuse_unusable_plugins(&problems)?;
     let tools = generation
         .plugins()
@@ -209,7 +210,7 @@ async fn list(
 }
 
 /// Starts the MCP servers of the agent, and lists them with the tools that a turn would get.
-async fn servers(settings: &Settings, terminal: &Terminal) -> Result<(), Failure> {
+async fn list_servers(settings: &Settings, terminal: &Terminal) -> Result<(), Failure> {
     let servers = McpServers::new(settings.servers()?).map_err(Failure::refused)?;
     let interrupts = Interrupts::listen(terminal.clone());
     interrupts.kill_servers_on_exit([servers.clone()]);
@@ -237,7 +238,8 @@ async fn servers(settings: &Settings, terminal: &Terminal) -> Result<(), Failure
     Ok(())
 }
 
-/// Returns a message for each pair of tools with the same name. A turn refuses them, so the list does, too.
+/// Returns a message for each pair of tools with the same name. A turn refuses such tools, so `plugin list` reports an
+/// error for them.
 fn duplicate_names<'t>(tools: impl Iterator<Item = (&'t str, String)>) -> Vec<String> {
     let mut plugins: BTreeMap<&str, String> = BTreeMap::new();
     let mut duplicates = Vec::new();
@@ -257,10 +259,10 @@ fn duplicate_names<'t>(tools: impl Iterator<Item = (&'t str, String)>) -> Vec<St
 async fn load(sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> Result<Arc<LoadedPlugin>, Failure> {
     let loaded = sandbox.load_file_with(file, &|event| show_load(terminal, &event)).await;
     terminal.idle();
-    unusable(loaded, file)
+    explain_load_error(loaded, file)
 }
 
-fn unusable(loaded: Result<Arc<LoadedPlugin>, LoadError>, file: &Path) -> Result<Arc<LoadedPlugin>, Failure> {
+fn explain_load_error(loaded: Result<Arc<LoadedPlugin>, LoadError>, file: &Path) -> Result<Arc<LoadedPlugin>, Failure> {
     loaded.map_err(|error| Failure::refused(format!("`{}`: {error}", file.display())))
 }
 
@@ -272,7 +274,7 @@ fn print(terminal: &Terminal, text: String) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    /// L14: all tools share one name space.
+    /// L14: all tools share one namespace.
     #[test]
     fn l14_duplicate_names_reports_both_plugins() {
         let tools = |names: &[(&'static str, &str)]| {

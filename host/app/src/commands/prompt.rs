@@ -14,25 +14,25 @@ use std::path::Path;
 /// Maximum size in bytes of a prompt that is read from stdin.
 const MAX_PROMPT_BYTES: u64 = 10 * 1024 * 1024;
 
-/// What stdin is connected to.
+/// Kind of the process's stdin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// A person types.
+    /// A terminal, where a user can type.
     Terminal,
     /// A pipe or a file.
     Pipe,
 }
 
-/// The input of a turn, and the trace that it belongs to.
+/// The input of a turn, and the trace that the input belongs to.
 #[derive(Debug, Default)]
 pub(crate) struct Prompt {
     /// The input. `None` if stdin is a terminal, or if the command only continues a session.
     pub(crate) input: Option<TurnInput>,
-    /// Trace context of the event that carried the input (I6).
+    /// Trace context of the event that contained the input (I6).
     pub(crate) trace: Option<TraceContext>,
 }
 
-/// Reads the prompt that the arguments name, or the whole of stdin.
+/// Reads the prompt from the arguments, from an event file, or from stdin until its end.
 pub(crate) fn read(run: &RunArguments, input: Input, stdin: impl Read) -> Result<Prompt, Failure> {
     if let Some(file) = &run.event {
         let event = event_file::read(file)?;
@@ -65,18 +65,18 @@ fn event_input(file: &Path, event: CloudEvent) -> Result<TurnInput, Failure> {
 fn text(run: &RunArguments, input: Input, stdin: impl Read) -> Result<Option<String>, Failure> {
     let continues = run.continue_latest || run.session.is_some();
     match run.prompt.as_deref() {
-        Some("-") => from(stdin).map(Some),
+        Some("-") => read_stdin(stdin).map(Some),
         Some(prompt) if prompt.trim().is_empty() => {
             Err(Failure::refused("the prompt is empty: write what to ask the agent"))
         }
         Some(prompt) => Ok(Some(prompt.to_owned())),
-        // Do not read stdin just to continue a session: it may never end.
+        // A command that only continues a session does not read stdin, because stdin may never end.
         None if continues || input == Input::Terminal => Ok(None),
-        None => from(stdin).map(Some),
+        None => read_stdin(stdin).map(Some),
     }
 }
 
-fn from(stdin: impl Read) -> Result<String, Failure> {
+fn read_stdin(stdin: impl Read) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     stdin
         .take(MAX_PROMPT_BYTES + 1)
@@ -105,10 +105,11 @@ mod tests {
         RunArguments { prompt: prompt.map(str::to_owned), ..RunArguments::default() }
     }
 
-    /// I1
     #[test]
     fn i1_text_reads_the_command_line_or_a_pipe() {
-        let read = |run: &RunArguments, input, stdin: &str| text(run, input, stdin.as_bytes()).map_err(|f| f.message);
+        let read = |run: &RunArguments, input, stdin: &str| {
+            text(run, input, stdin.as_bytes()).map_err(|failure| failure.message)
+        };
         assert_eq!(read(&run(Some("one")), Input::Pipe, "two"), Ok(Some("one".into())));
         assert_eq!(read(&run(None), Input::Pipe, "two\n"), Ok(Some("two".into())));
         assert_eq!(read(&run(Some("-")), Input::Terminal, "two\nlines\n"), Ok(Some("two\nlines".into())));

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Runs the command.
+/// Runs `agent-host replay`.
 pub(crate) async fn run(arguments: ReplayArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let data = DataDirectory::open(data, &environment::host())?.for_user(arguments.user.clone());
     let granted = granted(&arguments)?;
@@ -57,8 +57,10 @@ pub(crate) async fn run(arguments: ReplayArguments, data: Option<&Path>, termina
 /// Resolves the grants of the command line. Only grants for reading are allowed, because a replay must not repeat
 /// effects.
 fn granted(arguments: &ReplayArguments) -> Result<BTreeMap<String, Grants>, Failure> {
-    let only = [Kind::Read, Kind::Env, Kind::Config];
-    if let Some(grant) = arguments.grant.iter().find(|grant| !only.contains(&grant.kind) || grant.plugin().is_none()) {
+    let allowed_kinds = [Kind::Read, Kind::Env, Kind::Config];
+    if let Some(grant) =
+        arguments.grant.iter().find(|grant| !allowed_kinds.contains(&grant.kind) || grant.plugin().is_none())
+    {
         return Err(Failure::refused(format!(
             "{}: a replay has no effects, so only PLUGIN:read=DIR, PLUGIN:env=NAME and PLUGIN:config=KEY=VALUE can be granted",
             grant.origin
@@ -68,20 +70,22 @@ fn granted(arguments: &ReplayArguments) -> Result<BTreeMap<String, Grants>, Fail
     resolved.map(|resolved| resolved.plugins).map_err(|problems| Failure::refused(problems.join("\n")))
 }
 
-/// Reads the settings of the agent whose values and limits the replay uses, if one is named.
+/// Reads the settings of the agent that `--agent` names. The replay uses their limits, variables and configuration
+/// values.
 fn configured(arguments: &ReplayArguments) -> Result<Option<Settings>, Failure> {
     let Some(agent) = &arguments.agent else { return Ok(None) };
     let path = agent_lookup::find_agent(agent, Path::new("."))?;
     let mut file = AgentFile::read(&path).map_err(Failure::refused)?;
-    // A replay sends nothing, so it needs no secrets. They may be missing where it runs, for example in CI.
+    // A replay sends no requests, so it needs no secrets. The secrets may be missing in the environment, for example in
+    // CI.
     file.secrets.clear();
     let (settings, problems) = Settings::of_file((Some(path), file), &AgentOptions::default(), &environment::host())?;
     problems.into_result(settings.path.as_deref())?;
     Ok(Some(settings))
 }
 
-/// Returns the allowances by plugin name, and one for all other plugins. They hold the agent's limits, variables and
-/// configuration values, which are not recorded, and the grants of the command line.
+/// Returns the allowances by plugin name, and the allowance for all other plugins. The allowances contain the agent's
+/// limits, variables and configuration values, which are not recorded, and the grants of the command line.
 fn allowances(
     agent: Option<&Settings>,
     granted: BTreeMap<String, Grants>,
@@ -156,28 +160,28 @@ fn show(replay: &Replay, found: &ReplayReport, terminal: &Terminal) -> Result<()
         terminal.note(format!("{YELLOW}!{YELLOW:#} not replayed: {}", text::harmless(skipped)));
     }
     for difference in &found.differences {
-        print(shown(difference))?;
+        print(describe(difference))?;
     }
     let (same, session) = (text::count(found.same, "call"), &replay.session.subject);
-    let whose = match replay.with.keys().map(String::as_str).collect::<Vec<_>>().join(", ") {
+    let plugins = match replay.with.keys().map(String::as_str).collect::<Vec<_>>().join(", ") {
         names if names.is_empty() => "its plugins".to_owned(),
         names => format!("`{names}`"),
     };
     match (found.differences.len(), found.same) {
         (0, 0) => terminal.note(format!(
-            "{session} has no calls of {whose} that can be replayed; `agent-host session show {session}` shows its contents"
+            "{session} has no calls of {plugins} that can be replayed; `agent-host session show {session}` shows its contents"
         )),
         (0, _) if found.not_replayed > 0 => print(format!(
-            "{YELLOW}!{YELLOW:#} {same} of {whose} in {session} gave the recorded result; the others were not replayed"
+            "{YELLOW}!{YELLOW:#} {same} of {plugins} in {session} gave the recorded result; the others were not replayed"
         ))?,
-        (0, _) => print(format!("{GREEN}✓{GREEN:#} {same} of {whose} in {session} gave the recorded result"))?,
+        (0, _) => print(format!("{GREEN}✓{GREEN:#} {same} of {plugins} in {session} gave the recorded result"))?,
         (1, _) => print(format!("{same} gave the recorded result, and one did not"))?,
         (differences, _) => print(format!("{same} gave the recorded result, and {differences} did not"))?,
     }
     Ok(())
 }
 
-fn shown(difference: &Difference) -> String {
+fn describe(difference: &Difference) -> String {
     let Difference { place, plugin, diff, unrecorded, effects } = difference;
     let mut lines = vec![
         format!("{RED}✗{RED:#} {BOLD}{}{BOLD:#}", text::harmless(place)),

@@ -7,8 +7,8 @@ use super::delegation;
 use super::drive_turn::{open_question, stops};
 use super::first_use;
 use super::open_session::{self, OpenedSession, open};
-use super::person::Person;
 use super::prompt::{self, Input, Prompt};
+use super::user_presence::UserPresence;
 use super::yes_patterns;
 use crate::arguments::{Arguments, RunArguments};
 use crate::exit::{Exit, Failure};
@@ -23,7 +23,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
-/// Runs the command.
+/// Runs `agent-host` without a subcommand.
 pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let stdin = std::io::stdin();
     let input = if stdin.is_terminal() { Input::Terminal } else { Input::Pipe };
@@ -33,8 +33,8 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
     }
     let continues = run.continue_latest || run.session.is_some();
     let Prompt { input: prompt, trace } = prompt::read(run, input, stdin.lock())?;
-    let is_read_by_a_person = terminal.is_terminal(Output::Stdout) && terminal.is_terminal(Output::Stderr);
-    let is_interactive = prompt.is_none() && input == Input::Terminal && is_read_by_a_person && !run.json;
+    let is_read_by_user = terminal.is_terminal(Output::Stdout) && terminal.is_terminal(Output::Stderr);
+    let is_interactive = prompt.is_none() && input == Input::Terminal && is_read_by_user && !run.json;
     if prompt.is_none() && !continues && !is_interactive {
         return Err(Failure::refused("there is no prompt: write it after the options, or pipe it to stdin"));
     }
@@ -52,10 +52,10 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
     if is_interactive {
         return chat::chat(opened, (run, None), interrupts, terminal).await;
     }
-    once(opened, (format(run, terminal), prompt), (&run.yes, &cancel), terminal).await
+    run_once(opened, (format(run, terminal), prompt), (&run.yes, &cancel), terminal).await
 }
 
-/// Returns the output format that the arguments and stdout call for.
+/// Returns the output format, which depends on the arguments and on the kind of stdout.
 pub(super) fn format(run: &RunArguments, terminal: &Terminal) -> Format {
     match (run.json, terminal.is_terminal(Output::Stdout)) {
         (true, _) => Format::Json,
@@ -65,7 +65,7 @@ pub(super) fn format(run: &RunArguments, terminal: &Terminal) -> Format {
 }
 
 /// Continues the open turn, runs the prompt, and closes the session.
-pub(super) async fn once(
+pub(super) async fn run_once(
     opened: OpenedSession,
     (format, prompt): (Format, Option<TurnInput>),
     (yes, cancel): (&[String], &CancellationToken),
@@ -74,20 +74,20 @@ pub(super) async fn once(
     let OpenedSession { host, mut session, storage, agents, first_uses, settings } = opened;
     let watch = AgentWatch::revocations(&host, &agents.all);
     let (data, store) = (storage.data.clone(), storage.store.clone());
-    let person = if format == Format::Json { Person::Nobody } else { Person::of(terminal) };
+    let user = if format == Format::Json { UserPresence::Absent } else { UserPresence::of(terminal) };
     let first_uses = first_use::handler(
-        (terminal, person.at_first_use(yes)),
+        (terminal, user.at_first_use(yes)),
         store.clone(),
         settings.environment,
         (first_uses, agents.files()),
     );
-    let mut prompter = ApprovalPrompter::new(terminal, person, (&data, first_uses), yes);
+    let mut prompter = ApprovalPrompter::new(terminal, user, (&data, first_uses), yes);
     let mut view = TurnView::new(terminal, (format, SessionUse::Once), &session, storage);
-    let waiting = session.state().queued_prompts.len();
-    let result = turns(&mut session, prompt, (&mut view, &mut prompter), cancel).await;
+    let queued_before = session.state().queued_prompts.len();
+    let result = run_turns(&mut session, prompt, (&mut view, &mut prompter), cancel).await;
     drop(watch);
     if cancel.is_cancelled() && session.state().queued_prompts.is_empty() {
-        view.note_dropped_prompts(waiting);
+        view.note_dropped_prompts(queued_before);
     }
     let parent = session.state().delegated_by.clone().filter(|_| !session.state().is_open());
     let closed = open_session::close(session, &*store).await;
@@ -105,16 +105,16 @@ pub(super) async fn once(
     Ok(exit)
 }
 
-/// Continues an interrupted turn first, then runs the kept prompts, and then the new prompt.
-async fn turns(
+/// Continues an interrupted turn, then runs the queued prompts, and then the new prompt.
+async fn run_turns(
     session: &mut Session,
     prompt: Option<TurnInput>,
     (view, prompter): (&mut TurnView<'_>, &mut ApprovalPrompter),
     cancel: &CancellationToken,
 ) -> Result<TurnResult, Failure> {
     let interrupted = session.state().is_open() || session.has_ended_at_opening();
-    let has_kept = !session.state().queued_prompts.is_empty();
-    if !interrupted && !has_kept && prompt.is_none() && session.state().turns > 0 {
+    let has_queued = !session.state().queued_prompts.is_empty();
+    if !interrupted && !has_queued && prompt.is_none() && session.state().turns > 0 {
         view.note_nothing_interrupted();
     }
     if let (Some(call), Some(answer)) = (open_question(session), &prompt) {
@@ -122,21 +122,21 @@ async fn turns(
         session.answer(call, answer.message().plain_text()).await.map_err(Failure::refused)?;
         return prompter.run(session, None, view, cancel).await;
     }
-    if interrupted || (prompt.is_none() && !has_kept) {
+    if interrupted || (prompt.is_none() && !has_queued) {
         let result = prompter.run(session, None, view, cancel).await?;
         if stops(&result, cancel) {
-            return keep(session, prompt, view, cancel).await.map(|()| result);
+            return queue(session, prompt, view, cancel).await.map(|()| result);
         }
         if prompt.is_none() && session.next_queued_prompt().is_none() {
             return Ok(result);
         }
         view.interrupted_turn_ended(&result)?;
     }
-    while let Some(kept) = session.next_queued_prompt() {
-        view.note_queued_prompt_sent(&kept);
-        let result = prompter.run(session, Some(kept), view, cancel).await?;
+    while let Some(queued) = session.next_queued_prompt() {
+        view.note_queued_prompt_sent(&queued);
+        let result = prompter.run(session, Some(queued), view, cancel).await?;
         if stops(&result, cancel) {
-            return keep(session, prompt, view, cancel).await.map(|()| result);
+            return queue(session, prompt, view, cancel).await.map(|()| result);
         }
         if prompt.is_none() && session.next_queued_prompt().is_none() {
             return Ok(result);
@@ -146,8 +146,8 @@ async fn turns(
     prompter.run(session, prompt, view, cancel).await
 }
 
-/// Stores a prompt that arrived while a turn was open. It runs when that turn has ended.
-async fn keep(
+/// Queues a prompt that was given while a turn was open. The prompt runs when that turn has ended.
+async fn queue(
     session: &mut Session,
     prompt: Option<TurnInput>,
     view: &TurnView<'_>,

@@ -1,5 +1,5 @@
-//! `session list|show|search|fork|undo|approve|deny|respond|answer|resolve|cancel|export|import|delete`: inspects
-//! stored sessions and answers what they wait for.
+//! `session list|show|search|fork|undo|approve|deny|respond|answer|resolve|cancel|export|import|delete`: inspects and
+//! changes stored sessions, and records the answers and decisions that they wait for.
 
 mod answer;
 mod approve;
@@ -34,7 +34,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Runs one of the commands.
+/// Runs a subcommand of `session`.
 pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
     let store = assembly::open_store_to_read(data)?;
     match command {
@@ -68,7 +68,7 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             if !json {
                 show::show(&*store, &session, data, terminal).await?;
                 let suspension = suspension::last_suspension(&*store, &session.subject).await?.unwrap_or_default();
-                let shown = pending_answers::shown(&session.subject, &suspension.waits, (&*store, data)).await?;
+                let shown = pending_answers::describe(&session.subject, &suspension.waits, (&*store, data)).await?;
                 return if shown.is_empty() { Ok(()) } else { print(terminal, format!("\n{shown}")) }
                     .map(|()| Exit::Done);
             }
@@ -77,7 +77,7 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
         SessionCommand::Search { words, limit, json } => {
             return search::search((&*store, data), search::SearchOptions { words, limit, json }, terminal).await;
         }
-        // `main` handles `resume`, because it runs a turn as the plain command does.
+        // `main` handles `resume`, because it runs a turn like `agent-host` without a subcommand.
         SessionCommand::Resume(_) => {}
         SessionCommand::Resolve { call, decision, text, session } => {
             let options = resolve::ResolveOptions { call, decision, text, session };
@@ -127,8 +127,8 @@ pub(crate) async fn check(id: Option<&str>, data: &DataDirectory) -> Result<(), 
     find(&*assembly::open_store_to_read(data)?, data, id).await.map(drop)
 }
 
-/// Opens a session to record a decision or an answer. No turn runs. If another process has the session open, waits up
-/// to `timeout`.
+/// Opens a session to record a decision or an answer, without running a turn. If another process has the session open,
+/// waits up to `timeout`.
 async fn open_to_decide(
     store: Arc<dyn Store>,
     session: &SessionSummary,
@@ -138,10 +138,10 @@ async fn open_to_decide(
     let (sandbox, downscaler) = (assembly::open_default_sandbox(data, &environment::host())?, Downscaler::default());
     let (checkpoint, leaving) = (open_session::checkpoint(), Default::default());
     let host = Host { store, sandbox, downscaler, checkpoint, first_uses: None, http: None, leaving };
-    // Nothing runs here, so the agent needs only its name. The turn's own plugins are found by their digests.
-    let none = Generation::from_digests(&host.sandbox, &[]).await.map_err(Failure::refused)?;
+    // No turn runs, so the agent needs only its name and no plugins. The turn finds its own plugins by their digests.
+    let generation = Generation::from_digests(&host.sandbox, &[]).await.map_err(Failure::refused)?;
     let model = provider("offline", Path::new("")).map_err(Failure::refused)?;
-    let agent = Agent::new(AgentConfig::new(&session.agent), model, none).map_err(Failure::refused)?;
+    let agent = Agent::new(AgentConfig::new(&session.agent), model, generation).map_err(Failure::refused)?;
     let which = OpenSession::ToDecide(session.subject.clone());
     open_session::open_when_free(&host, &Arc::new(agent).into(), which, timeout).await
 }

@@ -1,5 +1,5 @@
-//! `store check|rebuild`: compares the derived tables for search and lists with their source data, and rebuilds them
-//! (D6).
+//! `store check|rebuild`: compares the indexes for searching and listing with the stored data that they are built from,
+//! and rebuilds them (D6).
 
 use crate::arguments::StoreCommand;
 use crate::exit::{Exit, Failure};
@@ -9,7 +9,7 @@ use agent_runtime::session::status_of;
 use agent_store::{Projection, ProjectionComparison, Projections, Store};
 use serde_json::json;
 
-/// Runs one of the commands.
+/// Runs a subcommand of `store`.
 pub(crate) async fn run(command: StoreCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
     let database = data.database();
     if !database.exists() {
@@ -29,11 +29,11 @@ async fn check(store: &dyn Store, json: bool, data: &DataDirectory, terminal: &T
     let file = store.integrity_check().await.err().map(|error| error.to_string());
     let compared = store.check_projections(status_of).await.map_err(Failure::failed)?;
     let print = |line: String| terminal.print(line).map_err(Failure::output);
-    let is_consistent = file.is_none() && compared.iter().all(|of| of.different == 0);
+    let is_consistent = file.is_none() && compared.iter().all(|comparison| comparison.different == 0);
     if json {
         print(json!({"file": data.database(), "problem": file}).to_string())?;
-        for of in &compared {
-            print(serde_json::to_string(of).map_err(Failure::failed)?)?;
+        for comparison in &compared {
+            print(serde_json::to_string(comparison).map_err(Failure::failed)?)?;
         }
         return Ok(if is_consistent { Exit::Done } else { Exit::Failed });
     }
@@ -41,41 +41,45 @@ async fn check(store: &dyn Store, json: bool, data: &DataDirectory, terminal: &T
         None => format!("{GREEN}✓{GREEN:#} the file {} is intact", data.database().display()),
         Some(problem) => format!("{RED}✗{RED:#} {}", text::harmless(problem)),
     })?;
-    for of in &compared {
-        print(shown(of))?;
+    for comparison in &compared {
+        print(describe(comparison))?;
     }
     if is_consistent {
         return Ok(Exit::Done);
     }
     let flag = data.flag();
-    if compared.iter().any(|of| of.different > 0) {
-        terminal.note(format!("agent-host store rebuild{flag} rebuilds what differs; no stored message is changed"));
+    if compared.iter().any(|comparison| comparison.different > 0) {
+        terminal.note(format!(
+            "agent-host store rebuild{flag} rebuilds the indexes that differ; no stored message is changed"
+        ));
     }
     Ok(Exit::Failed)
 }
 
 async fn rebuild(store: &dyn Store, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
     let before = store.check_projections(status_of).await.map_err(Failure::failed)?;
-    for of in before.iter().filter(|of| of.different > 0) {
-        terminal.print(shown(of)).map_err(Failure::output)?;
+    for comparison in before.iter().filter(|comparison| comparison.different > 0) {
+        terminal.print(describe(comparison)).map_err(Failure::output)?;
     }
-    for of in store.rebuild_projections(status_of).await.map_err(Failure::failed)? {
-        let (name, things) = words(of.projection);
-        let line = format!("rebuilt {name} from {}", counted(of.made_from, things));
+    for comparison in store.rebuild_projections(status_of).await.map_err(Failure::failed)? {
+        let (name, things) = nouns(comparison.projection);
+        let line = format!("rebuilt {name} from {}", counted(comparison.made_from, things));
         terminal.print(line).map_err(Failure::output)?;
     }
-    let left: Vec<_> = store.check_projections(status_of).await.map_err(Failure::failed)?;
-    let left: Vec<_> = left.iter().filter(|of| of.different > 0).map(shown).collect();
+    let differing: Vec<_> = store.check_projections(status_of).await.map_err(Failure::failed)?;
+    let differing: Vec<_> = differing.iter().filter(|comparison| comparison.different > 0).map(describe).collect();
     // Damage outside the indexes can be detected now that the indexes are rebuilt.
     store.integrity_check().await.map_err(Failure::failed)?;
-    match left.is_empty() {
+    match differing.is_empty() {
         true => Ok(Exit::Done),
-        false => Err(Failure::failed(format!("{} still differs:\n{}", data.database().display(), left.join("\n")))),
+        false => {
+            Err(Failure::failed(format!("{} still differs:\n{}", data.database().display(), differing.join("\n"))))
+        }
     }
 }
 
-/// Returns a projection's name for people, and the singular and plural of what it is built from.
-fn words(projection: Projection) -> (&'static str, [&'static str; 2]) {
+/// Returns the name of a projection in messages, and the singular and plural of the noun for its source records.
+fn nouns(projection: Projection) -> (&'static str, [&'static str; 2]) {
     match projection {
         Projection::MessageWords => ("the search index of messages", ["message", "messages"]),
         Projection::MemoryWords => ("the search index of memories", ["memory", "memories"]),
@@ -83,23 +87,23 @@ fn words(projection: Projection) -> (&'static str, [&'static str; 2]) {
     }
 }
 
-fn counted(number: u64, [one, many]: [&str; 2]) -> String {
-    format!("{} {}", text::grouped(number), if number == 1 { one } else { many })
+fn counted(number: u64, [singular, plural]: [&str; 2]) -> String {
+    format!("{} {}", text::grouped(number), if number == 1 { singular } else { plural })
 }
 
-fn shown(of: &ProjectionComparison) -> String {
-    let (name, things) = words(of.projection);
-    let compared = counted(of.compared, things);
-    let compared = match of.pending {
+fn describe(comparison: &ProjectionComparison) -> String {
+    let (name, things) = nouns(comparison.projection);
+    let compared = counted(comparison.compared, things);
+    let compared = match comparison.pending {
         0 => compared,
         pending => format!("{compared} ({} more are added by the next search)", text::grouped(pending)),
     };
-    if of.different == 0 {
+    if comparison.different == 0 {
         return format!("{GREEN}✓{GREEN:#} {name}: {compared}");
     }
-    let mut lines = vec![format!("{RED}✗{RED:#} {name}: of {compared}, {} differ", of.different)];
-    lines.extend(of.examples.iter().map(|example| format!("    {DIM}{}{DIM:#}", text::one_line(example, 200))));
-    if of.different > of.examples.len() as u64 {
+    let mut lines = vec![format!("{RED}✗{RED:#} {name}: of {compared}, {} differ", comparison.different)];
+    lines.extend(comparison.examples.iter().map(|example| format!("    {DIM}{}{DIM:#}", text::one_line(example, 200))));
+    if comparison.different > comparison.examples.len() as u64 {
         lines.push(format!("    {DIM}…{DIM:#}"));
     }
     lines.join("\n")

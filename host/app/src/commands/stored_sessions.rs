@@ -18,7 +18,8 @@ pub(crate) async fn find(store: &dyn Store, data: &DataDirectory, id: Option<&st
         return Ok(all.swap_remove(exact));
     }
     all.retain(|session| session.subject.starts_with(id));
-    // The full name of an agent selects that agent's sessions, and not those of agents whose names begin with it.
+    // The full name of an agent selects only that agent's sessions, even if the names of other agents begin with this
+    // name.
     if all.iter().any(|session| session.agent == id) {
         all.retain(|session| session.agent == id);
     }
@@ -29,7 +30,7 @@ pub(crate) async fn find(store: &dyn Store, data: &DataDirectory, id: Option<&st
     }
 }
 
-/// Returns the error for a session that the user does not have: it does not exist, or belongs to another user (row 56).
+/// Returns the error for a session that does not exist or that belongs to another user (row 56).
 async fn missing(store: &dyn Store, id: &str) -> Result<Failure, Failure> {
     let all = store.sessions(SessionFilter::default(), MAX_PAGE).await.map_err(Failure::refused)?;
     let other = all.into_iter().find(|session| session.subject.starts_with(id));
@@ -42,7 +43,8 @@ async fn missing(store: &dyn Store, id: &str) -> Result<Failure, Failure> {
     }))
 }
 
-/// Like [`find`], but if several sessions have the prefix and exactly one of them has an open turn, returns that one.
+/// Finds a session like [`find`]. If the prefix is ambiguous but exactly one of the matching sessions has an open turn,
+/// returns that session.
 pub(crate) async fn find_open(store: &dyn Store, data: &DataDirectory, id: &str) -> Result<SessionSummary, Failure> {
     let mut open = sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
     open.retain(|session| session.subject.starts_with(id) && session.state.is_open());
@@ -52,8 +54,8 @@ pub(crate) async fn find_open(store: &dyn Store, data: &DataDirectory, id: &str)
     }
 }
 
-/// Returns the user's sessions that match the filter, the last changed first. Sessions whose process died get the state
-/// [`SessionState::Interrupted`].
+/// Returns the user's sessions that match the filter, in the order of their last change, latest first. Sessions whose
+/// process died get the state [`SessionState::Interrupted`].
 pub(crate) async fn sessions(
     store: &dyn Store,
     data: &DataDirectory,
@@ -74,7 +76,7 @@ pub(crate) fn summary(session: &SessionSummary) -> String {
     let title = session.title.as_deref().map(|title| text::one_line(title, 80)).unwrap_or_default();
     let turns = text::count(session.turns as usize, "turn");
     let (id, state) = (text::one_line(&session.subject, 250), &session.state);
-    // Seconds are precise enough for people.
+    // The list shows no fractions of a second.
     let updated = session.updated.get(..19).unwrap_or(&session.updated).replace('T', " ");
     let title = if title.is_empty() { title } else { format!("\n  {DIM}{title}{DIM:#}") };
     format!("{BOLD}{id}{BOLD:#}  {state}, {turns}, {updated} UTC{title}")

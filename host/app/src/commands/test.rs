@@ -1,5 +1,5 @@
-//! `agent-host test`: builds the plugins that the scenarios of a folder need, runs the scenarios, and reports what
-//! fails (S4).
+//! `agent-host test`: builds the plugins that the scenarios of a folder need, runs the scenarios, and reports the
+//! results (S4).
 
 mod agents;
 mod components;
@@ -24,22 +24,22 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// Number of scenarios that run at the same time if the number of processors is unknown.
+/// Maximum number of scenarios that run at the same time, if the number of processors is unknown.
 const DEFAULT_PARALLELISM: usize = 4;
 
 /// Text in the report file while the run has not finished.
 const UNFINISHED: &str = "the run did not finish";
 
-/// The result of a run.
+/// The result of running the scenarios.
 struct Played {
     reports: Vec<Report>,
-    /// Number of scenarios that were selected, whether they ran or not.
-    all: usize,
+    /// Number of scenarios that were selected, including those that did not run.
+    selected: usize,
     time: Duration,
     end: End,
 }
 
-/// How the run ended.
+/// Whether all scenarios ran.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// All scenarios ran.
@@ -48,7 +48,8 @@ enum End {
     Stopped,
 }
 
-/// Runs the command. The report file is overwritten first, so that it never contains the report of an earlier run.
+/// Runs `agent-host test`. The report file is overwritten first, so that it never contains the report of an earlier
+/// run.
 pub(crate) async fn run(arguments: TestArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let junit_file = arguments.junit.as_deref();
     if let Some(file) = junit_file.filter(|file| !file.exists() || file.is_file()) {
@@ -68,12 +69,12 @@ pub(crate) async fn run(arguments: TestArguments, data: Option<&Path>, terminal:
     }
 }
 
-/// Creates the report for a run in which no scenario ran.
-fn placeholder(arguments: &TestArguments, why: &str) -> Report {
+/// Creates a report with the reason why scenarios did not run.
+fn placeholder(arguments: &TestArguments, reason: &str) -> Report {
     Report {
         name: "agent-host test".to_owned(),
-        path: arguments.at.clone(),
-        verdict: Verdict::NotPlayed(why.to_owned()),
+        path: arguments.path.clone(),
+        verdict: Verdict::NotPlayed(reason.to_owned()),
         golden: GoldenResult::None,
         notes: Vec::new(),
         time: Duration::ZERO,
@@ -85,14 +86,14 @@ async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Termina
     let cancel = Interrupts::listen(terminal.clone()).begin(Activity::Turn);
     let read: Vec<_> = found.iter().map(|found| (found, Scenario::read(&found.path, &found.name))).collect();
     let scenarios = read.iter().filter_map(|(_, scenario)| scenario.as_ref().ok());
-    let mut components = Components::new(&arguments.at, arguments.plugins.clone())?;
-    let (began, all) = (Instant::now(), found.len());
+    let mut components = Components::new(&arguments.path, arguments.plugins.clone())?;
+    let (began, selected) = (Instant::now(), found.len());
     if arguments.plugins.is_none() && !arguments.no_build {
         let groups = components.projects(scenarios);
         tokio::select! {
             () = build(groups, &mut components, terminal) => {}
             () = cancel.cancelled() => {
-                return Ok(Played { reports: Vec::new(), all, time: began.elapsed(), end: End::Stopped });
+                return Ok(Played { reports: Vec::new(), selected, time: began.elapsed(), end: End::Stopped });
             }
         }
     }
@@ -100,8 +101,8 @@ async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Termina
     let data = DataDirectory::open(data, &environment)?;
     let sandbox = assembly::open_default_sandbox(&data, &environment)?;
     let golden = if arguments.update { GoldenMode::Update } else { GoldenMode::Compare };
-    let casting = Arc::new(ScenarioAgents { sandbox: sandbox.clone(), components, terminal: terminal.clone() });
-    let player = Arc::new(Player { sandbox, agents: casting, golden });
+    let agents = Arc::new(ScenarioAgents { sandbox: sandbox.clone(), components, terminal: terminal.clone() });
+    let player = Arc::new(Player { sandbox, agents, golden });
     let (began, mut reports, mut shown) = (Instant::now(), Vec::new(), show::ShownReports::default());
     let mut running = start_all(read, &player).into_iter();
     while let Some(next) = running.next() {
@@ -117,34 +118,34 @@ async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Termina
             shown.report(&report, terminal)?;
         }
         reports.push(report);
-        terminal.busy(format!("{} of {all} scenarios", reports.len()));
+        terminal.busy(format!("{} of {selected} scenarios", reports.len()));
     }
     terminal.idle();
     let end = if cancel.is_cancelled() { End::Stopped } else { End::Complete };
-    Ok(Played { reports, all, time: began.elapsed(), end })
+    Ok(Played { reports, selected, time: began.elapsed(), end })
 }
 
 fn discover_scenarios(arguments: &TestArguments) -> Result<Vec<DiscoveredScenario>, Failure> {
-    let at = &arguments.at;
-    if !at.exists() {
-        return Err(missing_path(at));
+    let path = &arguments.path;
+    if !path.exists() {
+        return Err(missing_path(path));
     }
-    let all = discover(at).map_err(Failure::refused)?;
-    if all.is_empty() && at.is_file() {
-        let what = at.display();
+    let scenarios = discover(path).map_err(Failure::refused)?;
+    if scenarios.is_empty() && path.is_file() {
+        let what = path.display();
         return Err(Failure::refused(format!(
             "`{what}` is not a scenario: the name of a scenario file ends in {SUFFIX}"
         )));
     }
-    if all.is_empty() {
-        let (what, advice) = (at.display(), "host/docs/scenarios.md shows how to write one");
+    if scenarios.is_empty() {
+        let (what, advice) = (path.display(), "host/docs/guide/scenarios.md shows how to write one");
         return Err(Failure::refused(format!(
             "there is no scenario (*{SUFFIX}) in `{what}` or its subfolders; {advice}"
         )));
     }
-    let Some(filter) = &arguments.filter else { return Ok(all) };
-    let names: Vec<String> = all.iter().map(|found| found.name.clone()).collect();
-    let matches: Vec<_> = all.into_iter().filter(|found| found.name.contains(filter.as_str())).collect();
+    let Some(filter) = &arguments.filter else { return Ok(scenarios) };
+    let names: Vec<String> = scenarios.iter().map(|found| found.name.clone()).collect();
+    let matches: Vec<_> = scenarios.into_iter().filter(|found| found.name.contains(filter.as_str())).collect();
     if matches.is_empty() {
         return Err(Failure::refused(format!(
             "no scenario's name contains `{filter}`; the scenarios are: {}",
@@ -155,9 +156,9 @@ fn discover_scenarios(arguments: &TestArguments) -> Result<Vec<DiscoveredScenari
 }
 
 /// Returns the error for a path that does not exist. The user may have meant the name of a scenario in this folder.
-fn missing_path(at: &Path) -> Failure {
-    let (what, here) = (at.display(), discover(Path::new(".")).unwrap_or_default());
-    let advice = if here.iter().any(|found| found.name.contains(&*at.to_string_lossy())) {
+fn missing_path(path: &Path) -> Failure {
+    let (what, scenarios) = (path.display(), discover(Path::new(".")).unwrap_or_default());
+    let advice = if scenarios.iter().any(|found| found.name.contains(&*path.to_string_lossy())) {
         format!("`agent-host test . {what}` runs the scenarios of this folder whose names contain it")
     } else {
         format!("name a folder with scenarios or a scenario file (*{SUFFIX}); without a name, this folder is used")
@@ -200,7 +201,7 @@ impl ScenarioRun {
     async fn report(self) -> Report {
         match self {
             ScenarioRun::Refused(report) => report,
-            // The task is not aborted before this is called, so the only possible error is a panic.
+            // The task is not aborted before this method is called, so the only possible error is a panic.
             ScenarioRun::Started(handle) => {
                 handle.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
             }
@@ -214,14 +215,14 @@ impl ScenarioRun {
     }
 }
 
-/// Starts all scenarios. As many run at the same time as there are processors.
+/// Starts all scenarios. The number of scenarios that run at the same time is the number of processors.
 fn start_all(
     read: Vec<(&DiscoveredScenario, Result<Scenario, agent_devkit::scenario::ScenarioError>)>,
     player: &Arc<Player>,
 ) -> Vec<ScenarioRun> {
     let parallelism = std::thread::available_parallelism().map_or(DEFAULT_PARALLELISM, usize::from);
     let permits = Arc::new(Semaphore::new(parallelism));
-    let one = |(found, scenario): (&DiscoveredScenario, Result<Scenario, agent_devkit::scenario::ScenarioError>)| {
+    let start = |(found, scenario): (&DiscoveredScenario, Result<Scenario, agent_devkit::scenario::ScenarioError>)| {
         match scenario {
             Ok(scenario) => {
                 let (player, permits) = (player.clone(), permits.clone());
@@ -240,20 +241,20 @@ fn start_all(
             }),
         }
     };
-    read.into_iter().map(one).collect()
+    read.into_iter().map(start).collect()
 }
 
 fn finish(arguments: &TestArguments, played: Played, terminal: &Terminal) -> Result<Exit, Failure> {
-    let Played { mut reports, all, time, end } = played;
+    let Played { mut reports, selected, time, end } = played;
     let totals = Totals::of(&reports);
     match (arguments.json, end) {
         (true, _) => terminal.print(json(&reports).to_string()).map_err(Failure::output)?,
-        (false, End::Stopped) => show::stopped(reports.len(), all, terminal),
+        (false, End::Stopped) => show::stopped(reports.len(), selected, terminal),
         (false, End::Complete) => show::totals(totals, time, terminal)?,
     }
     if let Some(file) = &arguments.junit {
         if end == End::Stopped {
-            reports.push(placeholder(arguments, &format!("stopped: {} of {all} scenarios ran", reports.len())));
+            reports.push(placeholder(arguments, &format!("stopped: {} of {selected} scenarios ran", reports.len())));
         }
         write_junit(file, &reports)?;
     }

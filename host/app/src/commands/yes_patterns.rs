@@ -6,17 +6,17 @@ use agent_config::agent_file::nearest;
 use agent_core::approval::{matches_pattern, rule_source};
 use agent_runtime::Agent;
 
-/// Warns about each `--yes` pattern that matches no tool, because the calls that it was meant for would wait for an
-/// approval.
+/// Warns about each `--yes` pattern that matches no tool. If the pattern contains a typo, the intended calls would wait
+/// for an approval.
 pub(super) fn warn_of_unmatched_patterns(settings: &Settings, agent: &Agent, yes: &[String], terminal: &Terminal) {
     // The patterns also apply to delegates, which have other tools.
     if !settings.file.agents.is_empty() {
         return;
     }
     let tools: Vec<&str> = agent.registry().tools().map(|tool| tool.definition.name.as_str()).collect();
-    let of_server = |rule: &str| rule_source(rule).is_some_and(|server| settings.file.mcp.contains_key(server));
+    let names_server = |rule: &str| rule_source(rule).is_some_and(|server| settings.file.mcp.contains_key(server));
     for pattern in
-        yes.iter().filter(|pattern| !of_server(pattern) && !tools.iter().any(|tool| matches_pattern(pattern, tool)))
+        yes.iter().filter(|pattern| !names_server(pattern) && !tools.iter().any(|tool| matches_pattern(pattern, tool)))
     {
         let similar = nearest(&pattern.replace('*', ""), tools.iter().copied());
         let hint = similar.map(|tool| format!("; did you mean `{tool}`?")).unwrap_or_default();

@@ -11,7 +11,7 @@ pub(crate) fn on_large_stack(program: fn() -> ExitCode) -> ExitCode {
     program()
 }
 
-/// Does nothing.
+/// Does nothing, because no limit is watched.
 pub(crate) fn watch() {}
 
 /// Returns the failure unchanged.

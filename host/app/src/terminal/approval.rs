@@ -9,19 +9,19 @@ use agent_core::tool::Traits;
 use agent_core::visible::is_invisible;
 use serde_json::Value;
 
-/// Maximum length of an argument in characters, unless the person asks for all.
+/// Maximum number of characters of an argument that are shown. The answer `v` shows all of them.
 const MAX_CHARACTERS: usize = 400;
-/// Maximum number of arguments, unless the person asks for all.
+/// Maximum number of arguments that are shown. The answer `v` shows all of them.
 const MAX_FIELDS: usize = 16;
 
-/// Answer of a person.
+/// The user's answer to an approval request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Approve, for this scope.
+    /// Approve the calls for the given scope.
     Allow(GrantScope, AnswerScope),
-    /// Deny, with an optional reason for the model.
+    /// Deny the calls, with an optional reason for the model.
     Deny(Option<String>, AnswerScope),
-    /// Change the arguments to this JSON. None: in an editor.
+    /// Change the arguments to this JSON text. If it is None, the user edits them in an editor.
     Edit(Option<String>),
     /// Show the complete arguments.
     Whole,
@@ -34,11 +34,11 @@ pub(crate) enum Answer {
 pub(crate) enum AnswerScope {
     /// The call that is shown.
     ThisCall,
-    /// This call and all that follow.
+    /// The call that is shown and all later calls of the request.
     RemainingCalls,
 }
 
-/// Explains the possible answers.
+/// Help text that explains the possible answers.
 pub(crate) const HELP: &str = "\
   y  yes, this call only        y all  also all calls that follow
   s  yes, for this session      s all
@@ -55,7 +55,7 @@ pub(crate) const QUESTION: &str = "allow? y once, s session, a always, n no, e e
 pub(crate) const QUESTION_OF_UNKNOWN: &str = "what was the outcome? retry, failed [WHY], result TEXT > ";
 
 impl Answer {
-    /// Parses a line. None if it is empty or not a valid answer.
+    /// Parses a typed line. None if the line is empty or is not a valid answer.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let line = line.trim();
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -74,13 +74,13 @@ impl Answer {
             "?" | "h" | "help" if rest.is_empty() => return Some(Self::Help),
             _ => return None,
         };
-        // Unknown text after a yes may limit it, so the answer is not a clear yes.
+        // Text after a yes may restrict the approval, so such an answer is not a clear yes.
         reason.is_empty().then_some(Self::Allow(scope, answer_scope))
     }
 }
 
-/// Describes one call of an approval request: the tool, its source, its declared effects and the arguments. `position` and
-/// `total` number the calls of the request.
+/// Describes one call of an approval request: the tool, its source, its declared effects and the arguments. `position`
+/// and `total` number the calls of the request.
 pub(crate) fn request(item: &ApprovalItem, edited: Option<&Value>, (position, total): (usize, usize)) -> String {
     let number = if total > 1 { format!(" ({position} of {total})") } else { String::new() };
     let digest = item.digest.as_ref().map(|digest| digest.short()).unwrap_or_default();
@@ -102,9 +102,9 @@ pub(crate) fn request(item: &ApprovalItem, edited: Option<&Value>, (position, to
     lines.join("\n")
 }
 
-/// Names the delegate that asks, and the path of agents that delegated the work to it (L16).
-pub(crate) fn on_behalf(above: &[String], agent: &str, session: &str) -> String {
-    let path: Vec<String> = above.iter().map(String::as_str).chain([agent]).map(escaped).collect();
+/// Describes the delegate that asks, and the path of agents that delegated the work to it (L16).
+pub(crate) fn on_behalf(delegators: &[String], agent: &str, session: &str) -> String {
+    let path: Vec<String> = delegators.iter().map(String::as_str).chain([agent]).map(escaped).collect();
     let (agent, path, session) = (escaped(agent), path.join(" → "), escaped(session));
     format!("{YELLOW}the agent{YELLOW:#} {BOLD}{agent}{BOLD:#} asks  {DIM}{path}, session {session}{DIM:#}")
 }
@@ -139,7 +139,8 @@ fn declared_effects(details: &ApprovalDetails) -> String {
     format!("declared effects: {effects}; approval required by {}", escaped(&details.because))
 }
 
-/// Formats each argument on a line. If something is omitted, a last line says with `showing` how to see all of it.
+/// Formats each argument on its own line. If part of the arguments is omitted, the last line tells the user how to see
+/// all of them, with `showing` as its subject and verb, for example `v shows`.
 pub(crate) fn arguments(arguments: &Value, showing: &str) -> Vec<String> {
     let fields: Vec<String> = match arguments {
         Value::Object(fields) if fields.is_empty() => return vec!["  without arguments".to_owned()],
@@ -163,7 +164,8 @@ pub(crate) fn arguments(arguments: &Value, showing: &str) -> Vec<String> {
     lines
 }
 
-/// Escapes all control and invisible characters as numbers, so that a person sees exactly what they approve.
+/// Escapes all control and invisible characters as numbers, so that nothing in the arguments that the user approves is
+/// hidden.
 pub(crate) fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -194,7 +196,6 @@ mod tests {
         anstream::adapter::strip_str(&request(item, edited, (1, 2))).to_string()
     }
 
-    /// L17
     #[test]
     fn l17_request_shows_tool_and_arguments() {
         let arguments = json!({"to": "Ann\u{1b}[2J\u{202e}", "amount": 5, "note": "x".repeat(500)});
@@ -211,7 +212,7 @@ mod tests {
         assert!(shown(&item(json!({})), None).ends_with("without arguments"));
     }
 
-    /// L17: neither the short nor the complete form can control the terminal or hide anything.
+    /// L17: neither the short nor the complete form of the arguments can control the terminal or hide text.
     #[test]
     fn l17_escapes_invisible_characters() {
         let hidden = "a\u{7f}\u{9b}2J\u{200b}\u{2066}\u{e0041}\u{feff}\r\nb";

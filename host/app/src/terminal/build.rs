@@ -5,7 +5,8 @@ use agent_devkit::build::{BuildEvent, BuiltPlugin, Written};
 use agent_devkit::renew::{Age, VersionMismatch};
 use agent_plugins::{CodeSource, LoadEvent};
 
-/// Shows a build event. The toolchain's output appears in the spinner on a terminal, and as lines elsewhere.
+/// Shows a build event. On a terminal, the toolchain's output appears in the spinner. Elsewhere, it is printed as
+/// lines.
 pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
     match event {
         BuildEvent::Building { tool, plugins } => {
@@ -17,7 +18,7 @@ pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
         }
         BuildEvent::Line { line, .. } if !terminal.is_interactive() => terminal.note(text::harmless(line)),
         BuildEvent::Line { tool, line } => terminal.busy(format!("{tool}: {}", line.trim())),
-        BuildEvent::VersionMismatch(other) => terminal.note(other_version(other)),
+        BuildEvent::VersionMismatch(mismatch) => terminal.note(version_warning(mismatch)),
         BuildEvent::Built(plugin) => {
             terminal.idle();
             tracing::info!(plugin = plugin.name, digest = plugin.digest.short(), "built");
@@ -25,19 +26,19 @@ pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
     }
 }
 
-fn other_version(other: &VersionMismatch) -> String {
-    let VersionMismatch { plugin, project, description: what, version, age } = other;
+fn version_warning(mismatch: &VersionMismatch) -> String {
+    let VersionMismatch { plugin, project, description, version, age } = mismatch;
     let version = text::one_line(version, 40);
     let difference = match (version == env!("CARGO_PKG_VERSION"), version.is_empty()) {
-        (true, _) => format!("{what} of another build of agent-host {version}"),
-        (_, true) => format!("{what} of another version of agent-host"),
-        _ => format!("{what} of agent-host {version}, but this is version {}", env!("CARGO_PKG_VERSION")),
+        (true, _) => format!("{description} of another build of agent-host {version}"),
+        (_, true) => format!("{description} of another version of agent-host"),
+        _ => format!("{description} of agent-host {version}, but this is version {}", env!("CARGO_PKG_VERSION")),
     };
     let advice = match age {
         Age::Older => format!("`agent-host plugin renew {}` updates the project", project.display()),
         Age::Newer => "update agent-host if this causes problems".to_owned(),
     };
-    format!("{YELLOW}!{YELLOW:#} {plugin} has {difference}, and is built with that one; {advice}")
+    format!("{YELLOW}!{YELLOW:#} {plugin} is built with {difference}; {advice}")
 }
 
 /// Shows which component is being compiled. Each component is compiled only once.
@@ -57,10 +58,12 @@ pub(crate) fn show_load(terminal: &Terminal, event: &LoadEvent) {
     }
 }
 
-/// Running compilations, in the order in which they started, and the number of finished ones.
+/// The running compilations, and the number of finished ones.
 #[derive(Debug, Default)]
 pub(super) struct Compiling {
+    /// Name and size in bytes of each component, in the order in which the compilations started.
     running: Vec<(String, u64)>,
+    /// Number of compilations that have ended since none was running.
     done: usize,
 }
 
@@ -85,12 +88,12 @@ impl Compiling {
         }
     }
 
-    /// Text for the spinner. It names the compilation that started first. None if no compilation is running.
+    /// Text for the spinner, which names the running compilation that started first. None if no compilation is running.
     pub(super) fn line(&self) -> Option<String> {
         let (name, size) = self.running.first()?;
         let count = match self.done + self.running.len() {
             1 => String::new(),
-            all => format!(" {} of {all}:", self.done + 1),
+            total => format!(" {} of {total}:", self.done + 1),
         };
         let name = text::one_line(name, 100);
         Some(format!("compiling{count} {name} ({}); this happens once, then the code is cached", text::size(*size)))

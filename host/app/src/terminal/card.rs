@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr;
 
 /// Maximum number of lines of a result.
 const RESULT_LINES: usize = 6;
-/// Maximum number of lines of an error. It is larger because an error says what to do.
+/// Maximum number of lines of an error. It is larger than for a result, because an error explains what to do.
 const ERROR_LINES: usize = 12;
 /// Maximum number of lines for arguments that don't fit on the line of the name.
 const ARGUMENT_LINES: usize = 6;
@@ -35,18 +35,18 @@ pub(crate) struct Card<'c> {
 /// Outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// A text, and the size of the complete result in bytes.
+    /// The text of the result, which may be shortened, and the size of the complete text in bytes.
     Text(String, usize),
     /// A description of the returned media.
     Media(String),
-    /// The error as the model gets it, and the denials that were already shown.
+    /// The error as it is sent to the model, and its denials that were already shown to the user.
     Error(String, Vec<Denial>),
 }
 
 impl Card<'_> {
-    /// Formats the card for a terminal with `width` columns. `hint` is added to the line about omitted lines, and says where
-    /// to find them.
-    pub(crate) fn shown(&self, width: usize, hint: &str) -> String {
+    /// Formats the card for a terminal with `width` columns. `hint` is appended to the line about omitted lines, and
+    /// names the command that shows them.
+    pub(crate) fn render(&self, width: usize, hint: &str) -> String {
         let mark = match self.outcome {
             Outcome::Error(..) => format!("{RED}✗{RED:#}"),
             _ => format!("{GREEN}✓{GREEN:#}"),
@@ -54,14 +54,14 @@ impl Card<'_> {
         let details = cost::brief(&self.cost);
         let name = cut(self.name, width.saturating_sub(2));
         let mut line = format!("{mark} {BOLD}{name}{BOLD:#}");
-        let mut room = width.saturating_sub(2 + name.width());
-        let (inline, below) = self.arguments(room.saturating_sub(details.width() + 2), width);
+        let mut columns_left = width.saturating_sub(2 + name.width());
+        let (inline, below) = self.arguments(columns_left.saturating_sub(details.width() + 2), width);
         if !inline.is_empty() {
-            room = room.saturating_sub(1 + inline.width());
+            columns_left = columns_left.saturating_sub(1 + inline.width());
             line.push_str(&format!(" {inline}"));
         }
         let mut lines = Vec::new();
-        if !details.is_empty() && details.width() + 2 <= room {
+        if !details.is_empty() && details.width() + 2 <= columns_left {
             lines.push(format!("{line} {DIM}({details}){DIM:#}"));
         } else {
             lines.push(line);
@@ -71,19 +71,20 @@ impl Card<'_> {
         lines.join("\n")
     }
 
-    /// The arguments for the line of the name. If they are too long, each argument gets a line below instead.
-    fn arguments(&self, room: usize, width: usize) -> (String, Vec<String>) {
+    /// Returns the arguments for the line of the name, and the lines below it. If the arguments don't fit on the line
+    /// of the name, each argument gets a line below it instead.
+    fn arguments(&self, columns_left: usize, width: usize) -> (String, Vec<String>) {
         let attempt = if self.attempt > 1 { format!("(attempt {}) ", self.attempt) } else { String::new() };
         let Some(arguments) = self.arguments.filter(|arguments| **arguments != Value::Object(Default::default()))
         else {
             return (attempt.trim_end().to_owned(), Vec::new());
         };
         let line = format!("{attempt}{arguments}");
-        if line.width() <= room {
+        if line.width() <= columns_left {
             return (harmless(&line).into_owned(), Vec::new());
         }
         match arguments {
-            Value::Object(fields) if room < MIN_INLINE_COLUMNS || fields.len() > 1 => {
+            Value::Object(fields) if columns_left < MIN_INLINE_COLUMNS || fields.len() > 1 => {
                 let shown = fields.iter().take(ARGUMENT_LINES);
                 let mut below: Vec<_> =
                     shown.map(|(name, value)| cut(&format!("{name}: {value}"), width.saturating_sub(2))).collect();
@@ -92,7 +93,7 @@ impl Card<'_> {
                 }
                 (attempt.trim_end().to_owned(), below)
             }
-            _ => (cut(&line, room.max(MIN_INLINE_COLUMNS)), Vec::new()),
+            _ => (cut(&line, columns_left.max(MIN_INLINE_COLUMNS)), Vec::new()),
         }
     }
 
@@ -102,7 +103,7 @@ impl Card<'_> {
             Outcome::Text(text, bytes) => first_lines(text, *bytes, (width, hint)),
             // The message of a denial includes the configuration lines to add.
             Outcome::Error(content, denials) => {
-                let message = without(errors_in_words(content), denials);
+                let message = without_denials(errors_in_words(content), denials);
                 let message = harmless(&message).into_owned();
                 let all = wrapped(message.trim_end(), width);
                 let omitted = all.lines().count().saturating_sub(ERROR_LINES);
@@ -116,15 +117,15 @@ impl Card<'_> {
     }
 }
 
-/// Removes denials from an error message that the person has already seen as lines of their own.
-pub(crate) fn without<'d>(mut error: String, denials: impl IntoIterator<Item = &'d Denial>) -> String {
+/// Removes from an error message the denials that the user has already seen as separate lines.
+pub(crate) fn without_denials<'d>(mut error: String, denials: impl IntoIterator<Item = &'d Denial>) -> String {
     for Denial { thing, grant, .. } in denials {
         error = error.replacen(&format!("\n{}", Denial::in_error(thing, grant)), "", 1);
     }
     error
 }
 
-/// The first lines of a text, and a line about what is omitted. `bytes` is the size of the complete text.
+/// Returns the first lines of a text, and a line about the omitted part. `bytes` is the size of the complete text.
 fn first_lines(text: &str, bytes: usize, (width, hint): (usize, &str)) -> Vec<String> {
     let all: Vec<&str> = text.trim_end().lines().collect();
     let mut lines: Vec<_> = all.iter().take(RESULT_LINES).map(|line| cut(line, width)).collect();
@@ -148,7 +149,7 @@ mod tests {
     use serde_json::json;
 
     fn shown(card: &Card<'_>, width: usize) -> String {
-        let shown = card.shown(width, ": /result");
+        let shown = card.render(width, ": /result");
         let shown = anstream::adapter::strip_str(&shown).to_string();
         assert!(shown.lines().all(|line| line.width() <= width), "{shown}");
         shown

@@ -1,19 +1,19 @@
-//! Formats the cost of a call for people (P8).
+//! Formats the cost of a call as text (P8).
 
 use super::text::{count, grouped, size, time};
 use agent_core::tool::CallCost;
 
-/// Time in the queue from which it is shown in brief costs, in microseconds.
-const LONG_QUEUE: u64 = 10_000;
+/// Minimum time in the queue that brief costs include, in microseconds.
+const MIN_QUEUE_TIME: u64 = 10_000;
 
-/// The most important costs, for the line of the call. Empty if the call never ran.
+/// Formats the most important costs, for the first line of a card. Empty if the call never ran.
 pub(crate) fn brief(cost: &CallCost) -> String {
     let mut details = Vec::new();
     // A call that was rejected before it ran has no costs.
     if *cost != CallCost::default() {
         details.push(time(cost.wall_us));
     }
-    if cost.queue_us >= LONG_QUEUE {
+    if cost.queue_us >= MIN_QUEUE_TIME {
         details.push(format!("after waiting {}", time(cost.queue_us)));
     }
     if cost.memory_bytes > 0 {
@@ -23,7 +23,7 @@ pub(crate) fn brief(cost: &CallCost) -> String {
     details.join(", ")
 }
 
-/// All costs. Empty if the call never ran.
+/// Formats all costs. Empty if the call never ran.
 pub(crate) fn whole(cost: &CallCost) -> String {
     if *cost == CallCost::default() {
         return String::new();
@@ -60,7 +60,6 @@ mod tests {
     use agent_core::model::Usage;
     use agent_core::tool::ModelUse;
 
-    /// P8
     #[test]
     fn p8_formats_brief_and_complete_costs() {
         let cost = CallCost {

@@ -1,4 +1,4 @@
-//! Formats the events of a turn as lines for people, except the reply and the tool calls.
+//! Formats the events of a turn as lines for users, except the reply and the tool calls.
 
 use super::text::{harmless, json_line, one_line, time};
 use super::{BOLD, DIM, RED, YELLOW};
@@ -9,12 +9,13 @@ use agent_core::run::FALLBACK_TEXT;
 use agent_core::tool::Violation;
 use agent_runtime::summary::EXTRACT;
 
-/// Maximum length of names and messages in characters.
+/// Maximum number of characters of a name or message that are shown.
 const MAX_CHARACTERS: usize = 100;
-/// Maximum length of a provider's message in characters. It is longer because such a message says what to do.
+/// Maximum number of characters of a provider's message that are shown. It is larger than for other messages, because a
+/// provider's message often explains what to do.
 const MAX_REASON: usize = 600;
 
-/// The lines for an event. None for events that people don't need to see, and for tool calls and their results.
+/// Formats an event as lines. None for tool calls, for their results, and for events that users don't need to see.
 pub(crate) fn lines(event: &EventKind) -> Option<String> {
     Some(match event {
         EventKind::LoopIteration { last: true, .. } => {
@@ -114,7 +115,7 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
     })
 }
 
-/// The line for a tool call that starts. None for other events. Used if there is no spinner to show the call.
+/// Formats the start of a tool call as a line, for output without a spinner. None for other events.
 pub(crate) fn started_call(event: &EventKind) -> Option<String> {
     let EventKind::ToolCall { name, arguments, attempt, .. } = event else { return None };
     let retry = if *attempt > 1 { format!(" {DIM}(attempt {attempt}){DIM:#}") } else { String::new() };
@@ -131,7 +132,8 @@ pub(crate) fn activity(event: &EventKind) -> Option<String> {
     }
 }
 
-/// Why an unfinished reply was discarded, according to the event that follows it. None if the event gives no reason.
+/// Returns the reason why an unfinished reply was discarded, according to the event after it. None if the event
+/// contains no reason.
 pub(crate) fn discard_reason(event: &EventKind) -> Option<&'static str> {
     match event {
         EventKind::Retry { .. } | EventKind::ModelFallback { .. } => Some("it was interrupted"),
@@ -216,7 +218,6 @@ mod tests {
         "#);
     }
 
-    /// L19, L23, L28
     #[test]
     fn l19_l23_l28_formats_nudges_and_reminders() {
         let nudge = |cause, attempt| EventKind::Nudge { cause, attempt, text: "Go on.".into() };
@@ -259,7 +260,7 @@ mod tests {
 
     /// P6: a denial names the plugin, what was denied, and the configuration line to add.
     #[test]
-    fn p6_denial_shows_the_line_to_add() {
+    fn p6_denial_shows_the_configuration_line_to_add() {
         let denial = Denial {
             plugin: "files@0123456789ab".into(),
             thing: "reading files".into(),

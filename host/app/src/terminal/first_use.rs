@@ -1,29 +1,29 @@
-//! Shows the question at the first use of a plugin, and parses the answer (P6).
+//! Formats the question about a plugin's grants at its first use, and parses the answer (P6).
 
 use super::approval::escaped;
 use super::{BOLD, DIM, YELLOW};
 use agent_config::first_use::{FirstUseQuestion, GrantOffers, Keeping};
 use agent_plugins::PluginIdentity;
 
-/// Maximum number of requests to show that cannot be granted here.
+/// Maximum number of requested grants to show that no answer can grant.
 const MAX_NOT_OFFERED: usize = 12;
-/// Maximum length of a text in characters.
+/// Maximum number of characters of a plugin's text that are shown.
 const MAX_CHARACTERS: usize = 200;
 
-/// Answer of a person.
+/// The user's answer to the question about a plugin's grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Grant until the host exits.
+    /// Give the grants until the host exits.
     ThisRun,
-    /// Grant, and write the grants into the configuration.
+    /// Give the grants, and write them into the configuration.
     Always,
     /// Refuse until the host exits.
     No,
     /// Refuse, and write the refusal into the configuration.
     Never,
-    /// Offer another folder.
+    /// Ask again about grants for this folder instead.
     Folder(String),
-    /// Offer requests to this server only. `*`: to all servers that the plugin asks for.
+    /// Ask again about requests to this server only, or to all servers that the plugin requests if the text is `*`.
     Host(String),
     /// Show the possible answers.
     Help,
@@ -35,7 +35,7 @@ pub(crate) struct RequestingPlugin<'a> {
     pub(crate) plugin: &'a PluginIdentity,
     /// Name of the agent that uses the plugin.
     pub(crate) agent: &'a str,
-    /// Tool that is called. None: the plugin builds the context.
+    /// Tool that is called. None if the plugin is used to build the context.
     pub(crate) tool: Option<&'a str>,
 }
 
@@ -45,7 +45,7 @@ impl<'a> From<&FirstUseQuestion<'a>> for RequestingPlugin<'a> {
     }
 }
 
-/// The prompt below the card.
+/// Returns the prompt that is shown below the card.
 pub(crate) fn question(keeping: Keeping) -> &'static str {
     match keeping {
         Keeping::File => "grant this? y this run, a always, n no, ? help > ",
@@ -53,7 +53,7 @@ pub(crate) fn question(keeping: Keeping) -> &'static str {
     }
 }
 
-/// Explains the possible answers.
+/// Returns a help text that explains the possible answers.
 pub(crate) fn help(offers: &GrantOffers, keeping: Keeping) -> String {
     let mut help = match keeping {
         Keeping::File => {
@@ -80,7 +80,7 @@ pub(crate) fn help(offers: &GrantOffers, keeping: Keeping) -> String {
 }
 
 impl Answer {
-    /// Parses a line. An empty line means no. None if the line is not a valid answer.
+    /// Parses a typed line. An empty line means no. None if the line is not a valid answer.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let line = line.trim();
         if let Some(folder) = line.strip_prefix("d ").map(str::trim).filter(|folder| !folder.is_empty()) {
@@ -103,24 +103,24 @@ impl Answer {
 /// Describes each requested grant, with the configuration line that grants it.
 pub(crate) fn card(plugin: &RequestingPlugin<'_>, offers: &GrantOffers) -> String {
     let RequestingPlugin { plugin, agent, tool } = plugin;
-    let purpose = tool.map_or_else(|| "build the context".to_owned(), |tool| format!("run {}", shown(tool)));
+    let purpose = tool.map_or_else(|| "build the context".to_owned(), |tool| format!("run {}", shortened(tool)));
     let mut lines = vec![format!(
         "{YELLOW}first use{YELLOW:#}: {BOLD}{}{BOLD:#} {DIM}{}{DIM:#} asks for these grants to {purpose} (agent {})",
-        shown(&plugin.name),
+        shortened(&plugin.name),
         plugin.digest.short(),
-        shown(agent)
+        shortened(agent)
     )];
     for offer in &offers.offered {
-        // Not shortened: a person must see everything that they grant.
+        // The offer is not shortened, because users must see everything that they grant.
         lines.push(format!("  {}  {DIM}{}{DIM:#}", escaped(&offer.meaning), escaped(&offer.line())));
     }
     for refused in offers.not_offered.iter().take(MAX_NOT_OFFERED) {
-        let (thing, why) = (shown(&refused.unmet.thing), shown(&refused.why));
+        let (thing, why) = (shortened(&refused.unmet.thing), shortened(&refused.why));
         let advice = &refused.unmet.advice;
         lines.push(format!(
             "  {DIM}cannot be granted here: {thing}, {why}: {} {}{DIM:#}",
-            shown(&advice.table),
-            shown(&advice.line)
+            shortened(&advice.table),
+            shortened(&advice.line)
         ));
     }
     if let more @ 1.. = offers.not_offered.len().saturating_sub(MAX_NOT_OFFERED) {
@@ -129,8 +129,8 @@ pub(crate) fn card(plugin: &RequestingPlugin<'_>, offers: &GrantOffers) -> Strin
     lines.join("\n")
 }
 
-/// Shortens a text of the plugin, and escapes control and invisible characters.
-fn shown(text: &str) -> String {
+/// Shortens a text that comes from the plugin, and escapes control and invisible characters.
+fn shortened(text: &str) -> String {
     let beginning: String = text.chars().take(MAX_CHARACTERS).collect();
     let more = if beginning.len() < text.len() { "…" } else { "" };
     format!("{}{more}", escaped(&beginning))

@@ -3,7 +3,8 @@
 use anstyle::{Effects, Style};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Minimum number of columns for the words of a wrapped line. If the prefix leaves fewer, it is omitted.
+/// Minimum number of columns for the words of a wrapped line. If the prefix leaves fewer columns, the prefix is
+/// omitted.
 const MIN_COLUMNS: usize = 10;
 /// Width of a tab in columns.
 const TAB: usize = 4;
@@ -40,21 +41,26 @@ impl Prefix {
         self
     }
 
-    /// The prefix without trailing spaces.
+    /// Returns the text of the prefix without trailing spaces.
     pub(crate) fn trimmed(&self) -> &str {
         self.text.trim_end()
     }
 }
 
-/// A writer that wraps words into lines. It holds a word back until the word is complete, because only then it is known
-/// whether the word fits on the line.
+/// A writer that wraps words into lines. It buffers each word until the word is complete, because it must know whether
+/// the word fits on the line.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
+    /// Width of a line in columns.
     width: usize,
+    /// Column at which the next output starts.
     column: usize,
+    /// Prefix of the lines after a wrap.
     hanging: Prefix,
+    /// Styled parts of the word that is not complete yet.
     word: Vec<(Style, String)>,
     word_width: usize,
+    /// Number of spaces before the word that are not written yet.
     spaces: usize,
     /// Style of the last word on this line.
     last: Style,
@@ -86,7 +92,7 @@ impl Flow {
         self.width
     }
 
-    /// Starts a line with the prefix `first`. The lines that it is wrapped into start with `hanging`.
+    /// Starts a line with the prefix `first`. If the line is wrapped, its further lines start with `hanging`.
     pub(crate) fn begin(&mut self, first: &Prefix, hanging: Prefix) {
         self.out.push_str(&first.text);
         (self.column, self.last) = (first.width, Style::new());
@@ -118,7 +124,7 @@ impl Flow {
         self.end_line();
     }
 
-    /// Takes the output since the previous call.
+    /// Returns the output since the previous call.
     pub(crate) fn take(&mut self) -> String {
         std::mem::take(&mut self.out)
     }
@@ -139,7 +145,7 @@ impl Flow {
             _ => self.word.push((style, character.into())),
         }
         self.word_width += width;
-        // A word this long never fits on a line and will be broken, so there is no need to hold it back.
+        // A word of this width never fits on a line and is broken in any case, so it is not buffered any longer.
         if self.word_width >= self.width {
             self.end_word();
         }
@@ -195,7 +201,8 @@ impl Flow {
     }
 }
 
-/// The style of spaces between two words. An underline or strikethrough continues between words of the same style.
+/// Returns the style of spaces between two words. An underline or strikethrough continues between words of the same
+/// style.
 fn between(last: Style, next: Style) -> Style {
     let effects = last.get_effects();
     let is_lined = effects.contains(Effects::UNDERLINE) || effects.contains(Effects::STRIKETHROUGH);
@@ -212,7 +219,7 @@ pub(crate) fn fitting(text: &str, columns: usize) -> usize {
     over.map_or(text.len(), |(position, _)| position)
 }
 
-/// Writes text with the escape codes of its style. Writes nothing for an empty text.
+/// Writes text with the escape codes of its style. If the text is empty, nothing is written.
 pub(crate) fn write_styled(out: &mut String, style: Style, text: &str) {
     if text.is_empty() {
         return;

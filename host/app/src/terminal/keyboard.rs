@@ -1,5 +1,5 @@
-//! Keyboard modes: while the process does not read, typed text is not echoed and not lost, and cannot stop the output. On
-//! systems other than Unix, nothing is changed.
+//! Modes of the keyboard. While the process does not read input, typed text is kept but not echoed, and typed keys
+//! cannot stop the output. On systems other than Unix, the mode is never changed.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ pub(super) struct Keyboard {
 }
 
 #[cfg(unix)]
-pub(super) use unix::{OriginalMode, columns, forget_typed, is_hung_up, wait_for_line};
+pub(super) use unix::{OriginalMode, columns, discard_typed, is_hung_up, wait_for_line};
 
 #[cfg(not(unix))]
-pub(super) use other::{OriginalMode, columns, forget_typed, is_hung_up, wait_for_line};
+pub(super) use other::{OriginalMode, columns, discard_typed, is_hung_up, wait_for_line};
 
 impl Keyboard {
     /// Turns off the echo. Typed text is kept for the next reader.
@@ -21,7 +21,7 @@ impl Keyboard {
         self.original.silence();
     }
 
-    /// Restores the mode from before [`Keyboard::silence`], and returns the mode that the keyboard had until now.
+    /// Restores the mode from before [`Keyboard::silence`], and returns the mode before this call.
     pub(super) fn restore(&self) -> KeyboardMode {
         self.original.restore()
     }
@@ -36,7 +36,7 @@ pub(crate) enum KeyboardMode {
     Normal,
 }
 
-/// Guard that turns off the echo of typed text and restores it on drop, also after a panic.
+/// Guard that turns off the echo of typed text, and restores the original mode when it is dropped, even after a panic.
 pub(crate) struct Silence {
     keyboard: Keyboard,
 }
@@ -65,7 +65,7 @@ mod unix {
     use std::io::{stderr, stdin, stdout};
     use std::sync::{Mutex, PoisonError};
 
-    /// Terminal modes from before the keyboard was silenced. None: it is not silenced.
+    /// Terminal modes from before the keyboard was silenced. None if the keyboard is not silenced.
     #[derive(Debug, Default)]
     pub(in crate::terminal) struct OriginalMode(Mutex<Option<Termios>>);
 
@@ -90,7 +90,8 @@ mod unix {
         }
     }
 
-    /// Returns modes without echo and line editing. Ctrl-C does not discard typed text, and Ctrl-S does not stop the output.
+    /// Turns off echo and line editing in the modes. With the returned modes, Ctrl-C does not discard typed text, and
+    /// Ctrl-S does not stop the output.
     fn silent(mut modes: Termios) -> Termios {
         modes.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ICANON);
         modes.local_modes.insert(LocalModes::NOFLSH);
@@ -101,30 +102,31 @@ mod unix {
     }
 
     /// Discards typed text that has not been read, because it was not meant for the next question.
-    pub(in crate::terminal) fn forget_typed() {
+    pub(in crate::terminal) fn discard_typed() {
         let _ = tcflush(stdin(), QueueSelector::IFlush);
     }
 
-    /// Waits up to 50 ms for a line. Returns true if a read will not block, also because of end of input or an error.
+    /// Waits up to 50 ms for a line. Returns true if a read would return at once, which is also the case at the end of
+    /// input and after an error.
     pub(in crate::terminal) fn wait_for_line() -> bool {
         let stdin = stdin();
         let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
-        let moment = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-        match poll(&mut waiting, Some(&moment)) {
+        let timeout = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        match poll(&mut waiting, Some(&timeout)) {
             Ok(ready) => ready > 0,
             Err(error) => error != rustix::io::Errno::INTR,
         }
     }
 
-    /// Returns true if the terminal is closed. A read from it then returns end of input every time.
+    /// Returns true if the terminal is closed. Every read from a closed terminal returns the end of input.
     pub(in crate::terminal) fn is_hung_up() -> bool {
         let stdin = stdin();
         let mut terminal = [PollFd::new(&stdin, PollFlags::empty())];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut terminal, Some(&now)).is_ok() && terminal[0].revents().contains(PollFlags::HUP)
+        let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut terminal, Some(&no_wait)).is_ok() && terminal[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Width in columns of stdout or stderr. None if neither is a terminal that reports its width.
+    /// Returns the width in columns of stdout or stderr. None if neither of them is a terminal that reports its width.
     pub(in crate::terminal) fn columns() -> Option<usize> {
         let sizes = [tcgetwinsize(stdout()), tcgetwinsize(stderr())];
         sizes.into_iter().flatten().map(|size| usize::from(size.ws_col)).find(|columns| *columns > 0)
@@ -151,7 +153,7 @@ mod other {
         None
     }
 
-    pub(in crate::terminal) fn forget_typed() {}
+    pub(in crate::terminal) fn discard_typed() {}
 
     pub(in crate::terminal) fn wait_for_line() -> bool {
         true

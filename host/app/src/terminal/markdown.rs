@@ -1,5 +1,6 @@
-//! Renders streamed Markdown for a terminal. Output is only appended, never redrawn, so text is held back until its format
-//! is certain: a word until it ends, a mark until its closing mark, a code line until its end, a table until its last row.
+//! Renders streamed Markdown for a terminal. Output is only appended, never redrawn, so text is held back until its
+//! format is certain: a word until it ends, a mark until its closing mark, a code line until its end, a table until its
+//! last row.
 
 mod inline;
 mod line;
@@ -22,16 +23,16 @@ const MAX_RULE_WIDTH: usize = 40;
 /// Number of rows after which a table is shown without waiting for its end. Its column widths are then fixed.
 const MAX_HELD_ROWS: usize = 200;
 
-/// How Markdown is rendered.
+/// Whether Markdown marks are replaced by styles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rendering {
     /// Marks are replaced by styles.
     Styled,
-    /// Marks stay. Only lines are wrapped and tables aligned.
+    /// Marks are kept. Only lines are wrapped and tables are aligned.
     Plain,
 }
 
-/// Renderer for a text that arrives in pieces. Every line break of the text is kept, and longer lines are wrapped.
+/// Renderer for Markdown text that arrives in pieces. Every line break of the text is kept, and long lines are wrapped.
 #[derive(Debug)]
 pub(crate) struct Markdown {
     rendering: Rendering,
@@ -39,7 +40,6 @@ pub(crate) struct Markdown {
     /// Part of the current line that is not rendered yet.
     held: String,
     state: State,
-    /// Whether an empty line must be written before the next output.
     gap: Gap,
     fence: Option<OpenFence>,
     table: Option<Table>,
@@ -52,26 +52,32 @@ pub(crate) struct Markdown {
 /// Position of the renderer in a line.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// At the marks at the start of the line, after this number of `>`.
+    /// At the start of a line, after this number of `>` marks.
     Start(usize),
     /// Within the text of the line.
     Words(Inline),
-    /// After the line: it is completely rendered.
+    /// At the end of a line that is completely rendered.
     Done,
 }
 
+/// Whether an empty line must be written before the next output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gap {
     /// Nothing was written yet, so no empty line is needed.
     Beginning,
+    /// No empty line is needed.
     None,
+    /// An empty line must be written before the next output.
     Pending,
 }
 
+/// A code block that has not ended.
 #[derive(Debug)]
 struct OpenFence {
     fence: Fence,
+    /// Number of quotes that contain the block.
     quotes: usize,
+    /// Indentation of the block in columns.
     indent: usize,
 }
 
@@ -300,7 +306,7 @@ impl Markdown {
         }
     }
 
-    /// Handles a complete line that starts with `|`: it belongs to the current table or starts a new one.
+    /// Handles a complete line that starts with `|`. The line belongs to the current table or starts a new table.
     fn row(&mut self, quotes: usize, indent: usize) {
         let line = self.held.trim().to_owned();
         let prefix = self.quoted(quotes).with(Style::new(), &" ".repeat(indent.min(self.flow.width() / 2)));

@@ -1,4 +1,4 @@
-//! Asks on the terminal which model to use if none is configured. A model is never chosen without an answer.
+//! Asks on the terminal which model to use if no model is configured. No model is chosen without an answer.
 
 use super::Terminal;
 use super::text::{harmless, shell_word};
@@ -24,7 +24,7 @@ impl ModelChooser for Terminal {
         let chosen = chosen(&offers, &answer).cloned();
         match &chosen {
             Some(offer) => self.note(harmless(&offer.next_time())),
-            None => self.note("`offline` answers; use --model offline to skip this question"),
+            None => self.note("the built-in `offline` is used; --model offline skips this question"),
         }
         chosen
     }
@@ -34,13 +34,13 @@ impl ModelChooser for Terminal {
     }
 }
 
-/// Reads a line from the terminal. Empty at end of input or after an error.
+/// Reads a line from the terminal. The line is empty at the end of input and after an error.
 fn answer() -> String {
     let mut line = String::new();
     stdin().read_line(&mut line).map(|_| line).unwrap_or_default()
 }
 
-/// The question for the person. None if there is nothing to offer.
+/// Formats the question to the user. None if there are no offers.
 fn question(offers: &[ModelOffer]) -> Option<String> {
     // Names with special characters are quoted for the shell.
     let line = |offer: &ModelOffer| format!("{} at {} ({})", shell_word(&offer.name), offer.base_url, offer.reason);
@@ -63,7 +63,7 @@ fn question(offers: &[ModelOffer]) -> Option<String> {
     }
 }
 
-/// The offer that the answer selects. None for any unclear answer.
+/// Returns the offer that the answer selects. None if the answer is not clear.
 fn chosen<'o>(offers: &'o [ModelOffer], answer: &str) -> Option<&'o ModelOffer> {
     let answer = answer.trim().to_lowercase();
     match offers {
@@ -82,7 +82,6 @@ mod tests {
         LocalServer { provider: "ollama", base_url: "http://127.0.0.1:11434/v1".to_owned(), models }
     }
 
-    /// Issue 3: a single model is used only after a yes.
     #[test]
     fn chooses_single_model_only_after_yes() {
         let offers = ModelOffer::of_servers(&[server(&["qwen3:8b"])]);

@@ -6,7 +6,7 @@ use std::io;
 /// Kind of a block of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Block {
-    /// A prompt that the person typed.
+    /// A prompt that the user typed.
     Prompt,
     /// The model's thinking.
     Thinking,
@@ -18,12 +18,12 @@ pub(super) enum Block {
     Note,
 }
 
-/// How blocks are separated.
+/// Whether empty lines separate blocks of different kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spacing {
-    /// Empty lines between blocks.
+    /// An empty line is written between blocks.
     Wide,
-    /// No empty lines.
+    /// No empty lines are written.
     Narrow,
 }
 
@@ -32,6 +32,7 @@ pub(super) enum Spacing {
 pub(super) struct Page<'t> {
     terminal: &'t Terminal,
     spacing: Spacing,
+    /// Kind of the last block. None if nothing was written yet.
     last: Option<Block>,
 }
 
@@ -41,7 +42,7 @@ impl<'t> Page<'t> {
         Self { terminal, spacing, last: None }
     }
 
-    /// Records that the person has typed a prompt.
+    /// Records that the user has typed a prompt.
     pub(super) fn prompted(&mut self) {
         self.last = Some(Block::Prompt);
     }
@@ -52,8 +53,8 @@ impl<'t> Page<'t> {
         self.terminal.note(lines);
     }
 
-    /// Writes a piece of a block, which continues where the previous piece ended. The model's reply goes to stdout, all else
-    /// to stderr.
+    /// Writes a piece of a block, which continues where the previous piece ended. The model's reply goes to stdout, and
+    /// all other blocks go to stderr.
     pub(super) fn stream(&mut self, block: Block, piece: &str) -> io::Result<()> {
         if piece.is_empty() {
             return Ok(());

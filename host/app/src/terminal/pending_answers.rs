@@ -1,4 +1,5 @@
-//! Shows the answers that a turn waits for: since when, until when, and how to answer.
+//! Describes the answers that a turn waits for, with the start and the deadline of each wait and the command that
+//! answers.
 
 use super::{BOLD, DIM, YELLOW, text};
 use crate::exit::Failure;
@@ -7,12 +8,12 @@ use agent_core::event::{Wait, WaitCause};
 use agent_store::{MAX_PAGE, OutboxFilter, Store};
 use std::collections::BTreeMap;
 
-/// Maximum length of names and texts in characters.
+/// Maximum number of characters of a name or question that are shown.
 const MAX_CHARACTERS: usize = 120;
 
-/// Describes the services and questions that a turn waits for. Empty if there are none. Decisions, approvals and delegates
-/// are described in other modules.
-pub(crate) async fn shown(
+/// Describes the services and questions that a turn waits for. Empty if there are none. Decisions, approvals and
+/// delegates are described in other modules.
+pub(crate) async fn describe(
     session: &str,
     waits: &[Wait],
     (store, data): (&dyn Store, &DataDirectory),

@@ -1,11 +1,11 @@
-//! Shows the calls that a suspended turn waits for, with the commands that answer: calls that need an approval, and calls
-//! whose outcome is unknown.
+//! Describes the calls that a suspended turn waits for, with the commands that resolve them: calls that need an
+//! approval, and calls whose outcome is unknown.
 
 use super::{BOLD, DIM, YELLOW, approval, text};
 use agent_config::DataDirectory;
 use agent_core::change::CallRecord;
 
-/// Maximum length of names and arguments in characters.
+/// Maximum number of characters of a name or of arguments that are shown.
 const MAX_CHARACTERS: usize = 160;
 
 /// Describes the calls that need an approval, and how to answer.
@@ -20,7 +20,7 @@ pub(crate) fn waits_for_approval(session: &str, calls: &[CallRecord], data: &Dat
         let showing = format!("agent-host session show {session} --call {}{flag} shows", call.id);
         lines.extend(approval::arguments(call.effective_arguments(), &showing).iter().map(|line| format!("  {line}")));
     }
-    // A session id begins with the name of its agent. For a delegated session, that is the delegate.
+    // A session id begins with the name of its agent. For a delegated session, that agent is the delegate.
     let agent = session.split_once('/').map_or(session, |(agent, _)| agent);
     lines.push(format!(
         "    agent-host session approve {session} [CALL] [--scope session|always]{flag}, with the options of agent {agent} \

@@ -1,14 +1,14 @@
-//! Asks a person for one line while a turn waits. Text that was typed before the question is discarded.
+//! Asks the user for one line while a turn waits. Text that was typed before the question is discarded.
 
 use super::Terminal;
-use super::keyboard::{KeyboardMode, forget_typed, wait_for_line};
+use super::keyboard::{KeyboardMode, discard_typed, wait_for_line};
 use std::io::{self, BufRead, Read};
 use tokio_util::sync::CancellationToken;
 
-/// Maximum length of a line in bytes.
+/// Maximum length of a typed line, in bytes.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// Answer to the question.
+/// The user's reaction to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     /// The typed line, without its line break.
@@ -20,17 +20,17 @@ pub(crate) enum Line {
 }
 
 impl Terminal {
-    /// Asks for a line, which the person edits with the terminal's own line editing. Cancelling the token (Ctrl-C) ends the
-    /// question.
+    /// Asks for a line, which the user edits with the terminal's own line editing. Cancelling the token (Ctrl-C) ends
+    /// the question.
     pub(crate) async fn question(&self, prompt: &str, cancel: &CancellationToken) -> io::Result<Line> {
         self.idle();
         let mode_before = self.restore_keyboard();
-        forget_typed();
+        discard_typed();
         self.ask(prompt)?;
         let stopped = cancel.clone();
         let line = tokio::task::spawn_blocking(move || read(&stopped)).await.map_err(io::Error::other)?;
         if !matches!(line, Ok(Line::Text(_))) {
-            // The cursor is still after the prompt, so end that line.
+            // The cursor is still after the prompt, so end the line of the prompt.
             self.note("");
         }
         if mode_before == KeyboardMode::Silent {
@@ -40,7 +40,8 @@ impl Terminal {
     }
 }
 
-/// Reads only once a line is available: a blocking read cannot be cancelled and would take the next line that is typed.
+/// Reads a line, but only after a line is available: a blocking read cannot be cancelled, and would consume the next
+/// line that the user types.
 fn read(stopped: &CancellationToken) -> io::Result<Line> {
     while !stopped.is_cancelled() {
         if !wait_for_line() {

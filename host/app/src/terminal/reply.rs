@@ -1,4 +1,5 @@
-//! Shows a reply while it is streamed (L21): thinking dimmed, and words as Markdown. Output is only appended.
+//! Shows a reply while it is streamed (L21). The model's thinking is dimmed, and the reply is rendered as Markdown.
+//! Output is only appended.
 
 use super::flow::{Flow, Prefix};
 use super::markdown::{Markdown, Rendering};
@@ -13,10 +14,9 @@ pub(super) struct Reply<'t> {
     terminal: &'t Terminal,
     markdown: Markdown,
     thinking: Option<Thinking>,
-    /// The reply's words that were received and shown so far.
+    /// The part of the reply's text that was received so far.
     received: String,
     completeness: Completeness,
-    /// Whether any of the reply is on the screen.
     on_screen: ScreenOutput,
 }
 
@@ -71,7 +71,7 @@ impl<'t> Reply<'t> {
         }
     }
 
-    /// Shows a piece of the reply's words, unless earlier pieces were missed.
+    /// Shows a piece of the reply's text, unless earlier pieces were missed.
     pub(super) fn write(&mut self, piece: &str, page: &mut Page<'_>) -> io::Result<()> {
         if self.completeness == Completeness::NotAll {
             return Ok(());
@@ -87,12 +87,12 @@ impl<'t> Reply<'t> {
         Ok(())
     }
 
-    /// Records that pieces were missed. The rest is shown when the complete reply arrives.
+    /// Records that pieces were missed. The remaining text is shown when the complete reply arrives.
     pub(super) fn miss(&mut self) {
         self.completeness = Completeness::NotAll;
     }
 
-    /// Shows the rest of the complete reply `whole`.
+    /// Shows the part of the complete reply `whole` that is not shown yet.
     pub(super) fn complete(&mut self, whole: &str, page: &mut Page<'_>) -> io::Result<()> {
         self.completeness = Completeness::All;
         let received = std::mem::take(&mut self.received);
@@ -134,7 +134,7 @@ impl<'t> Reply<'t> {
     }
 }
 
-/// Formats thinking as dimmed words, indented below a heading.
+/// Formats the model's thinking as dimmed text, indented below a heading.
 #[derive(Debug)]
 struct Thinking {
     style: Style,
@@ -195,7 +195,6 @@ impl Thinking {
 mod tests {
     use super::*;
 
-    /// L21
     #[test]
     fn l21_wraps_thinking_below_its_heading() {
         let mut thinking = Thinking::new(Rendering::Plain, 24);

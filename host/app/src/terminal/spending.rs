@@ -5,7 +5,7 @@ use agent_core::model::Usage;
 use agent_models::Price;
 use std::collections::BTreeMap;
 
-/// Prices of a turn's models, and the sum of its replies so far.
+/// Prices of a turn's models, and the cost of the turn's replies so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TurnSpending {
     prices: BTreeMap<String, Price>,
@@ -13,38 +13,41 @@ pub(crate) struct TurnSpending {
     priced: PriceCoverage,
 }
 
-/// How many of the replies had a known price.
+/// Whether the prices of the replies are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum PriceCoverage {
+    /// There was no reply that costs money.
     #[default]
     Nothing,
+    /// The prices of all replies are known.
     All,
+    /// The price of at least one reply is unknown.
     NotAll,
 }
 
 impl TurnSpending {
-    /// Creates an empty sum with the prices of these models.
+    /// Creates a cost of zero with the prices of these models.
     pub(crate) fn new(prices: impl IntoIterator<Item = (String, Price)>) -> Self {
         Self { prices: prices.into_iter().collect(), ..Self::default() }
     }
 
-    /// Adds a reply of this model.
+    /// Adds the cost of a reply of this model.
     pub(crate) fn add(&mut self, model: &str, usage: Usage) {
-        let million = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
+        let cost = |tokens: u64, price_per_million: f64| tokens as f64 * price_per_million / 1e6;
         match self.prices.get(model) {
             Some(price) => {
                 self.dollars +=
-                    million(usage.prompt_tokens, price.prompt) + million(usage.completion_tokens, price.completion);
+                    cost(usage.prompt_tokens, price.prompt) + cost(usage.completion_tokens, price.completion);
                 self.priced =
                     if self.priced == PriceCoverage::NotAll { PriceCoverage::NotAll } else { PriceCoverage::All };
             }
-            // Replies of the host itself cost nothing.
+            // Replies that the host itself writes cost nothing.
             None if usage.total() == 0 => {}
             None => self.priced = PriceCoverage::NotAll,
         }
     }
 
-    /// The summary of the turn: model calls, tokens, and the cost if all prices are known.
+    /// Formats the summary of the turn: model calls, tokens, and the cost if all prices are known.
     pub(crate) fn line(&self, calls: u32, usage: Usage) -> String {
         let calls = count(calls as usize, "model call");
         let (prompt, completion) = (grouped(usage.prompt_tokens), grouped(usage.completion_tokens));

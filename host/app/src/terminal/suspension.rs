@@ -1,4 +1,4 @@
-//! Shows what a suspended turn and the sessions of its delegates wait for, each with the command that resolves it (L16).
+//! Describes the waits of a suspended turn and of its delegated sessions, each with the command that resolves it (L16).
 
 use super::pending_calls::{waits_for_approval, waits_for_decision};
 use super::{BOLD, DIM, YELLOW, pending_answers, text};
@@ -9,11 +9,11 @@ use agent_core::event::{EventKind, Suspension, Wait, WaitCause};
 use agent_store::{CallFilter, MAX_PAGE, Store};
 use std::pin::Pin;
 
-/// Maximum depth of delegates that is shown. It exceeds the depth that can be configured.
+/// Maximum depth of delegated sessions that is shown. It is larger than the maximum depth that can be configured.
 const MAX_LEVELS: usize = 16;
 
-/// Describes the delegated sessions that a suspended turn waits for, and what each of them waits for. Empty if the turn
-/// does not wait for an agent.
+/// Describes the delegated sessions that a suspended turn waits for, and the waits of each of these sessions. Empty if
+/// the turn does not wait for a delegate.
 pub(crate) async fn awaited_delegates(
     store: &dyn Store,
     suspension: &Suspension,
@@ -64,7 +64,8 @@ fn indented(lines: String) -> String {
     lines.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// Describes what a session itself waits for, without its delegates, each with the command that resolves it.
+/// Describes the waits of a session itself, without those of its delegated sessions. Each wait has the command that
+/// resolves it.
 pub(crate) async fn own_waits(
     store: &dyn Store,
     session: &str,
@@ -81,7 +82,7 @@ pub(crate) async fn own_waits(
     if !unknown.is_empty() {
         lines.push(waits_for_decision(session, &unknown, data));
     }
-    let others = pending_answers::shown(session, &suspension.waits, (store, data)).await?;
+    let others = pending_answers::describe(session, &suspension.waits, (store, data)).await?;
     if !others.is_empty() {
         lines.push(others);
     }
@@ -91,7 +92,7 @@ pub(crate) async fn own_waits(
     Ok(lines)
 }
 
-/// What the open turn of a session waits for, according to its events. None if it does not wait.
+/// Returns the waits of a session's open turn, according to the session's events. None if the turn is not suspended.
 pub(crate) async fn last_suspension(store: &dyn Store, session: &str) -> Result<Option<Suspension>, Failure> {
     fold_events(store, session, |last, event| match event {
         EventKind::Suspended { suspension } => Some(suspension),
@@ -101,7 +102,8 @@ pub(crate) async fn last_suspension(store: &dyn Store, session: &str) -> Result<
     .await
 }
 
-/// Folds the events of a session in order. If the process died before it created the session, the result is the default.
+/// Folds the events of a session in order. If the process died before it created the session, the result is the
+/// default.
 pub(crate) async fn fold_events<T: Default>(
     store: &dyn Store,
     session: &str,

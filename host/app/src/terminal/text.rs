@@ -1,4 +1,4 @@
-//! Formats untrusted text, sizes, times and numbers for lines that people read.
+//! Formats untrusted text, sizes, times and numbers for output that users read.
 
 use super::flow::fitting;
 pub(crate) use agent_config::{one_line, shell_word};
@@ -9,13 +9,13 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthStr;
 
-/// Escapes control and invisible characters, so that text from outside can neither control the terminal nor hide anything
-/// (row 49).
+/// Escapes control and invisible characters, so that text from outside can neither control the terminal nor hide
+/// anything (row 49).
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     visible(text)
 }
 
-/// Shortens a text to one line of at most `columns`. `…` replaces the rest.
+/// Shortens a text to one line of at most `columns`. A shortened line ends with `…`.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     let text = harmless(text).replace(['\t', '\n'], " ");
     if text.width() <= columns {
@@ -24,7 +24,8 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     format!("{}…", &text[..fitting(&text, columns.saturating_sub(1))])
 }
 
-/// Wraps prose between words into lines of at most `columns`. Escape codes of styles do not count.
+/// Wraps text between words into lines of at most `columns`. Escape codes of styles do not count. A longer word is not
+/// broken.
 pub(crate) fn wrapped(text: &str, columns: usize) -> String {
     let width = |text: &str| anstream::adapter::strip_str(text).to_string().width();
     let lines = text.lines().map(|line| {
@@ -50,7 +51,7 @@ pub(crate) fn wrapped(text: &str, columns: usize) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A number with thousands separators: `1,234,567`.
+/// Formats a number with thousands separators: `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let first = digits.len() % 3;
@@ -64,12 +65,12 @@ pub(crate) fn grouped(number: u64) -> String {
     shown
 }
 
-/// JSON on one line, shortened to at most `characters`.
+/// Formats JSON on one line, shortened to at most `characters`.
 pub(crate) fn json_line(value: &Value, characters: usize) -> String {
     one_line(&value.to_string(), characters)
 }
 
-/// A size in a fitting unit: `917 bytes`, `1.2 KiB`, `3.4 MiB`.
+/// Formats a size in a suitable unit: `917 bytes`, `1.2 KiB`, `3.4 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     const UNIT: f64 = 1024.0;
     let exact = bytes as f64;
@@ -81,12 +82,12 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// Describes a medium: `[image/png, 1.2 KiB, 0123456789ab]`.
-pub(crate) fn medium(media: &Media) -> String {
+/// Describes a media item: `[image/png, 1.2 KiB, 0123456789ab]`.
+pub(crate) fn media_item(media: &Media) -> String {
     format!("[{}, {}, {}]", media.mime_type, size(media.size), media.digest.short())
 }
 
-/// A duration in a fitting unit: `0.3 ms`, `12 ms`, `4.2 s`.
+/// Formats a duration in a suitable unit: `0.3 ms`, `12 ms`, `4.2 s`.
 pub(crate) fn time(microseconds: u64) -> String {
     let exact = microseconds as f64;
     match microseconds {
@@ -96,7 +97,8 @@ pub(crate) fn time(microseconds: u64) -> String {
     }
 }
 
-/// Imported interfaces, one line per package: `wasi:cli@0.2.12 exit, stderr, stdin`. The line `nothing` if there are none.
+/// Formats imported interfaces, one line per package: `wasi:cli@0.2.12 exit, stderr, stdin`. Without imports, the only
+/// line is `nothing`.
 pub(crate) fn imports(names: &[String]) -> Vec<String> {
     if names.is_empty() {
         return vec!["nothing".to_owned()];
@@ -114,9 +116,9 @@ pub(crate) fn imports(names: &[String]) -> Vec<String> {
     packages.iter().map(line).collect()
 }
 
-/// A number with its noun: `1 line`, `2 lines`. The plural is formed by adding `s`.
-pub(crate) fn count(number: usize, one: &str) -> String {
-    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+/// Formats a number with its noun: `1 line`, `2 lines`. The plural is formed by adding `s`.
+pub(crate) fn count(number: usize, singular: &str) -> String {
+    if number == 1 { format!("1 {singular}") } else { format!("{number} {singular}s") }
 }
 
 #[cfg(test)]

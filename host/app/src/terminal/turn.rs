@@ -1,4 +1,4 @@
-//! Shows a running turn, for people or as JSON lines.
+//! Shows a running turn, as text or as JSON lines.
 
 mod delegated;
 mod ending;
@@ -7,7 +7,7 @@ use super::card::{Card, Outcome};
 use super::page::{Block, Page, Spacing};
 use super::reply::{Reply, ScreenOutput};
 use super::spending::TurnSpending;
-use super::{DIM, Output as To, Terminal, events, text};
+use super::{DIM, Output as OutputStream, Terminal, events, text};
 use agent_config::DataDirectory;
 use agent_core::change::{CallRecord, Denial};
 use agent_core::event::{Event, EventKind, WaitCause};
@@ -25,17 +25,17 @@ use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-/// Width of a call's card in columns without a terminal.
+/// Width of a call's card in columns, if the output is not a terminal.
 const CARD_WIDTH: usize = 120;
-/// Length in bytes from which a result in an event may be shortened, so the stored result is read instead.
-const LONG_RESULT: usize = 1_000;
+/// Minimum length, in bytes, of a result that may be shortened in its event. The stored result is shown instead.
+const MIN_SHORTENED_RESULT: usize = 1_000;
 
 /// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// For a terminal: the reply while it is streamed, and lines about everything that happens.
+    /// For a terminal: the reply while it is streamed, and lines about all other events.
     Terminal,
-    /// For pipes: the complete answer on stdout, everything else on stderr.
+    /// For pipes: the complete answer on stdout, and everything else on stderr.
     Lines,
     /// For programs: every event as a JSON line on stdout. The last line is the turn's result.
     Json,
@@ -55,7 +55,7 @@ pub(crate) struct Storage {
 pub(crate) enum SessionUse {
     /// The process ends after one turn.
     Once,
-    /// The person types further prompts.
+    /// The user types further prompts.
     Interactive,
 }
 
@@ -70,9 +70,8 @@ pub(crate) struct TurnView<'t> {
     shown: u64,
     page: Page<'t>,
     reply: Reply<'t>,
-    /// Whether replies are text for people or data for programs. Data is not shown while it is streamed.
     replies: Replies,
-    /// Running calls: name, arguments and attempt.
+    /// Name, arguments and attempt of each running call.
     running: BTreeMap<CallId, (String, Value, u32)>,
     /// Denials that were shown for calls that have not ended.
     denied: BTreeMap<CallId, Vec<Denial>>,
@@ -86,9 +85,12 @@ pub(crate) struct TurnView<'t> {
     delegated: Delegated,
 }
 
+/// Kind of the model's replies in this turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Replies {
+    /// Text for users, which is shown while it is streamed.
     Words,
+    /// JSON for programs, which is shown when it is complete.
     Data,
 }
 
@@ -145,7 +147,7 @@ impl<'t> TurnView<'t> {
         }
     }
 
-    /// Shows the next event if one is already available. Returns false if there was none.
+    /// Shows the next event if it is already available. Returns false if no event is available.
     pub(crate) async fn receive_waiting(&mut self, events: &mut Receiver<Event>) -> io::Result<bool> {
         match events.try_recv() {
             Ok(event) => self.show(&event).await?,
@@ -189,7 +191,7 @@ impl<'t> TurnView<'t> {
             }
             EventKind::Suspended { suspension } => {
                 self.delegated.record_waits(suspension);
-                // Calls that wait for a service no longer run here.
+                // Calls that wait for a service no longer run in this process.
                 let waits = suspension.waits.iter();
                 for wait in waits.filter(|wait| matches!(wait.cause, WaitCause::Service { .. })) {
                     self.running.remove(&wait.call);
@@ -214,7 +216,7 @@ impl<'t> TurnView<'t> {
         }
     }
 
-    /// If a reply on the screen was discarded, shows the reason as soon as an event gives it.
+    /// If a reply on the screen was discarded, shows the reason as soon as an event contains it.
     fn explain_discarded_reply(&mut self, event: &EventKind) {
         let is_rejected = matches!(event, EventKind::OutputRejected { .. }) && self.format == Format::Terminal;
         if self.discarded == ScreenOutput::Nothing && !is_rejected {
@@ -283,7 +285,7 @@ impl<'t> TurnView<'t> {
         let width = if self.is_on_terminal() { self.terminal.width() } else { CARD_WIDTH };
         let hint = if self.usage == SessionUse::Interactive { ": /result" } else { "" };
         let card = Card { name, arguments, attempt, outcome, cost };
-        let mut shown = card.shown(width, hint);
+        let mut shown = card.render(width, hint);
         if let Some(session) = self.delegated.session_of(call) {
             shown += &format!("\n  {DIM}session {session}{DIM:#}");
         }
@@ -292,7 +294,7 @@ impl<'t> TurnView<'t> {
 
     /// Returns true if lines must fit into the width of a terminal.
     fn is_on_terminal(&self) -> bool {
-        self.terminal.is_terminal(To::Stderr)
+        self.terminal.is_terminal(OutputStream::Stderr)
     }
 
     fn fitted(&self, lines: String) -> String {
@@ -308,17 +310,17 @@ impl<'t> TurnView<'t> {
         }
     }
 
-    /// Outcome of a successful call. The event contains only what the model gets, which may be shortened, so a long result is
-    /// read from the store.
+    /// Returns the outcome of a successful call. The event contains the result as it is sent to the model, which may be
+    /// shortened, so a long result is read from the store.
     async fn outcome(&self, call: &CallId, content: &str) -> Outcome {
         let plain = Outcome::Text(content.to_owned(), content.len());
-        if !content.is_empty() && content.len() < LONG_RESULT {
+        if !content.is_empty() && content.len() < MIN_SHORTENED_RESULT {
             return plain;
         }
         let calls = self.calls(vec![call.clone()]).await.unwrap_or_default();
         let Some(result) = calls.into_iter().next().and_then(|call| call.result) else { return plain };
         let media = result.content.iter().filter_map(|content| match content {
-            Content::Media(media) => Some(text::medium(media)),
+            Content::Media(media) => Some(text::media_item(media)),
             _ => None,
         });
         let media: Vec<_> = media.collect();

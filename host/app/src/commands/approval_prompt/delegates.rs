@@ -1,11 +1,11 @@
-//! Asks the person at the terminal on behalf of delegates: for approvals, for answers to their questions, and for
+//! Asks the user at the terminal on behalf of delegates: for approvals, for answers to their questions, and for
 //! decisions about calls whose outcome is unknown (L16, L17, D3).
 
 use super::{AfterQuestions, ApprovalPrompter};
 use crate::arguments::Verdict;
 use crate::commands::decision::decision;
 use crate::commands::drive_turn::open_question;
-use crate::commands::person::Person;
+use crate::commands::user_presence::UserPresence;
 use crate::exit::Failure;
 use crate::terminal::approval::{self, QUESTION_OF_UNKNOWN};
 use crate::terminal::{TypedLine, YELLOW, text};
@@ -16,10 +16,10 @@ use clap::ValueEnum;
 use std::pin::Pin;
 use tokio_util::sync::CancellationToken;
 
-/// Which agent the suspended turn belongs to.
+/// The agent that a suspended turn belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TurnOwner {
-    /// The agent that the person talks to. The caller asks its questions and decisions.
+    /// The agent that the user works with. The caller asks the user this agent's questions.
     FirstAgent,
     /// A delegate of that agent, at any depth.
     Delegate,
@@ -28,8 +28,8 @@ pub(super) enum TurnOwner {
 type SettleFuture<'s> = Pin<Box<dyn Future<Output = Result<AfterQuestions, Failure>> + 's>>;
 
 impl ApprovalPrompter {
-    /// Asks for what the turn waits for, and then for what its delegates wait for. The future is boxed because
-    /// delegates may have delegates.
+    /// Asks the user about the waits of the turn, and then about the waits of its delegates. The future is boxed
+    /// because delegates may have delegates.
     pub(super) fn settle<'s>(
         &'s self,
         session: &'s mut Session,
@@ -38,7 +38,7 @@ impl ApprovalPrompter {
     ) -> SettleFuture<'s> {
         Box::pin(async move {
             let mut next = self.answer(session, cancel).await?;
-            if owner == TurnOwner::Delegate && self.person == Person::AtTerminal {
+            if owner == TurnOwner::Delegate && self.user == UserPresence::AtTerminal {
                 if next.asks_more() {
                     next = next.then(self.decide(session, cancel).await?);
                 }
@@ -107,7 +107,7 @@ impl ApprovalPrompter {
         Ok(AfterQuestions::Continue)
     }
 
-    /// Asks until the typed line can be parsed. The inner `Err` says what to do if the person gives no answer or
+    /// Asks until the typed line can be parsed. The inner `Err` is the next step if the user does not answer or
     /// cancels.
     async fn ask_until<A>(
         &self,
@@ -127,7 +127,7 @@ impl ApprovalPrompter {
         }
     }
 
-    /// Shows which agent asks, unless it is the one that the person talks to.
+    /// Shows the name of the agent that asks, if the agent is a delegate.
     pub(super) fn introduce(&self, session: &Session) {
         let state = session.state();
         if !state.delegation.is_empty() {
@@ -160,9 +160,9 @@ fn parse_decision(line: &str) -> Result<Decision, String> {
 mod tests {
     use super::*;
 
-    /// D3: only one of the three words is a decision.
+    /// D3: only `retry`, `failed` and `result` are decisions.
     #[test]
-    fn d3_parse_decision_accepts_only_three_words() {
+    fn d3_parse_decision_accepts_only_retry_failed_and_result() {
         assert_eq!(parse_decision("retry"), Ok(Decision::Retry));
         assert_eq!(parse_decision("failed it broke"), Ok(Decision::Failed("it broke".into())));
         assert_eq!(parse_decision("result  7 pages "), Ok(Decision::Result("7 pages".into())));

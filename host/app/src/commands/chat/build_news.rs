@@ -5,13 +5,13 @@ use agent_devkit::build::{BuiltPlugin, Written};
 use agent_devkit::dev::DevEvent;
 use agent_runtime::Notice;
 
-/// Number of lines of a toolchain's errors that are shown. The first errors matter most.
+/// Maximum number of lines of a toolchain's errors that are shown. The first errors are the most important ones.
 const SHOWN_LINES: usize = 60;
 
-/// Size in bytes from which compiling a component to machine code takes seconds.
-const LARGE: u64 = 4 << 20;
+/// Minimum size in bytes of a component that takes seconds to compile to machine code.
+const LARGE_COMPONENT: u64 = 4 << 20;
 
-/// Describes a build event, or returns `None` if it is not worth a message.
+/// Describes a build event, or returns `None` if the event needs no message.
 pub(in crate::commands) fn describe(news: &DevEvent) -> Option<String> {
     match news {
         DevEvent::Building { changed: Some(path) } => {
@@ -41,11 +41,11 @@ pub(in crate::commands) fn describe(news: &DevEvent) -> Option<String> {
 
 fn built(plugin: &BuiltPlugin) -> String {
     let BuiltPlugin { name, digest, size, .. } = plugin;
-    let next = if *size < LARGE { "" } else { "; compiling it takes a while" };
+    let next = if *size < LARGE_COMPONENT { "" } else { "; compiling it takes a while" };
     format!("{DIM}built {name} {} ({}){next}{DIM:#}", digest.short(), text::size(*size))
 }
 
-/// Describes a change of the plugin version that is in use.
+/// Describes a change of the plugin version in use, or returns `None` if the version has not changed.
 pub(super) fn swapped(notice: &Notice) -> Option<String> {
     match notice {
         Notice::Swapped { plugin, to: Some(to), .. } => {

@@ -25,16 +25,16 @@ impl NameCompleter {
 
     /// Returns the byte offset of the word before the cursor, and its completions with their descriptions.
     fn candidates(&self, line: &str) -> (usize, Vec<(String, &'static str)>) {
-        let start = line.rfind(char::is_whitespace).map_or(0, |place| place + 1);
+        let start = line.rfind(char::is_whitespace).map_or(0, |position| position + 1);
         let word = &line[start..];
         let named = |names: &[String]| names.iter().map(|name| (name.clone(), "")).collect::<Vec<_>>();
         let first = line.split_whitespace().next().unwrap_or_default();
-        let all = if start == 0 && word.starts_with('/') {
-            COMMANDS.iter().map(|command| (command.name.to_owned(), command.meaning)).collect()
+        let candidates = if start == 0 && word.starts_with('/') {
+            COMMANDS.iter().map(|command| (command.name.to_owned(), command.description)).collect()
         } else if first == "/model" {
             named(&self.names.models)
         } else if first == "/session" {
-            vec![("list".to_owned(), "the latest sessions"), ("new".to_owned(), "begin a new one")]
+            vec![("list".to_owned(), "the latest sessions"), ("new".to_owned(), "switch to a new session")]
         } else if first == "/resolve" {
             vec![("retry".to_owned(), "run it again"), ("failed".to_owned(), "TEXT"), ("result".to_owned(), "TEXT")]
         } else if word.is_empty() {
@@ -42,7 +42,7 @@ impl NameCompleter {
         } else {
             named(&self.names.tools)
         };
-        (start, all.into_iter().filter(|(name, _)| name.starts_with(word) && name != word).collect())
+        (start, candidates.into_iter().filter(|(name, _)| name.starts_with(word) && name != word).collect())
     }
 }
 

@@ -1,5 +1,5 @@
-//! Reads what a person types: with a line editor that has history and completion, or as plain lines if the terminal
-//! cannot show one.
+//! Reads the user's input with a line editor that has a history and completion. If the terminal does not support the
+//! editor, plain lines are read.
 
 use super::completion::{NameCompleter, Names};
 use super::history::open_history;
@@ -20,29 +20,29 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinHandle;
 
-/// The prompt in front of the line.
+/// The prompt at the start of the input line.
 const ARROW: &str = "> ";
 /// Name of the menu that Tab opens.
 const MENU: &str = "names";
 /// Maximum length in bytes of a line that is read without the editor.
 const MAX_LINE: u64 = 1 << 20;
 
-/// An input of the person.
+/// An input of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Typed {
-    /// Text, of one line or more.
+    /// A text of one or more lines.
     Text(String),
     /// Ctrl-C on a line with text. The text is discarded.
     Cleared,
     /// Ctrl-C on an empty line.
     Interrupted,
-    /// Ctrl-D.
+    /// Ctrl-D, or the end of input.
     End,
-    /// The process was asked to end.
+    /// The process must end, because it received a signal or the terminal was closed.
     Leave,
 }
 
-/// The editor of a session.
+/// Reads the inputs of an interactive session.
 pub(super) struct Editor {
     terminal: Terminal,
     interrupts: Interrupts,
@@ -53,8 +53,9 @@ pub(super) struct Editor {
 type LineTask = JoinHandle<std::io::Result<Option<String>>>;
 
 enum Kind {
+    /// A line editor.
     Full(Box<FullEditor>),
-    /// Plain lines. The task that reads a line continues if the wait for it was interrupted.
+    /// A reader of plain lines. If the wait for a line was interrupted, it contains the task that still reads the line.
     Plain(Option<LineTask>),
 }
 
@@ -64,15 +65,15 @@ struct FullEditor {
     line: Arc<LineState>,
 }
 
-/// Maximum number of texts that wait to be shown above the line.
-const MAX_WAITING_ABOVE: usize = 64;
+/// Maximum number of queued texts that will be shown above the line.
+const MAX_QUEUED_TEXTS: usize = 64;
 
 /// Shows texts above the line that is being typed, without changing the line.
 #[derive(Clone, Debug)]
 pub(super) struct PrinterAbove(SyncSender<String>);
 
 impl PrinterAbove {
-    /// Queues the text to be shown. Drops it if the queue is full.
+    /// Queues the text to be shown. If the queue is full, the text is dropped.
     pub(super) fn print(&self, text: String) {
         if self.0.try_send(text).is_err() {
             tracing::debug!("a text was dropped: too many texts wait to be shown above the line");
@@ -83,9 +84,9 @@ impl PrinterAbove {
 /// State of the line that the parts of the editor share.
 #[derive(Debug, Default)]
 struct LineState {
-    /// Whether the line has any text.
+    /// Whether the line contains text.
     has_text: AtomicBool,
-    /// The text of the line each time that Enter was pressed after a backslash.
+    /// The texts that the line had whenever Enter was pressed after a backslash.
     continued: Mutex<Vec<String>>,
 }
 
@@ -120,7 +121,7 @@ impl Editor {
         });
         let (mut full, signal) = tokio::select! {
             read = reading => read.map_err(|error| Failure::failed(format!("the line editor failed: {error}")))?,
-            // After a hang-up the editor would read end of input in an endless loop.
+            // After the terminal is closed, the editor would read the end of input in an endless loop.
             () = self.terminal.hung_up() => return Ok(Typed::Leave),
         };
         match signal {
@@ -130,7 +131,7 @@ impl Editor {
                 self.kind = Kind::Full(full);
                 Ok(typed)
             }
-            // For example, the terminal does not report its cursor position.
+            // The editor does not work, for example because the terminal does not report its cursor position.
             Err(error) => {
                 tracing::warn!("the line editor does not work on this terminal, so plain lines are read: {error}");
                 drop(full);
@@ -164,7 +165,7 @@ impl Editor {
             }
         };
         if !matches!(typed, Typed::Text(_)) {
-            // The cursor is still behind the prompt, so start a new line.
+            // The cursor is still after the prompt, so start a new line.
             self.terminal.note("");
         }
         self.terminal.silence_keyboard();
@@ -191,16 +192,16 @@ impl FullEditor {
         // input.
         let newline = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), newline);
-        // While the editor has the keyboard, Ctrl-\ sends no signal. Terminals send the same byte for Ctrl-\ and
+        // While the editor reads from the keyboard, Ctrl-\ sends no signal. Terminals send the same byte for Ctrl-\ and
         // Ctrl-4.
         for key in ['\\', '4'] {
-            let at_once = ReedlineEvent::ExecuteHostCommand("leave at once".to_owned());
-            keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char(key), at_once);
+            let leave_at_once = ReedlineEvent::ExecuteHostCommand("leave at once".to_owned());
+            keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char(key), leave_at_once);
         }
         let edit_mode: Box<dyn EditMode> = Box::new(Emacs::new(keys));
         let menu = ColumnarMenu::default().with_name(MENU).with_marker(ARROW);
         let colours = terminal.rendering(crate::terminal::Output::Stderr) == Rendering::Styled;
-        let printer = ExternalPrinter::new(MAX_WAITING_ABOVE);
+        let printer = ExternalPrinter::new(MAX_QUEUED_TEXTS);
         let above = PrinterAbove(printer.sender());
         let reedline = Reedline::create()
             .with_edit_mode(edit_mode)
@@ -254,15 +255,16 @@ impl LineState {
     }
 }
 
-/// Removes the backslashes that were typed to begin a new line. Others, such as those in a pasted command, stay.
+/// Removes the backslashes that were typed to begin a new line. Other backslashes, such as those in a pasted command,
+/// are kept.
 fn remove_continuations(text: &str, continued: &[String]) -> String {
     let mut text = text.to_owned();
-    let mut places: Vec<_> =
+    let mut positions: Vec<_> =
         continued.iter().filter(|line| text.starts_with(&format!("{line}\n"))).map(|line| line.len() - 1).collect();
-    places.sort_unstable();
-    places.dedup();
-    for place in places.into_iter().rev() {
-        text.remove(place);
+    positions.sort_unstable();
+    positions.dedup();
+    for position in positions.into_iter().rev() {
+        text.remove(position);
     }
     text
 }
@@ -304,7 +306,7 @@ impl Highlighter for TextObserver {
     }
 }
 
-/// Begins a new line if Enter is pressed after a backslash.
+/// A validator that begins a new line if Enter is pressed after a backslash.
 struct Continuation(Arc<LineState>);
 
 impl Validator for Continuation {

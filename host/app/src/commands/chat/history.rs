@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Maximum number of inputs in the history.
 const MAX_INPUTS: usize = 1_000;
-/// Maximum size in bytes of an input in the history. Longer inputs, such as pasted documents, are left out.
+/// Maximum size in bytes of an input in the history. Longer inputs, such as pasted documents, are not saved.
 const MAX_INPUT_BYTES: usize = 8 * 1024;
 
 /// Opens the history file, and creates it if it does not exist.
@@ -20,7 +20,7 @@ pub(super) fn open_history(file: &Path) -> Result<BoundedHistory, String> {
     Ok(BoundedHistory { inner })
 }
 
-/// A history that leaves out inputs longer than [`MAX_INPUT_BYTES`].
+/// A history that does not save inputs longer than [`MAX_INPUT_BYTES`].
 #[derive(Debug)]
 pub(super) struct BoundedHistory {
     inner: FileBackedHistory,
@@ -70,8 +70,8 @@ mod tests {
     use reedline::SearchDirection;
 
     fn inputs(history: &BoundedHistory) -> Vec<String> {
-        let all = history.search(SearchQuery::everything(SearchDirection::Forward, None)).expect("searched");
-        all.into_iter().map(|item| item.command_line).collect()
+        let items = history.search(SearchQuery::everything(SearchDirection::Forward, None)).expect("searched");
+        items.into_iter().map(|item| item.command_line).collect()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The texts of the slash commands that list something.
+//! Formats the output of the slash commands `/help`, `/tools`, `/plugins` and `/model`.
 
 use super::slash::COMMANDS;
 use crate::terminal::{BOLD, DIM, GREEN, YELLOW, text};
@@ -10,20 +10,20 @@ use agent_runtime::registry::Availability;
 
 /// The built-in model, which is always available.
 const OFFLINE: &str = "offline/router";
-/// Width in columns of a command with its arguments.
+/// Width in columns of the column with the commands and their arguments.
 const COMMAND_WIDTH: usize = 26;
 
-/// Returns the list of commands and of the less obvious keys.
+/// Lists the commands, and the keys that are not obvious.
 pub(super) fn help(width: usize) -> String {
     let mut lines: Vec<_> = COMMANDS
         .iter()
         .map(|command| {
-            let name = format!("{} {}", command.name, command.takes);
-            // On a narrow terminal, or after a long command, the meaning goes on a separate line.
+            let name = format!("{} {}", command.name, command.arguments);
+            // On a narrow terminal, or after a long command, the description is on a separate line.
             if name.len() < COMMAND_WIDTH && width >= 60 {
-                format!("{name:COMMAND_WIDTH$}{DIM}{}{DIM:#}", command.meaning)
+                format!("{name:COMMAND_WIDTH$}{DIM}{}{DIM:#}", command.description)
             } else {
-                text::wrapped(&format!("{name}\n  {DIM}{}{DIM:#}", command.meaning), width)
+                text::wrapped(&format!("{name}\n  {DIM}{}{DIM:#}", command.description), width)
             }
         })
         .collect();
@@ -33,23 +33,23 @@ pub(super) fn help(width: usize) -> String {
     lines.join("\n")
 }
 
-/// Lists the tools that the model may call, and those that are withheld, with the reason.
+/// Lists the tools that the model may call, and the withheld tools, each with the reason.
 pub(super) fn tools(agent: &Agent, width: usize) -> String {
     let mut tools: Vec<_> = agent.registry().tools().collect();
-    tools.sort_by(|one, other| one.definition.name.cmp(&other.definition.name));
+    tools.sort_by(|left, right| left.definition.name.cmp(&right.definition.name));
     let lines = tools.iter().map(|tool| {
         let name = text::one_line(&tool.definition.name, 100);
-        let room = width.saturating_sub(name.len() + 2);
+        let available = width.saturating_sub(name.len() + 2);
         match &tool.availability {
             Availability::Offered => {
                 let description = tool.definition.description.lines().next().unwrap_or_default();
                 let ruling = agent.config().approvals.ruling(&tool.definition, &tool.source);
                 let asks = if ruling.policy == ApprovalPolicy::Ask { "asks first: " } else { "" };
-                let description = text::cut(description, room.saturating_sub(asks.len()));
+                let description = text::cut(description, available.saturating_sub(asks.len()));
                 format!("{BOLD}{name}{BOLD:#}  {YELLOW}{asks}{YELLOW:#}{DIM}{description}{DIM:#}")
             }
             Availability::Withheld { message, .. } | Availability::Renewed { message, .. } => {
-                format!("{YELLOW}{name}{YELLOW:#}  {}", text::cut(message, room))
+                format!("{YELLOW}{name}{YELLOW:#}  {}", text::cut(message, available))
             }
         }
     });
@@ -95,20 +95,21 @@ fn grants(grants: &Grants) -> Vec<String> {
 /// Returns the names that `/model` completes: the agent's models, the built-in model, and the prefixes of known
 /// providers.
 pub(super) fn models(agent: &Agent) -> Vec<String> {
-    let mut all = own_models(agent);
-    all.extend(KNOWN_PROVIDERS.iter().map(|provider| format!("{}/", provider.name)));
-    all
+    let mut names = own_models(agent);
+    names.extend(KNOWN_PROVIDERS.iter().map(|provider| format!("{}/", provider.name)));
+    names
 }
 
+/// Returns the names of the agent's models and of the built-in model.
 fn own_models(agent: &Agent) -> Vec<String> {
-    let mut own: Vec<_> = agent.models().chain().iter().map(|model| model.info().model.to_string()).collect();
-    if !own.iter().any(|name| name == OFFLINE) {
-        own.push(OFFLINE.to_owned());
+    let mut names: Vec<_> = agent.models().chain().iter().map(|model| model.info().model.to_string()).collect();
+    if !names.iter().any(|name| name == OFFLINE) {
+        names.push(OFFLINE.to_owned());
     }
-    own
+    names
 }
 
-/// Lists the models. The current one is marked.
+/// Lists the models, with a mark at the current model.
 pub(super) fn marked_models(agent: &Agent) -> String {
     let current = agent.models().first().info().model.to_string();
     let mut lines: Vec<_> = own_models(agent)

@@ -1,4 +1,5 @@
-//! Releases the session's lease while its turn waits, so that another process can deliver what the turn waits for.
+//! Releases the session's lease while its turn waits, so that another process can record the answer that the turn waits
+//! for.
 
 use super::Chat;
 use crate::exit::Failure;
@@ -7,31 +8,31 @@ use agent_core::run::Action;
 use agent_runtime::{OpenSession, Session, SessionError};
 use agent_store::StoreError;
 
-/// Who holds the session's lease while the person types.
+/// State of the session's lease while the user types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SessionHolder {
-    /// This process.
-    Here,
-    /// Any process may take it. The session had this revision when it was released.
-    Lent(u64),
+pub(super) enum LeaseState {
+    /// This process has the lease.
+    Held,
+    /// The lease was released when the session had this revision. Any process may acquire it.
+    Released(u64),
 }
 
 impl Chat<'_> {
     /// Releases the lease if the session's turn is suspended.
-    pub(super) async fn lend(&mut self) -> Result<SessionHolder, Failure> {
+    pub(super) async fn release_lease_while_waiting(&mut self) -> Result<LeaseState, Failure> {
         if !matches!(self.session.state().action(), Action::Suspended(_)) {
-            return Ok(SessionHolder::Here);
+            return Ok(LeaseState::Held);
         }
         self.session.release_lease().await.map_err(Failure::failed)?;
-        Ok(SessionHolder::Lent(self.session.revision()))
+        Ok(LeaseState::Released(self.session.revision()))
     }
 
-    /// Takes the lease again and loads the current state of the session. Returns false if another process holds the
+    /// Acquires the lease again and loads the current state of the session. Returns false if another process has the
     /// lease.
-    pub(super) async fn take_back(&mut self, holder: SessionHolder) -> Result<bool, Failure> {
-        let SessionHolder::Lent(revision) = holder else { return Ok(true) };
-        let which = OpenSession::Existing(self.session.subject().to_owned());
-        let opened = match Session::open(&self.host, self.agent.clone(), which).await {
+    pub(super) async fn reacquire_lease(&mut self, lease: LeaseState) -> Result<bool, Failure> {
+        let LeaseState::Released(revision) = lease else { return Ok(true) };
+        let target = OpenSession::Existing(self.session.subject().to_owned());
+        let opened = match Session::open(&self.host, self.agent.clone(), target).await {
             Err(SessionError::Store(error @ StoreError::Busy { .. })) => {
                 self.warn(error.to_string());
                 return Ok(false);
@@ -47,7 +48,8 @@ impl Chat<'_> {
         Ok(true)
     }
 
-    /// Shows what another process did with the turn, and continues the turn if it can run again.
+    /// Reports that another process changed the session. Continues the turn if the turn can run again, or shows its
+    /// result.
     async fn continue_after_other_process(&mut self) -> Result<(), Failure> {
         match self.session.state().action() {
             Action::Suspended(_) => Ok(()),

@@ -1,43 +1,47 @@
-//! Parses slash commands: input lines that begin with `/` and are meant for the host, not for the model.
+//! Parses slash commands, which are input lines that begin with `/` and control the host.
 
-/// A command that a person may type.
+/// Description of a slash command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Command {
     /// Name of the command, with its slash.
     pub(super) name: &'static str,
     /// Arguments in usage notation, such as `[NAME]`; empty if there are none.
-    pub(super) takes: &'static str,
-    /// What the command does, as `/help` shows it.
-    pub(super) meaning: &'static str,
+    pub(super) arguments: &'static str,
+    /// Description of the command that `/help` shows.
+    pub(super) description: &'static str,
 }
 
 /// All commands, in the order of `/help`.
 pub(super) const COMMANDS: &[Command] = &[
-    Command { name: "/help", takes: "", meaning: "this list" },
-    Command { name: "/tools", takes: "", meaning: "the tools that the model may call" },
-    Command { name: "/plugins", takes: "", meaning: "the plugins, and what each of them is granted" },
-    Command { name: "/model", takes: "[NAME]", meaning: "lists the models; with NAME, switches to that model" },
+    Command { name: "/help", arguments: "", description: "this list" },
+    Command { name: "/tools", arguments: "", description: "the tools that the model may call" },
+    Command { name: "/plugins", arguments: "", description: "the plugins, and what each of them is granted" },
+    Command { name: "/model", arguments: "[NAME]", description: "lists the models; with NAME, switches to that model" },
     Command {
         name: "/session",
-        takes: "[list|new|ID]",
-        meaning: "shows this session, lists the latest ones, or switches to another",
+        arguments: "[list|new|ID]",
+        description: "shows this session, lists the latest sessions, or switches to another session",
     },
-    Command { name: "/result", takes: "", meaning: "the full result of the last tool call" },
-    Command { name: "/undo", takes: "", meaning: "undoes the last turn: the model no longer sees it" },
-    Command { name: "/approve", takes: "", meaning: "asks again for what this agent and its delegates need from you" },
+    Command { name: "/result", arguments: "", description: "the full result of the last tool call" },
+    Command { name: "/undo", arguments: "", description: "undoes the last turn: the model no longer sees it" },
+    Command {
+        name: "/approve",
+        arguments: "",
+        description: "asks again for what this agent and its delegates need from you",
+    },
     Command {
         name: "/continue",
-        takes: "",
-        meaning: "continues a waiting turn after its answer was given in another process",
+        arguments: "",
+        description: "continues a waiting turn after its answer was given in another process",
     },
     Command {
         name: "/resolve",
-        takes: "CALL retry|failed|result [TEXT]",
-        meaning: "decides about a call whose outcome is unknown",
+        arguments: "CALL retry|failed|result [TEXT]",
+        description: "decides about a call whose outcome is unknown",
     },
-    Command { name: "/respond", takes: "FILE", meaning: "passes on a service's answer, a CloudEvent in a file" },
-    Command { name: "/cancel", takes: "", meaning: "ends a waiting turn" },
-    Command { name: "/quit", takes: "", meaning: "quits, as Ctrl-D does" },
+    Command { name: "/respond", arguments: "FILE", description: "records a service's answer, a CloudEvent in a file" },
+    Command { name: "/cancel", arguments: "", description: "ends a waiting turn" },
+    Command { name: "/quit", arguments: "", description: "quits, as Ctrl-D does" },
 ];
 
 /// A parsed slash command.
@@ -71,7 +75,7 @@ pub(super) enum SlashCommand {
     Continue,
     /// Decide about a call whose outcome is unknown: call id, verdict and text.
     Resolve(String, String, Option<String>),
-    /// Pass on a service's answer that is in this file.
+    /// Record the service's answer in this file.
     Respond(String),
     /// End a suspended turn.
     Cancel,
@@ -79,8 +83,8 @@ pub(super) enum SlashCommand {
     Quit,
 }
 
-/// Parses a command. Returns `None` if the line is a prompt. A line that begins with a path such as `/etc/hosts` is a
-/// prompt, too.
+/// Parses an input line. Returns `None` if the line is a prompt. A line that begins with a path such as `/etc/hosts` is
+/// also a prompt.
 pub(super) fn parse(line: &str) -> Option<Result<SlashCommand, String>> {
     let name = line.split_whitespace().next().filter(|_| line.starts_with('/'))?;
     if name.len() < 2 || !name[1..].chars().all(|character| character.is_ascii_alphabetic()) {
@@ -118,9 +122,9 @@ fn parse_command(name: &str, words: &[&str]) -> Result<SlashCommand, String> {
 
 fn usage_error(name: &str) -> String {
     if let Some(command) = COMMANDS.iter().find(|command| command.name == name) {
-        return match command.takes {
+        return match command.arguments {
             "" => format!("{name} takes no arguments"),
-            takes => format!("write {name} {takes}"),
+            arguments => format!("write {name} {arguments}"),
         };
     }
     let nearest = COMMANDS.iter().min_by_key(|command| distance(name, command.name));
@@ -129,12 +133,12 @@ fn usage_error(name: &str) -> String {
     format!("there is no command {name}; {hint}/help shows all. To ask the model, begin the line with a space")
 }
 
-/// Returns the number of single-letter edits between the two words (Levenshtein distance).
-fn distance(one: &str, other: &str) -> usize {
+/// Returns the Levenshtein distance: the minimum number of single-letter edits that change one word into the other.
+fn distance(word: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], line + 1);
+    for (index, letter) in word.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
         for column in 0..other.len() {
             let replaced = diagonal + usize::from(letter != other[column]);
             diagonal = row[column + 1];
@@ -148,7 +152,6 @@ fn distance(one: &str, other: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// I1
     #[test]
     fn i1_parse_accepts_every_command() {
         let cases = [
@@ -179,7 +182,7 @@ mod tests {
         }
         for command in COMMANDS {
             assert!(
-                parse(command.name).is_some_and(|parsed| parsed.is_ok() || !command.takes.is_empty()),
+                parse(command.name).is_some_and(|parsed| parsed.is_ok() || !command.arguments.is_empty()),
                 "{}",
                 command.name
             );

@@ -1,5 +1,5 @@
-//! Collects changes to show before the next prompt: of plugins, of the agents' files, and of plugin sources that `dev`
-//! builds.
+//! Collects the changes that are shown before the next prompt: changes of plugins and of the agents' files, and the
+//! builds of `dev`.
 
 use agent_config::assembly::AssembledAgents;
 use agent_config::{AgentWatch, WatchEvent};
@@ -11,7 +11,7 @@ use tokio::sync::mpsc::Receiver;
 /// Time between two checks for changes while a line is being typed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A change to show before the next prompt.
+/// A change that is shown before the next prompt.
 #[derive(Debug)]
 pub(super) enum ChatNews {
     /// A plugin or an agent's file has changed.
@@ -32,7 +32,7 @@ impl ChatWatch {
         Self { agents: Some(AgentWatch::begin(host, &agents.all)), sources: None }
     }
 
-    /// Watches nothing.
+    /// Creates a watch that reports no changes.
     pub(super) fn nothing() -> Self {
         Self { agents: None, sources: None }
     }
@@ -42,12 +42,12 @@ impl ChatWatch {
         Self { sources, ..self }
     }
 
-    /// Whether this is a `dev` session, in which changes are shown while the person types.
+    /// Returns true in a `dev` session, which shows changes while the user types.
     pub(super) fn has_sources(&self) -> bool {
         self.sources.is_some()
     }
 
-    /// Returns the next change without waiting, or `None` if there is none.
+    /// Returns the next change without waiting, or `None` if there is no change.
     pub(super) fn try_next(&mut self) -> Option<ChatNews> {
         let built = self.sources.as_mut().and_then(|sources| sources.try_recv().ok()).map(ChatNews::Built);
         built.or_else(|| self.agents.as_mut()?.try_next().map(ChatNews::Agents))

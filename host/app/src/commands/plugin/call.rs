@@ -1,12 +1,12 @@
-//! `plugin call`: calls one tool once, with the grants of the command line, and with the grants and limits of an agent
-//! if one is named.
+//! `plugin call`: calls one tool once, with the grants of the command line. If the command line names an agent, the
+//! agent's grants and limits apply, too.
 
 use super::GrantSource;
 use super::media::CallMedia;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
-use crate::terminal::card::without;
+use crate::terminal::card::without_denials;
 use crate::terminal::{DIM, Terminal, YELLOW, cost, text};
 use agent_config::DataDirectory;
 use agent_config::assembly::{self, warn_of_unused_grants};
@@ -25,22 +25,22 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Arguments of the command.
+/// Arguments of `plugin call`.
 pub(super) struct CallOptions {
     /// Name of the tool.
     pub(super) tool: String,
     /// Arguments of the tool call, as JSON text.
     pub(super) arguments: String,
-    /// Where the grants and limits come from.
+    /// Source of the grants and limits.
     pub(super) grant_source: GrantSource,
-    /// How to show the outcome.
+    /// Format in which the outcome is shown.
     pub(super) format: Format,
     /// Data folder with the store for the plugin's key-value pairs.
     pub(super) data: DataDirectory,
 }
 
 impl CallOptions {
-    /// Opens the store for the key-value pairs. They are separate from those of all agents.
+    /// Opens the store for the key-value pairs of `plugin call`, which are separate from those of all agents.
     fn store(&self) -> Result<Arc<dyn Store>, Failure> {
         let store: Arc<dyn Store> = assembly::open_store(&self.data)?;
         Ok(store)
@@ -50,9 +50,9 @@ impl CallOptions {
 /// Output format of the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// For people: the content on stdout, and everything else on stderr.
-    People,
-    /// For programs: one JSON document on stdout.
+    /// Text for users: the content on stdout, and everything else on stderr.
+    Text,
+    /// One JSON document for programs, on stdout.
     Json,
 }
 
@@ -109,8 +109,8 @@ fn allowed(
     grant_source: &GrantSource,
     terminal: &Terminal,
 ) -> Result<(Grants, CallLimits), Failure> {
-    let this_plugin = Receiver::Plugin(plugin.name().to_owned());
-    if let Some(other) = grant_source.command_line_grants().iter().find(|grant| grant.receiver != this_plugin) {
+    let receiver = Receiver::Plugin(plugin.name().to_owned());
+    if let Some(other) = grant_source.command_line_grants().iter().find(|grant| grant.receiver != receiver) {
         let advice = format!("write --grant {}:KIND=VALUE", plugin.name());
         return Err(Failure::refused(format!("{}: the plugin is named `{}`; {advice}", other.origin, plugin.name())));
     }
@@ -119,7 +119,8 @@ fn allowed(
     Ok((grants, limits))
 }
 
-/// Creates the context of a call outside any session. The session id is made up, because the context must have one.
+/// Creates the context of a call outside any session. The session id is random, because the context requires a session
+/// id.
 fn context(limits: CallLimits) -> ToolCallContext {
     let id = Uuid::new_v4().simple().to_string();
     let trace = TraceContext { traceparent: format!("00-{id}-{}-01", &id[16..]), tracestate: None };
@@ -168,7 +169,7 @@ fn show(
         }
         Err(error) => {
             let shown: Vec<_> = report.denials.iter().map(stored_denial).collect();
-            return Err(Failure::failed(without(error.for_people(), &shown)));
+            return Err(Failure::failed(without_denials(error.for_people(), &shown)));
         }
     }
     terminal.note(format!("{DIM}{}{DIM:#}", cost::whole(&cost)));
@@ -183,7 +184,7 @@ fn content_text(content: &Content) -> String {
     }
 }
 
-/// Converts the denial to the form in which a failed call's error repeats it.
+/// Converts the denial to the form that the error of a failed call contains.
 fn stored_denial(denial: &Denial) -> agent_core::change::Denial {
     let Denial { plugin, thing, advice } = denial;
     agent_core::change::Denial { plugin: plugin.to_string(), thing: thing.clone(), grant: advice.to_string() }
@@ -209,9 +210,9 @@ mod tests {
         }
     }
 
-    /// S3, L8
+    /// S3, L8: invalid arguments are rejected before the call.
     #[test]
-    fn l8_checked_arguments_rejects_what_the_schema_forbids() {
+    fn l8_checked_arguments_rejects_arguments_that_violate_the_schema() {
         let check = |text: &str| checked_arguments(&definition(), text).map_err(|failure| failure.message);
         assert_eq!(check(r#"{"text": "a"}"#), Ok(json!({"text": "a"})));
         for wrong in ["{", "[]", "{}", r#"{"text": 1}"#] {

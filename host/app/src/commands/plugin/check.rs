@@ -1,4 +1,4 @@
-//! `plugin check`: reports what an author should fix or know before others use a plugin (S3).
+//! `plugin check`: reports the errors, warnings and hints that an author should read before others use a plugin (S3).
 
 use super::call::Format;
 use crate::commands::build_projects;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Checks one plugin, or all plugins of a folder, until it is done or the user cancels.
+/// Checks one plugin, or all plugins of a folder. Stops early if the user cancels.
 pub(super) async fn check(
     path: &Path,
     format: Format,
@@ -35,10 +35,10 @@ async fn check_files(path: &Path, format: Format, data: &DataDirectory, terminal
     let mut errors = 0;
     for file in files {
         let (plugin, findings) = check_file(&sandbox, &file, terminal).await;
-        errors += number(&findings, Level::Error);
+        errors += count_of(&findings, Level::Error);
         let shown = match format {
             Format::Json => document(&file, plugin.as_deref(), &findings).to_string(),
-            Format::People => list(&file, plugin.as_deref(), &findings),
+            Format::Text => describe(&file, plugin.as_deref(), &findings),
         };
         super::print(terminal, shown)?;
     }
@@ -64,15 +64,15 @@ async fn files(path: &Path, terminal: &Terminal) -> Result<Vec<PathBuf>, Failure
 }
 
 async fn check_file(sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> (Option<Arc<LoadedPlugin>>, Vec<Finding>) {
-    let compiling: Mutex<Option<Instant>> = Mutex::new(None);
+    let compile_start: Mutex<Option<Instant>> = Mutex::new(None);
     let compile_time: Mutex<Option<Duration>> = Mutex::new(None);
     let progress = |event: LoadEvent| {
-        let mut compiling = compiling.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compile_start = compile_start.lock().unwrap_or_else(PoisonError::into_inner);
         match &event {
-            LoadEvent::Compiling { .. } => *compiling = Some(Instant::now()),
+            LoadEvent::Compiling { .. } => *compile_start = Some(Instant::now()),
             LoadEvent::Loaded { code: CodeSource::Compiled, .. } => {
                 *compile_time.lock().unwrap_or_else(PoisonError::into_inner) =
-                    compiling.take().map(|begun| begun.elapsed());
+                    compile_start.take().map(|begun| begun.elapsed());
             }
             _ => {}
         }
@@ -90,12 +90,12 @@ async fn check_file(sandbox: &Sandbox, file: &Path, terminal: &Terminal) -> (Opt
     (Some(plugin), findings)
 }
 
-fn number(findings: &[Finding], level: Level) -> usize {
+fn count_of(findings: &[Finding], level: Level) -> usize {
     findings.iter().filter(|finding| finding.level == level).count()
 }
 
-/// Formats the findings for people: the most important ones first, and then how many there are of each level.
-fn list(file: &Path, plugin: Option<&LoadedPlugin>, findings: &[Finding]) -> String {
+/// Formats the findings as text: the most important findings first, and then the number of findings of each level.
+fn describe(file: &Path, plugin: Option<&LoadedPlugin>, findings: &[Finding]) -> String {
     let heading = match plugin {
         Some(plugin) => super::describe::heading(plugin),
         None => format!("{BOLD}{}{BOLD:#}", file.display()),
@@ -112,7 +112,7 @@ fn list(file: &Path, plugin: Option<&LoadedPlugin>, findings: &[Finding]) -> Str
         lines.push(format!("  {style}{word}{style:#}  {subject}{message}"));
     }
     let counts = [(Level::Error, "error"), (Level::Warning, "warning"), (Level::Hint, "hint")];
-    let counts = counts.map(|(level, word)| (number(findings, level), word));
+    let counts = counts.map(|(level, word)| (count_of(findings, level), word));
     let totals: Vec<_> =
         counts.iter().filter(|(number, _)| *number > 0).map(|(number, word)| text::count(*number, word)).collect();
     lines.push(match totals.is_empty() {
@@ -130,9 +130,9 @@ fn document(file: &Path, plugin: Option<&LoadedPlugin>, findings: &[Finding]) ->
         "digest": plugin.map(LoadedPlugin::digest),
         "size": plugin.map(LoadedPlugin::size),
         "kinds": plugin.map(LoadedPlugin::kind_labels),
-        "errors": number(findings, Level::Error),
-        "warnings": number(findings, Level::Warning),
-        "hints": number(findings, Level::Hint),
+        "errors": count_of(findings, Level::Error),
+        "warnings": count_of(findings, Level::Warning),
+        "hints": count_of(findings, Level::Hint),
         "findings": findings,
     })
 }

@@ -1,4 +1,4 @@
-//! Describes a plugin for people and for programs.
+//! Formats descriptions of a plugin as text and as JSON.
 
 use crate::terminal::{BOLD, DIM, YELLOW, text};
 use agent_core::tool::{ToolDefinition, Traits};
@@ -7,21 +7,21 @@ use agent_plugins::{Access, Asks, Grants, LoadedPlugin, SkippedExport};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Number of characters of a tool's description that a list shows.
-const SHOWN: usize = 100;
+/// Maximum number of characters of a name or description that are shown.
+const MAX_CHARACTERS: usize = 100;
 
-/// Formats a plugin for a list, with the grants that it asks for and does not have.
+/// Formats a plugin for a list, with the requested grants that it does not have.
 pub(super) fn listed(plugin: &LoadedPlugin, grants: &Grants) -> String {
     let mut lines = vec![heading(plugin)];
     for tool in plugin.tools() {
-        lines.push(format!("  {} {DIM}{}{DIM:#}", tool.name, text::one_line(&tool.description, SHOWN)));
+        lines.push(format!("  {} {DIM}{}{DIM:#}", tool.name, text::one_line(&tool.description, MAX_CHARACTERS)));
     }
     if !plugin.skipped_exports().is_empty() {
         let count = plugin.skipped_exports().len();
         lines.push(format!("  {DIM}functions that are not offered as tools: {count}, see `plugin inspect`{DIM:#}"));
     }
     for unmet in plugin.unmet(grants) {
-        let thing = text::one_line(&unmet.thing, SHOWN);
+        let thing = text::one_line(&unmet.thing, MAX_CHARACTERS);
         lines.push(format!("  {YELLOW}!{YELLOW:#} asks for {thing}, not granted: {}", unmet.advice.short()));
     }
     lines.join("\n")
@@ -31,12 +31,16 @@ pub(super) fn listed(plugin: &LoadedPlugin, grants: &Grants) -> String {
 pub(super) fn server(name: &str, tools: &[&McpTool]) -> String {
     let mut lines = vec![format!("{BOLD}{name}{BOLD:#}  MCP server")];
     for McpTool { definition, .. } in tools {
-        lines.push(format!("  {} {DIM}{}{DIM:#}", definition.name, text::one_line(&definition.description, SHOWN)));
+        lines.push(format!(
+            "  {} {DIM}{}{DIM:#}",
+            definition.name,
+            text::one_line(&definition.description, MAX_CHARACTERS)
+        ));
     }
     lines.join("\n")
 }
 
-/// Formats everything that is known about a plugin.
+/// Formats everything that is known description a plugin.
 pub(super) fn full(plugin: &LoadedPlugin, (file, exports): (&Path, &[String])) -> String {
     let mut lines = vec![heading(plugin)];
     if let Some(manifest) = plugin.manifest().filter(|manifest| !manifest.description.is_empty()) {
@@ -76,13 +80,14 @@ fn worlds(exports: &[String]) -> Vec<String> {
         Some((interface.to_owned(), version.to_owned()))
     };
     let kinds: Vec<(String, String)> = exports.iter().filter_map(kind).collect();
-    // The step-context world also exports the context-builder interface, so do not name that world as well.
+    // The step-context world also exports the context-builder interface, so the context-builder world is not named as
+    // well.
     let has_step = kinds.iter().any(|(interface, _)| interface == "step-context");
-    let own = kinds.iter().filter(|(interface, _)| !(has_step && interface == "context-builder"));
-    own.map(|(interface, version)| format!("agent-host:plugin/{interface}-plugin@{version}")).collect()
+    let worlds = kinds.iter().filter(|(interface, _)| !(has_step && interface == "context-builder"));
+    worlds.map(|(interface, version)| format!("agent-host:plugin/{interface}-plugin@{version}")).collect()
 }
 
-/// Formats everything that is known about a plugin as a JSON document, with the schemas of its tools.
+/// Formats everything that is known description a plugin as a JSON document, with the schemas of its tools.
 pub(super) fn json(plugin: &LoadedPlugin, exports: &[String]) -> Value {
     let manifest = plugin.manifest();
     json!({
@@ -103,21 +108,22 @@ pub(super) fn json(plugin: &LoadedPlugin, exports: &[String]) -> Value {
 }
 
 pub(super) fn heading(plugin: &LoadedPlugin) -> String {
-    let version = plugin.manifest().map(|manifest| text::one_line(&manifest.version, SHOWN)).unwrap_or_default();
+    let version =
+        plugin.manifest().map(|manifest| text::one_line(&manifest.version, MAX_CHARACTERS)).unwrap_or_default();
     let (name, digest) = (plugin.name(), plugin.digest().short());
     format!("{BOLD}{name}{BOLD:#} {version}  {} {DIM}{digest}{DIM:#}", plugin.kind_labels().join(", "))
 }
 
 fn asks(plugin: &LoadedPlugin) -> String {
-    match wants(plugin) {
+    match requested_grants(plugin) {
         None => "it has no manifest, so it may use whatever it is granted".to_owned(),
-        Some(wants) if wants.is_empty() => "nothing".to_owned(),
-        Some(wants) => wants.join(", "),
+        Some(requests) if requests.is_empty() => "nothing".to_owned(),
+        Some(requests) => requests.join(", "),
     }
 }
 
-/// Returns what the plugin asks for, one entry per grant, or `None` if it has no manifest.
-pub(super) fn wants(plugin: &LoadedPlugin) -> Option<Vec<String>> {
+/// Returns a description of each grant that the plugin requests, or `None` if the plugin has no manifest.
+pub(super) fn requested_grants(plugin: &LoadedPlugin) -> Option<Vec<String>> {
     let manifest = plugin.manifest()?;
     let Asks { files, env, config, http, secrets, key_value, model_tokens, events, media } = &manifest.asks;
     let files = files.map(|access| match access {
@@ -133,8 +139,8 @@ pub(super) fn wants(plugin: &LoadedPlugin) -> Option<Vec<String>> {
     let events = events.iter().map(|event_type| format!("sending the service event {event_type}"));
     let media = media.then(|| "reading the media of the conversation".to_owned());
     let others = http.chain(secrets).chain(key_value).chain(model).chain(events).chain(media);
-    let all = files.into_iter().chain(env).chain(config).chain(others);
-    Some(all.map(|thing| text::one_line(&thing, SHOWN)).collect())
+    let requests = files.into_iter().chain(env).chain(config).chain(others);
+    Some(requests.map(|request| text::one_line(&request, MAX_CHARACTERS)).collect())
 }
 
 fn traits(tool: &ToolDefinition) -> String {
@@ -151,19 +157,24 @@ fn traits(tool: &ToolDefinition) -> String {
     set.join(", ")
 }
 
-/// Lists the arguments in the schema with their types and descriptions. Required ones come first.
+/// Lists the arguments in the schema with their types and descriptions. Required arguments come
+/// first.
 fn arguments(schema: &Value) -> Vec<String> {
     let Some(properties) = schema["properties"].as_object() else {
         return Vec::new();
     };
-    let required = |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name));
+    let required =
+        |name: &str| schema["required"].as_array().is_some_and(|names| names.iter().any(|required| required == name));
     let mut named: Vec<_> = properties.iter().collect();
     named.sort_by_key(|(name, _)| !required(name));
     let line = |(name, property): (&String, &Value)| {
         let optional = if required(name) { "" } else { ", optional" };
         let kind = kind(property);
-        let about = property["description"].as_str().map(|about| text::one_line(about, SHOWN)).unwrap_or_default();
-        format!("      {} {DIM}({kind}{optional}){DIM:#} {about}", text::one_line(name, SHOWN))
+        let description = property["description"]
+            .as_str()
+            .map(|description| text::one_line(description, MAX_CHARACTERS))
+            .unwrap_or_default();
+        format!("      {} {DIM}({kind}{optional}){DIM:#} {description}", text::one_line(name, MAX_CHARACTERS))
     };
     named.into_iter().map(line).collect()
 }
@@ -177,10 +188,10 @@ fn returned(schema: &Value) -> Vec<String> {
 
 fn kind(property: &Value) -> String {
     match &property["type"] {
-        Value::String(kind) => text::one_line(kind, SHOWN),
+        Value::String(kind) => text::one_line(kind, MAX_CHARACTERS),
         Value::Array(kinds) => {
             let kinds = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null");
-            text::one_line(&kinds.collect::<Vec<_>>().join(" or "), SHOWN)
+            text::one_line(&kinds.collect::<Vec<_>>().join(" or "), MAX_CHARACTERS)
         }
         _ => "any".to_owned(),
     }
@@ -190,7 +201,6 @@ fn kind(property: &Value) -> String {
 mod tests {
     use super::*;
 
-    /// S3
     #[test]
     fn s3_worlds_returns_names_with_versions() {
         let worlds_of = |exports: &[&str]| worlds(&exports.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
@@ -203,7 +213,6 @@ mod tests {
         assert_eq!(worlds_of(&[&plugin("context-builder"), &plugin("step-context")]), [plugin("step-context-plugin")]);
     }
 
-    /// S3
     #[test]
     fn s3_arguments_lists_the_properties_of_the_schema() {
         let schema = json!({

@@ -1,50 +1,50 @@
-//! `plugin explain`: shows what a plugin asks for, what it is granted, what is denied, and the configuration line that
-//! would allow it (P6).
+//! `plugin explain`: shows the grants that a plugin requests, the grants that it has, and the configuration lines that
+//! would add missing grants (P6).
 
 use crate::terminal::{BOLD, DIM, GREEN, YELLOW, text};
 use agent_config::grants;
 use agent_plugins::{Access, Authority, CallLimits, GrantAdvice, Grants, Kind, LoadedPlugin, PluginSetup};
 use std::sync::Arc;
 
-/// Maximum number of characters of a line.
-const SHOWN: usize = 200;
+/// Maximum number of characters of a description that are shown.
+const MAX_CHARACTERS: usize = 200;
 
 /// Explains the plugin's grants, one per line.
 pub(super) fn explained(plugin: &Arc<LoadedPlugin>, grants: Grants) -> String {
-    let idle = grants::unused_grants(plugin, &grants);
-    let partly = plugin.partially_met(&grants);
+    let unused = grants::unused_grants(plugin, &grants);
+    let partial = plugin.partially_met(&grants);
     let setup = PluginSetup::new(plugin.clone(), grants, CallLimits::default());
     let mut lines = vec![format!("{BOLD}{}{BOLD:#} {DIM}{}{DIM:#}", plugin.name(), plugin.digest().short())];
     if plugin.manifest().is_none() {
         lines.push("  it has no manifest, so it gets everything that it is granted".to_owned());
     }
-    lines.extend(always(plugin.kinds()));
-    for thing in given(setup.grants()) {
-        lines.push(format!("  {GREEN}gets{GREEN:#}      {}", text::one_line(&thing, SHOWN)));
+    lines.extend(always_available(plugin.kinds()));
+    for thing in effective_grants(setup.grants()) {
+        lines.push(format!("  {GREEN}gets{GREEN:#}      {}", text::one_line(&thing, MAX_CHARACTERS)));
     }
-    for part in &partly {
-        let (thing, given) = (text::one_line(&part.thing, SHOWN), text::one_line(&part.part, SHOWN));
+    for part in &partial {
+        let (thing, given) = (text::one_line(&part.thing, MAX_CHARACTERS), text::one_line(&part.part, MAX_CHARACTERS));
         lines.push(format!("  {YELLOW}partly{YELLOW:#}    {thing}; it gets {given}"));
         lines.push(advised("to allow all of it", &part.advice));
     }
-    for unmet in setup.unmet().iter().filter(|unmet| !partly.iter().any(|part| part.need == unmet.need)) {
-        lines.push(format!("  {YELLOW}denied{YELLOW:#}    {}", text::one_line(&unmet.thing, SHOWN)));
+    for unmet in setup.unmet().iter().filter(|unmet| !partial.iter().any(|part| part.need == unmet.need)) {
+        lines.push(format!("  {YELLOW}denied{YELLOW:#}    {}", text::one_line(&unmet.thing, MAX_CHARACTERS)));
         lines.push(advised("to allow it", &unmet.advice));
     }
-    lines.extend(idle.iter().map(|grant| format!("  {YELLOW}unused{YELLOW:#}    `{}` {grant}", plugin.name())));
-    if setup.unmet().is_empty() && given(setup.grants()).is_empty() && plugin.manifest().is_some() {
+    lines.extend(unused.iter().map(|grant| format!("  {YELLOW}unused{YELLOW:#}    `{}` {grant}", plugin.name())));
+    if setup.unmet().is_empty() && effective_grants(setup.grants()).is_empty() && plugin.manifest().is_some() {
         lines.push("  it asks for nothing, and gets nothing".to_owned());
     }
     lines.join("\n")
 }
 
-fn advised(what_for: &str, advice: &GrantAdvice) -> String {
-    let (table, line) = (text::one_line(&advice.table, SHOWN), text::one_line(&advice.line, SHOWN));
-    format!("            {DIM}{what_for}:{DIM:#} {table} {line}")
+fn advised(purpose: &str, advice: &GrantAdvice) -> String {
+    let (table, line) = (text::one_line(&advice.table, MAX_CHARACTERS), text::one_line(&advice.line, MAX_CHARACTERS));
+    format!("            {DIM}{purpose}:{DIM:#} {table} {line}")
 }
 
-/// Describes what plugins of these kinds can use without any grant (P5).
-fn always(kinds: &[Kind]) -> Vec<String> {
+/// Describes the resources that plugins of these kinds can use without any grant (P5).
+fn always_available(kinds: &[Kind]) -> Vec<String> {
     let inert: Vec<_> = kinds.iter().filter(|kind| kind.authority() == Authority::Inert).map(Kind::to_string).collect();
     let granted = "  always    clocks, random numbers and a limited number of log lines".to_owned();
     if inert.is_empty() {
@@ -58,7 +58,7 @@ fn always(kinds: &[Kind]) -> Vec<String> {
 }
 
 /// Describes the grants that are in effect.
-fn given(grants: &Grants) -> Vec<String> {
+fn effective_grants(grants: &Grants) -> Vec<String> {
     let trees = grants.trees.iter().map(|tree| match tree.access {
         Access::Read => format!("reading below {}", tree.guest),
         Access::ReadWrite => format!("reading and writing below {}", tree.guest),

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 /// Maximum size in bytes of all media together.
 const MAX_TOTAL_BYTES: usize = 64 * 1024 * 1024;
 
-/// The media that one call has created.
+/// The media items that one call has stored.
 #[derive(Default)]
 pub(super) struct CallMedia {
     stored: Mutex<BTreeMap<Digest, (Media, Vec<u8>)>>,
@@ -24,15 +24,16 @@ impl MediaPort for CallMedia {
 
     async fn read(&self, _session: &str, digest: &Digest, range: MediaRange) -> Result<Vec<u8>, PortError> {
         let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, bytes) =
-            stored.get(digest).ok_or_else(|| PortError::Refused("there is no medium with this digest".to_owned()))?;
+        let (_, bytes) = stored
+            .get(digest)
+            .ok_or_else(|| PortError::Refused("there is no media item with this digest".to_owned()))?;
         let from = usize::try_from(range.offset).unwrap_or(usize::MAX).min(bytes.len());
         let to = from.saturating_add(range.length as usize).min(bytes.len());
         Ok(bytes[from..to].to_vec())
     }
 
-    async fn put(&self, _session: &str, medium: MediumToStore) -> Result<Media, PortError> {
-        let MediumToStore { bytes, mime_type, name } = medium;
+    async fn put(&self, _session: &str, item: MediumToStore) -> Result<Media, PortError> {
+        let MediumToStore { bytes, mime_type, name } = item;
         let mut stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
         let total = stored.values().map(|(_, bytes)| bytes.len()).sum::<usize>();
         if total.saturating_add(bytes.len()) > MAX_TOTAL_BYTES {

@@ -1,4 +1,5 @@
-//! `plugin quarantine`: lists the components that crashed the process that examines components, and releases them.
+//! `plugin quarantine`: lists and releases the components in quarantine. A component is in quarantine if it crashed the
+//! process that examines components.
 
 use super::print;
 use crate::arguments::versions::QuarantineArguments;
@@ -7,21 +8,21 @@ use crate::terminal::{BOLD, DIM, Terminal, text};
 use agent_config::DataDirectory;
 use agent_plugins::{Quarantine, QuarantineEntry};
 
-/// Lists the components in quarantine, or releases one so that it is tried again.
+/// Lists the components in quarantine, or releases one of them so that it can be loaded again.
 pub(super) fn quarantine(
     arguments: &QuarantineArguments,
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let quarantine = Quarantine::new(&data.cache());
-    let all = quarantine.list();
+    let entries = quarantine.list();
     let Some(wanted) = &arguments.release else {
-        if all.is_empty() {
+        if entries.is_empty() {
             terminal.note("no component is in quarantine");
         }
-        return all.iter().try_for_each(|entry| print(terminal, shown(entry)));
+        return entries.iter().try_for_each(|entry| print(terminal, describe(entry)));
     };
-    let entry = find_by_digest(&all, wanted)?;
+    let entry = find_by_digest(&entries, wanted)?;
     quarantine.release(&entry.digest).map_err(Failure::refused)?;
     let name = text::one_line(&entry.name, 64);
     print(
@@ -31,9 +32,9 @@ pub(super) fn quarantine(
 }
 
 /// Finds the component whose digest has this prefix, with or without `sha256:`.
-fn find_by_digest<'q>(all: &'q [QuarantineEntry], wanted: &str) -> Result<&'q QuarantineEntry, Failure> {
+fn find_by_digest<'q>(entries: &'q [QuarantineEntry], wanted: &str) -> Result<&'q QuarantineEntry, Failure> {
     let digits = wanted.strip_prefix("sha256:").unwrap_or(wanted);
-    let mut matches = all.iter().filter(|entry| !digits.is_empty() && entry.digest.hex().starts_with(digits));
+    let mut matches = entries.iter().filter(|entry| !digits.is_empty() && entry.digest.hex().starts_with(digits));
     match (matches.next(), matches.next()) {
         (Some(entry), None) => Ok(entry),
         (None, _) => Err(Failure::refused(format!(
@@ -47,7 +48,7 @@ fn find_by_digest<'q>(all: &'q [QuarantineEntry], wanted: &str) -> Result<&'q Qu
     }
 }
 
-fn shown(entry: &QuarantineEntry) -> String {
+fn describe(entry: &QuarantineEntry) -> String {
     let since = i64::try_from(entry.since).ok().and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
     let since = since.map(|since| since.to_string()).unwrap_or_default();
     format!(

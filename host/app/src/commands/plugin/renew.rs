@@ -3,14 +3,14 @@
 use crate::exit::Failure;
 use crate::terminal::{BOLD, Terminal, text};
 use agent_devkit::build::projects_at;
-use agent_devkit::renew::{RenewError, Renewal, renew as renew_one};
+use agent_devkit::renew::{RenewError, Renewal, renew as renew_project};
 use std::path::Path;
 
 /// Updates the project, or all projects of the folder, and reports the result for each.
 pub(super) fn renew(directory: &Path, terminal: &Terminal) -> Result<(), Failure> {
     let mut refused = Vec::new();
     for project in projects_at(directory).map_err(Failure::refused)? {
-        let result = match renew_one(&project) {
+        let result = match renew_project(&project) {
             Ok(Renewal::NothingToRenew) => "contains no SDK or contract to renew".to_owned(),
             Ok(Renewal::UpToDate) => "is up to date with this agent-host".to_owned(),
             Ok(Renewal::Renewed { from, changed }) => renewed(&from, changed),

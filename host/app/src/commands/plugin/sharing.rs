@@ -24,25 +24,25 @@ use agent_registry::{
 use std::path::Path;
 use std::sync::Arc;
 
-/// Number of characters of a description that a list shows.
-const SHOWN: usize = 100;
+/// Maximum number of characters of a name or description that are shown.
+const MAX_CHARACTERS: usize = 100;
 
 fn registry(connection: &ConnectionArguments, terminal: &Terminal) -> Result<Registry, Failure> {
     let credentials = Credentials { file: environment::docker_configuration() };
-    let registry = Registry::new(credentials, connection.plain()).map_err(failed)?;
+    let registry = Registry::new(credentials, connection.plain_http()).map_err(failed)?;
     let registry = registry.with_token_servers(&connection.token_servers);
     let terminal = terminal.clone();
-    Ok(registry.with_retry_listener(Arc::new(move |again: &RetryNotice| terminal.note(retry_note(again)))))
+    Ok(registry.with_retry_listener(Arc::new(move |notice: &RetryNotice| terminal.note(retry_note(notice)))))
 }
 
-/// Reports that a request is repeated, and when.
-fn retry_note(RetryNotice { place, reason, wait, next: (number, of) }: &RetryNotice) -> String {
+/// Formats a message about a failed request that will be retried.
+fn retry_note(RetryNotice { place, reason, wait, next: (attempt, attempts) }: &RetryNotice) -> String {
     let problem = text::one_line(&format!("{place}: {reason}"), 1000);
     let seconds = wait.as_secs_f64();
-    format!("{YELLOW}!{YELLOW:#} {problem}; asked again in {seconds:.1} s {DIM}({number} of {of}){DIM:#}")
+    format!("{YELLOW}!{YELLOW:#} {problem}; retrying in {seconds:.1} s {DIM}({attempt} of {attempts}){DIM:#}")
 }
 
-fn shelf(data: &DataDirectory) -> ComponentCache {
+fn component_cache(data: &DataDirectory) -> ComponentCache {
     let limit = agent_plugins::HostLimits::default().component;
     ComponentCache {
         store: PluginStore::new(data.plugins()),
@@ -50,7 +50,7 @@ fn shelf(data: &DataDirectory) -> ComponentCache {
     }
 }
 
-/// Converts the error. Wrong input is refused, and everything else is a failure of the work.
+/// Converts the error to a failure. The exit code is "refused" for invalid input, and "failed" for all other errors.
 fn failed(error: RegistryError) -> Failure {
     match error {
         RegistryError::Reference { .. }
@@ -76,7 +76,7 @@ fn facts(plugin: &LoadedPlugin) -> PluginFacts {
     }
 }
 
-/// Pushes a component to a registry, and signs it or adds it to an index if the arguments say so.
+/// Pushes a component to a registry, and signs it or adds it to an index if the arguments request it.
 pub(super) async fn push(arguments: PushArguments, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
     let data = DataDirectory::open(data, &environment::host())?;
     let sandbox = assembly::open_default_sandbox(&data, &environment::host())?;
@@ -90,7 +90,7 @@ pub(super) async fn push(arguments: PushArguments, data: Option<&Path>, terminal
         )));
     }
     let facts = facts(&plugin);
-    // Ask for the password before anything is sent.
+    // Ask for the key's password before anything is sent.
     let key = match &arguments.sign {
         Some(path) => Some(key::open(path, terminal).await?),
         None => None,
@@ -100,7 +100,7 @@ pub(super) async fn push(arguments: PushArguments, data: Option<&Path>, terminal
     let pushed = registry.push(&arguments.reference, &facts, &component, NO_TIMESTAMP, arguments.overwrite()).await;
     terminal.idle();
     let pushed = pushed.map_err(failed)?;
-    print(terminal, shown(&pushed, &facts))?;
+    print(terminal, describe(&pushed, &facts))?;
     if let Some(key) = &key {
         let signature = signature_of(key, &component, &pushed.claims(&facts)).map_err(failed)?;
         registry.attach_signature(&pushed, &signature).await.map_err(failed)?;
@@ -114,10 +114,10 @@ pub(super) async fn push(arguments: PushArguments, data: Option<&Path>, terminal
     Ok(())
 }
 
-fn shown(pushed: &Pushed, facts: &PluginFacts) -> String {
+fn describe(pushed: &Pushed, facts: &PluginFacts) -> String {
     let state = match (&pushed.replaced, pushed.already_present) {
-        (_, true) => "already there".to_owned(),
-        (Some(before), _) => format!("replaces {}", before.short()),
+        (_, true) => "already present".to_owned(),
+        (Some(replaced), _) => format!("replaces {}", replaced.short()),
         (None, _) => "new".to_owned(),
     };
     format!(
@@ -143,15 +143,16 @@ pub(super) async fn sign(arguments: SignArguments, data: Option<&Path>, terminal
     };
     let registry = registry(&arguments.connection, terminal)?;
     let found = registry.resolve(&source).await.map_err(failed)?;
-    let fetched = candidate::fetch(&registry, &found, &shelf(&data), SignatureRequest::Skip, terminal).await?;
+    let fetched =
+        candidate::fetch(&registry, &found, &component_cache(&data), SignatureRequest::Skip, terminal).await?;
     let pushed =
         found.pushed().ok_or_else(|| Failure::failed("the registry did not return the digest of the manifest"))?;
-    let ComponentClaims { identity, manifest } = candidate::read_introduction(&fetched)?;
+    let ComponentClaims { identity, manifest } = candidate::read_component_claims(&fetched)?;
     let version = manifest.map(|manifest| text::one_line(&manifest.version, 1000)).unwrap_or_default();
     let facts = PluginFacts { name: identity.name, version, ..PluginFacts::default() };
     let signature = signature_of(&key, &fetched.bytes, &pushed.claims(&facts)).map_err(failed)?;
     registry.attach_signature(&pushed, &signature).await.map_err(failed)?;
-    print(terminal, shown(&pushed, &facts))?;
+    print(terminal, describe(&pushed, &facts))?;
     print(terminal, format!("  signed    {}", key.public))
 }
 
@@ -184,17 +185,17 @@ pub(super) async fn search(arguments: SearchArguments, _: Option<&Path>, termina
             serde_json::to_string(&plugin).map_err(Failure::failed)?
         } else {
             let signer = match &entry.signer {
-                Some(signer) => format!("signed by {}", text::one_line(signer, SHOWN)),
+                Some(signer) => format!("signed by {}", text::one_line(signer, MAX_CHARACTERS)),
                 None => format!("{YELLOW}not signed{YELLOW:#}"),
             };
             let others = plugin.versions.len() - 1;
             let others = if others == 0 { String::new() } else { format!(" {DIM}and {others} older{DIM:#}") };
             format!(
                 "{BOLD}{}{BOLD:#} {}{others}  {}\n  {}\n  {DIM}{}  {signer}{DIM:#}",
-                text::one_line(&entry.name, SHOWN),
-                text::one_line(&entry.version, SHOWN),
-                text::one_line(&entry.kinds.join(", "), SHOWN),
-                text::one_line(&entry.description, SHOWN),
+                text::one_line(&entry.name, MAX_CHARACTERS),
+                text::one_line(&entry.version, MAX_CHARACTERS),
+                text::one_line(&entry.kinds.join(", "), MAX_CHARACTERS),
+                text::one_line(&entry.description, MAX_CHARACTERS),
                 text::one_line(&entry.reference, 300),
             )
         };

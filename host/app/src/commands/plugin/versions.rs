@@ -1,5 +1,5 @@
-//! `plugin history|rollback|prune`: lists the plugin versions that were used, goes back to earlier ones, and removes
-//! old ones (P10).
+//! `plugin history|rollback|prune`: lists the plugin versions that were used, rolls plugins back to earlier versions,
+//! and removes stored components that are no longer needed (P10).
 
 use super::print;
 use crate::arguments::versions::{HistoryArguments, RollbackArguments};
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Number of digits of a digest that a list shows.
+/// Number of digits of a digest that are shown.
 const DIGITS: usize = 12;
 
 /// Prints the versions, the latest first.
@@ -27,13 +27,13 @@ pub(super) async fn history(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let store = assembly::open_store(&DataDirectory::open(data, &environment::host())?)?;
-    let which =
+    let filter =
         VersionFilter { directory: arguments.plugins.as_deref().map(directory_name), plugin: arguments.plugin.clone() };
-    let versions = store.versions(which, arguments.limit as usize).await.map_err(Failure::failed)?;
+    let versions = store.versions(filter, arguments.limit as usize).await.map_err(Failure::failed)?;
     for version in &versions {
         let line = match arguments.json {
             true => serde_json::to_string(version).map_err(Failure::failed)?,
-            false => shown(version),
+            false => describe(version),
         };
         print(terminal, line)?;
     }
@@ -46,7 +46,8 @@ pub(super) async fn history(
     Ok(())
 }
 
-/// Rolls a plugin back to an earlier version, or undoes that. A running host applies the change without a restart.
+/// Rolls a plugin back to an earlier version, or undoes a rollback. A running host applies the change without a
+/// restart.
 pub(super) async fn rollback(
     arguments: RollbackArguments,
     data: Option<&Path>,
@@ -79,7 +80,7 @@ pub(super) async fn rollback(
         .map_err(|problem| Failure::refused(format!("`{plugin}`: {problem}")))?;
     PluginStore::new(data.plugins()).get(&to).map_err(|error| Failure::refused(format!("`{plugin}`: {error}")))?;
     let (from, name) = (in_file.clone(), plugin.clone());
-    let because = "somebody asked for it".to_owned();
+    let because = "the user requested it".to_owned();
     let action = AuditAction::RolledBack {
         directory: directory.clone(),
         plugin: name.clone(),
@@ -105,15 +106,15 @@ pub(super) async fn prune_components(data: Option<&Path>, terminal: &Terminal) -
     print(terminal, format!("removed {removed} ({} bytes), kept {kept}", text::grouped(pruned.bytes)))
 }
 
-/// Finds the one directory that has the plugin, and returns it with its versions, the latest first.
+/// Finds the only directory that has the plugin, and returns the directory and the plugin's versions, latest first.
 async fn versions_of(
     store: &dyn Store,
     plugin: &str,
     directory: Option<PathBuf>,
 ) -> Result<(String, Vec<PluginVersion>), Failure> {
     let directory = directory.as_deref().map(directory_name);
-    let which = VersionFilter { directory, plugin: Some(plugin.to_owned()) };
-    let versions = store.versions(which, MAX_PAGE).await.map_err(Failure::failed)?;
+    let filter = VersionFilter { directory, plugin: Some(plugin.to_owned()) };
+    let versions = store.versions(filter, MAX_PAGE).await.map_err(Failure::failed)?;
     let directories: BTreeSet<_> = versions.iter().map(|version| version.directory.clone()).collect();
     match directories.into_iter().collect::<Vec<_>>().as_slice() {
         [] => Err(Failure::refused(format!(
@@ -127,16 +128,16 @@ async fn versions_of(
     }
 }
 
-/// Finds the version to roll back to: the one with the prefix `digest_prefix`, or else the latest one that is neither
-/// in the file nor in use.
+/// Finds the version to roll back to: the version whose digest begins with `digest_prefix`. Without a prefix, this is
+/// the latest version that is neither in the plugin's file nor in use.
 fn target(
     versions: &[PluginVersion],
     (in_file, serving): (&Digest, Option<&Digest>),
     digest_prefix: Option<&str>,
 ) -> Result<Digest, String> {
     let Some(prefix) = digest_prefix else {
-        let other = |version: &&PluginVersion| version.digest != *in_file && Some(&version.digest) != serving;
-        let found = versions.iter().find(other).map(|version| version.digest.clone());
+        let is_unused = |version: &&PluginVersion| version.digest != *in_file && Some(&version.digest) != serving;
+        let found = versions.iter().find(is_unused).map(|version| version.digest.clone());
         return found.ok_or_else(|| "there is no earlier version to roll back to".to_owned());
     };
     let digits = prefix.strip_prefix("sha256:").unwrap_or(prefix);
@@ -152,7 +153,7 @@ fn target(
     }
 }
 
-fn shown(version: &PluginVersion) -> String {
+fn describe(version: &PluginVersion) -> String {
     let time = |time: &str| time.get(..19).unwrap_or(time).replace('T', " ");
     let until = match (&version.ended, version.why) {
         (Some(ended), why) => {
@@ -167,8 +168,8 @@ fn shown(version: &PluginVersion) -> String {
         (None, _) => "in use".to_owned(),
     };
     let digest = version.digest.hex().get(..DIGITS).unwrap_or_default();
-    // Show the absolute folder: several folders may have a file with this name, and a relative path depends on where it
-    // was typed.
+    // Show the absolute path of the folder: several folders may have a file with this name, and a relative path depends
+    // on the folder in which it was typed.
     let file = Path::new(&version.origin).file_name().map(Path::new).unwrap_or(Path::new(&version.origin));
     let origin = Path::new(&version.directory).join(file).display().to_string();
     let (name, origin) = (text::one_line(&version.plugin, 64), text::one_line(&origin, 200));
@@ -192,22 +193,28 @@ mod tests {
         }
     }
 
-    /// P10: files with the same name in two folders can be told apart, however their paths were typed.
+    /// P10: the output distinguishes files with the same name in two folders, even if their paths were typed as
+    /// relative paths.
     #[test]
-    fn p10_shown_includes_the_folder() {
+    fn p10_describe_includes_the_folder() {
         let typed =
             PluginVersion { origin: "p/calc.wasm".to_owned(), directory: "/home/ann/p".to_owned(), ..version(1) };
-        assert!(shown(&typed).contains("/home/ann/p/calc.wasm"), "{}", shown(&typed));
+        assert!(describe(&typed).contains("/home/ann/p/calc.wasm"), "{}", describe(&typed));
     }
 
-    /// P10: a rollback goes to the previous version or to a named one, and never to the version in the file.
+    /// P10: a rollback goes to the previous version or to the named version, and never to the version in the plugin's
+    /// file.
     #[test]
     fn p10_target_is_the_previous_or_the_named_version() {
         let versions = [version(3), version(2), version(3), version(1)];
         let digest = |byte: u8| Digest::from_sha256([byte; 32]);
         let target_of = |prefix| target(&versions, (&digest(3), Some(&digest(3))), prefix);
         assert_eq!(target_of(None), Ok(digest(2)));
-        assert_eq!(target(&versions, (&digest(3), Some(&digest(2))), None), Ok(digest(1)), "one further back");
+        assert_eq!(
+            target(&versions, (&digest(3), Some(&digest(2))), None),
+            Ok(digest(1)),
+            "the version before the previous version"
+        );
         assert_eq!(target_of(Some("0101")), Ok(digest(1)));
         let first = digest(1);
         assert_eq!(target_of(Some(first.as_str())), Ok(digest(1)));

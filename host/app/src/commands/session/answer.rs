@@ -1,4 +1,4 @@
-//! `session answer`: the user's answer to a question that the model asked (L18).
+//! `session answer`: records the user's answer to a question that the model asked (L18).
 
 use super::open_to_decide;
 use crate::commands::delegation;

@@ -14,7 +14,7 @@ use agent_core::message::CallId;
 use agent_core::run::TurnEnd;
 use agent_runtime::{ApprovalDecision, Session, Verdict};
 
-/// Allows the calls.
+/// Runs `session approve`.
 pub(super) async fn approve(
     options: ApproveArguments,
     data: &DataDirectory,
@@ -25,20 +25,20 @@ pub(super) async fn approve(
         let edited = edit.iter().find(|edit| call.is_named(&edit.call)).map(|edit| edit.arguments.clone());
         Verdict::Allow { scope: scope.into(), edited }
     };
-    settle(answer, (&verdict, &edit), data, terminal).await
+    answer_requests(answer, (&verdict, &edit), data, terminal).await
 }
 
-/// Returns the verdict for a call.
+/// A function that returns the verdict for a call.
 type VerdictOfCall<'d> = &'d dyn Fn(&CallId) -> Verdict;
 
-/// Denies the calls.
+/// Runs `session deny`.
 pub(super) async fn deny(options: DenyArguments, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
     let DenyArguments { answer, reason } = options;
     let verdict = |_: &CallId| Verdict::Deny { reason: reason.clone() };
-    settle(answer, (&verdict, &[]), data, terminal).await
+    answer_requests(answer, (&verdict, &[]), data, terminal).await
 }
 
-async fn settle(
+async fn answer_requests(
     options: AnswerArguments,
     (verdict, edits): (VerdictOfCall<'_>, &[Edit]),
     data: &DataDirectory,
@@ -67,9 +67,10 @@ async fn settle(
     if no_run {
         return close_without_running(opened, data, terminal).await;
     }
-    run::once(opened, (run::format(&arguments, terminal), None), (&[], &cancel), terminal).await
+    run::run_once(opened, (run::format(&arguments, terminal), None), (&[], &cancel), terminal).await
 }
 
+/// Stores the verdicts about the named calls, or about all waiting calls if none is named.
 async fn decide(
     session: &mut Session,
     calls: &[String],
@@ -90,7 +91,8 @@ async fn decide(
     session.approve(decisions.collect()).await.map_err(Failure::refused)
 }
 
-/// Resolves the named calls. An id may have the session's id as a prefix. If no call is named, returns all that wait.
+/// Resolves the named calls. An id may have the session's id as a prefix. If no call is named, returns all
+/// waiting calls.
 fn select_calls(session: &str, waiting: &[ApprovalItem], calls: &[String]) -> Result<Vec<CallId>, Failure> {
     if waiting.is_empty() {
         return Err(Failure::refused(format!("session {session} does not wait for an approval")));
@@ -134,7 +136,6 @@ mod tests {
         ApprovalItem { call: CallId(call.into()), name: "pay".into(), digest: None, details: None }
     }
 
-    /// L17
     #[test]
     fn l17_select_calls_accepts_ids_with_and_without_the_session() {
         let waiting = [item("call_1_1_1"), item("call_1_1_2")];

@@ -26,7 +26,7 @@ pub(super) async fn show(
         vec![format!("{BOLD}{}{BOLD:#} {DIM}{source}, {}{DIM:#}", approval::escaped(&record.name), record.id)];
     lines.push(approval::whole(&record.arguments));
     if let Some(edited) = &record.edited {
-        lines.push(format!("{DIM}changed by a person to{DIM:#}\n{}", approval::whole(edited)));
+        lines.push(format!("{DIM}changed by the user to{DIM:#}\n{}", approval::whole(edited)));
     }
     if let Some(result) = &record.result {
         let word = if result.is_error { "its error" } else { "its result" };
@@ -40,7 +40,7 @@ pub(super) async fn show(
     Ok(Exit::Done)
 }
 
-/// Finds the call with this id. The suffix that is unique to the session may be left out, as in `call_1_2_3` for a call
+/// Finds the call with this id. The suffix that is unique to the session may be omitted, as in `call_1_2_3` for a call
 /// of turn 1.
 async fn find(store: &dyn Store, session: &str, id: &str) -> Result<Option<CallRecord>, Failure> {
     let named = CallFilter::Ids(vec![CallId(id.to_owned())]);

@@ -1,4 +1,4 @@
-//! `session cancel`: ends a suspended turn, so that the session can take the next prompt (L1, L29).
+//! `session cancel`: ends a suspended turn, so that the session accepts the next prompt (L1, L29).
 
 use super::open_to_decide;
 use crate::commands::delegation;
@@ -12,10 +12,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum depth to which delegate sessions are cancelled. Agents cannot be configured to delegate more deeply.
+/// Maximum depth of delegated sessions that are cancelled. Agents cannot be configured to delegate more deeply.
 const MAX_LEVELS: usize = 16;
 
-/// Ends the open turn. The result of each call that waits is an error that says it was cancelled.
+/// Ends the open turn. Each waiting call gets an error as its result, which states that the call was cancelled.
 pub(super) async fn cancel(
     session: SessionSummary,
     store: Arc<dyn Store>,
@@ -53,9 +53,11 @@ pub(super) async fn cancel(
 
 /// State of a turn before it was ended.
 struct EndedTurn {
+    /// Id of the session that delegated the work to this session, if any.
     parent: Option<String>,
+    /// The waits of the turn.
     waits: Vec<Wait>,
-    /// Number of prompts that were kept until the end of the turn.
+    /// Number of prompts that were queued until the end of the turn.
     prompts: usize,
 }
 
@@ -77,8 +79,8 @@ async fn end_turn(
     Ok(was_open.then_some(ended))
 }
 
-/// Ends the turns of the delegate sessions of a cancelled turn, and of their delegates, because no session uses their
-/// answers any more. Returns one line for each.
+/// Ends the turns of the delegated sessions of a cancelled turn, and of the sessions that these delegated work to,
+/// because no session uses their answers any more. Returns one line for each session.
 fn cancel_delegates<'c>(
     store: &'c Arc<dyn Store>,
     waits: Vec<Wait>,
@@ -91,7 +93,7 @@ fn cancel_delegates<'c>(
             let WaitCause::Agent { session: subject } = wait.cause else { continue };
             let filter = SessionFilter { subject: Some(subject.clone()), ..SessionFilter::default() };
             let found = store.sessions(filter, 1).await.map_err(Failure::failed)?;
-            // The delegate's session was not created yet, and will not be.
+            // A session that was not created yet will never be created.
             let Some(child) = found.into_iter().next() else { continue };
             if let (Some(process), SessionState::Running) = (&child.open_in, child.state) {
                 lines.push(format!(

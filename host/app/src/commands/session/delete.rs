@@ -12,13 +12,13 @@ use std::io::{IsTerminal, stdin};
 /// Whether to ask for confirmation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Confirmation {
-    /// Ask if a person is at the terminal.
+    /// Ask if a user is at the terminal.
     OnTerminal,
     /// Do not ask, because `--yes` was given.
     Never,
 }
 
-/// Removes the sessions.
+/// Deletes the sessions, with all data that belongs to them.
 pub(super) async fn delete(
     store: &dyn Store,
     sessions: &[String],
@@ -88,14 +88,14 @@ fn parents_first(mut sessions: Vec<SessionSummary>) -> Vec<SessionSummary> {
             parent.subject != child.subject && child.delegated_by.as_ref() == Some(&parent.subject)
         };
         let has_no_parent = |session: &SessionSummary| !sessions.iter().any(|other| is_parent_of(other, session));
-        // A damaged import could contain a cycle. Then take any session.
+        // A damaged import can contain a cycle of parents. In that case, take any session.
         let next = sessions.iter().position(has_no_parent).unwrap_or_default();
         ordered.push(sessions.remove(next));
     }
     ordered
 }
 
-/// Reads a line from stdin. Returns an empty string if that fails.
+/// Reads a line from stdin. Returns an empty string if stdin cannot be read.
 fn answer() -> String {
     let mut line = String::new();
     stdin().read_line(&mut line).map(|_| line).unwrap_or_default()

@@ -10,11 +10,13 @@ use tokio::fs::File;
 /// Whether an existing file may be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::commands) enum Existing {
+    /// It is an error if the file exists.
     Keep,
+    /// An existing file is replaced.
     Replace,
 }
 
-/// What the output path refers to.
+/// Kind of output that the path refers to.
 pub(super) enum Destination {
     /// A regular file that exists or will be created. Symbolic links are resolved.
     File(PathBuf, Existing),
@@ -29,11 +31,11 @@ pub(super) enum Writing {
 }
 
 impl Destination {
-    /// Checks what is at the path. Only a regular file is ever replaced. If the path is a link, its target is replaced.
+    /// Examines the path. Only a regular file can be replaced. If the path is a symbolic link, its target is replaced.
     pub(super) fn of(output: &Path, existing: Existing) -> Result<Self, Failure> {
         let shown = output.display();
-        let there = match std::fs::metadata(output) {
-            Ok(there) => there,
+        let metadata = match std::fs::metadata(output) {
+            Ok(metadata) => metadata,
             Err(error) if error.kind() == ErrorKind::NotFound && output.is_symlink() => {
                 return Err(Failure::refused(format!(
                     "`{shown}` is a symbolic link to a file that does not exist: remove the link, or name the file"
@@ -42,7 +44,7 @@ impl Destination {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::File(output.to_owned(), existing)),
             Err(error) => return Err(unwritable(output, &error)),
         };
-        match Kind::of(&there) {
+        match Kind::of(&metadata) {
             Kind::File if existing == Existing::Keep => Err(Failure::refused(format!(
                 "`{shown}` already exists: --force replaces it, --output FILE writes to another file"
             ))),
@@ -64,8 +66,8 @@ impl Destination {
     pub(super) async fn open(self) -> Result<(File, Writing), Failure> {
         match self {
             Self::File(path, existing) => {
-                // The export holds a whole conversation, so use a new file with a random name that only its owner can
-                // read.
+                // The export contains a whole conversation, so use a new file with a random name that only its owner
+                // can read.
                 let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
                 let mut part = tempfile::Builder::new();
                 let part = part.prefix(".agent-host-export-").suffix(".part");
@@ -95,16 +97,19 @@ impl Writing {
     }
 }
 
+/// Kind of an existing file.
 enum Kind {
     File,
     Folder,
+    /// A pipe or a character device such as a terminal.
     Stream,
+    /// A block device or a socket.
     Device,
 }
 
 impl Kind {
-    fn of(there: &Metadata) -> Self {
-        match there.file_type() {
+    fn of(metadata: &Metadata) -> Self {
+        match metadata.file_type() {
             kind if kind.is_file() => Self::File,
             kind if kind.is_dir() => Self::Folder,
             kind if is_stream(kind) => Self::Stream,

@@ -1,4 +1,5 @@
-//! `session fork|undo|export|import`: copies sessions, undoes their last turn, and moves them between machines (D5).
+//! `session fork|undo|export|import`: copies sessions, undoes their last turns, and moves sessions between machines
+//! (D5).
 
 use super::destination::{Destination, Existing, unwritable};
 use crate::commands::stored_sessions::find;
@@ -82,10 +83,10 @@ pub(super) async fn export(
         writing.finish(file).await?;
         exported
     };
-    let media = if exported.media == 1 { "1 medium".to_owned() } else { format!("{} media", exported.media) };
+    let media = if exported.media == 1 { "1 media item".to_owned() } else { format!("{} media items", exported.media) };
     let what = format!("{} and {media}", text::count(exported.messages as usize, "message"));
-    let place = if output == Path::new(PIPE) { String::new() } else { format!(" to {}", output.display()) };
-    terminal.note(format!("exported {session}{place}: {what}"));
+    let destination = if output == Path::new(PIPE) { String::new() } else { format!(" to {}", output.display()) };
+    terminal.note(format!("exported {session}{destination}: {what}"));
     Ok(Exit::Done)
 }
 
@@ -117,7 +118,8 @@ pub(super) async fn import(
     Ok(Exit::Done)
 }
 
-/// Opens the document. It is read more than once, so input from a pipe is first copied to an unnamed temporary file.
+/// Opens the document. The document is read more than once, so input from a pipe is first copied to an unnamed
+/// temporary file.
 async fn read(file: &Path, data: &DataDirectory) -> Result<SessionDocument, Failure> {
     let unreadable = |error: io::Error| Failure::refused(format!("`{}` cannot be read: {error}", file.display()));
     let refused = |error: TransferError| Failure::refused(format!("`{}`: {error}", file.display()));
@@ -132,7 +134,7 @@ async fn read(file: &Path, data: &DataDirectory) -> Result<SessionDocument, Fail
     }
 }
 
-/// Converts the error. A closed pipe, as with `head`, is handled like any other output error and is not refused.
+/// Converts the error to a failure. A closed pipe, as with `head`, is handled like other output errors.
 fn failure(error: TransferError) -> Failure {
     match error {
         TransferError::Write(error) if error.kind() == ErrorKind::BrokenPipe => Failure::output(error),

@@ -1,4 +1,4 @@
-//! `session resolve`: records a person's decision about a call whose outcome is unknown (D3).
+//! `session resolve`: records the user's decision about a call whose outcome is unknown (D3).
 
 use crate::arguments::Verdict;
 use crate::commands::decision;
@@ -14,9 +14,9 @@ use agent_store::{CallFilter, SessionFilter, SessionSummary, Store};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Arguments of the command.
+/// Arguments of `session resolve`.
 pub(super) struct ResolveOptions {
-    /// Id of the call, with or without the id of its session in front.
+    /// Id of the call, or SESSION/CALL.
     pub(super) call: String,
     /// The decision about the call.
     pub(super) decision: Verdict,
@@ -62,12 +62,13 @@ async fn report(
         let flag = data.flag();
         terminal.note(format!("continue with agent-host --session {session}{flag}, and the same options as before"));
     }
-    let left = suspension::own_waits(store, session, &Suspension { waits }, data).await?;
-    left.into_iter().for_each(|lines| terminal.note(lines));
+    let waits = suspension::own_waits(store, session, &Suspension { waits }, data).await?;
+    waits.into_iter().for_each(|lines| terminal.note(lines));
     Ok(())
 }
 
-/// Splits a typed id into session and call. A session's id may contain slashes, a call's id contains none.
+/// Splits a typed id into the ids of the session and the call. The id of a session may contain slashes, but the id of a
+/// call does not.
 fn split_call_id<'a>(call: &'a str, session: Option<&'a str>) -> (Option<&'a str>, &'a str) {
     match (session, call.rsplit_once('/')) {
         (Some(session), _) => (Some(session), call),
@@ -99,7 +100,6 @@ async fn unknown_calls(store: &dyn Store, session: &str) -> Result<Vec<CallRecor
 mod tests {
     use super::*;
 
-    /// D3
     #[test]
     fn d3_split_call_id_accepts_ids_with_and_without_the_session() {
         assert_eq!(split_call_id("call_1_1_1", None), (None, "call_1_1_1"));

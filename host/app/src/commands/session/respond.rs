@@ -1,10 +1,10 @@
-//! `session respond`: takes the answer of a service, or an answer to an approval request, as a CloudEvent, and
+//! `session respond`: records the answer of a service, or an answer to an approval request, from a CloudEvent, and
 //! continues the turn (L10, L17, I6).
 
 use crate::arguments::{AgentArguments, RunArguments};
 use crate::commands::agent_settings;
 use crate::commands::delegation;
-use crate::commands::drive_turn::{stops, watched};
+use crate::commands::drive_turn::{start_turn, stops};
 use crate::commands::event_file;
 use crate::commands::first_use::closed_handler;
 use crate::commands::open_session::{self, BUSY_TIMEOUT, OpenedFor, OpenedSession};
@@ -25,7 +25,7 @@ use serde_json::json;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Arguments of the command.
+/// Arguments of `session respond`.
 pub(super) struct RespondOptions {
     /// Id or id prefix of the session.
     pub(super) session: String,
@@ -33,13 +33,13 @@ pub(super) struct RespondOptions {
     pub(super) event: std::path::PathBuf,
     /// The agent of the session, which is needed to continue the turn.
     pub(super) agent: AgentArguments,
-    /// What to do after the answer is stored.
+    /// The next step after the answer is stored.
     pub(super) then: AfterAnswer,
     /// Output format.
     pub(super) format: Format,
 }
 
-/// What to do after the last answer that the turn waits for is stored.
+/// The next step after the last answer that the turn waits for is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterAnswer {
     /// Continue the turn.
@@ -48,7 +48,7 @@ pub(super) enum AfterAnswer {
     Record,
 }
 
-/// Stores the answer, and continues the turn if that is asked for and possible.
+/// Stores the answer. Continues the turn if the options request it and all answers are stored.
 pub(super) async fn respond(
     options: RespondOptions,
     store: Arc<dyn Store>,
@@ -67,8 +67,8 @@ pub(super) async fn respond(
     }
     let continues = options.then == AfterAnswer::Continue && names_agent;
     let to_answer = SessionToAnswer { options: &options, subject: &found.subject, data };
-    // The stored state is enough to record an answer (L1). So the answer is not lost if something is wrong with the
-    // agent.
+    // The stored state is sufficient to record an answer (L1), so the answer is not lost if the agent's files have
+    // errors.
     let (mut session, storage, agents) = match needs_agent {
         true => to_answer.with_agent(terminal).await?,
         false => {
@@ -115,7 +115,7 @@ pub(super) async fn respond(
     exit
 }
 
-/// The session that gets the answer, with the options to open it together with its agent.
+/// The session that receives the answer, with the options that are needed to open the session together with its agent.
 struct SessionToAnswer<'a> {
     options: &'a RespondOptions,
     subject: &'a str,
@@ -141,14 +141,14 @@ fn with_no_context_code(failure: Failure) -> Failure {
     Failure { message: format!("no_context: {}", failure.message), ..failure }
 }
 
-/// Reports what became of the answer, and what the turn still waits for.
+/// Reports whether the answer was accepted, and the remaining waits of the turn.
 async fn report(
     responded: &ResponseOutcome,
     session: &Session,
     storage: &Storage,
     (format, terminal): (Format, &Terminal),
 ) -> Result<(), Failure> {
-    let (violations, left): (&[Violation], &[Wait]) = match responded {
+    let (violations, waits): (&[Violation], &[Wait]) = match responded {
         ResponseOutcome::Taken { violations, waits } => (violations, waits),
         ResponseOutcome::Duplicate | ResponseOutcome::Late => (&[], &[]),
     };
@@ -162,8 +162,7 @@ async fn report(
     };
     if format == Format::Json {
         let session = session.subject();
-        let line =
-            json!({"type": "responded", "status": status, "session": session, "violations": violations, "waits": left});
+        let line = json!({"type": "responded", "status": status, "session": session, "violations": violations, "waits": waits});
         return terminal.print(line.to_string()).map_err(Failure::output);
     }
     let mark = if violations.is_empty() { String::new() } else { format!("{YELLOW}!{YELLOW:#} ") };
@@ -171,25 +170,25 @@ async fn report(
     for violation in violations {
         terminal.note(format!("  {} {}", violation.pointer, violation.message));
     }
-    if !left.is_empty() {
-        terminal.note(pending_answers::shown(session.subject(), left, (&*storage.store, &storage.data)).await?);
+    if !waits.is_empty() {
+        terminal.note(pending_answers::describe(session.subject(), waits, (&*storage.store, &storage.data)).await?);
     }
     Ok(())
 }
 
-/// Continues the turn, and then runs the prompts that arrived while it waited.
-async fn turns(
+/// Continues the turn, and then runs the prompts that were queued while the turn waited.
+async fn run_turns(
     session: &mut Session,
     (view, first_uses): (&mut TurnView<'_>, &mut FirstUseHandler),
     cancel: &CancellationToken,
 ) -> Result<TurnResult, Failure> {
-    let mut result = watched(session, None, (view, first_uses), cancel).await?;
+    let mut result = start_turn(session, None, (view, first_uses), cancel).await?;
     while !stops(&result, cancel)
-        && let Some(kept) = session.next_queued_prompt()
+        && let Some(queued) = session.next_queued_prompt()
     {
         view.interrupted_turn_ended(&result)?;
-        view.note_queued_prompt_sent(&kept);
-        result = watched(session, Some(kept), (view, first_uses), cancel).await?;
+        view.note_queued_prompt_sent(&queued);
+        result = start_turn(session, Some(queued), (view, first_uses), cancel).await?;
     }
     Ok(result)
 }
@@ -200,7 +199,7 @@ async fn continue_turn(
     format: Format,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    // If the turn has ended meanwhile, its result is still shown.
+    // If the turn has already ended, its result is shown.
     let interrupts = Interrupts::listen(terminal.clone());
     let cancel = interrupts.begin(Activity::Turn);
     let servers = session.agent().servers().clone();
@@ -212,7 +211,7 @@ async fn continue_turn(
     };
     let mut view = TurnView::new(terminal, (format, SessionUse::Once), &session, storage.clone());
     let mut first_uses = closed_handler(terminal, storage.store);
-    let result = turns(&mut session, (&mut view, &mut first_uses), &cancel).await;
+    let result = run_turns(&mut session, (&mut view, &mut first_uses), &cancel).await;
     let closed = session.close().await;
     if cancel.is_cancelled() {
         servers.shorten_grace_periods();

@@ -9,13 +9,16 @@ use agent_config::DataDirectory;
 use agent_store::{MAX_PAGE, SessionFilter, Store};
 use std::collections::BTreeSet;
 
-/// Number of characters of an excerpt.
-const EXCERPT: usize = 200;
+/// Maximum number of characters of a name or excerpt that are shown.
+const MAX_CHARACTERS: usize = 200;
 
-/// Arguments of the command.
+/// Arguments of `session search`.
 pub(super) struct SearchOptions {
+    /// Words that a message must contain.
     pub(super) words: Vec<String>,
+    /// Maximum number of results.
     pub(super) limit: u32,
+    /// Print JSON lines instead of text.
     pub(super) json: bool,
 }
 
@@ -27,21 +30,21 @@ pub(super) async fn search(
 ) -> Result<Exit, Failure> {
     let words = options.words.join(" ");
     let sessions = stored_sessions::sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
-    let own: BTreeSet<String> = sessions.into_iter().map(|session| session.subject).collect();
+    let subjects: BTreeSet<String> = sessions.into_iter().map(|session| session.subject).collect();
     let mut hits = store.search_messages(&words, MAX_PAGE).await.map_err(Failure::refused)?;
-    hits.retain(|hit| own.contains(&hit.session));
+    hits.retain(|hit| subjects.contains(&hit.session));
     hits.truncate(options.limit as usize);
     if hits.is_empty() && !options.json {
-        terminal.note(format!("no message contains all words of `{}`", one_line(&words, EXCERPT)));
+        terminal.note(format!("no message contains all words of `{}`", one_line(&words, MAX_CHARACTERS)));
     }
     for hit in hits {
         if options.json {
             super::print_json(terminal, &hit)?;
             continue;
         }
-        let (session, role) = (one_line(&hit.session, EXCERPT), hit.role.as_str());
-        let place = format!("{BOLD}{session}{BOLD:#} {DIM}turn {}, message {}, {role}{DIM:#}", hit.turn, hit.id);
-        super::print(terminal, format!("{place}\n  {}", one_line(&hit.excerpt, EXCERPT)))?;
+        let (session, role) = (one_line(&hit.session, MAX_CHARACTERS), hit.role.as_str());
+        let heading = format!("{BOLD}{session}{BOLD:#} {DIM}turn {}, message {}, {role}{DIM:#}", hit.turn, hit.id);
+        super::print(terminal, format!("{heading}\n  {}", one_line(&hit.excerpt, MAX_CHARACTERS)))?;
     }
     Ok(Exit::Done)
 }

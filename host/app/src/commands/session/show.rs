@@ -1,4 +1,4 @@
-//! `session show`: shows a session's messages, its tool calls, and what it waits for.
+//! `session show`: shows a session's messages, its tool calls, and the decisions and answers that it waits for.
 
 use super::tree;
 use crate::commands::stored_sessions::summary;
@@ -14,12 +14,12 @@ use agent_core::tool::{CallCost, errors_in_words};
 use agent_store::{CallFilter, MAX_PAGE, MessageRange, SessionState, SessionSummary, Store};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Number of messages that are read at once.
+/// Maximum number of messages that one query reads.
 const PAGE: usize = 200;
-/// Number of characters of arguments and results that are shown.
-const SHOWN: usize = 160;
+/// Maximum number of characters of arguments and results that are shown.
+const MAX_CHARACTERS: usize = 160;
 
-/// Prints the session.
+/// Prints a session, its messages and its open calls.
 pub(crate) async fn show(
     store: &dyn Store,
     session: &SessionSummary,
@@ -48,7 +48,7 @@ pub(crate) async fn show(
 /// Shows every message, turn by turn, and the results of finished calls whose batch is not finished.
 async fn show_messages(store: &dyn Store, session: &str, terminal: &Terminal) -> Result<(), Failure> {
     let line = |line: String| terminal.print(line).map_err(Failure::output);
-    let (ends, left) = (ends(store, session).await?, departures(store, session).await?);
+    let (ends, hidden) = (ends(store, session).await?, hide_reasons(store, session).await?);
     let (mut after, mut turn) = (0, 0);
     let (mut answered, mut costs) = (BTreeSet::new(), Costs::new());
     loop {
@@ -67,11 +67,11 @@ async fn show_messages(store: &dyn Store, session: &str, terminal: &Terminal) ->
                 Part::ToolResult(result) => Some(result.call_id.clone()),
                 _ => None,
             }));
-            line(shown(message, (left.get(&message.id).copied(), &costs)))?;
+            line(describe_message(message, (hidden.get(&message.id).copied(), &costs)))?;
         }
     }
     ends.get(&turn).map_or(Ok(()), |end| line(end.clone()))?;
-    // A result enters the history only when all calls of its batch are finished.
+    // A result is added to the history only when all calls of its batch are finished.
     for call in store.calls(session, CallFilter::Turn(turn)).await.map_err(Failure::failed)? {
         if let Some(CallResult { content, is_error, .. }) = call.result.filter(|_| !answered.contains(&call.id)) {
             let result = ToolResult { call_id: call.id, name: call.name, content, is_error };
@@ -81,7 +81,7 @@ async fn show_messages(store: &dyn Store, session: &str, terminal: &Terminal) ->
     Ok(())
 }
 
-/// Costs by call.
+/// Cost of each call that has a result.
 type Costs = BTreeMap<CallId, CallCost>;
 
 async fn costs_of(store: &dyn Store, session: &str, turn: u32) -> Result<Costs, Failure> {
@@ -89,7 +89,7 @@ async fn costs_of(store: &dyn Store, session: &str, turn: u32) -> Result<Costs, 
     Ok(calls.into_iter().filter_map(|call| Some((call.id, call.result?.cost))).collect())
 }
 
-/// Shows the calls without a result, grouped by what they wait for.
+/// Shows the calls without a result, grouped by the kind of their wait.
 async fn show_open_calls(
     store: &dyn Store,
     session: &SessionSummary,
@@ -160,7 +160,7 @@ fn end(reason: EndReason, error: Option<&str>) -> String {
 fn abandoned_turn(session: &SessionSummary, open: &[CallRecord], data: &DataDirectory) -> String {
     let (id, flag, state) = (&session.subject, data.flag(), session.state);
     let why = match state == SessionState::Ready {
-        true => "this turn has what it waited for, and was not continued yet",
+        true => "the answer for this turn has arrived, but the turn was not continued yet",
         false => "the process that ran this turn has ended",
     };
     let mut lines = vec![format!(
@@ -170,20 +170,21 @@ fn abandoned_turn(session: &SessionSummary, open: &[CallRecord], data: &DataDire
     lines.join("\n")
 }
 
-/// Returns why each hidden message is no longer visible to the model.
-async fn departures(store: &dyn Store, session: &str) -> Result<BTreeMap<MessageId, HideReason>, Failure> {
-    let (mut left, mut after) = (BTreeMap::new(), 0);
+/// Returns the reason why each hidden message is no longer visible to the model.
+async fn hide_reasons(store: &dyn Store, session: &str) -> Result<BTreeMap<MessageId, HideReason>, Failure> {
+    let (mut reasons, mut after) = (BTreeMap::new(), 0);
     loop {
         let hidden = store.hidden(session, after, MAX_PAGE).await.map_err(Failure::failed)?;
-        let Some(last) = hidden.last() else { return Ok(left) };
+        let Some(last) = hidden.last() else { return Ok(reasons) };
         after = last.id;
-        left.extend(hidden.into_iter().map(|hidden| (hidden.id, hidden.why)));
+        reasons.extend(hidden.into_iter().map(|hidden| (hidden.id, hidden.why)));
     }
 }
 
 /// Describes a call without a result. `open_in` is the process that has the session open, if any.
 fn open_call(call: &CallRecord, open_in: Option<&str>) -> String {
-    let (name, arguments) = (text::one_line(&call.name, SHOWN), text::json_line(&call.arguments, SHOWN));
+    let (name, arguments) =
+        (text::one_line(&call.name, MAX_CHARACTERS), text::json_line(&call.arguments, MAX_CHARACTERS));
     let running = open_in.map(|process| format!("is running in {process}"));
     let waits = match call.state {
         CallState::Started if running.is_some() => running.as_deref().unwrap_or_default(),
@@ -203,42 +204,42 @@ fn open_call(call: &CallRecord, open_in: Option<&str>) -> String {
     format!("  {BOLD}{name}{BOLD:#} {arguments}\n    {waits} {DIM}{}{DIM:#}", call.id)
 }
 
-fn shown(message: &StoredMessage, (left, costs): (Option<HideReason>, &Costs)) -> String {
+fn describe_message(message: &StoredMessage, (hide_reason, costs): (Option<HideReason>, &Costs)) -> String {
     let parts = message.parts.iter().filter(|part| !matches!(part, Part::Preface(_) | Part::Replay(_)));
     let parts = parts.map(|part| match part {
         Part::Text(words) => text::harmless(words).replace('\n', "\n  "),
         Part::Json(json) => text::harmless(&json.to_string()).into_owned(),
-        Part::Media(media) => text::medium(media),
+        Part::Media(media) => text::media_item(media),
         Part::ToolCall(call) => {
-            let arguments = text::json_line(&call.arguments, SHOWN);
-            format!("→ {} {arguments} {DIM}{}{DIM:#}", text::one_line(&call.name, SHOWN), call.id)
+            let arguments = text::json_line(&call.arguments, MAX_CHARACTERS);
+            format!("→ {} {arguments} {DIM}{}{DIM:#}", text::one_line(&call.name, MAX_CHARACTERS), call.id)
         }
         Part::ToolResult(result) => tool_result(result, costs),
         Part::Preface(_) | Part::Replay(_) => String::new(),
     });
     let parts: Vec<_> = parts.collect();
     let (role, id) = (message.role.as_str(), message.id);
-    let left = match left {
+    let note = match hide_reason {
         None => String::new(),
         Some(HideReason::Undone) => format!(" {YELLOW}undone{YELLOW:#}"),
         Some(HideReason::Evicted) => format!(" {YELLOW}no longer in the prompt, but in its summary{YELLOW:#}"),
         Some(HideReason::Superseded) => format!(" {YELLOW}no longer in the prompt{YELLOW:#}"),
     };
-    format!("{BOLD}{role}{BOLD:#} {DIM}{id}{DIM:#}{left}\n  {}", parts.join("\n  "))
+    format!("{BOLD}{role}{BOLD:#} {DIM}{id}{DIM:#}{note}\n  {}", parts.join("\n  "))
 }
 
 fn tool_result(result: &ToolResult, costs: &Costs) -> String {
     let content = result.content.iter().map(|content| match content {
-        Content::Text(words) if result.is_error => text::one_line(&errors_in_words(words), SHOWN),
-        Content::Text(words) => text::one_line(words, SHOWN),
-        Content::Json(json) => text::json_line(json, SHOWN),
-        Content::Media(media) => text::medium(media),
+        Content::Text(words) if result.is_error => text::one_line(&errors_in_words(words), MAX_CHARACTERS),
+        Content::Text(words) => text::one_line(words, MAX_CHARACTERS),
+        Content::Json(json) => text::json_line(json, MAX_CHARACTERS),
+        Content::Media(media) => text::media_item(media),
     });
     let mark = if result.is_error { format!("{RED}✗{RED:#}") } else { format!("{GREEN}✓{GREEN:#}") };
     let content = content.collect::<Vec<_>>().join("\n    ");
     let cost = costs.get(&result.call_id).map(cost::brief).filter(|cost| !cost.is_empty());
     let cost = cost.map(|cost| format!(" ({cost})")).unwrap_or_default();
-    format!("{mark} {} {content} {DIM}{}{cost}{DIM:#}", text::one_line(&result.name, SHOWN), result.call_id)
+    format!("{mark} {} {content} {DIM}{}{cost}{DIM:#}", text::one_line(&result.name, MAX_CHARACTERS), result.call_id)
 }
 
 #[cfg(test)]
@@ -254,9 +255,9 @@ mod tests {
         assert_eq!(shown(EndReason::Error, Some("the model\n\u{1b}[2J")), "failed: the model\n  \\u{1b}[2J");
     }
 
-    /// D3: an open call is shown with what it waits for.
+    /// D3: the line about an open call states why the call waits.
     #[test]
-    fn d3_open_call_names_what_the_call_waits_for() {
+    fn d3_open_call_states_why_the_call_waits() {
         let call = |state| CallRecord {
             id: CallId("call_1_1_1".into()),
             turn: 1,

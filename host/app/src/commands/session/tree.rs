@@ -1,4 +1,4 @@
-//! Shows sessions as a tree in which delegate sessions are below their parents (L16).
+//! Shows sessions as a tree in which delegated sessions are below their parents (L16).
 
 use crate::commands::delegation;
 use crate::commands::stored_sessions::{sessions, summary};
@@ -7,8 +7,8 @@ use crate::terminal::{DIM, text};
 use agent_config::DataDirectory;
 use agent_store::{MAX_PAGE, SessionFilter, SessionSummary, Store};
 
-/// Orders the sessions so that each is followed by its children, and returns each with its depth. A session whose
-/// parent is not in the list is at the top level.
+/// Orders the sessions so that each session is followed by its children, and returns each session with its depth. A
+/// session whose parent is not in the list is at the top level.
 pub(super) fn in_order(sessions: Vec<SessionSummary>) -> Vec<(usize, SessionSummary)> {
     let subjects: Vec<String> = sessions.iter().map(|session| session.subject.clone()).collect();
     let has_parent = |session: &SessionSummary| session.delegated_by.as_ref().is_some_and(|by| subjects.contains(by));
@@ -17,7 +17,8 @@ pub(super) fn in_order(sessions: Vec<SessionSummary>) -> Vec<(usize, SessionSumm
     for session in top {
         push(session, 0, &mut below, &mut ordered);
     }
-    // A damaged import could contain a cycle. Its sessions are listed at the top level, so that none is left out.
+    // A damaged import can contain a cycle of parents. These sessions are listed at the top level, so that no session
+    // is missing.
     ordered.extend(below.into_iter().map(|session| (0, session)));
     ordered
 }
@@ -29,8 +30,8 @@ fn push(
     ordered: &mut Vec<(usize, SessionSummary)>,
 ) {
     let is_child = |child: &SessionSummary| child.delegated_by.as_ref() == Some(&session.subject);
-    let (children, rest): (Vec<_>, Vec<_>) = std::mem::take(below).into_iter().partition(is_child);
-    *below = rest;
+    let (children, others): (Vec<_>, Vec<_>) = std::mem::take(below).into_iter().partition(is_child);
+    *below = others;
     ordered.push((depth, session));
     for child in children {
         push(child, depth + 1, below, ordered);
@@ -52,7 +53,7 @@ pub(super) fn line(depth: usize, session: &SessionSummary) -> String {
     }
 }
 
-/// Returns the sessions that work for this one, the last changed first.
+/// Returns the sessions that this session delegated work to, in the order of their last change, latest first.
 pub(super) async fn children(
     store: &dyn Store,
     data: &DataDirectory,
@@ -64,18 +65,19 @@ pub(super) async fn children(
     Ok(children)
 }
 
-/// Describes the child sessions that stay when their parent is deleted. Returns `None` if there are none.
+/// Describes the child sessions that are kept when their parent is deleted. Returns `None` if there are no such
+/// sessions.
 pub(super) fn kept_children_note(children: &[SessionSummary], flag: &str) -> Option<String> {
     let subjects: Vec<_> = children.iter().map(|child| child.subject.as_str()).collect();
     let number = text::count(subjects.len(), "session");
-    let which = subjects.join(" ");
+    let ids = subjects.join(" ");
     let open = children.iter().filter(|child| child.state.is_open()).count();
     let open = match open {
         0 => String::new(),
         open => format!(" ({} still open, and no session waits for the answer any more)", text::count(open, "turn")),
     };
     (!subjects.is_empty()).then(|| {
-        format!("kept {number} that worked for it{open}; to delete them, too: agent-host session delete {which}{flag}")
+        format!("kept {number} that worked for it{open}; to delete them, too: agent-host session delete {ids}{flag}")
     })
 }
 
@@ -101,7 +103,7 @@ mod tests {
         }
     }
 
-    /// L16, D5: deleting a session reports its children that stay, and which of them have open turns.
+    /// L16, D5: deleting a session reports the children that are kept, and the number of their open turns.
     #[test]
     fn d5_kept_children_note_names_children_and_open_turns() {
         let child = |subject: &str, state| SessionSummary { state, ..session(subject, Some("lead")) };
@@ -113,7 +115,7 @@ mod tests {
         assert!(shown.contains("2 sessions") && shown.contains("(1 turn still open"), "{shown}");
     }
 
-    /// L16, D5
+    /// L16, D5: a session is listed below the session that delegated work to it.
     #[test]
     fn l16_in_order_places_children_below_their_parent() {
         let sessions = vec![
@@ -130,8 +132,8 @@ mod tests {
         let expected =
             [("other", 0), ("lead", 0), ("child", 1), ("deep", 2), ("orphan", 0), ("round", 0), ("about", 0)];
         assert_eq!(shown, expected);
-        let line = |place: usize| {
-            let (depth, session) = &ordered[place];
+        let line = |index: usize| {
+            let (depth, session) = &ordered[index];
             anstream::adapter::strip_str(&line(*depth, session)).to_string()
         };
         assert!(line(3).starts_with("  └ deep  idle") && line(3).ends_with("\n      What?"), "{}", line(3));

@@ -1,4 +1,4 @@
-//! Creates the agents of scenarios: from agent.toml keys, with the folders and variables of the scenario (S4).
+//! Creates the agents of scenarios from keys of agent.toml, with the folders and variables of the scenario (S4).
 
 use super::components::Components;
 use crate::environment;
@@ -22,9 +22,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Name of an agent whose file gives no name.
-const NAME: &str = "test";
-/// Wait before a call of a scripted model is repeated. It is short, because no server needs to be spared.
+/// Name of an agent whose file contains no name.
+const DEFAULT_NAME: &str = "test";
+/// Wait before a call of a scripted model is retried. It is short, because there is no server that retries could
+/// overload.
 const RETRY_WAIT: Duration = Duration::from_millis(1);
 
 /// Creates the agents of scenarios.
@@ -39,19 +40,19 @@ pub(super) struct ScenarioAgents {
 
 #[async_trait]
 impl AgentFactory for ScenarioAgents {
-    async fn agent(&self, scenario: &Scenario, setting: &AgentSetup) -> Result<ScenarioAgent, String> {
-        self.make(scenario, setting).await.map_err(|failure| failure.message)
+    async fn agent(&self, scenario: &Scenario, setup: &AgentSetup) -> Result<ScenarioAgent, String> {
+        self.make(scenario, setup).await.map_err(|failure| failure.message)
     }
 }
 
 impl ScenarioAgents {
-    async fn make(&self, scenario: &Scenario, setting: &AgentSetup) -> Result<ScenarioAgent, Failure> {
-        let reader = ScenarioReader::new(scenario, setting);
+    async fn make(&self, scenario: &Scenario, setup: &AgentSetup) -> Result<ScenarioAgent, Failure> {
+        let reader = ScenarioReader::new(scenario, setup);
         let settings = reader.first_agent()?;
         let generation = self.generation(scenario, &settings).await?;
         refuse_unknown_plugins(&settings, &generation)?;
         let delegates = load_delegates(&settings, &self.sandbox, &reader, &self.terminal).await?;
-        let models = match &setting.model {
+        let models = match &setup.model {
             Some(model) => scripted(model, &settings),
             None => {
                 refuse_remote_models(&settings)?;
@@ -59,22 +60,22 @@ impl ScenarioAgents {
             }
         };
         let servers = settings.file.mcp.keys().cloned().collect();
-        let of_delegate = |AssembledAgent { settings, .. }: &AssembledAgent| {
+        let servers_of = |AssembledAgent { settings, .. }: &AssembledAgent| {
             let agent = settings.name.clone();
             settings.file.mcp.keys().map(move |server| format!("{server} of {agent}")).collect::<Vec<_>>()
         };
-        let servers_below = delegates.all.iter().flat_map(of_delegate).collect();
+        let delegate_servers = delegates.all.iter().flat_map(servers_of).collect();
         // No MCP server is started, because it would be a program outside the sandbox or an address on the network.
         let agent = make_test_agent(&settings, (generation, delegates.by_tool), models)?;
-        Ok(ScenarioAgent { agent, servers, delegate_servers: servers_below })
+        Ok(ScenarioAgent { agent, servers, delegate_servers })
     }
 
-    /// Loads the plugins that the scenario names, or else the plugin of its project, or else those of the agent's
-    /// folder.
+    /// Loads the plugins that the scenario names, or else the plugin of the scenario's project, or else the plugins in
+    /// the agent's plugin folder.
     async fn generation(&self, scenario: &Scenario, settings: &Settings) -> Result<Generation, Failure> {
         let components = self.components.of(scenario)?;
         if let (true, Some(folder)) = (components.is_empty(), settings.plugins.as_deref()) {
-            let folder = self.components.given().unwrap_or(folder);
+            let folder = self.components.component_folder().unwrap_or(folder);
             let loaded = Generation::load(&self.sandbox, folder, &|_| {}).await;
             let (generation, problems) = loaded.map_err(Failure::refused)?;
             refuse_unusable_plugins(&problems)?;
@@ -90,25 +91,26 @@ impl ScenarioAgents {
     }
 }
 
-/// Reads agent files for a scenario: with its variables, in its folder, and without MCP servers.
+/// Reads agent files with the variables of a scenario, with grants in the scenario's folder, and without MCP servers.
 struct ScenarioReader<'s> {
     scenario: &'s Scenario,
-    setting: &'s AgentSetup,
+    setup: &'s AgentSetup,
     /// Environment of the host with the variables of the scenario.
     environment: HostEnvironment,
+    /// Unmodified environment of the host.
     host: HostEnvironment,
 }
 
 impl<'s> ScenarioReader<'s> {
-    fn new(scenario: &'s Scenario, setting: &'s AgentSetup) -> Self {
+    fn new(scenario: &'s Scenario, setup: &'s AgentSetup) -> Self {
         let (variables, host) = (scenario.clone(), environment::host());
         let environment = host.clone().with_variables(move |name| variables.variable(name).map(str::to_owned));
-        Self { scenario, setting, environment, host }
+        Self { scenario, setup, environment, host }
     }
 
     /// Reads the settings of the agent that gets the prompts.
     fn first_agent(&self) -> Result<Settings, ConfigError> {
-        let (scenario, setting) = (self.scenario, self.setting);
+        let (scenario, setup) = (self.scenario, self.setup);
         let (path, mut file) = match scenario.agent() {
             AgentSource::File(path) => {
                 let file = AgentFile::read(&path)?;
@@ -120,24 +122,24 @@ impl<'s> ScenarioReader<'s> {
             }
             AgentSource::Nothing => (None, AgentFile { folder: scenario.folder().to_owned(), ..AgentFile::default() }),
         };
-        file.name.get_or_insert_with(|| NAME.to_owned());
-        if setting.model.is_some() {
+        file.name.get_or_insert_with(|| DEFAULT_NAME.to_owned());
+        if setup.model.is_some() {
             (file.model, file.summary_model, file.embedding_model) = (None, None, None);
             file.fallback_models.clear();
         }
         self.settings_of_file(path, file)
     }
 
-    /// Converts a file to settings, without anything that would have effects outside the scenario.
+    /// Converts a file to settings, without settings that would have effects outside the scenario.
     fn settings_of_file(&self, path: Option<PathBuf>, mut file: AgentFile) -> Result<Settings, ConfigError> {
         file.outbox.directory = None;
-        move_trees(&mut file, &self.setting.folder)?;
-        let place = path.clone();
+        move_trees(&mut file, &self.setup.folder)?;
+        let file_path = path.clone();
         let (mut settings, problems) = Settings::of_file((path, file), &AgentOptions::default(), &self.environment)?;
-        problems.into_result(place.as_deref())?;
+        problems.into_result(file_path.as_deref())?;
         settings.user = Some(self.scenario.user().to_owned());
-        // Grants and secrets were already resolved. The host's `PATH` decides which of the host's programs are
-        // protected.
+        // Grants and secrets were already resolved. The host's `PATH` determines which of the host's programs
+        // are protected.
         settings.environment = self.host.clone();
         Ok(settings)
     }
@@ -155,7 +157,7 @@ impl DelegateReader for ScenarioReader<'_> {
     }
 }
 
-/// Moves the granted folders into the scenario's own folder, and creates those that are missing.
+/// Moves the granted folders into the scenario's own folder, and creates the missing folders.
 fn move_trees(file: &mut AgentFile, folder: &Path) -> Result<(), ConfigError> {
     for grant in file.grants.iter_mut().filter(|grant| matches!(grant.kind, Kind::Read | Kind::Write)) {
         if Path::new(&grant.value).is_absolute() {
@@ -166,7 +168,7 @@ fn move_trees(file: &mut AgentFile, folder: &Path) -> Result<(), ConfigError> {
             )));
         }
         grant.base = folder.to_owned();
-        // A path with `..` is refused later, with the other invalid paths.
+        // A path with `..` is refused later, together with other invalid paths.
         let tree = folder.join(&grant.value);
         if !grant.value.split('/').any(|step| step == "..") && !tree.exists() {
             std::fs::create_dir_all(tree)
@@ -176,6 +178,7 @@ fn move_trees(file: &mut AgentFile, folder: &Path) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Creates the models of an agent whose replies the scenario contains.
 fn scripted(model: &Arc<dyn Provider>, settings: &Settings) -> Models {
     let mut models = Models::new(model.clone(), []);
     models.retry = retry_policy(settings);

@@ -1,4 +1,4 @@
-//! Finds the components of a scenario's plugins: those that it names, or the one of its own project.
+//! Finds the components of the plugins that a scenario names, or else the component of the scenario's own project.
 
 use crate::exit::Failure;
 use agent_devkit::build::{Project, is_project};
@@ -8,46 +8,46 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Number of folders, upwards from the scenario's own, in which a plugin is searched by its name.
+/// Maximum number of folders in which a plugin is searched by its name: the scenario's folder and its parents.
 const SEARCHED_FOLDERS: usize = 6;
 
-/// Finds components.
+/// Finds the components that scenarios use.
 #[derive(Debug)]
 pub(crate) struct Components {
     /// Folder or file that `agent-host test` was called with.
     root: PathBuf,
     /// Folder with all components, from `--plugins`.
-    given: Option<PathBuf>,
+    component_folder: Option<PathBuf>,
     /// Built components, by the folder of their project.
     built: BTreeMap<PathBuf, PathBuf>,
     /// Build errors, by the folder of the project.
     build_errors: BTreeMap<PathBuf, String>,
 }
 
-/// Where a plugin comes from.
+/// Source of a plugin's component.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
-    /// A plugin project in this folder.
+    /// The folder of a plugin project.
     Project(PathBuf),
-    /// This component file.
+    /// A component file.
     File(PathBuf),
 }
 
 impl Components {
-    /// Creates a finder. `given` is a folder with all components, if one was named.
-    pub(super) fn new(root: &Path, given: Option<PathBuf>) -> Result<Self, Failure> {
-        given.as_deref().map_or(Ok(()), has_components)?;
-        Ok(Self { root: root.to_owned(), given, built: BTreeMap::new(), build_errors: BTreeMap::new() })
+    /// Creates a finder. `component_folder` is the folder with all components, from `--plugins`.
+    pub(super) fn new(root: &Path, component_folder: Option<PathBuf>) -> Result<Self, Failure> {
+        component_folder.as_deref().map_or(Ok(()), has_components)?;
+        Ok(Self { root: root.to_owned(), component_folder, built: BTreeMap::new(), build_errors: BTreeMap::new() })
     }
 
-    /// Returns the folder with all components, if one was named.
-    pub(crate) fn given(&self) -> Option<&Path> {
-        self.given.as_deref()
+    /// Returns the folder with all components, from `--plugins`.
+    pub(crate) fn component_folder(&self) -> Option<&Path> {
+        self.component_folder.as_deref()
     }
 
-    /// Records why a build failed. Scenarios that need the project report it.
-    pub(super) fn add_build_error(&mut self, project: &Path, why: String) {
-        self.build_errors.insert(canonical(project), why);
+    /// Records the error of a failed build. Scenarios that need the project report the error.
+    pub(super) fn add_build_error(&mut self, project: &Path, error: String) {
+        self.build_errors.insert(canonical(project), error);
     }
 
     /// Records the component that a build produced.
@@ -55,16 +55,16 @@ impl Components {
         self.built.insert(project.to_owned(), component);
     }
 
-    /// Returns the projects that these scenarios need, grouped by the folder that their components are written to. If
-    /// the tested folder contains the project, that is the tested folder, as with `--plugins DIR --build`. Otherwise it
-    /// is the project's folder, as with `plugin build`.
+    /// Returns the projects that these scenarios need, grouped by the folder that their components are written to. This
+    /// is the tested folder if it contains the project, as with `--plugins DIR --build`. Otherwise, this is the
+    /// project's folder, as with `plugin build`.
     pub(super) fn projects<'s>(
         &mut self,
         scenarios: impl Iterator<Item = &'s Scenario>,
     ) -> Vec<(PathBuf, Vec<Project>)> {
         let mut folders = BTreeSet::new();
         for scenario in scenarios {
-            // An error is reported when the scenario runs.
+            // Errors are ignored here, because they are reported when the scenario runs.
             for origin in self.origins(scenario).unwrap_or_default() {
                 if let Origin::Project(folder) = origin
                     && is_project(&folder)
@@ -89,7 +89,8 @@ impl Components {
         groups.into_iter().collect()
     }
 
-    /// Returns the components of the scenario's plugins, or nothing if they come from the plugin folder of its agent.
+    /// Returns the components of the scenario's plugins. Empty if the plugins come from the plugin folder of the
+    /// scenario's agent.
     pub(crate) fn of(&self, scenario: &Scenario) -> Result<Vec<PathBuf>, Failure> {
         let origins = self.origins(scenario).map_err(Failure::refused)?;
         origins.into_iter().map(|origin| self.component(&origin)).collect()
@@ -97,14 +98,15 @@ impl Components {
 
     fn origins(&self, scenario: &Scenario) -> Result<Vec<Origin>, String> {
         let named = scenario.plugins().map(|(place, plugin)| {
-            let found = match self.given.as_deref().filter(|_| !is_path(plugin)) {
-                Some(given) => given_component(given, plugin).map(Origin::File),
+            let found = match self.component_folder.as_deref().filter(|_| !is_path(plugin)) {
+                Some(component_folder) => component_in(component_folder, plugin).map(Origin::File),
                 None => origin(scenario.folder(), plugin),
             };
             found.map_err(|problem| format!("{place}: {problem}"))
         });
         let named = named.collect::<Result<Vec<_>, _>>()?;
-        let own = || above(scenario.folder()).into_iter().find(|folder| folder.join("plugin.toml").is_file());
+        let own =
+            || folder_and_parents(scenario.folder()).into_iter().find(|folder| folder.join("plugin.toml").is_file());
         match (named.is_empty(), scenario.agent()) {
             (false, _) => Ok(named),
             (true, AgentSource::File(_)) => Ok(Vec::new()),
@@ -120,17 +122,19 @@ impl Components {
         if let Some(why) = self.build_errors.get(&canonical(folder)) {
             return Err(Failure::refused(why));
         }
-        let name = name_of(folder).map_err(Failure::refused)?;
+        let name = plugin_name(folder).map_err(Failure::refused)?;
         let file = format!("{name}.wasm");
-        if let Some(given) = &self.given {
-            return given_component(given, &name).map_err(Failure::refused);
+        if let Some(component_folder) = &self.component_folder {
+            return component_in(component_folder, &name).map_err(Failure::refused);
         }
         if let Some(component) = self.built.get(&canonical(folder)) {
             return Ok(component.clone());
         }
         let beside = folder.parent().map(|parent| parent.join(&file));
-        let found =
-            [Some(folder.join(&file)), beside].into_iter().flatten().filter_map(|path| Some((changed(&path)?, path)));
+        let found = [Some(folder.join(&file)), beside]
+            .into_iter()
+            .flatten()
+            .filter_map(|path| Some((modification_time(&path)?, path)));
         found.max().map(|(_, path)| path).ok_or_else(|| {
             let (shown, build) = (folder.display(), "run without --no-build to build it");
             Failure::refused(format!(
@@ -140,10 +144,10 @@ impl Components {
     }
 }
 
-/// Refuses a folder without components, because components from elsewhere would be tested instead.
+/// Refuses a folder without components. Otherwise, components of other folders would be tested.
 fn has_components(folder: &Path) -> Result<(), Failure> {
     let problem = |problem: String| {
-        let advice = "name the folder with the components (NAME.wasm), or leave --plugins out to have them built";
+        let advice = "name the folder with the components (NAME.wasm), or omit --plugins to build them";
         Failure::refused(format!("--plugins: {problem}; {advice}"))
     };
     let shown = folder.display();
@@ -159,20 +163,23 @@ fn has_components(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-fn given_component(given: &Path, name: &str) -> Result<PathBuf, String> {
-    let file = given.join(format!("{name}.wasm"));
+fn component_in(component_folder: &Path, name: &str) -> Result<PathBuf, String> {
+    let file = component_folder.join(format!("{name}.wasm"));
     if file.is_file() {
         return Ok(file);
     }
-    Err(format!("there is no {name}.wasm in `{}`, and --plugins takes all components from there", given.display()))
+    Err(format!(
+        "there is no {name}.wasm in `{}`, and with --plugins, all components must be in that folder",
+        component_folder.display()
+    ))
 }
 
-/// Whether the name of a plugin is a path.
+/// Returns true if a scenario names the plugin by a path.
 fn is_path(plugin: &str) -> bool {
     plugin.contains('/') || plugin.ends_with(".wasm")
 }
 
-fn changed(path: &Path) -> Option<SystemTime> {
+fn modification_time(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path).ok()?.modified().ok()
 }
 
@@ -181,6 +188,7 @@ fn canonical(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
+/// Finds a plugin by its path relative to the scenario's folder, or by its name in the folder and its parents.
 fn origin(folder: &Path, plugin: &str) -> Result<Origin, String> {
     let of_path = |path: PathBuf| {
         let is_component = path.extension().is_some_and(|extension| extension == "wasm") && path.is_file();
@@ -194,7 +202,7 @@ fn origin(folder: &Path, plugin: &str) -> Result<Origin, String> {
         let shown = path.display().to_string();
         return of_path(path).ok_or_else(|| format!("`{shown}` is neither a plugin project nor a component (*.wasm)"));
     }
-    let places = above(folder).into_iter().flat_map(|folder| {
+    let candidates = folder_and_parents(folder).into_iter().flat_map(|folder| {
         let file = format!("{plugin}.wasm");
         [
             folder.join(plugin),
@@ -203,7 +211,7 @@ fn origin(folder: &Path, plugin: &str) -> Result<Origin, String> {
             folder.join("plugins").join(file),
         ]
     });
-    places.filter_map(of_path).next().ok_or_else(|| {
+    candidates.filter_map(of_path).next().ok_or_else(|| {
         format!(
             "there is no plugin `{plugin}`: neither a folder with that name and a plugin.toml nor {plugin}.wasm was found in \
              the folders above or in their `plugins`"
@@ -212,12 +220,12 @@ fn origin(folder: &Path, plugin: &str) -> Result<Origin, String> {
 }
 
 /// Returns the folder and its parents, the nearest first.
-fn above(folder: &Path) -> Vec<PathBuf> {
+fn folder_and_parents(folder: &Path) -> Vec<PathBuf> {
     canonical(folder).ancestors().take(SEARCHED_FOLDERS).map(Path::to_owned).collect()
 }
 
 /// Reads the name of the plugin from the project's manifest.
-fn name_of(folder: &Path) -> Result<String, String> {
+fn plugin_name(folder: &Path) -> Result<String, String> {
     let path = folder.join("plugin.toml");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let manifest = agent_plugins::Manifest::from_toml(&text, &path).map_err(|error| error.to_string())?;

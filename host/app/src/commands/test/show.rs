@@ -1,24 +1,25 @@
-//! Shows the reports of scenarios to people.
+//! Prints the reports of scenarios as text.
 
-use crate::exit::Failure as Ending;
+use crate::exit::Failure as CommandFailure;
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
 use agent_devkit::scenario::{Failure, GoldenResult, Report, Totals, Verdict};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Number of lines of a diff that are shown.
+/// Maximum number of lines of a diff that are shown.
 const DIFF_LINES: usize = 80;
 
-/// Shows reports, and remembers which reasons were already shown.
+/// Prints reports, and remembers the reasons that were already printed.
 #[derive(Debug, Default)]
 pub(super) struct ShownReports {
-    /// Reasons why scenarios could not run. Each is shown once, because many scenarios may need the same project.
+    /// Reasons why scenarios could not run. Each reason is printed once, because many scenarios may need the same
+    /// project.
     reasons: BTreeSet<String>,
 }
 
 impl ShownReports {
-    /// Shows one report: a line if the scenario passed, and otherwise everything that failed.
-    pub(super) fn report(&mut self, report: &Report, terminal: &Terminal) -> Result<(), Ending> {
+    /// Prints one report: a line if the scenario passed, or else all its failures.
+    pub(super) fn report(&mut self, report: &Report, terminal: &Terminal) -> Result<(), CommandFailure> {
         let is_shown = match &report.verdict {
             Verdict::NotPlayed(reason) => !self.reasons.insert(reason.clone()),
             _ => false,
@@ -28,13 +29,13 @@ impl ShownReports {
         }
         let name = text::one_line(&report.name, 200);
         let line = format!("{RED}✗{RED:#} {BOLD}{name}{BOLD:#} cannot run, for the same reason as a scenario above");
-        terminal.print(line).map_err(Ending::output)
+        terminal.print(line).map_err(CommandFailure::output)
     }
 }
 
-fn full_report(report: &Report, terminal: &Terminal) -> Result<(), Ending> {
-    let print = |line: String| terminal.print(line).map_err(Ending::output);
-    let (name, time) = (text::one_line(&report.name, 200), shown(report.time));
+fn full_report(report: &Report, terminal: &Terminal) -> Result<(), CommandFailure> {
+    let print = |line: String| terminal.print(line).map_err(CommandFailure::output);
+    let (name, time) = (text::one_line(&report.name, 200), format_time(report.time));
     match &report.verdict {
         Verdict::Passed => print(format!("{GREEN}✓{GREEN:#} {name} {DIM}({time}){DIM:#}"))?,
         Verdict::Failed(failures) => {
@@ -79,8 +80,8 @@ fn describe_failure(failure: &Failure) -> String {
 }
 
 fn coloured(diff: &str) -> String {
-    let all: Vec<&str> = diff.lines().collect();
-    let lines = all.iter().take(DIFF_LINES).map(|line| {
+    let diff_lines: Vec<&str> = diff.lines().collect();
+    let lines = diff_lines.iter().take(DIFF_LINES).map(|line| {
         let line = text::harmless(line);
         match line.as_bytes().first() {
             Some(b'+') => format!("    {GREEN}{line}{GREEN:#}"),
@@ -90,8 +91,8 @@ fn coloured(diff: &str) -> String {
         }
     });
     let mut shown = lines.collect::<Vec<_>>().join("\n");
-    if all.len() > DIFF_LINES {
-        shown.push_str(&format!("\n    {DIM}and {} more lines{DIM:#}", all.len() - DIFF_LINES));
+    if diff_lines.len() > DIFF_LINES {
+        shown.push_str(&format!("\n    {DIM}and {} more lines{DIM:#}", diff_lines.len() - DIFF_LINES));
     }
     shown
 }
@@ -101,23 +102,23 @@ fn indented(text: &str) -> String {
 }
 
 /// Prints the last line of a run that the user stopped.
-pub(super) fn stopped(played: usize, all: usize, terminal: &Terminal) {
-    terminal.note(format!("stopped: {played} of {all} scenarios ran"));
+pub(super) fn stopped(played: usize, selected: usize, terminal: &Terminal) {
+    terminal.note(format!("stopped: {played} of {selected} scenarios ran"));
 }
 
 /// Prints the last line of a complete run.
-pub(super) fn totals(totals: Totals, time: Duration, terminal: &Terminal) -> Result<(), Ending> {
+pub(super) fn totals(totals: Totals, time: Duration, terminal: &Terminal) -> Result<(), CommandFailure> {
     let Totals { passed, failed, not_played } = totals;
     let count = |number: usize, word: &str| (number > 0).then(|| format!("{number} {word}"));
-    let all = passed + failed + not_played;
+    let total = passed + failed + not_played;
     let counts = [count(passed, "passed"), count(failed, "failed"), count(not_played, "not run")];
     let counts = counts.into_iter().flatten().collect::<Vec<_>>().join(", ");
-    let word = if all == 1 { "scenario" } else { "scenarios" };
-    let line = format!("\n{all} {word}: {counts} {DIM}({}){DIM:#}", shown(time));
-    terminal.print(line).map_err(Ending::output)
+    let word = if total == 1 { "scenario" } else { "scenarios" };
+    let line = format!("\n{total} {word}: {counts} {DIM}({}){DIM:#}", format_time(time));
+    terminal.print(line).map_err(CommandFailure::output)
 }
 
-fn shown(time: Duration) -> String {
+fn format_time(time: Duration) -> String {
     match time.as_millis() {
         millis if millis < 10_000 => format!("{millis} ms"),
         _ => format!("{:.1} s", time.as_secs_f64()),

@@ -1,11 +1,12 @@
-//! Renders the marks within a line: emphasis, code, links and escapes. A possible mark is held back until its closing mark
-//! arrives, the line ends, or the closing mark is too far away.
+//! Renders the marks within a line: emphasis, code, links and escapes. A possible mark is held back until its closing
+//! mark arrives, the line ends, or the closing mark is too far away.
 
 use super::{CODE, Rendering};
 use crate::terminal::DIM;
 use anstyle::Style;
 
-/// Maximum distance between the two ends of a mark in bytes. Text is held back at most this far.
+/// Maximum distance in bytes between an opening mark and its closing mark. This is also the maximum length of the text
+/// that is held back.
 const MAX_DISTANCE: usize = 600;
 
 /// Whether the line is complete.
@@ -28,7 +29,7 @@ pub(super) struct Inline {
 
 /// Token at the start of the unread text.
 enum Token {
-    /// More text is needed to decide.
+    /// More text is needed to recognise the token.
     Undecided,
     /// Plain text of this length in bytes.
     Plain(usize),
@@ -42,7 +43,8 @@ impl Inline {
         Self { rendering, style, before: ' ' }
     }
 
-    /// Renders the text whose marks are certain, and returns its length in bytes. If the line is complete, that is all of it.
+    /// Renders the text whose marks are certain, and returns the length of that text in bytes. If the line is complete,
+    /// all of the text is rendered.
     pub(super) fn read(&mut self, text: &str, ending: Ending, put: &mut dyn FnMut(Style, &str)) -> usize {
         if self.rendering == Rendering::Plain {
             put(self.style, text);
@@ -100,13 +102,13 @@ impl Inline {
         Token::Mark(length + end + length, vec![(over(self.style, CODE), inside.to_owned())])
     }
 
-    /// `*italic*`, `**bold**`, `***both***`, each also with `_`, and `~~struck~~`.
+    /// Emphasis: `*italic*`, `**bold**` and `***bold italic***`, each also with `_`, and `~~struck~~`.
     fn emphasis(&self, text: &str, mark: char, ending: Ending) -> Token {
         let length = run(text, mark);
         let Some(next) = text[length..].chars().next() else {
             return if ending == Ending::Open { Token::Undecided } else { Token::Plain(length) };
         };
-        // For example `snake_case` and `2*3*4`.
+        // Marks within a word, such as `snake_case` or `2*3*4`, are plain text.
         let within_word = self.before.is_ascii_alphanumeric() && !(mark == '*' && length == 2);
         let Some(style) = emphasised(self.style, mark, length) else { return Token::Plain(length) };
         if next.is_whitespace() || within_word {
@@ -125,7 +127,8 @@ impl Inline {
         }
     }
 
-    /// `[text](address)`, or an image with a `!` before it. `bang` is the length of the `!`: 1 for an image, else 0.
+    /// A link `[text](address)`, or an image with a `!` before the link. `bang` is the length of the `!`: 1 for an
+    /// image, else 0.
     fn link(&self, text: &str, bang: usize, ending: Ending) -> Token {
         let start = bang + 1;
         let window = Window::of(&text[start..], ending);
@@ -151,7 +154,7 @@ impl Inline {
         Token::Mark(whole, shown)
     }
 
-    /// `<https://example.com>`. Any other `<` is plain text.
+    /// An address such as `<https://example.com>`. Any other `<` is plain text.
     fn address(&self, text: &str, ending: Ending) -> Token {
         let window = Window::of(&text[1..], ending);
         let Some(end) = window.text.find(|character: char| character == '>' || character.is_whitespace()) else {
@@ -180,20 +183,25 @@ impl<'t> Window<'t> {
         }
     }
 
-    /// The token if there is no closing mark: undecided if it may still arrive, else plain text of `length` bytes.
+    /// Returns the token for an opening mark without a closing mark: undecided if the closing mark may still arrive,
+    /// else plain text of `length` bytes.
     fn without_closer(&self, length: usize) -> Token {
         if self.ending == Ending::Open { Token::Undecided } else { Token::Plain(length) }
     }
 
-    /// Returns true if more text may follow at this position, so that a run of marks there may still grow.
+    /// Returns true if more text may follow at this position, so that a run of marks before it may still grow.
     fn is_at_end(&self, position: usize) -> bool {
         self.ending == Ending::Open && position >= self.text.len()
     }
 }
 
+/// The closing marks of an emphasis.
 enum Closer {
+    /// More text is needed to find them.
     Undecided,
+    /// The text contains no closing marks.
     None,
+    /// Their position in the text, in bytes.
     At(usize),
 }
 
@@ -255,7 +263,7 @@ fn escape(style: Style, text: &str, ending: Ending) -> Token {
         Some(next) if next.is_ascii_punctuation() => Token::Mark(2, vec![(style, next.into())]),
         Some(_) => Token::Plain(1),
         None if ending == Ending::Open => Token::Undecided,
-        // A backslash at the end of a line is a line break, which is kept anyway.
+        // A backslash at the end of a line is a line break. All line breaks are kept, so nothing is written for it.
         None => Token::Mark(1, Vec::new()),
     }
 }
@@ -265,7 +273,7 @@ fn run(text: &str, character: char) -> usize {
     text.len() - text.trim_start_matches(character).len()
 }
 
-/// Position of the next run of a character with exactly this length.
+/// Position in bytes of the next run of a character with exactly this length. None if there is no such run.
 fn run_of(text: &str, character: char, length: usize) -> Option<usize> {
     let mut position = 0;
     loop {
@@ -277,7 +285,7 @@ fn run_of(text: &str, character: char, length: usize) -> Option<usize> {
     }
 }
 
-/// Position of the bracket that closes the one just before the text.
+/// Position in bytes of the bracket that closes an open bracket just before the text. None if there is no such bracket.
 fn balanced(text: &str, open: char, close: char) -> Option<usize> {
     let (mut depth, mut escaped) = (0_usize, false);
     for (position, character) in text.char_indices() {

@@ -10,7 +10,7 @@ const TAB: usize = 4;
 pub(super) enum Kind {
     /// An empty line.
     Blank,
-    /// `>`. The rest is a line within the quote.
+    /// A line that starts with `>`. The text after it is a line within the quote.
     Quote,
     /// A heading with this number of `#`.
     Heading(usize),
@@ -22,7 +22,7 @@ pub(super) enum Kind {
     Fence(Fence),
     /// A line that starts with `|` and may be a table row.
     Row,
-    /// Anything else.
+    /// Any other line.
     Text,
 }
 
@@ -31,7 +31,7 @@ pub(super) enum Kind {
 pub(super) struct Fence {
     /// Character of the fence: a backtick or a tilde.
     pub(super) mark: char,
-    /// Number of these characters. The closing fence has at least as many.
+    /// Number of characters of the fence. The closing fence has at least as many.
     pub(super) length: usize,
     /// Text after the fence, usually the language.
     pub(super) info: String,
@@ -44,7 +44,7 @@ impl Fence {
         line.len() >= self.length && line.chars().all(|character| character == self.mark)
     }
 
-    /// Returns true if a line that starts like this may close the block.
+    /// Returns true if a line that begins with this text may close the block.
     pub(super) fn may_be_closed_by(&self, line: &str) -> bool {
         line.trim().chars().all(|character| character == self.mark)
     }
@@ -153,7 +153,7 @@ fn number(rest: &str, ending: Ending) -> Option<(Kind, usize)> {
     }
 }
 
-/// A list item with a mark of this length. None until its text starts.
+/// Recognises a list item whose mark has this length in bytes. None until the text of the item starts.
 fn item(rest: &str, mark: usize, ending: Ending) -> Option<(Kind, usize)> {
     let text = rest[mark..].trim_start();
     if text.is_empty() && ending == Ending::Open {

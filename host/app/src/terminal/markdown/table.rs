@@ -7,7 +7,7 @@ use crate::terminal::flow::{Flow, Prefix};
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
 
-/// Minimum width of a table column to which it can be narrowed, in terminal columns.
+/// Minimum width to which a table column can be narrowed, in terminal columns.
 const MIN_COLUMN_WIDTH: usize = 6;
 /// Width of the separator between two table columns, in terminal columns.
 const SEPARATOR_WIDTH: usize = 3;
@@ -29,7 +29,9 @@ pub(super) struct Table {
     first: String,
     /// Alignment of each column. Empty until the second line shows that the lines are a table.
     alignments: Vec<Alignment>,
+    /// Cells of the rows that have not been shown.
     rows: Vec<Vec<String>>,
+    /// None until the first rows are shown.
     layout: Option<Layout>,
 }
 
@@ -115,14 +117,14 @@ impl Table {
     }
 
     fn layout(&self, header: &[String], rows: &[Vec<String>], width: usize) -> Layout {
-        let room = width.saturating_sub(self.prefix.width() + SEPARATOR_WIDTH * (header.len() - 1));
+        let available = width.saturating_sub(self.prefix.width() + SEPARATOR_WIDTH * (header.len() - 1));
         let mut widths: Vec<usize> = (0..header.len())
             .map(|column| {
                 let cells = rows.iter().filter_map(|row| row.get(column)).chain(header.get(column));
-                cells.map(|cell| self.width(cell).min(room)).max().unwrap_or(0).max(1)
+                cells.map(|cell| self.width(cell).min(available)).max().unwrap_or(0).max(1)
             })
             .collect();
-        while widths.iter().sum::<usize>() > room {
+        while widths.iter().sum::<usize>() > available {
             let widest = widths.iter().enumerate().max_by_key(|(_, width)| **width);
             match widest.filter(|(_, width)| **width > MIN_COLUMN_WIDTH) {
                 Some((position, _)) => widths[position] -= 1,
@@ -181,7 +183,7 @@ impl Table {
         flow.line(self.prefix.clone().with(style, &parts.join(crossing)).trimmed());
     }
 
-    /// Shows a row with one line per cell, which starts with the name of the column.
+    /// Shows a row with one line per cell. Each line starts with the name of the column.
     fn show_lines(&self, header: &[String], row: &[String], flow: &mut Flow) {
         let bold = if self.rendering == Rendering::Styled { Style::new().bold() } else { Style::new() };
         for (name, cell) in header.iter().zip(row) {

@@ -1,16 +1,17 @@
-//! Tests of the Markdown renderer: the output of a page, and that streamed pieces give the same output as the whole text.
+//! Tests of the Markdown renderer. They check the output for a page, and that the output does not depend on how the
+//! text is split into pieces.
 
 use super::*;
 use proptest::prelude::*;
 
-fn whole(rendering: Rendering, width: usize, text: &str) -> String {
+fn render(rendering: Rendering, width: usize, text: &str) -> String {
     let mut markdown = Markdown::new(rendering, width);
     let mut out = markdown.push(text);
     out.push_str(&markdown.finish());
     out
 }
 
-fn pieces<'t>(rendering: Rendering, width: usize, pieces: impl IntoIterator<Item = &'t str>) -> String {
+fn render_pieces<'t>(rendering: Rendering, width: usize, pieces: impl IntoIterator<Item = &'t str>) -> String {
     let mut markdown = Markdown::new(rendering, width);
     let mut out: String = pieces.into_iter().map(|piece| markdown.push(piece)).collect();
     out.push_str(&markdown.finish());
@@ -24,7 +25,7 @@ fn tagged(out: &str) -> String {
 }
 
 fn styled(width: usize, text: &str) -> String {
-    tagged(&whole(Rendering::Styled, width, text))
+    tagged(&render(Rendering::Styled, width, text))
 }
 
 const PAGE: &str = "# A title\n\nSome *italic*, **bold**, ***both***, ~~struck~~ and `code` words, a [link](https://example.com/a_b)\
@@ -40,7 +41,7 @@ fn l21_renders_page_with_styles() {
 
 #[test]
 fn keeps_marks_without_styles() {
-    insta::assert_snapshot!(whole(Rendering::Plain, 40, PAGE));
+    insta::assert_snapshot!(render(Rendering::Plain, 40, PAGE));
 }
 
 /// Words appear as soon as they are complete, and marks as soon as they are certain.
@@ -149,7 +150,7 @@ fn fits_tables_into_the_width() {
 }
 
 #[test]
-fn ends_code_in_a_quote_with_the_quote() {
+fn ends_code_block_at_the_end_of_its_quote() {
     assert_eq!(styled(40, "> ```\n> a\nb"), "<d>│ </>  <c>a</>\nb\n");
     assert_eq!(
         styled(40, "- x\n  ```sh\n  a\n\n   b\n  ```\n  y"),
@@ -198,7 +199,7 @@ const MARKS: &[&str] = &[
     "\r\n",
 ];
 
-/// Texts with many marks.
+/// Generates texts with many marks.
 fn markdown_like() -> impl Strategy<Value = String> {
     let token = prop_oneof![
         4 => "[a-z]{1,9}",
@@ -210,7 +211,7 @@ fn markdown_like() -> impl Strategy<Value = String> {
     prop::collection::vec(token, 0..60).prop_map(|tokens| tokens.concat())
 }
 
-/// Long lines with few marks, so that closing marks are too far away or nearly so.
+/// Generates long lines with few marks, so that the distance of closing marks is close to the maximum.
 fn far_marks() -> impl Strategy<Value = String> {
     let token = prop_oneof![20 => Just("some words "), 1 => prop::sample::select(&MARKS[..13]), 1 => Just("end*")];
     prop::collection::vec(token, 40..120).prop_map(|tokens| tokens.concat())
@@ -247,14 +248,14 @@ proptest! {
         lengths in prop::collection::vec(1_usize..7, 1..40),
     ) {
         for rendering in [Rendering::Styled, Rendering::Plain] {
-            prop_assert_eq!(pieces(rendering, width, cut(&text, &lengths)), whole(rendering, width, &text));
+            prop_assert_eq!(render_pieces(rendering, width, cut(&text, &lengths)), render(rendering, width, &text));
         }
     }
 
     /// The output contains no control character of the text, and no style is left open.
     #[test]
     fn escapes_control_characters_and_closes_styles(text in markdown_like(), width in 1_usize..60) {
-        let out = whole(Rendering::Styled, width, &text);
+        let out = render(Rendering::Styled, width, &text);
         let visible = anstream::adapter::strip_str(&out).to_string();
         prop_assert!(!visible.contains(|mark: char| mark.is_control() && !matches!(mark, '\n' | '\t')));
         let closed = |line: &str| line.rfind('\u{1b}').is_none_or(|position| line[position + 1..].starts_with("[0m"));
@@ -262,20 +263,20 @@ proptest! {
         prop_assert!(out.is_empty() || out.ends_with('\n'));
     }
 
-    /// Without styles, only white space is added or lost, and only tables get other borders.
+    /// Without styles, only white space and the marks of quotes change.
     #[test]
     fn keeps_all_words_without_styles(text in markdown_like()) {
         let text = text.replace(['|', '\r', '\u{1b}'], "");
         prop_assume!(!has_rule(&text));
         let words = |text: &str| text.replace(|mark: char| mark == '>' || mark.is_whitespace(), "");
-        prop_assert_eq!(words(&whole(Rendering::Plain, 30, &text)), words(&text));
+        prop_assert_eq!(words(&render(Rendering::Plain, 30, &text)), words(&text));
     }
 
     /// Text and tables stay within the width. Only code may be wider.
     #[test]
     fn keeps_lines_within_the_width(text in markdown_like(), width in 30_usize..60) {
         let text = text.replace(['`', '~', '\t'], "").replace("    ", "");
-        for line in whole(Rendering::Styled, width, &text).lines() {
+        for line in render(Rendering::Styled, width, &text).lines() {
             let visible = anstream::adapter::strip_str(line).to_string();
             prop_assert!(unicode_width::UnicodeWidthStr::width(visible.as_str()) <= width, "{:?}", visible);
         }

@@ -9,25 +9,26 @@ use std::collections::BTreeMap;
 /// The delegated sessions of the open turn.
 #[derive(Default)]
 pub(super) struct Delegated {
+    /// Id of the delegated session of each call.
     sessions: BTreeMap<CallId, String>,
-    /// True if the turn waits only for agents, so that it neither stops nor is resumed by a person.
-    only_agents: bool,
+    /// True if the turn waits only for delegates. The host then resumes the turn itself, without the user.
+    waits_only_for_agents: bool,
 }
 
 impl Delegated {
-    /// Records what the turn waits for.
+    /// Records the waits of the turn.
     pub(super) fn record_waits(&mut self, suspension: &Suspension) {
         for wait in &suspension.waits {
             if let WaitCause::Agent { session } = &wait.cause {
                 self.sessions.insert(wait.call.clone(), session.clone());
             }
         }
-        self.only_agents = suspension.waits.iter().all(|wait| matches!(wait.cause, WaitCause::Agent { .. }));
+        self.waits_only_for_agents = suspension.waits.iter().all(|wait| matches!(wait.cause, WaitCause::Agent { .. }));
     }
 
-    /// Returns true if the event resumes a turn that waited only for agents, which is not worth a line.
+    /// Returns true if the event resumes a turn that waited only for delegates. Such an event is not shown.
     pub(super) fn resumes_silently(&self, event: &EventKind) -> bool {
-        *event == EventKind::Resumed && self.only_agents
+        *event == EventKind::Resumed && self.waits_only_for_agents
     }
 
     /// The delegated session of a call. None if the call is not delegated.
@@ -37,7 +38,8 @@ impl Delegated {
 }
 
 impl TurnView<'_> {
-    /// Shows an event of a delegated session: some in the spinner, and those that a person may need to act on as lines.
+    /// Shows an event of a delegated session. Progress appears in the spinner, and events that the user may need to act
+    /// on appear as lines.
     pub(super) fn show_delegate_event(&mut self, event: &Event) {
         let agent = text::one_line(agent_of(&event.session), 64);
         match &event.kind {
@@ -47,7 +49,7 @@ impl TurnView<'_> {
             EventKind::LoopStart { .. } | EventKind::LoopIteration { .. } => {
                 self.terminal.busy(format!("{agent} is working"));
             }
-            // A person may need to act on these.
+            // The user may need to act on these events.
             EventKind::Denied { .. } | EventKind::ModelFallback { .. } | EventKind::OutcomeUnknown { .. } => {
                 if let Some(lines) = events::lines(&event.kind) {
                     let lines = self.fitted(format!("{DIM}{agent}:{DIM:#} {lines}"));

@@ -1,6 +1,6 @@
-//! Shows how a turn ended, for people or as the last JSON line.
+//! Shows the result of a turn, as text or as the last JSON line.
 
-use super::{Block, Format, SessionUse, To, TurnView};
+use super::{Block, Format, OutputStream, SessionUse, TurnView};
 use crate::exit::{Exit, Failure};
 use crate::terminal::markdown::Markdown;
 use crate::terminal::pending_calls::{waits_for_approval, waits_for_decision};
@@ -13,30 +13,30 @@ use agent_runtime::{Session, TurnResult, question};
 use serde_json::{Value, json};
 
 impl TurnView<'_> {
-    /// Says that there is no interrupted turn. The result of the last turn follows.
+    /// Reports that no turn was interrupted. The caller then shows the result of the last turn.
     pub(crate) fn note_nothing_interrupted(&self) {
         self.terminal.note(format!("{DIM}no turn was interrupted; the last turn ended like this:{DIM:#}"));
     }
 
-    /// Says that the prompt was not sent, because the session waits.
+    /// Reports that the prompt was not sent, because the session waits.
     pub(crate) fn note_prompt_not_sent(&self) {
         self.terminal.note(format!("{YELLOW}!{YELLOW:#} the interrupted turn comes first: your prompt was not sent"));
     }
 
-    /// Says that the prompt was queued, because another turn is open.
+    /// Reports that the prompt was queued, because another turn is open.
     pub(crate) fn note_prompt_queued(&self) {
         self.terminal.note(format!(
             "{YELLOW}!{YELLOW:#} the open turn comes first: your prompt is queued, and is sent when that turn has ended"
         ));
     }
 
-    /// Says that a queued prompt is sent now.
+    /// Reports that a queued prompt is sent now.
     pub(crate) fn note_queued_prompt_sent(&self, prompt: &TurnInput) {
         let prompt = text::one_line(&prompt.message().plain_text(), 80);
         self.terminal.note(format!("{DIM}sending the queued prompt: {prompt}{DIM:#}"));
     }
 
-    /// Says how many queued prompts were dropped with the turn. Prints nothing for zero.
+    /// Reports how many queued prompts were dropped with the turn. Prints nothing if there are none.
     pub(crate) fn note_dropped_prompts(&self, count: usize) {
         if count > 0 {
             let prompts = text::count(count, "queued prompt");
@@ -44,38 +44,38 @@ impl TurnView<'_> {
         }
     }
 
-    /// Says that the turn of a queued prompt has ended and another one starts.
+    /// Reports that the turn of a queued prompt has ended and that another turn starts.
     pub(crate) fn earlier_turn_ended(&self, result: &TurnResult) -> Result<(), Failure> {
         self.turn_ended(result, "that turn")
     }
 
-    /// Says that an interrupted turn has ended and another one starts.
+    /// Reports that an interrupted turn has ended and that another turn starts.
     pub(crate) fn interrupted_turn_ended(&self, result: &TurnResult) -> Result<(), Failure> {
         self.turn_ended(result, "the interrupted turn")
     }
 
-    fn turn_ended(&self, result: &TurnResult, which: &str) -> Result<(), Failure> {
+    fn turn_ended(&self, result: &TurnResult, turn: &str) -> Result<(), Failure> {
         match (result, self.format) {
             (TurnResult::Finished(output), Format::Json) => self.print_output(output),
             (TurnResult::Failed(error), Format::Json) => self.print_failure(error),
             (TurnResult::Finished(_), Format::Terminal) => {
-                self.terminal.note(format!("{DIM}{which} has ended{DIM:#}"));
+                self.terminal.note(format!("{DIM}{turn} has ended{DIM:#}"));
                 Ok(())
             }
             (TurnResult::Finished(output), Format::Lines) => {
                 let answer = text::harmless(&answer(output)).into_owned();
-                self.terminal.note(format!("{DIM}{which} has ended:{DIM:#}\n{answer}"));
+                self.terminal.note(format!("{DIM}{turn} has ended:{DIM:#}\n{answer}"));
                 Ok(())
             }
             (TurnResult::Failed(error), _) => {
-                self.terminal.note(format!("{YELLOW}!{YELLOW:#} {which} has ended with an error: {error}"));
+                self.terminal.note(format!("{YELLOW}!{YELLOW:#} {turn} has ended with an error: {error}"));
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    /// Records the cost of the turn, for its result.
+    /// Records the cost of the turn, which is shown with the turn's result.
     pub(crate) fn note_cost(&mut self, session: &Session) {
         self.cost = session.state().turn.as_ref().map(Turn::cost);
     }
@@ -89,7 +89,7 @@ impl TurnView<'_> {
                     Format::Json => self.print_output(&output)?,
                     Format::Lines | Format::Terminal => self.print_answer(&output)?,
                 }
-                // A question that nobody answered in time does not count as an answer.
+                // A question that the user did not answer in time does not count as an answer of the model.
                 Ok(if output.finish == EndReason::QuestionExpired { Exit::Failed } else { Exit::Done })
             }
             TurnResult::Failed(error) => {
@@ -146,7 +146,7 @@ impl TurnView<'_> {
                     SessionUse::Once => Some(waits_for_decision(&self.session, &calls, &self.storage.data)),
                     SessionUse::Interactive => Some(self.fitted(interactive_decisions(&calls))),
                 };
-                let mut answers = pending_answers::shown(
+                let mut answers = pending_answers::describe(
                     &self.session,
                     &suspension.waits,
                     (&*self.storage.store, &self.storage.data),
@@ -241,7 +241,7 @@ impl TurnView<'_> {
         match self.format {
             Format::Terminal if self.answered.as_ref() == Some(&answer) => {}
             Format::Terminal if output.data.is_string() => {
-                let mut markdown = Markdown::new(self.terminal.rendering(To::Stdout), self.terminal.width());
+                let mut markdown = Markdown::new(self.terminal.rendering(OutputStream::Stdout), self.terminal.width());
                 let shown = markdown.push(&answer) + &markdown.finish();
                 self.page.stream(Block::Words, &shown).map_err(Failure::output)?;
             }
@@ -281,7 +281,7 @@ fn interactive_decisions(calls: &[CallRecord]) -> String {
     lines.join("\n")
 }
 
-/// The note that replaces a missing answer.
+/// Returns the note that replaces a missing answer.
 fn no_answer(finish: EndReason, question: &str) -> String {
     match finish {
         EndReason::QuestionExpired => {
@@ -294,7 +294,7 @@ fn no_answer(finish: EndReason, question: &str) -> String {
     }
 }
 
-/// The answer as text. Data is formatted as JSON.
+/// Returns the answer as text. Data is formatted as JSON.
 fn answer(output: &Output) -> String {
     match &output.data {
         Value::String(text) => text.clone(),

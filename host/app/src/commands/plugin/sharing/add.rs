@@ -1,10 +1,10 @@
-//! `plugin add`: installs a plugin from elsewhere into the plugin folder, or restores the locked plugins that are
-//! missing there.
+//! `plugin add`: installs a plugin from a registry, a web server or a file into the plugin folder, or restores the
+//! locked plugins that are missing in the folder.
 
 use super::super::{describe, print};
 use super::candidate::{self, Candidate};
-use super::folder::{FolderWithTrust, named};
-use super::{failed, registry, shelf};
+use super::folder::{FolderWithTrust, summary};
+use super::{component_cache, failed, registry};
 use crate::arguments::sharing::AddArguments;
 use crate::environment;
 use crate::exit::{Exit, Failure};
@@ -25,32 +25,32 @@ pub(in super::super) async fn add(
 ) -> Result<Exit, Failure> {
     let sources = arguments.source.as_ref().map(expand_source).transpose()?;
     let data = DataDirectory::open(data, &environment::host())?;
-    let place = match &arguments.source {
+    let target = match &arguments.source {
         Some(_) => FolderWithTrust::read_or_new(&arguments.folder)?,
         None => FolderWithTrust::read(&arguments.folder)?,
     };
-    let sandbox = assembly::open_limited_sandbox((&data, &environment::host()), place.limits, place.trust.clone())?;
-    let work = PluginAddition {
+    let sandbox = assembly::open_limited_sandbox((&data, &environment::host()), target.limits, target.trust.clone())?;
+    let addition = PluginAddition {
         registry: registry(&arguments.folder.connection, terminal)?,
-        shelf: shelf(&data),
+        component_cache: component_cache(&data),
         replace: if arguments.replace { ReplacePolicy::AnyFile } else { ReplacePolicy::LockedFile },
         downgrade: arguments.downgrade(),
-        place,
+        target,
         sandbox,
         terminal,
     };
-    let Some(sources) = sources else { return work.restore().await };
+    let Some(sources) = sources else { return addition.restore().await };
     for source in sources {
-        work.install(&source).await?;
+        addition.install(&source).await?;
     }
     Ok(Exit::Done)
 }
 
-/// Returns the components of the folder if the source is one, or else the source itself.
+/// Returns the components of the folder if the source is a folder, or else the source itself.
 fn expand_source(source: &Source) -> Result<Vec<Source>, Failure> {
     let Source::File(folder) = source else { return Ok(vec![source.clone()]) };
     if !folder.exists() {
-        return Err(absent(folder));
+        return Err(missing_path(folder));
     }
     if !folder.is_dir() {
         return Ok(vec![source.clone()]);
@@ -69,7 +69,7 @@ fn expand_source(source: &Source) -> Result<Vec<Source>, Failure> {
 
 /// Returns the error for a path that does not exist. The user may have meant a registry reference, which looks like a
 /// path.
-fn absent(path: &Path) -> Failure {
+fn missing_path(path: &Path) -> Failure {
     let what = path.display();
     let advice = match Reference::parse(&path.to_string_lossy()) {
         Ok(_) => format!("a name that ends in .wasm is read as a path; for a registry, write `oci://{what}`"),
@@ -82,11 +82,12 @@ fn absent(path: &Path) -> Failure {
     Failure::refused(format!("there is no file or folder `{what}`: {advice}"))
 }
 
-/// Whether the source is where the locked plugin came from: the same repository, the same address, or any file.
-fn is_same_place(locked: &LockedPlugin, source: &Source) -> bool {
+/// Returns true if the locked plugin came from this source: from the same repository, from the same web address, or
+/// from any file.
+fn is_same_source(locked: &LockedPlugin, source: &Source) -> bool {
     match (locked.source(), source) {
-        (Ok(Source::Registry(one)), Source::Registry(other)) => one.repository() == other.repository(),
-        (Ok(Source::Web(one)), Source::Web(other)) => one == *other,
+        (Ok(Source::Registry(locked)), Source::Registry(new)) => locked.repository() == new.repository(),
+        (Ok(Source::Web(locked)), Source::Web(new)) => locked == *new,
         (Ok(Source::File(_)), Source::File(_)) => true,
         _ => false,
     }
@@ -94,22 +95,22 @@ fn is_same_place(locked: &LockedPlugin, source: &Source) -> bool {
 
 fn added(Candidate { locked, plugin, .. }: &Candidate, path: &Path) -> String {
     let signer = locked.signer.as_ref().map(|signer| format!("\n  signed    {signer}")).unwrap_or_default();
-    let wants = describe::wants(plugin);
-    let wants = match &wants {
+    let requests = describe::requested_grants(plugin);
+    let requests = match &requests {
         None => "it has no manifest, so it may use whatever it is granted".to_owned(),
-        Some(wants) if wants.is_empty() => "nothing".to_owned(),
-        Some(wants) => wants.join(", "),
+        Some(requests) if requests.is_empty() => "nothing".to_owned(),
+        Some(requests) => requests.join(", "),
     };
-    format!("{}\n  file      {}\n  asks      {wants}{signer}", named(locked), path.display())
+    format!("{}\n  file      {}\n  asks      {requests}{signer}", summary(locked), path.display())
 }
 
-/// One `plugin add`.
+/// State of one `plugin add` command.
 struct PluginAddition<'t> {
     registry: Registry,
-    shelf: ComponentCache,
+    component_cache: ComponentCache,
     replace: ReplacePolicy,
     downgrade: Downgrade,
-    place: FolderWithTrust,
+    target: FolderWithTrust,
     sandbox: Sandbox,
     terminal: &'t Terminal,
 }
@@ -117,14 +118,16 @@ struct PluginAddition<'t> {
 impl PluginAddition<'_> {
     /// Installs one plugin.
     async fn install(&self, source: &Source) -> Result<(), Failure> {
-        let lock = self.place.folder.lock_file().map_err(failed)?;
+        let lock = self.target.folder.lock_file().map_err(failed)?;
         let before = lock.plugins().iter().find(|plugin| plugin.reference == source.to_string());
         let fetched = match (self.registry.resolve(source).await, before) {
             (Ok(found), _) => {
-                let wanted = candidate::signatures_to_fetch(source, &self.place.trust);
-                candidate::fetch(&self.registry, &found, &self.shelf, wanted, self.terminal).await?
+                let wanted = candidate::signatures_to_fetch(source, &self.target.trust);
+                candidate::fetch(&self.registry, &found, &self.component_cache, wanted, self.terminal).await?
             }
-            (Err(error), Some(before)) if error.is_offline() && self.shelf.store.get(&before.component).is_ok() => {
+            (Err(error), Some(before))
+                if error.is_offline() && self.component_cache.store.get(&before.component).is_ok() =>
+            {
                 let error = text::harmless(&error.to_string()).into_owned();
                 self.terminal
                     .note(format!("{YELLOW}!{YELLOW:#} {error}; the locked version is taken from the plugin store"));
@@ -132,20 +135,21 @@ impl PluginAddition<'_> {
             }
             (Err(error), _) => return Err(failed(error)),
         };
-        let judged = candidate::check_signatures(fetched, &self.place.trust, self.terminal)?;
-        if let Some(before) = lock.plugin(&judged.locked.name) {
-            self.check_successor(before, &judged.locked, source)?;
+        let trusted = candidate::check_signatures(fetched, &self.target.trust, self.terminal)?;
+        if let Some(before) = lock.plugin(&trusted.locked.name) {
+            self.check_successor(before, &trusted.locked, source)?;
         }
-        let candidate = judged.load((&self.sandbox, &self.shelf), self.terminal).await?;
+        let candidate = trusted.load((&self.sandbox, &self.component_cache), self.terminal).await?;
         let Candidate { fetched, locked, .. } = &candidate;
-        let path = self.place.folder.install(locked.clone(), &fetched.bytes, self.replace).map_err(failed)?;
+        let path = self.target.folder.install(locked.clone(), &fetched.bytes, self.replace).map_err(failed)?;
         print(self.terminal, added(&candidate, &path))
     }
 
-    /// Checks that the new plugin may replace the locked one, because it inherits the grants of that name. A plugin
-    /// from another place, or an older version that may have a known vulnerability, must be allowed explicitly.
+    /// Checks that the new plugin may replace the locked plugin, because the new plugin inherits the grants of that
+    /// name. A plugin from another source, or an older version that may have a known vulnerability, must be allowed
+    /// explicitly.
     fn check_successor(&self, before: &LockedPlugin, new: &LockedPlugin, source: &Source) -> Result<(), Failure> {
-        if !is_same_place(before, source) {
+        if !is_same_source(before, source) {
             return match self.replace {
                 ReplacePolicy::AnyFile => Ok(()),
                 ReplacePolicy::LockedFile => Err(Failure::refused(format!(
@@ -154,21 +158,21 @@ impl PluginAddition<'_> {
                 ))),
             };
         }
-        check_update(new, before, &self.place.trust, self.downgrade).map_err(Failure::refused)
+        check_update(new, before, &self.target.trust, self.downgrade).map_err(Failure::refused)
     }
 
     /// Restores the locked plugins whose files are missing or differ.
     async fn restore(&self) -> Result<Exit, Failure> {
-        let lock = self.place.folder.lock_file().map_err(failed)?;
+        let lock = self.target.folder.lock_file().map_err(failed)?;
         if lock.plugins().is_empty() {
-            let folder = self.place.folder.path().display();
+            let folder = self.target.folder.path().display();
             return Err(Failure::refused(format!(
                 "`{folder}` has no locked plugins; name a plugin to add: HOST/PATH[:TAG], a web address or a file"
             )));
         }
         let mut exit = Exit::Done;
         for plugin in lock.plugins() {
-            match self.place.folder.state(plugin, &self.place.trust) {
+            match self.target.folder.state(plugin, &self.target.trust) {
                 PluginState::Valid(Signer::Trusted { .. } | Signer::Untrusted { .. }) => continue,
                 PluginState::Missing | PluginState::Modified(_) | PluginState::Unreadable(_) => {}
                 PluginState::Untrusted(error) => {
@@ -190,7 +194,7 @@ impl PluginAddition<'_> {
 
     /// Restores exactly the locked component, from the plugin store or else from its source.
     async fn restore_one(&self, plugin: &LockedPlugin) -> Result<(), Failure> {
-        let bytes = match self.shelf.store.get(&plugin.component) {
+        let bytes = match self.component_cache.store.get(&plugin.component) {
             Ok(bytes) => bytes,
             Err(_) => self.fetch_locked(plugin).await?,
         };
@@ -198,14 +202,15 @@ impl PluginAddition<'_> {
         let signatures = plugin.signature.iter().cloned().collect();
         let fetched =
             FetchedPlugin { source, manifest: plugin.manifest.clone(), bytes, signatures, search_stopped: None };
-        let judged = candidate::check_signatures(fetched, &self.place.trust, self.terminal)?;
-        if judged.locked.name != plugin.name {
-            let name = text::one_line(&judged.locked.name, 100);
+        let trusted = candidate::check_signatures(fetched, &self.target.trust, self.terminal)?;
+        if trusted.locked.name != plugin.name {
+            let name = text::one_line(&trusted.locked.name, 100);
             return Err(Failure::failed(format!("{} is the plugin `{name}`, not `{}`", plugin.reference, plugin.name)));
         }
-        let candidate = judged.load((&self.sandbox, &self.shelf), self.terminal).await?;
-        let path = self.place.folder.install(plugin.clone(), &candidate.fetched.bytes, self.replace).map_err(failed)?;
-        print(self.terminal, format!("{}\n  file      {}", named(plugin), path.display()))
+        let candidate = trusted.load((&self.sandbox, &self.component_cache), self.terminal).await?;
+        let path =
+            self.target.folder.install(plugin.clone(), &candidate.fetched.bytes, self.replace).map_err(failed)?;
+        print(self.terminal, format!("{}\n  file      {}", summary(plugin), path.display()))
     }
 
     async fn fetch_locked(&self, plugin: &LockedPlugin) -> Result<Vec<u8>, Failure> {
@@ -215,8 +220,9 @@ impl PluginAddition<'_> {
         };
         let found = self.registry.resolve(&source).await.map_err(failed)?;
         // The lock file already has the signature.
-        let ignored = SignatureRequest::Skip;
-        let fetched = candidate::fetch(&self.registry, &found, &self.shelf, ignored, self.terminal).await?;
+        let signatures = SignatureRequest::Skip;
+        let fetched =
+            candidate::fetch(&self.registry, &found, &self.component_cache, signatures, self.terminal).await?;
         if fetched.digest() != plugin.component {
             return Err(Failure::failed(format!(
                 "{} has changed: its digest is {}, and {} is locked; `agent-host plugin update {}` installs the new version",

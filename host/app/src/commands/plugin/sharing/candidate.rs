@@ -1,4 +1,5 @@
-//! A downloaded plugin before it is installed: it is fetched, its signature is checked, and only then it is loaded.
+//! A downloaded plugin before it is installed. The plugin is fetched, then its signature is checked, and then it is
+//! loaded.
 
 use super::failed;
 use crate::exit::Failure;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 /// A download that may be installed, because its signature is trusted or not required.
 pub(super) struct TrustedDownload {
+    /// The downloaded component.
     pub(super) fetched: FetchedPlugin,
     /// The entry for the lock file.
     pub(super) locked: LockedPlugin,
@@ -20,8 +22,11 @@ pub(super) struct TrustedDownload {
 
 /// A trusted download that was loaded and is a plugin for this host.
 pub(super) struct Candidate {
+    /// The downloaded component.
     pub(super) fetched: FetchedPlugin,
+    /// The entry for the lock file.
     pub(super) locked: LockedPlugin,
+    /// The loaded component.
     pub(super) plugin: Arc<LoadedPlugin>,
 }
 
@@ -29,36 +34,37 @@ pub(super) struct Candidate {
 pub(super) async fn fetch(
     registry: &Registry,
     found: &ResolvedPlugin,
-    shelf: &ComponentCache,
+    component_cache: &ComponentCache,
     signatures: SignatureRequest<'_>,
     terminal: &Terminal,
 ) -> Result<FetchedPlugin, Failure> {
     let what = format!("downloading {}", found.source);
-    let progress = |done, of| terminal.downloaded(&what, done, of);
-    let fetched = registry.fetch(found, shelf, signatures, &progress).await;
+    let progress = |done, total| terminal.downloaded(&what, done, total);
+    let fetched = registry.fetch(found, component_cache, signatures, &progress).await;
     terminal.idle();
     fetched.map_err(failed)
 }
 
-/// Returns which signatures to fetch for a source: those of the keys that are trusted for it, if keys are configured.
+/// Returns the signatures to fetch for a source. If trusted keys are configured, only signatures of the keys that are
+/// trusted for the source are fetched.
 pub(super) fn signatures_to_fetch<'t>(source: &Source, trust: &'t Trust) -> SignatureRequest<'t> {
-    let place = namespace_of(source).filter(|_| trust.checks_signatures());
-    place.map_or(SignatureRequest::Any, |place| SignatureRequest::FromKeys(trust.keys_for(&place)))
+    let namespace = namespace_of(source).filter(|_| trust.checks_signatures());
+    namespace.map_or(SignatureRequest::Any, |namespace| SignatureRequest::FromKeys(trust.keys_for(&namespace)))
 }
 
 /// Reads the name and manifest of the component without running it.
-pub(super) fn read_introduction(fetched: &FetchedPlugin) -> Result<ComponentClaims, Failure> {
-    read_claims(&stem(&fetched.source), &fetched.bytes)
+pub(super) fn read_component_claims(fetched: &FetchedPlugin) -> Result<ComponentClaims, Failure> {
+    read_claims(&default_name(&fetched.source), &fetched.bytes)
         .map_err(|error| Failure::failed(format!("{}: {error}", fetched.source)))
 }
 
-/// Returns the name for a component without a manifest.
-fn stem(source: &Source) -> String {
-    let of_path = |path: &str| Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+/// Returns the plugin name for a component without a manifest, which is the last part of its source.
+fn default_name(source: &Source) -> String {
+    let file_stem = |path: &str| Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     match source {
         Source::Registry(reference) => reference.repository().name().to_owned(),
-        Source::Web(url) => of_path(url.path()).unwrap_or_else(|| "plugin".to_owned()),
-        Source::File(path) => of_path(&path.to_string_lossy()).unwrap_or_else(|| "plugin".to_owned()),
+        Source::Web(url) => file_stem(url.path()).unwrap_or_else(|| "plugin".to_owned()),
+        Source::File(path) => file_stem(&path.to_string_lossy()).unwrap_or_else(|| "plugin".to_owned()),
     }
 }
 
@@ -72,25 +78,25 @@ pub(super) fn check_signatures(
     let claims = claims(&fetched)?;
     let identity = PluginIdentity { name: claims.name.clone(), digest: fetched.digest() };
     let signer = match (namespace_of(source), source) {
-        (Some(place), _) => {
-            let judged = trust.verify(&place, &fetched.bytes, &claims, &fetched.signatures);
-            with_stopped_search(judged, fetched.search_stopped.as_deref()).map_err(failed)?
+        (Some(namespace), _) => {
+            let verdict = trust.verify(&namespace, &fetched.bytes, &claims, &fetched.signatures);
+            with_stopped_search(verdict, fetched.search_stopped.as_deref()).map_err(failed)?
         }
         (None, Source::File(path)) => trust.verify_file(path, &fetched.bytes, &identity).map_err(failed)?,
         (None, _) => Signer::Untrusted { reason: String::new() },
     };
     let (signer, signature) = match signer {
         Signer::Trusted { key, signature } => (Some(key.to_string()), Some(signature)),
-        Signer::Untrusted { reason: because } => {
-            if !because.is_empty() {
-                terminal.note(format!("{YELLOW}!{YELLOW:#} {source}: {}", text::one_line(&because, 1000)));
+        Signer::Untrusted { reason } => {
+            if !reason.is_empty() {
+                terminal.note(format!("{YELLOW}!{YELLOW:#} {source}: {}", text::one_line(&reason, 1000)));
             }
             // Keep the signature, because its key may be trusted later.
             (None, fetched.signatures.iter().find(|text| agent_registry::is_signature(text)).cloned())
         }
     };
     let reference = match source {
-        // A relative path in the lock file would be wrong in other folders.
+        // The lock file contains absolute paths, because a relative path would depend on the current folder.
         Source::File(path) => std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string(),
         source => source.to_string(),
     };
@@ -106,23 +112,23 @@ pub(super) fn check_signatures(
     Ok(TrustedDownload { fetched, locked })
 }
 
-/// Adds to a verdict without a trusted signature that not all signatures were read.
-fn with_stopped_search(judged: Result<Signer, RegistryError>, stopped: Option<&str>) -> Result<Signer, RegistryError> {
-    let Some(stopped) = stopped else { return judged };
-    match judged {
-        Ok(Signer::Untrusted { reason: because }) if !because.is_empty() => {
-            Ok(Signer::Untrusted { reason: format!("{because}; {stopped}") })
+/// If a download has no trusted signature, adds the reason why not all of its signatures were read.
+fn with_stopped_search(verdict: Result<Signer, RegistryError>, stopped: Option<&str>) -> Result<Signer, RegistryError> {
+    let Some(stopped) = stopped else { return verdict };
+    match verdict {
+        Ok(Signer::Untrusted { reason }) if !reason.is_empty() => {
+            Ok(Signer::Untrusted { reason: format!("{reason}; {stopped}") })
         }
         Err(RegistryError::Signature { place, reason }) => {
             Err(RegistryError::Signature { place, reason: format!("{reason}; {stopped}") })
         }
-        judged => judged,
+        verdict => verdict,
     }
 }
 
 /// Returns the claims that a valid signature must contain.
 fn claims(fetched: &FetchedPlugin) -> Result<Claims, Failure> {
-    let ComponentClaims { identity, manifest } = read_introduction(fetched)?;
+    let ComponentClaims { identity, manifest } = read_component_claims(fetched)?;
     let repository = match &fetched.source {
         Source::Registry(reference) => reference.repository().to_string(),
         _ => String::new(),
@@ -132,19 +138,22 @@ fn claims(fetched: &FetchedPlugin) -> Result<Claims, Failure> {
 }
 
 impl TrustedDownload {
-    /// Loads the component and stores it by its digest. Fails if it is not a plugin for this host.
+    /// Loads the component and stores it by its digest. Returns an error if the component is not a plugin for this
+    /// host.
     pub(super) async fn load(
         self,
-        (sandbox, shelf): (&Sandbox, &ComponentCache),
+        (sandbox, component_cache): (&Sandbox, &ComponentCache),
         terminal: &Terminal,
     ) -> Result<Candidate, Failure> {
         let TrustedDownload { fetched, locked } = self;
-        let name = stem(&fetched.source);
+        let name = default_name(&fetched.source);
         let loaded = sandbox.load_bytes_with(&name, fetched.bytes.clone(), &|event| show_load(terminal, &event)).await;
         terminal.idle();
         let plugin = loaded.map_err(|error| Failure::failed(format!("{}: {error}", fetched.source)))?;
-        let vouched = shelf.store.vouch(&locked.component, &locked.origin_entry());
-        vouched.and_then(|()| shelf.store.put(&locked.component, &fetched.bytes)).map_err(Failure::failed)?;
+        let recorded = component_cache.store.vouch(&locked.component, &locked.origin_entry());
+        recorded
+            .and_then(|()| component_cache.store.put(&locked.component, &fetched.bytes))
+            .map_err(Failure::failed)?;
         Ok(Candidate { fetched, locked, plugin })
     }
 }

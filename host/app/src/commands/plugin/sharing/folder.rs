@@ -21,12 +21,12 @@ pub(super) struct FolderWithTrust {
 }
 
 impl FolderWithTrust {
-    /// Opens the folder that the arguments name, or else that of the agent. The folder must exist.
+    /// Opens the folder that the arguments name, or else the plugin folder of the agent. The folder must exist.
     pub(super) fn read(arguments: &FolderArguments) -> Result<Self, Failure> {
-        let place = Self::read_or_new(arguments)?;
-        let path = place.folder.path();
+        let target = Self::read_or_new(arguments)?;
+        let path = target.folder.path();
         if path.is_dir() {
-            return Ok(place);
+            return Ok(target);
         }
         Err(Failure::refused(format!(
             "there is no folder `{}`: `agent-host plugin add` creates it with its first plugin",
@@ -34,7 +34,7 @@ impl FolderWithTrust {
         )))
     }
 
-    /// Like [`FolderWithTrust::read`], but the folder need not exist yet.
+    /// Opens the folder like [`FolderWithTrust::read`], but the folder need not exist yet.
     pub(super) fn read_or_new(arguments: &FolderArguments) -> Result<Self, Failure> {
         let path =
             arguments.agent.as_deref().map(|agent| agent_lookup::find_agent(agent, Path::new("."))).transpose()?;
@@ -61,11 +61,11 @@ pub(in super::super) async fn remove(
     _: Option<&Path>,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let place = FolderWithTrust::read(&arguments.folder)?;
-    let file = if arguments.keep_file { RemoveMode::EntryOnly } else { RemoveMode::EntryAndFile };
-    let removed = place.folder.remove(&arguments.name, file).map_err(|error| Failure::refused(error.to_string()))?;
+    let target = FolderWithTrust::read(&arguments.folder)?;
+    let mode = if arguments.keep_file { RemoveMode::EntryOnly } else { RemoveMode::EntryAndFile };
+    let removed = target.folder.remove(&arguments.name, mode).map_err(|error| Failure::refused(error.to_string()))?;
     let what = if arguments.keep_file { "no longer locked; its file was kept" } else { "removed" };
-    print(terminal, format!("{} {what}", named(&removed)))
+    print(terminal, format!("{} {what}", summary(&removed)))
 }
 
 /// Checks every locked plugin without using the network.
@@ -78,10 +78,10 @@ pub(in super::super) async fn verify(arguments: FolderArguments, terminal: &Term
         let path = path.display();
         let (mark, result) = match folder.state(plugin, &trust) {
             PluginState::Valid(Signer::Trusted { key, .. }) => (GREEN, format!("signed by {key}")),
-            PluginState::Valid(Signer::Untrusted { reason: because }) if because.is_empty() => {
+            PluginState::Valid(Signer::Untrusted { reason }) if reason.is_empty() => {
                 (GREEN, "signatures are not checked".to_owned())
             }
-            PluginState::Valid(Signer::Untrusted { reason: because }) => (YELLOW, because),
+            PluginState::Valid(Signer::Untrusted { reason }) => (YELLOW, reason),
             PluginState::Missing => (RED, format!("{path} is missing; `agent-host plugin add` fetches it")),
             PluginState::Modified(found) => (
                 RED,
@@ -101,7 +101,7 @@ pub(in super::super) async fn verify(arguments: FolderArguments, terminal: &Term
         } else {
             "!"
         };
-        print(terminal, format!("{mark}{sign}{mark:#} {}  {}", named(plugin), text::one_line(&result, 1000)))?;
+        print(terminal, format!("{mark}{sign}{mark:#} {}  {}", summary(plugin), text::one_line(&result, 1000)))?;
     }
     for name in unlocked(&folder) {
         let may_serve = folder.unlocked_may_serve(&folder.path().join(&name), &trust);
@@ -126,7 +126,7 @@ pub(in super::super) async fn verify(arguments: FolderArguments, terminal: &Term
 }
 
 /// Formats the name, version, digest and origin of a locked plugin.
-pub(super) fn named(plugin: &LockedPlugin) -> String {
+pub(super) fn summary(plugin: &LockedPlugin) -> String {
     let version = text::one_line(&plugin.version, 100);
     format!(
         "{BOLD}{}{BOLD:#} {version} {DIM}{} {}{DIM:#}",

@@ -2,8 +2,8 @@
 
 use super::super::{describe, print};
 use super::candidate::{self, Candidate};
-use super::folder::{FolderWithTrust, named};
-use super::{failed, registry, shelf};
+use super::folder::{FolderWithTrust, summary};
+use super::{component_cache, failed, registry};
 use crate::arguments::sharing::UpdateArguments;
 use crate::environment;
 use crate::exit::{Exit, Failure};
@@ -18,22 +18,29 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Updates the named plugins, or all locked ones. With `--check`, only reports.
+/// Updates the named plugins, or all locked plugins. With `--check`, only reports newer versions.
 pub(in super::super) async fn update(
     arguments: UpdateArguments,
     data: Option<&Path>,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let data = DataDirectory::open(data, &environment::host())?;
-    let place = FolderWithTrust::read(&arguments.folder)?;
-    let lock = place.folder.lock_file().map_err(failed)?;
+    let target = FolderWithTrust::read(&arguments.folder)?;
+    let lock = target.folder.lock_file().map_err(failed)?;
     let plugins = select_plugins(&lock, &arguments.names)?;
-    let sandbox = assembly::open_limited_sandbox((&data, &environment::host()), place.limits, place.trust.clone())?;
+    let sandbox = assembly::open_limited_sandbox((&data, &environment::host()), target.limits, target.trust.clone())?;
     let registry = registry(&arguments.folder.connection, terminal)?;
-    let work = PluginUpdate { registry, shelf: shelf(&data), place, sandbox, arguments: &arguments, terminal };
+    let update = PluginUpdate {
+        registry,
+        component_cache: component_cache(&data),
+        target,
+        sandbox,
+        arguments: &arguments,
+        terminal,
+    };
     let (mut newer, mut wrong) = (0, 0);
     for plugin in plugins {
-        match work.update_one(plugin).await {
+        match update.update_one(plugin).await {
             Ok(Outcome::Current) => {}
             Ok(Outcome::Newer) => newer += 1,
             Err(failure) => {
@@ -59,16 +66,19 @@ fn select_plugins<'l>(lock: &'l LockFile, names: &[String]) -> Result<Vec<&'l Lo
     names.iter().map(|name| lock.plugin(name).ok_or_else(|| absent(name))).collect()
 }
 
+/// Result of checking one plugin.
 enum Outcome {
+    /// The locked version is the newest version.
     Current,
+    /// There is a newer version, which was installed unless `--check` was given.
     Newer,
 }
 
-/// One `plugin update`.
+/// State of one `plugin update` command.
 struct PluginUpdate<'u> {
     registry: Registry,
-    shelf: ComponentCache,
-    place: FolderWithTrust,
+    component_cache: ComponentCache,
+    target: FolderWithTrust,
     sandbox: Sandbox,
     arguments: &'u UpdateArguments,
     terminal: &'u Terminal,
@@ -87,13 +97,13 @@ impl PluginUpdate<'_> {
         if found.manifest.is_some() && found.manifest == locked.manifest {
             return Ok(Outcome::Current);
         }
-        let wanted = candidate::signatures_to_fetch(&source, &self.place.trust);
-        let fetched = candidate::fetch(&self.registry, &found, &self.shelf, wanted, self.terminal).await?;
+        let wanted = candidate::signatures_to_fetch(&source, &self.target.trust);
+        let fetched = candidate::fetch(&self.registry, &found, &self.component_cache, wanted, self.terminal).await?;
         if found.manifest.is_none() && fetched.digest() == locked.component {
             return Ok(Outcome::Current);
         }
-        let judged = candidate::check_signatures(fetched, &self.place.trust, self.terminal)?;
-        let new = &judged.locked;
+        let trusted = candidate::check_signatures(fetched, &self.target.trust, self.terminal)?;
+        let new = &trusted.locked;
         if new.name != locked.name {
             return Err(Failure::failed(format!(
                 "{} is the plugin `{}` now, so it was not installed; to install it, run `agent-host plugin remove {}` and then \
@@ -103,20 +113,20 @@ impl PluginUpdate<'_> {
                 locked.name
             )));
         }
-        check_update(new, locked, &self.place.trust, self.arguments.downgrade()).map_err(Failure::failed)?;
-        let candidate = judged.load((&self.sandbox, &self.shelf), self.terminal).await?;
+        check_update(new, locked, &self.target.trust, self.arguments.downgrade()).map_err(Failure::failed)?;
+        let candidate = trusted.load((&self.sandbox, &self.component_cache), self.terminal).await?;
         print(self.terminal, self.changes(locked, &candidate).await)?;
         if !self.arguments.check {
             let Candidate { fetched, locked: new, .. } = candidate;
-            self.place.folder.install(new, &fetched.bytes, ReplacePolicy::LockedFile).map_err(failed)?;
+            self.target.folder.install(new, &fetched.bytes, ReplacePolicy::LockedFile).map_err(failed)?;
         }
         Ok(Outcome::Newer)
     }
 
-    /// Describes what the update changes: version, signer, what the plugin asks for, imports and tools.
+    /// Describes the changes of an update: version, signer, requested grants, imports and tools.
     async fn changes(&self, locked: &LockedPlugin, Candidate { locked: new, plugin, .. }: &Candidate) -> String {
         let to = text::one_line(&new.version, 100);
-        let mut lines = vec![format!("{} → {BOLD}{to}{BOLD:#} {DIM}{}{DIM:#}", named(locked), new.component.short())];
+        let mut lines = vec![format!("{} → {BOLD}{to}{BOLD:#} {DIM}{}{DIM:#}", summary(locked), new.component.short())];
         if compare_versions(&new.version, &locked.version) == VersionOrder::Same && new.component != locked.component {
             lines.push(format!("  {YELLOW}!{YELLOW:#} the version is the same, but the content has changed"));
         }
@@ -124,9 +134,9 @@ impl PluginUpdate<'_> {
             let key = |plugin: &LockedPlugin| plugin.signer.clone().unwrap_or_else(|| "no trusted key".to_owned());
             lines.push(format!("  {YELLOW}!{YELLOW:#} signed by {}, previously by {}", key(new), key(locked)));
         }
-        if let Some(before) = self.loaded(locked).await {
+        if let Some(before) = self.load_locked(locked).await {
             let asks = |plugin: &LoadedPlugin| {
-                describe::wants(plugin).unwrap_or_else(|| vec!["whatever it is granted".to_owned()])
+                describe::requested_grants(plugin).unwrap_or_else(|| vec!["whatever it is granted".to_owned()])
             };
             lines.extend(differences("asks for", &asks(&before), &asks(plugin)));
             lines.extend(differences("imports", before.imports(), plugin.imports()));
@@ -136,34 +146,36 @@ impl PluginUpdate<'_> {
         lines.join("\n")
     }
 
-    async fn loaded(&self, locked: &LockedPlugin) -> Option<Arc<LoadedPlugin>> {
+    /// Loads the locked version from the plugin store or from its file. `None` if it is in neither of them.
+    async fn load_locked(&self, locked: &LockedPlugin) -> Option<Arc<LoadedPlugin>> {
         if let Ok(plugin) = self.sandbox.load_stored(&locked.name, &locked.component).await {
             return Some(plugin);
         }
-        let file = self.place.folder.file(locked);
+        let file = self.target.folder.file(locked);
         let plugin = self.sandbox.load_verified_file_with(&file, &|_| {}).await.ok()?;
         (*plugin.digest() == locked.component).then_some(plugin)
     }
 }
 
-/// Returns a line with `+` for each new entry and one with `-` for each removed entry.
+/// Returns a line with `+` for each new entry, and a line with `-` for each removed entry.
 fn differences(what: &str, before: &[String], after: &[String]) -> Vec<String> {
     let (before, after): (BTreeSet<_>, BTreeSet<_>) = (before.iter().collect(), after.iter().collect());
-    let shown = |sign: char, thing: &String| format!("  {sign} {what} {}", text::one_line(thing, 200));
-    let new = after.difference(&before).map(|thing| shown('+', thing));
-    new.chain(before.difference(&after).map(|thing| shown('-', thing))).collect()
+    let line = |sign: char, entry: &String| format!("  {sign} {what} {}", text::one_line(entry, 200));
+    let new = after.difference(&before).map(|entry| line('+', entry));
+    new.chain(before.difference(&after).map(|entry| line('-', entry))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// P11: an update shows what it changes.
+    /// P11: an update shows its changes.
     #[test]
     fn p11_differences_lists_additions_and_removals() {
-        let list = |things: &[&str]| things.iter().map(|thing| (*thing).to_owned()).collect::<Vec<_>>();
-        let lines = differences("asks for", &list(&["reading files", "a"]), &list(&["a", "the request GET https://b"]));
+        let owned = |things: &[&str]| things.iter().map(|thing| (*thing).to_owned()).collect::<Vec<_>>();
+        let lines =
+            differences("asks for", &owned(&["reading files", "a"]), &owned(&["a", "the request GET https://b"]));
         assert_eq!(lines, ["  + asks for the request GET https://b", "  - asks for reading files"]);
-        assert!(differences("imports", &list(&["a"]), &list(&["a"])).is_empty());
+        assert!(differences("imports", &owned(&["a"]), &owned(&["a"])).is_empty());
     }
 }
