@@ -13,8 +13,8 @@ use agent_runtime::{
     UserName,
 };
 use agent_store::{
-    Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, Deletion, KeyValue,
-    Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, OpenMode,
+    Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, Deletion, Integrity,
+    KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, OpenMode,
     OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions, ProjectionComparison, Projections,
     RebuiltProjection, RecordRange, Rollback, ServedPlugin, SessionFilter, SessionIndex, SessionLog, SessionMeta,
     SessionSummary, SqliteStore, StatusReader, StoreError, StoredGrant, StoredMemory, StoredOutboxItem, StoredRecord,
@@ -446,6 +446,9 @@ macro_rules! forward_to_real_store {
 }
 
 forward_to_real_store! {
+    Integrity {
+        fn integrity_check() -> ();
+    }
     Projections {
         fn check_projections(read: StatusReader) -> Vec<ProjectionComparison>;
         fn rebuild_projections(read: StatusReader) -> Vec<RebuiltProjection>;

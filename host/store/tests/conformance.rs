@@ -1,7 +1,7 @@
 //! Runs the conformance suite on SQLite: on a file that two stores share, in memory, and in a temporary file (D1, D6, limit 32).
 
 use agent_store::conformance::{TestStore, run};
-use agent_store::{Options, SqliteStore};
+use agent_store::{Integrity, Options, SqliteStore};
 use std::sync::Arc;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,8 +3,8 @@
 use agent_core::change::{Body, Change, NewMessage};
 use agent_core::message::{Digest, Part, Role};
 use agent_store::{
-    Commit, Lease, Memories, Memory, MemoryKind, MessageRange, OpenMode, Options, PluginVersions, SessionIndex,
-    SessionLog, SessionMeta, SqliteStore, Status, StoreError,
+    Commit, Integrity, Lease, Memories, Memory, MemoryKind, MessageRange, OpenMode, Options, PluginVersions,
+    SessionIndex, SessionLog, SessionMeta, SqliteStore, Status, StoreError,
 };
 use rusqlite::Connection;
 use std::fs;

@@ -3,8 +3,8 @@
 use agent_core::change::{Body, Change, NewMessage};
 use agent_core::message::{Part, Role};
 use agent_store::{
-    Commit, Lease, MessageRange, OpenMode, Options, SessionIndex, SessionLog, SessionMeta, SqliteStore, StoreError,
-    Synchronous,
+    Commit, Integrity, Lease, MessageRange, OpenMode, Options, SessionIndex, SessionLog, SessionMeta, SqliteStore,
+    StoreError, Synchronous,
 };
 use rusqlite::Connection;
 use std::sync::Arc;

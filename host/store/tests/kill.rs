@@ -6,8 +6,8 @@ use agent_core::change::{Body, Change, NewMessage, OutboxEffect, OutboxItem};
 use agent_core::event::{Event, EventKind};
 use agent_core::message::{Digest, Part, Role};
 use agent_store::{
-    Commit, MessageRange, OpenMode, Options, Outbox, OutboxFilter, SessionIndex, SessionLog, SessionMeta, SqliteStore,
-    StoreError,
+    Commit, Integrity, MessageRange, OpenMode, Options, Outbox, OutboxFilter, SessionIndex, SessionLog, SessionMeta,
+    SqliteStore, StoreError,
 };
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

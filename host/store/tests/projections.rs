@@ -3,8 +3,8 @@
 use agent_core::change::{Body, Change, NewMessage};
 use agent_core::message::{Part, Role};
 use agent_store::{
-    Commit, Indexes, Memories, Memory, MemoryFilter, MemoryKind, OpenMode, Options, Projection, ProjectionComparison,
-    Projections, SessionIndex, SessionLog, SessionMeta, SqliteStore, Status, StoreError,
+    Commit, Indexes, Integrity, Memories, Memory, MemoryFilter, MemoryKind, OpenMode, Options, Projection,
+    ProjectionComparison, Projections, SessionIndex, SessionLog, SessionMeta, SqliteStore, Status, StoreError,
 };
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};

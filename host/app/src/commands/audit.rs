@@ -7,7 +7,7 @@ use agent_config::{DataDirectory, assembly};
 use agent_core::approval::ApprovalOutcome;
 use agent_core::message::Digest;
 use agent_core::tool::ToolSource;
-use agent_store::{Audit, AuditAction, AuditEntry, MAX_PAGE};
+use agent_store::{AuditAction, AuditEntry, MAX_PAGE};
 
 /// Maximum number of characters of a name or reason that are shown.
 const MAX_CHARACTERS: usize = 200;

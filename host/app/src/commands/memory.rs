@@ -5,7 +5,7 @@ use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, Terminal, text};
 use agent_config::{DataDirectory, assembly};
-use agent_store::{Memories, MemoryFilter, StoredMemory};
+use agent_store::{MemoryFilter, StoredMemory};
 use serde::Serialize;
 
 /// Maximum number of characters of each of the two parts of a memory that are shown.

@@ -6,7 +6,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal::{DIM, GREEN, RED, Terminal, text};
 use agent_config::{DataDirectory, assembly};
 use agent_runtime::session::status_of;
-use agent_store::{Projection, ProjectionComparison, Projections, Store};
+use agent_store::{Projection, ProjectionComparison, Store};
 use serde_json::json;
 
 /// Runs a subcommand of `store`.
@@ -20,8 +20,8 @@ pub(crate) async fn run(command: StoreCommand, data: &DataDirectory, terminal: &
     }
     let store = assembly::open_store_to_rebuild(data)?;
     match command {
-        StoreCommand::Check { json } => check(&store, json, data, terminal).await,
-        StoreCommand::Rebuild => rebuild(&store, data, terminal).await,
+        StoreCommand::Check { json } => check(&*store, json, data, terminal).await,
+        StoreCommand::Rebuild => rebuild(&*store, data, terminal).await,
     }
 }
 

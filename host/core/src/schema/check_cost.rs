@@ -154,7 +154,6 @@ impl CheckCost {
     }
 
     /// Adds a schema and its subschemas to the graph. None: the schema has too many subschemas.
-
     fn add(
         &mut self,
         schema: &Value,

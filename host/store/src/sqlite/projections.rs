@@ -6,7 +6,7 @@ use super::failure::Failure;
 use super::queries::{CALL_OF_MESSAGE, MESSAGE_COLUMNS, message, signed, unsigned};
 use super::search::{self, Progress, searchable_text};
 use super::writer::Effort;
-use crate::{Projection, ProjectionComparison, Projections, RebuiltProjection, Status, StatusReader, StoreError};
+use crate::{Projection, ProjectionComparison, Projections, RebuiltProjection, StatusReader, StoreError};
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::BTreeMap;

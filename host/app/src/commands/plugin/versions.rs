@@ -10,9 +10,7 @@ use agent_config::{DataDirectory, assembly};
 use agent_core::message::Digest;
 use agent_plugins::PluginStore;
 use agent_runtime::swap::{directory_name, prune};
-use agent_store::{
-    Audit, AuditAction, MAX_PAGE, PluginVersion, PluginVersions, Rollback, Store, VersionEnd, VersionFilter,
-};
+use agent_store::{AuditAction, MAX_PAGE, PluginVersion, Rollback, Store, VersionEnd, VersionFilter};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -55,7 +53,7 @@ pub(super) async fn rollback(
 ) -> Result<(), Failure> {
     let data = DataDirectory::open(data, &environment::host())?;
     let store = assembly::open_store(&data)?;
-    let (directory, versions) = versions_of(&store, &arguments.plugin, arguments.plugins).await?;
+    let (directory, versions) = versions_of(&*store, &arguments.plugin, arguments.plugins).await?;
     let plugin = arguments.plugin;
     let rollbacks = store.rollbacks(&directory).await.map_err(Failure::failed)?;
     let current = rollbacks.into_iter().find(|rollback| rollback.plugin == plugin);

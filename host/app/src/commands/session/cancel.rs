@@ -7,7 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, text};
 use agent_config::DataDirectory;
 use agent_core::event::{Wait, WaitCause};
-use agent_store::{SessionFilter, SessionIndex, SessionState, SessionSummary, Store};
+use agent_store::{SessionFilter, SessionState, SessionSummary, Store};
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;

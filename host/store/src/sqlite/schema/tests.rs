@@ -2,9 +2,9 @@
 
 use super::{APPLICATION_ID, FIRST};
 use crate::{
-    Approvals, Audit, CallFilter, Commit, Lease, MemoryFilter, MemoryKind, MessageRange, OpenMode, Options, Outbox,
-    OutboxFilter, PluginVersions, RecordRange, SessionFilter, SessionIndex, SessionLog, SessionMeta, SqliteStore,
-    VersionFilter,
+    Approvals, Audit, CallFilter, Commit, Integrity, Lease, MemoryFilter, MemoryKind, MessageRange, OpenMode, Options,
+    Outbox, OutboxFilter, PluginVersions, RecordRange, SessionFilter, SessionIndex, SessionLog, SessionMeta,
+    SqliteStore, VersionFilter,
 };
 use crate::{Bucket, ENTRY_BYTES, KeyValue, Memories, StoreError, digest_of};
 use agent_core::change::{CallChange, CallState, Change, HiddenMessage, HideReason};
