@@ -177,7 +177,7 @@ fn unreadable(at: (u32, u32), record: &StepRecord) -> Option<(Phase, PluginActio
 impl TurnSource<'_> {
     /// Loads messages as they were shown at the recorded positions.
     async fn messages(&self, positions: &MessagePositions, characters: usize) -> Result<Vec<Message>, StoreError> {
-        let positions = positions.each(self.store).await?.unwrap_or_default();
+        let positions = positions.resolve(self.store).await?.unwrap_or_default();
         let ids = positions.iter().map(|(id, _)| *id).collect();
         let messages = self.store.messages(&self.session.subject, MessageRange::Ids(ids)).await?;
         let shown = messages.iter().zip(&positions);

@@ -3,7 +3,7 @@
 use super::action::{ActionContext, plugin_answer, store_failed};
 use super::outgoing::OutgoingPrompt;
 use crate::media::{ScaleError, about, read_whole, with_labels};
-use crate::records::{MediaPolicyRecord, PolicyQuestion, Question, StepRecordBody, UnscaledMedium};
+use crate::records::{MediaPolicyRecord, PolicyQuestion, Question, StepRecordBody, UnscaledPicture};
 use agent_core::message::{Content, Dimensions, Media, MessageId, Part};
 use agent_core::model::{Downscaled, MediaDecision, ModelRequest};
 use agent_core::plugin::{MediaPosition, PolicyItem, PolicyRequest};
@@ -96,7 +96,7 @@ async fn downscale_pictures(
         let read = read_whole(&*context.services.store, &context.services.subject, media);
         context.services.downscaler.scaled(media, *to, read)
     }));
-    let mut failures: Vec<UnscaledMedium> = Vec::new();
+    let mut failures: Vec<UnscaledPicture> = Vec::new();
     for ((medium, to), made) in pictures.iter().zip(made.await) {
         let media = &medium.item.media;
         let error = match made {
@@ -110,7 +110,7 @@ async fn downscale_pictures(
         let session = &context.services.subject;
         tracing::warn!(%session, digest = %media.digest, %error, "an image cannot be downscaled, so it is not sent");
         let text = format!("[not shown: {}; it cannot be made smaller: {error}; {}]", about(media), media.digest);
-        failures.push(UnscaledMedium { position: medium.item.position, text: text.clone() });
+        failures.push(UnscaledPicture { position: medium.item.position, text: text.clone() });
         let replacement = match error.is_final() {
             true => Replacement::Permanent(text),
             false => Replacement::ThisCall(text),

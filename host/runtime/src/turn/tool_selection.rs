@@ -101,8 +101,8 @@ async fn nearest(services: &SessionServices, queries: &[String]) -> Vec<Vec<usiz
             }
         }
     }
-    let words = agent.registry().words();
-    queries.iter().map(|query| nearest_by_words(words, query, tools.len())).collect()
+    let index = agent.registry().search_index();
+    queries.iter().map(|query| nearest_by_words(index, query, tools.len())).collect()
 }
 
 async fn rank_by_meaning(
