@@ -1,4 +1,4 @@
-//! Asks about missing grants before a plugin's first use (P6).
+//! Asks the user for missing grants before a plugin's first use (P6).
 
 use super::first_use::FirstUse;
 use super::services::SessionServices;
@@ -18,8 +18,9 @@ pub(crate) struct PluginUse<'u> {
 }
 
 impl SessionServices {
-    /// Asks about a plugin before it is used. `None` if the plugin lacks nothing, the agent's configuration says not to
-    /// ask, or nobody is present. The future completes when the question is answered or nobody is present any more.
+    /// Asks the user for a plugin's missing grants before the plugin is used. Returns `None` if the plugin lacks no
+    /// grants, the agent's configuration forbids the question, or nobody is at the terminal. The future completes when
+    /// the question is answered or can no longer be answered.
     pub(crate) fn ask_at_first_use(&self, plugin: &str, plugin_use: &PluginUse<'_>) -> Option<BoxFuture<'static, ()>> {
         let sender = self.first_uses.clone().filter(|sender| !sender.is_closed())?;
         let setup = self.current_setup(self.agent.setups().get(plugin)?);
@@ -40,12 +41,12 @@ impl SessionServices {
             component: setup.plugin().clone(),
             answered,
         };
-        let asked = async move {
+        let wait = async move {
             if sender.send(question).await.is_ok() {
-                // Nothing is ever sent: dropping the question closes the channel.
+                // No value is ever sent on this channel. It is closed when the question is dropped.
                 let _ = answer.await;
             }
         };
-        Some(asked.boxed())
+        Some(wait.boxed())
     }
 }
