@@ -70,8 +70,8 @@ pub enum RuleBinding {
 /// The part of the user's long-term memory that an agent uses (D4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryUse {
-    /// The agent recalls the endings of turns of all the user's agents, and the results of its own tools. It remembers
-    /// both.
+    /// The agent recalls how turns of all of the user's agents ended, and the results of its own tools. It stores
+    /// memories of both kinds.
     #[default]
     User,
     /// The agent recalls only the memories that it stored itself. The user's other agents may still recall the endings
