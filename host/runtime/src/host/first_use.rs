@@ -28,7 +28,7 @@ pub struct FirstUse {
     pub protected: Vec<ProtectedPath>,
     /// Arguments of the call, or null if the plugin builds the context.
     pub arguments: Value,
-    pub(super) reach: CallEffect,
+    pub(super) effect: CallEffect,
     pub(super) component: Arc<LoadedPlugin>,
     /// Closed when the call no longer waits for an answer.
     pub(super) answered: oneshot::Sender<()>,
@@ -52,7 +52,7 @@ impl FirstUse {
         let agent = self.agent.current();
         let nothing = Grants::default();
         let granted = agent.grants_of(&self.plugin.name).unwrap_or(&nothing);
-        let still_lacking = needed(&self.plugin.name, &self.component.unmet(granted), granted, self.reach);
+        let still_lacking = needed(&self.plugin.name, &self.component.unmet(granted), granted, self.effect);
         still_lacking
             .into_iter()
             .filter(|unmet| self.lacking.iter().any(|lacking| lacking.need == unmet.need))

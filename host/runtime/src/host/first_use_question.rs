@@ -14,7 +14,7 @@ pub(crate) struct PluginUse<'u> {
     /// The tool that is called. `None` if the plugin builds the context.
     pub(crate) tool: Option<&'u str>,
     pub(crate) arguments: &'u Value,
-    pub(crate) reach: CallEffect,
+    pub(crate) effect: CallEffect,
 }
 
 impl SessionServices {
@@ -24,7 +24,7 @@ impl SessionServices {
     pub(crate) fn ask_at_first_use(&self, plugin: &str, plugin_use: &PluginUse<'_>) -> Option<BoxFuture<'static, ()>> {
         let sender = self.first_uses.clone().filter(|sender| !sender.is_closed())?;
         let setup = self.current_setup(self.agent.setups().get(plugin)?);
-        let lacking = needed(plugin, setup.unmet(), setup.grants(), plugin_use.reach);
+        let lacking = needed(plugin, setup.unmet(), setup.grants(), plugin_use.effect);
         if lacking.is_empty() || self.live.current().ask_policy(plugin) == AskPolicy::Never {
             return None;
         }
@@ -37,7 +37,7 @@ impl SessionServices {
             lacking,
             protected: self.sandbox.protected(),
             arguments: plugin_use.arguments.clone(),
-            reach: plugin_use.reach,
+            effect: plugin_use.effect,
             component: setup.plugin().clone(),
             answered,
         };

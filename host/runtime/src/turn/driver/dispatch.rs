@@ -50,8 +50,9 @@ impl Driver<'_> {
         };
         let ready = self.with_room(ready).into_iter();
         let (services, questions) = (&self.session.services, &mut self.questions);
-        let ready: Vec<ReadyCall> =
-            ready.filter(|call| call.dispatch.request.is_some() || questions.admit(services, &call.record)).collect();
+        let ready: Vec<ReadyCall> = ready
+            .filter(|call| call.dispatch.request.is_some() || questions.may_dispatch(services, &call.record))
+            .collect();
         if ready.is_empty() {
             return Ok(Dispatched::NotYet);
         }
