@@ -91,7 +91,7 @@ impl Driver<'_> {
                     }
                 }
                 Action::Dispatch(dispatches) => match self.dispatch(dispatches).await? {
-                    Dispatched::Some => continue,
+                    Dispatched::StateChanged => continue,
                     Dispatched::NotYet => match self.next_result().await? {
                         Some(result) => result,
                         None => continue,
