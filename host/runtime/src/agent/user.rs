@@ -22,7 +22,7 @@ pub enum UserNameError {
     /// The string contains a control character, or begins or ends with white space. Such characters could make two
     /// different names look the same.
     #[error(
-        "the user's name contains {0:?}: control characters are not allowed, and a name cannot begin or end with a space"
+        "the user's name contains {0:?}: control characters are not allowed, and it cannot begin or end with a space"
     )]
     Character(char),
 }

@@ -369,8 +369,8 @@ fn describe_dropped(dropped: &DroppedClaims) -> Vec<String> {
     );
     add(
         *summary,
-        "the summary of messages that were removed from the prompt, because the model would take it for the host's own text; the messages \
-         themselves are imported and can be searched"
+        "the summary of messages that were removed from the prompt, because the model would take it for the host's own \
+         text; the messages themselves are imported and can be searched"
             .to_owned(),
     );
     let plural = if *prompts == 1 { "" } else { "s" };

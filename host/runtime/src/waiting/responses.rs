@@ -97,7 +97,8 @@ pub enum RespondError {
     },
     /// An answer to an approval request does not name its session.
     #[error(
-        "the event has no `subject`; set the `subject` of an answer to an approval request to the session, which is `{session}`"
+        "the event has no `subject`; an answer to an approval request must have its session as `subject`, which is \
+         `{session}`"
     )]
     NoSubject {
         /// Subject of the session that received the event.
