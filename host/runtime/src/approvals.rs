@@ -23,7 +23,8 @@ use agent_core::tool::Violation;
 use agent_store::{Store, StoreError, digest_of};
 use serde_json::Value;
 
-/// Maximum number of characters that the model is shown of the reason for a denial.
+/// Maximum number of characters of the reason for a denial. A longer reason is truncated before the model is shown the
+/// reason.
 pub(crate) const REASON_CHARACTERS: usize = 2_000;
 
 /// A user's decision about one call that waits for an approval.
@@ -42,7 +43,8 @@ pub enum Verdict {
     Allow {
         /// How long the approval is remembered for similar calls.
         scope: GrantScope,
-        /// Arguments to use instead of the model's. A remembered approval is then valid only for these arguments.
+        /// Arguments to use in place of the model's arguments, if the user changed them. A remembered approval is then
+        /// valid only for the changed arguments.
         edited: Option<Value>,
     },
     /// The user denies the call.

@@ -75,7 +75,7 @@ pub enum TurnResult {
     Interrupted,
     /// The turn waits for answers, approvals or decisions.
     Suspended(Suspension),
-    /// No turn was open and there was no input.
+    /// No turn was open, and [`Session::run`] was called without an input.
     Idle,
 }
 

@@ -43,7 +43,7 @@ pub struct VersionTrial {
     pub digest: Digest,
     /// Digest of the version that was in use before the trial.
     pub before: Digest,
-    /// Counts of the version's calls so far.
+    /// The numbers of calls and traps of the version on trial so far.
     pub calls: Arc<Trial>,
 }
 

@@ -160,7 +160,7 @@ fn grants_to_json(grants: &Grants) -> Value {
     serde_json::to_value(grants.pinned()).expect("names and paths serialise")
 }
 
-/// Reads pinned grants. Unreadable JSON grants nothing.
+/// Reads pinned grants. If the JSON cannot be read, nothing is granted.
 fn grants_from_json(grants: &Value) -> PinnedGrants {
     serde_json::from_value(grants.clone()).unwrap_or_default()
 }

@@ -27,7 +27,7 @@ enum CallCheck {
     Blocked(Box<BlockedDispatch>),
 }
 
-/// Who decides about a call before it runs.
+/// Whether a user or the approval rules decide about a call before it runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DecidedBy {
     User,

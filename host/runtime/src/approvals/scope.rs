@@ -197,8 +197,8 @@ fn rule_identity(agent: &Agent, tool: &RegisteredTool) -> Digest {
     digest_of_json(&identity)
 }
 
-/// Returns everything that a delegate can access as JSON: its plugins with their grants, its servers and services, and
-/// its own delegates.
+/// Returns, as JSON, everything that a delegate can access: its plugins with their grants, its servers and services,
+/// and its own delegates.
 fn delegate_grants(agent: &Agent) -> Value {
     let config = agent.config();
     let plugins: BTreeMap<&str, Value> = agent

@@ -35,7 +35,8 @@ const MAX_QUOTED_CHARACTERS: usize = 80;
 #[derive(Debug)]
 pub(crate) struct PermittedRequest {
     pub(crate) forwarded: ForwardedCall,
-    /// `None` if no service of the agent has this event type. Then only the plugin's grant is checked.
+    /// The service whose rules apply. If no service of the agent has this event type, the value is `None` and only the
+    /// plugin's grant is checked.
     pub(crate) service: Option<Arc<RegisteredTool>>,
     /// Denial for the part of the request that the host ignores, if any.
     pub(crate) denial: Option<Denial>,

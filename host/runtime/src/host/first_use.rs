@@ -14,7 +14,8 @@ pub type FirstUses = mpsc::Sender<FirstUse>;
 /// these grants. The receiver answers by changing the [agent](FirstUse::agent). The turn continues when this value is
 /// dropped.
 pub struct FirstUse {
-    /// The agent that uses the plugin. [`LiveAgent::answer`] adds grants to it, also for open turns.
+    /// The agent that uses the plugin. [`LiveAgent::answer`] adds grants to this agent. The grants also apply to open
+    /// turns.
     pub agent: LiveAgent,
     /// Subject of the session.
     pub session: String,
@@ -40,8 +41,8 @@ impl FirstUse {
         !self.answered.is_closed()
     }
 
-    /// Returns the grants that were revoked from the plugin. Among the revoked kinds of grants, the question may ask
-    /// for no more than these (row 48).
+    /// Returns the grants that the plugin had before they were revoked. For the revoked kinds of grants, the question
+    /// may not ask for more than these grants (row 48).
     pub fn revoked(&self) -> Grants {
         self.agent.revoked(&self.plugin.name)
     }

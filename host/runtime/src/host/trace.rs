@@ -19,8 +19,8 @@ pub(crate) fn child(parent: &TraceContext) -> TraceContext {
     TraceContext { traceparent: format!("{version}-{trace}-{}-{flags}", span()), tracestate: parent.tracestate.clone() }
 }
 
-/// Returns whether a trace context is valid according to the W3C recommendation. The parent must have the form `00-<32
-/// hex>-<16 hex>-<2 hex>`, and neither of its two ids may consist only of zeros.
+/// Returns whether a trace context is valid according to the W3C recommendation. `traceparent` must have the form
+/// `00-<32 hex>-<16 hex>-<2 hex>`, and neither of its two ids may consist only of zeros.
 pub(crate) fn is_trace(trace: &TraceContext) -> bool {
     let fields: Vec<&str> = trace.traceparent.split('-').collect();
     let is_hex = |text: &str, length: usize| {

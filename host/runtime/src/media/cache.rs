@@ -19,9 +19,9 @@ pub(super) fn key(digest: &Digest, to: Dimensions) -> Key {
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     entries: HashMap<Key, Entry>,
-    /// Keys of the entries, by the number of their latest use.
+    /// Keys of the entries, in the order of their latest use. The keys of this map are values of `uses`.
     by_use: BTreeMap<u64, Key>,
-    /// Number of uses so far.
+    /// Number of uses of the cache so far.
     uses: u64,
     /// Total size of all entries, in bytes.
     bytes: usize,
@@ -31,7 +31,7 @@ pub(super) struct Cache {
 struct Entry {
     /// The scaled picture. `None` if the original was small enough.
     picture: Option<MediaBytes>,
-    /// Number of the latest use.
+    /// Value of [`Cache::uses`] at the latest use of this entry.
     last_use: u64,
 }
 

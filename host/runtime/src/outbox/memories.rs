@@ -108,7 +108,7 @@ async fn interaction(
     Some((MemoryKind::Tool, format!("tool/{}", turn.interactions), text))
 }
 
-/// Kind of a memory, the suffix of its id, which is unique in the turn, and its text.
+/// The kind of a memory, the suffix of its id, and its text. The suffix is unique in the turn.
 type MemoryText = (MemoryKind, String, String);
 
 fn ending(turn: &Turn, end: &TurnEnd) -> Option<MemoryText> {

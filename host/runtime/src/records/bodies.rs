@@ -28,7 +28,7 @@ pub(crate) enum StepRecordBody {
     Context(Box<ContextRecord>),
     /// The call of the context builder before a step.
     StepContext(Box<BuilderCallRecord<StepQuestion>>),
-    /// The prompt of a model call. Its texts and messages are references.
+    /// The prompt of a model call. Its texts and messages are stored as references.
     Prompt(Box<PromptRecord>),
     /// The text at the end of a planning model's prompt.
     PlanPrompt(PlanPromptRecord),
@@ -110,8 +110,8 @@ impl StepRecordBody {
         })
     }
 
-    /// Returns the id of the call that a record of a plugin's model question, of its service request, or of the host's
-    /// answers belongs to. Returns `None` for all other kinds.
+    /// Returns the id of the call that a record belongs to, if the record contains a plugin's model question, a
+    /// plugin's service request or the host's answers. Returns `None` for records of all other kinds.
     pub(crate) fn call_of(record: &StepRecord) -> Option<CallId> {
         let is_of_call = [MODEL_QUESTION_KIND, "host_answers", "service_request"].contains(&record.kind.as_str());
         let call = record.body["call"].as_str().filter(|_| is_of_call)?;
@@ -145,7 +145,7 @@ impl<'de, Q: DeserializeOwned> Deserialize<'de> for Question<Q> {
 /// The plugins, servers, tools and memories with which a turn began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ContextRecord {
-    /// `None` if no plugin built the context.
+    /// The call of the context builder. `None` if no plugin built the context.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) builder: Option<BuilderCallRecord<BuilderQuestion>>,
     /// Facts that were found in long-term memory.

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 /// The id of a message, and the number of model calls that have included it.
 pub(crate) type MessagePosition = (MessageId, u32);
-/// The id of a message, and the number of model calls in the session before the first one that included it. Unlike the
-/// count in [`MessagePosition`], this number never changes.
+/// The id of a message, and the number of model calls in the session before the first call that included the message.
+/// Unlike the count in [`MessagePosition`], this number never changes.
 type FirstSeen = (MessageId, i64);
 
-/// Number of message ids that a block covers.
+/// Number of consecutive message ids that one block covers.
 const BLOCK_MESSAGES: u64 = 128;
 
 /// References to messages in a record.
@@ -26,7 +26,7 @@ pub(crate) enum MessagePositions {
         /// Number of model calls in the session so far. A message with the number `since` was not included in the first
         /// `since` of these calls.
         calls: u64,
-        /// Digests of the blocks. Each block is a JSON array of pairs `[id, since]`, one for first_seen message.
+        /// Digests of the blocks. Each block is a JSON array of pairs `[id, since]`, one for each message.
         blocks: Vec<String>,
         /// Messages after the last complete block.
         rest: Vec<FirstSeen>,

@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(unrecorded, ["reading `other`"]);
     }
 
-    /// S6: a value that is no longer written is a difference, too.
+    /// S6: a value that is no longer written is also reported as a difference.
     #[tokio::test]
     async fn s6_missing_writes_are_reported() {
         let host = host(vec![wrote("a", "1")]);

@@ -280,7 +280,7 @@ fn action((turn, step): (u32, u32), identity: &str, kind: PluginActionKind) -> P
     PluginAction { turn, step, plugin: plugin.to_owned(), digest: digest.to_owned(), kind }
 }
 
-/// Returns the action of a plugin that ran this call, or `None` if the call did not end by itself.
+/// Returns the action of a plugin that ran this call, or `None` if the call never ran or was stopped.
 fn call_action(call: CallRecord, requests: &BTreeMap<CallId, RecordedRequest>) -> Option<PluginAction> {
     let Some(ToolSource::Plugin { plugin, digest }) = call.source.clone() else { return None };
     let (turn, step) = (call.turn, call.step);

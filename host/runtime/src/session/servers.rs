@@ -44,7 +44,8 @@ impl Session {
         let catalogue = held.catalogue().clone();
         let agent = match (keeps_tools, is_idle) {
             (true, _) => agent,
-            // Later turns also use these tools. The current agent is changed, so that its other changes are kept.
+            // Later turns also use these tools. The catalogue is added to the current agent, which may have other
+            // changes that must be kept.
             (false, true) => self.services.live.change(|current| current.with_catalogue(catalogue))?,
             (false, false) => Arc::new(agent.with_catalogue(catalogue)?),
         };

@@ -211,7 +211,7 @@ impl StartingVersions<'_> {
 }
 
 impl PluginWatcher {
-    /// Stores and announces the versions whose use has changed.
+    /// Stores and announces the changes of the versions in use.
     pub(super) async fn report_changes(&mut self, before: &BTreeMap<String, ChosenVersion>) {
         let (mut entries, mut notices) = (Vec::new(), Vec::new());
         let names = before.keys().chain(self.serving.keys().filter(|name| !before.contains_key(*name)));

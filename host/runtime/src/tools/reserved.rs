@@ -82,7 +82,7 @@ fn is_reserved_key(key: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Row 51, L15: reserved keys are found at any depth, even if they are disguised.
+    /// Row 51, L15: reserved keys are found at any depth, even if other characters disguise them.
     #[test]
     fn row51_reserved_keys_are_found_at_any_depth() {
         for (data, pointer) in [

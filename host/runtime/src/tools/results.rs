@@ -60,7 +60,8 @@ mod tests {
     use super::*;
     use agent_core::message::{Digest, Media};
 
-    /// L26: a result is stored up to 1 MiB. It is cut at a character boundary with a note, and its media are kept.
+    /// L26: a result is stored up to 1 MiB. A longer result is truncated at a character boundary and has a note, and
+    /// its media are kept.
     #[test]
     fn l26_at_most_one_mebibyte_of_a_result_is_stored() {
         let text = |bytes: usize| vec![Content::Text("x".repeat(bytes))];

@@ -1,4 +1,4 @@
-//! Runs one tool call to exactly one result, whatever the source of the tool.
+//! Runs one tool call and produces exactly one result. The tool may come from any source.
 
 mod builtin;
 mod file_trees;

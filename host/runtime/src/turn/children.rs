@@ -123,7 +123,7 @@ impl Children {
         self.join(session).await
     }
 
-    /// Waits until no child runs and commits the answers.
+    /// Waits until no child runs, and commits the answers of the children.
     pub(super) async fn join(&mut self, session: &mut Session) -> Result<(), SessionError> {
         while let Some(joined) = self.tasks.join_next().await {
             match joined {

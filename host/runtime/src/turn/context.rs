@@ -24,7 +24,7 @@ const MAX_RECOLLECTION_CHARACTERS: usize = 400;
 /// Maximum number of tokens of all facts together. The number is small, because the facts stay in the history with
 /// their turn.
 const MAX_RECOLLECTION_TOKENS: u32 = 600;
-/// Divisor for small context windows: the facts use at most this fraction of the tokens that are available for messages.
+/// Divisor for small context windows: the facts use at most the available tokens for messages divided by this number.
 const RECOLLECTIONS_SHARE: u32 = 8;
 
 /// The answer of a context builder.

@@ -45,7 +45,7 @@ pub(super) struct Driver<'s> {
 #[expect(clippy::large_enum_variant, reason = "there is one value at a time, and none is stored")]
 enum DriverEvent {
     Result(ActionResult),
-    /// A plugin asks for a service.
+    /// A plugin requests a service.
     ServiceRequest(Box<PendingCall>),
 }
 
@@ -141,8 +141,8 @@ impl Driver<'_> {
         stopped
     }
 
-    /// Leaves the turn open because the process shuts down. Calls that finish within the grace period keep their results.
-    /// Children leave their turns open themselves.
+    /// Leaves the turn open because the process shuts down. Calls that finish within the grace period keep their
+    /// results. The children also leave their turns open.
     async fn leave_turn_open(&mut self) -> Result<TurnResult, SessionError> {
         let until = tokio::time::Instant::now() + SHUTDOWN_GRACE;
         while let Ok(Some(done)) = tokio::time::timeout_at(until, self.running.join_next()).await {

@@ -31,7 +31,7 @@ enum DecisionData {
         call: CallId,
         #[serde(default)]
         scope: GrantScope,
-        /// Arguments to use in place of those that the model wrote.
+        /// Arguments to use in place of the arguments that the model wrote.
         #[serde(default)]
         arguments: Option<Value>,
     },
@@ -54,7 +54,7 @@ impl From<DecisionData> for ApprovalDecision {
 }
 
 impl Session {
-    /// Returns the calls that wait for an approval, with everything that is needed to decide about them.
+    /// Returns the calls that wait for an approval, with the details that are necessary to decide about them.
     pub async fn pending_approvals(&mut self) -> Result<Vec<ApprovalItem>, SessionError> {
         let mut items = self.run.asking();
         let ids: Vec<CallId> = items.iter().map(|item| item.call.clone()).collect();

@@ -191,8 +191,8 @@ impl Session {
         Ok(ResponseOutcome::Taken { violations, waits: self.run.waits() })
     }
 
-    /// Returns the violations of the agreed schema by the data of the event. Returns an error if no schema was agreed
-    /// for answers of this type.
+    /// Checks the data of the event against the agreed schema and returns the violations. Returns an error if no schema
+    /// was agreed for answers of this type.
     async fn violations(
         &self,
         contract: &Digest,

@@ -255,7 +255,7 @@ fn d1_call_and_fork_records_keep_their_json() {
 /// S6: records of older versions can be read, and the result shows which data is missing.
 #[test]
 fn s6_records_of_older_versions_are_read() {
-    // Written before the inputs of plugin calls were recorded.
+    // This record was written before the inputs of plugin calls were recorded.
     let Ok(StepRecordBody::Verdict(verdict)) = read("verdict", json!({"plugin": "a@1", "answer": "accept"})) else {
         panic!("a verdict")
     };
@@ -270,14 +270,14 @@ fn s6_records_of_older_versions_are_read() {
     assert_eq!(builder.answer["state"], json!([1]));
     let Ok(StepRecordBody::Context(context)) = read("context", json!({"builder": null})) else { panic!("a context") };
     assert_eq!(context.builder, None);
-    // Written before forks stored the sessions of their turns.
+    // This record was written before forks stored the sessions of their turns.
     let Ok(StepRecordBody::Fork(fork)) = read("fork", json!({"from": "a/1", "ran_in": {"call_1_1_1": "a/0"}})) else {
         panic!("a fork")
     };
     assert_eq!(fork.ran_in.len(), 1);
 }
 
-/// A newer host may add kinds and fields.
+/// A newer host may add new kinds of records and new fields.
 #[test]
 fn records_of_newer_versions_are_read_or_reported_as_unreadable() {
     assert_eq!(read("tomorrow", json!({})), Err(UnreadableRecord));
