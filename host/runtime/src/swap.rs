@@ -387,9 +387,10 @@ impl PluginWatcher {
                     let problem = format!("{} of {} is not used", file.plugin.identity(), file.path.display());
                     (format!("the agent `{agent}`"), format!("{problem}: {error}"))
                 }
-                None => {
-                    (format!("the agent `{agent}`"), format!("`{plugin}` stays although its file was removed: {error}"))
-                }
+                None => (
+                    format!("the agent `{agent}`"),
+                    format!("`{plugin}` stays in use although its file was removed: {error}"),
+                ),
             };
             if !is_reported {
                 self.report_refused(subject, reason).await;

@@ -159,5 +159,5 @@ fn warn_of_void_grants(grants: &[&LastingGrant], tool: &RegisteredTool, current:
         }
         Some(_) => "the grants in force have changed",
     };
-    tracing::warn!("an earlier approval of `{name}` does not count for this call, so the host asks again: {reason}");
+    tracing::warn!("an earlier approval of `{name}` does not cover this call, so the host asks again: {reason}");
 }

@@ -33,7 +33,8 @@ impl ApprovalContext<'_> {
             return Ok(ruling);
         }
         let policy = general.policy.max(ApprovalPolicy::Ask);
-        let because = format!("{} (another plugin or server offered it when the rule first applied)", ruling.because);
+        let because =
+            format!("{} (another plugin or server offered the tool when the rule first applied)", ruling.because);
         Ok(Ruling { policy, because })
     }
 

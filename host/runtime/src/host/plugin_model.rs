@@ -190,7 +190,7 @@ impl AgentModel {
                         ModelRefusal::Unavailable("the model is busy or unreachable".to_owned())
                     } else {
                         ModelRefusal::Failed(
-                            "the model did not answer the question; the host's log has the reason".to_owned(),
+                            "the model did not answer the question; the reason is in the host's log".to_owned(),
                         )
                     }
                 }

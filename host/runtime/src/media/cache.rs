@@ -94,7 +94,7 @@ mod tests {
         cache.put(key("b"), picture(MAX_CACHED_BYTES / 2 - 1_000));
         assert!(cache.get(&key("a")).is_some());
         cache.put(key("c"), picture(10_000));
-        assert!(cache.get(&key("b")).is_none(), "it is the least recently used one");
+        assert!(cache.get(&key("b")).is_none(), "it is the least recently used picture");
         assert!(cache.get(&key("a")).is_some() && cache.get(&key("c")).is_some());
         cache.put(key("fits"), None);
         assert_eq!(cache.get(&key("fits")), Some(None));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Note for the model if the agent stopped at its limit of model calls.
-const LIMIT_NOTE: &str = "[the agent stopped at its limit of model calls: this may be incomplete]";
+const LIMIT_NOTE: &str = "[the agent stopped at its limit of model calls: this result may be incomplete]";
 
 /// Returns the result of the call that a session works for, or `None` if the session's turn has not ended.
 pub(crate) fn delegate_result(session: &str, ended: &TurnResult, spent: Duration) -> Option<CallResult> {

@@ -124,7 +124,7 @@ pub enum RespondError {
         session: String,
     },
     /// The answer contains a decision about a call that is not part of the approval request.
-    #[error("the approval request `{request}` did not ask about call `{call}`")]
+    #[error("the approval request `{request}` does not contain call `{call}`")]
     NotRequested {
         /// Id of the call.
         call: CallId,

@@ -141,7 +141,7 @@ mod tests {
         assert!(breaks(disposition(None, r#"{"result": "three"}"#)));
         assert!(
             !breaks(disposition(None, r#"{"result": 3}"#)),
-            "without an output schema, the result must be a text (L13)"
+            "without an output schema, the result must be a string (L13)"
         );
     }
 }

@@ -203,7 +203,7 @@ fn p6_a_withheld_tool_is_not_offered_and_its_denial_names_the_missing_grant() {
 fn l25_the_search_index_of_the_tools_is_built_once() {
     let registry = registry();
     let (first, again) = (registry.search_index(), registry.search_index());
-    assert!(std::ptr::eq(first, again), "the same index serves every turn and step");
+    assert!(std::ptr::eq(first, again), "every turn and step uses the same index");
     let new = Index::new(registry.offered().iter().map(|tool| (&tool.author_name, &tool.description)));
     for query in ["count the text", "does", "fly"] {
         assert_eq!(first.nearest(query, 9), new.nearest(query, 9), "{query}");
@@ -229,7 +229,7 @@ fn l17_a_changed_definition_has_another_digest() {
     }
     assert_ne!(digest(tool("pay"), &ToolSource::of_server("wed")), one);
     let component = Digest::from_sha256([7; 32]);
-    assert_eq!(digest(tool("pay"), &plugin("bank")), component, "for a plugin, the component's digest counts");
+    assert_eq!(digest(tool("pay"), &plugin("bank")), component, "for a plugin, the component's digest is used");
 }
 
 #[test]
