@@ -255,8 +255,8 @@ impl PluginWatcher {
     }
 
     /// Returns the file that owns a plugin name and therefore has the grants of that name. If a plugin with this name
-    /// is in use, its file owns the name. Otherwise, a file owns the name only if no other file has the same name, as
-    /// at the start of a host.
+    /// is in use and its file still exists, this file owns the name. Otherwise, a file owns the name only if no other
+    /// file has the same name, as at the start of a host.
     fn owning_file(&self, name: &str, paths: &[PathBuf]) -> Option<PathBuf> {
         let serving = self.serving.get(name).map(|chosen| &chosen.path);
         match (serving.filter(|path| paths.contains(path)), paths) {

@@ -72,8 +72,8 @@ impl Models {
         self.chain.iter().chain(planning)
     }
 
-    /// Returns the model for this role. If no planning models are configured, the result is the model at `index` in the
-    /// chain.
+    /// Returns the model for this role. For [`ModelRole::Agent`], or if no planning models are configured, the result
+    /// is the model at `index` in the chain.
     pub(crate) fn model_for(&self, role: ModelRole, index: u32) -> &Arc<dyn Provider> {
         match (&self.planning, role) {
             (Some(planning), ModelRole::Planner | ModelRole::Synthesizer) => &planning.planner,

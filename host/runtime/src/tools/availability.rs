@@ -5,8 +5,8 @@
 pub enum Availability {
     /// The model can call the tool.
     Offered,
-    /// The tool is hidden from the model, because it lacks a necessary grant or because a rule denies it. A call of the
-    /// tool is refused with `message`.
+    /// The tool is hidden from the model, because it lacks a necessary grant or because the agent may not use it. A
+    /// call of the tool is refused with `message`.
     Withheld {
         /// Explanation for the model.
         message: String,
