@@ -219,7 +219,7 @@ async fn d5_reports_damage_in_a_document_with_its_place() {
     with("/snapshot/sequence", json!(3), "damaged at events: the document has ");
     with("/session/agent", json!("x"), "damaged at snapshot: it belongs to another session or another agent");
     with("/session/user", json!("x".repeat(129)), "damaged at session.user: the user's name has 129 characters");
-    with("/session/user", json!("a\nb"), "damaged at session.user: the user's name has '\\n' in it");
+    with("/session/user", json!("a\nb"), "damaged at session.user: the user's name contains '\\n'");
     with("/session/title", json!("x".repeat(81)), "damaged at session.title: it has more than 80 characters");
     for (document, output_text) in damaged.into_iter().filter(|(_, output_text)| !output_text.is_empty()) {
         let error =

@@ -37,16 +37,19 @@ pub fn reduced(picture: &DynamicImage, (width, height): (u32, u32)) -> DynamicIm
     new_picture.unwrap_or_default()
 }
 
-/// The pixels along one axis that one new pixel covers, and the covered share of each.
+/// The pixels along one axis that one new pixel covers, and how much of each pixel is covered.
 struct Span {
+    /// Index of the first covered pixel.
     first: usize,
+    /// The covered share of each pixel, from 0 to 1.
     shares: Vec<f32>,
 }
 
+/// Returns the span of each new pixel along an axis that is resized from `from` to `to` pixels.
 fn spans(from: u32, to: u32) -> Vec<Span> {
     let ratio = f64::from(from) / f64::from(to);
-    let spans = (0..to).map(|place| {
-        let (begin, end) = (f64::from(place) * ratio, f64::from(place + 1) * ratio);
+    let spans = (0..to).map(|index| {
+        let (begin, end) = (f64::from(index) * ratio, f64::from(index + 1) * ratio);
         let last = (end.ceil() as usize).min(from as usize);
         let first = (begin.floor() as usize).min(last.saturating_sub(1));
         let share = |pixel: usize| (end.min(pixel as f64 + 1.0) - begin.max(pixel as f64)) as f32;
@@ -55,8 +58,8 @@ fn spans(from: u32, to: u32) -> Vec<Span> {
     spans.collect()
 }
 
-/// The means of all new pixels. With two or four channels the last one is alpha, and transparent pixels do not affect
-/// the colour of their neighbours.
+/// Returns the channel values of all new pixels. If there are two or four channels, the last channel is alpha, and
+/// transparent pixels do not affect the colour of their neighbours.
 fn means<const CHANNELS: usize>(pixels: &[u8], from: (u32, u32), to: (u32, u32)) -> Vec<u8> {
     let has_alpha = CHANNELS.is_multiple_of(2);
     let row = from.0 as usize * CHANNELS;

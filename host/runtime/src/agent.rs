@@ -1,4 +1,4 @@
-//! An agent: a configuration, its models, and one generation of plugins with the registry of their tools.
+//! An agent: a configuration, models, one generation of plugins, and the registry of all tools.
 
 mod config;
 mod delegate;
@@ -40,30 +40,30 @@ pub enum AgentError {
     /// Two tools have the same name, or a tool's schema cannot be used.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// A key of the configuration names a plugin that is not loaded.
+    /// A configuration key names a plugin that is not loaded.
     #[error("`{key}` names the plugin `{plugin}`, which is not loaded; the loaded plugins are: {loaded}")]
     NoPlugin {
-        /// Key of the configuration.
+        /// Name of the configuration key.
         key: &'static str,
         /// Name of the missing plugin.
         plugin: String,
         /// Names of the loaded plugins, separated by commas.
         loaded: String,
     },
-    /// A key of the configuration names a plugin that does not have the required kind.
+    /// A configuration key names a plugin that does not have the required kind.
     #[error("`{key}` names the plugin {plugin}, which does not export {kind}")]
     WrongKind {
-        /// Key of the configuration.
+        /// Name of the configuration key.
         key: &'static str,
         /// The plugin as `name@digest`.
         plugin: String,
         /// The kind that the key requires.
         kind: Kind,
     },
-    /// The output schema cannot be used.
+    /// The configured output schema cannot be used.
     #[error("`output_schema`: {0}")]
     OutputSchema(#[from] SchemaError),
-    /// A schema of a service's answers cannot be used.
+    /// A schema for the answers of a service cannot be used.
     #[error("`services.{name}`: `emits` for `{event_type}`: {error}")]
     Service {
         /// Name of the service's tool.
@@ -76,12 +76,12 @@ pub enum AgentError {
     /// The fallback text is not JSON, or does not satisfy the output schema.
     #[error("`fallback_text` must be JSON that satisfies `output_schema`: {0}")]
     FallbackText(String),
-    /// The configuration of an MCP server cannot be used.
+    /// The configuration of an MCP server is invalid.
     #[error(transparent)]
     Mcp(#[from] McpConfigError),
 }
 
-/// An agent that is ready to run sessions. It is an immutable snapshot.
+/// An immutable snapshot of an agent that is ready to run sessions.
 pub struct Agent {
     configured: Arc<Configured>,
     models: Models,
@@ -91,32 +91,32 @@ pub struct Agent {
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
     registry: Arc<Registry>,
-    /// MCP servers whose tools are left out because one of their tools has a name that is already taken, each with the
-    /// conflict.
+    /// MCP servers whose tools are left out because one of the tools has a name that is already taken. Each entry
+    /// contains the conflict.
     servers_left_out: BTreeMap<String, RegistryError>,
-    /// For a turn that began in an earlier process: the tools that it began with.
+    /// The tools that the turn began with, if the turn began in an earlier process.
     pinned_tools: Option<Arc<PinnedTools>>,
     tool_vectors: ToolVectors,
     /// Secrets of the plugins, MCP servers and models, which must not be disclosed.
     secrets: Arc<KnownSecrets>,
 }
 
-/// The parts of an agent apart from its configuration and models.
+/// The parts of an agent except for its configuration and models.
 struct Parts {
     generation: Generation,
     versions: Arc<PluginVersions>,
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
     pinned_tools: Option<Arc<PinnedTools>>,
-    /// The previous registry, if any. Unchanged parts of it are reused.
+    /// The previous registry, if there is one. Its unchanged parts are reused.
     known: Option<Arc<Registry>>,
-    /// Earlier secrets: a plugin or server that received them may still disclose them.
+    /// Secrets of earlier configurations. A plugin or server that received them may still disclose them.
     secrets: Arc<KnownSecrets>,
 }
 
 impl Agent {
-    /// Checks the configuration against the plugins and builds the registry of tools. The tools of MCP servers are
-    /// added when a turn begins; no server is contacted before that.
+    /// Checks the configuration against the plugins and builds the registry of tools. Does not contact the MCP servers.
+    /// Their tools are added when a turn begins.
     pub fn new(config: AgentConfig, models: impl Into<Models>, generation: Generation) -> Result<Self, AgentError> {
         let servers = McpServers::new(config.mcp.iter().cloned())?;
         let (versions, catalogue, pinned_tools, known) = (Arc::default(), None, None, None);
@@ -140,7 +140,7 @@ impl Agent {
         let (registry, servers_left_out) = registry_without_conflicting_servers(&configured, &sources)?;
         let registry = registry.with_absent_servers(absent);
         let registry = match &pinned_tools {
-            // As long as the servers have not been asked, none of their tools counts as missing.
+            // The MCP servers have not been queried yet, so none of their tools counts as missing.
             Some(tools) if catalogue.is_none() && !configured.config.mcp.is_empty() => {
                 registry.with_availability(|tool| pinned::pinned_availability(tool, tools))
             }
@@ -180,24 +180,24 @@ impl Agent {
         Ok(agent)
     }
 
-    /// The same agent with other plugins, such as those that a turn is pinned to.
+    /// Returns this agent with other plugins, for example with the plugins that a turn is pinned to.
     pub fn with_generation(&self, generation: Generation) -> Result<Self, AgentError> {
         self.with_plugins(generation, PluginVersions::default())
     }
 
-    /// The same agent with other plugins, and with their rollbacks and trials.
+    /// Returns this agent with other plugins, and with the rollbacks and trials of these plugins.
     pub fn with_plugins(&self, generation: Generation, versions: PluginVersions) -> Result<Self, AgentError> {
         let parts = Parts { generation, versions: Arc::new(versions), ..self.parts() };
         Self::build(self.configured.clone(), self.models.clone(), parts)
     }
 
-    /// The same agent with another configuration. It keeps its MCP servers.
+    /// Returns this agent with another configuration. The MCP servers stay the same.
     pub fn with_config(&self, config: AgentConfig) -> Result<Self, AgentError> {
         Self::build(Configured::new(config)?, self.models.clone(), self.parts())
     }
 
-    /// The same agent with a changed configuration, plus the grants that people have given in the meantime. It keeps
-    /// its MCP servers and delegates.
+    /// Returns this agent with a changed configuration and changed models. The new agent also has the grants that users
+    /// have given in the meantime. The MCP servers and delegates stay the same.
     pub fn reconfigured(&self, config: AgentConfig, models: Models) -> Result<Self, AgentError> {
         let (mcp, delegates) = (self.config().mcp.clone(), self.config().delegates.clone());
         let mut config = AgentConfig { mcp, delegates, ..config };
@@ -209,7 +209,7 @@ impl Agent {
         Self::build(Configured::new(config)?, models, self.parts())
     }
 
-    /// The same agent with the grants that a person has given to a plugin (P6).
+    /// Returns this agent with additional grants that a user has given to a plugin (P6).
     pub(crate) fn with_answer(&self, plugin: &str, answered: &AnsweredGrants) -> Result<Self, AgentError> {
         let mut config = self.config().clone();
         let allowance = config.allowance_mut(plugin);
@@ -221,14 +221,14 @@ impl Agent {
         self.with_config(config)
     }
 
-    /// The same agent with the MCP tools in this catalogue.
+    /// Returns this agent with the MCP tools in this catalogue.
     pub fn with_catalogue(&self, catalogue: Arc<Catalogue>) -> Result<Self, AgentError> {
         let parts = Parts { catalogue: Some(catalogue), ..self.parts() };
         Self::build(self.configured.clone(), self.models.clone(), parts)
     }
 
-    /// The same agent with the current tools of its MCP servers. Servers that run only during turns are started for
-    /// this and closed again.
+    /// Returns this agent with the current tools of its MCP servers. Servers that run only during turns are started to
+    /// read their tools, and closed afterwards.
     pub async fn with_servers(&self) -> Result<Self, AgentError> {
         let held = self.servers.acquire().await;
         let agent = self.with_catalogue(held.catalogue().clone());
@@ -236,7 +236,7 @@ impl Agent {
         agent
     }
 
-    /// The parts of this agent, to build a changed agent that shares its servers.
+    /// Returns the parts of this agent. They are used to build a changed agent that shares the MCP servers.
     fn parts(&self) -> Parts {
         Parts {
             generation: self.generation.clone(),
@@ -249,7 +249,7 @@ impl Agent {
         }
     }
 
-    /// The same agent for a turn that began in an earlier process, with the plugins and tools of that turn.
+    /// Returns this agent for a turn that began in an earlier process, with the plugins and tools of that turn.
     pub(crate) fn resumed(
         &self,
         config: AgentConfig,
@@ -264,27 +264,29 @@ impl Agent {
         )
     }
 
-    /// The agent's MCP servers. All agents that were derived from one another share them.
+    /// Returns the agent's MCP servers. Agents that were derived from this agent share its servers.
     pub fn servers(&self) -> &McpServers {
         &self.servers
     }
 
-    /// The tools of the MCP servers. `None` if the servers have not been asked yet.
+    /// Returns the tools of the MCP servers. `None` if the servers have not been queried yet.
     pub fn catalogue(&self) -> Option<&Arc<Catalogue>> {
         self.catalogue.as_ref()
     }
 
-    /// MCP servers whose tools are left out because one of their tools has a name that is already taken (row 55).
+    /// Returns the MCP servers whose tools are left out because one of the tools has a name that is already taken (row
+    /// 55).
     pub(crate) fn servers_left_out(&self) -> &BTreeMap<String, RegistryError> {
         &self.servers_left_out
     }
 
-    /// The tool of an MCP server, by its name in the registry.
+    /// Returns a tool of an MCP server by its name in the registry.
     pub(crate) fn mcp_tool(&self, name: &str) -> Option<&McpTool> {
         self.catalogue.as_ref()?.tool(name)
     }
 
-    /// Digest of each MCP server's tool definitions, by server. They are part of the agent's generation (P10).
+    /// Returns the digest of each MCP server's tool definitions, by server. The digests are part of the agent's
+    /// generation (P10).
     pub(crate) fn server_digests(&self) -> BTreeMap<String, String> {
         let mut definitions: BTreeMap<&str, String> = BTreeMap::new();
         for tool in self.registry.tools() {
@@ -297,17 +299,18 @@ impl Agent {
         definitions.into_iter().map(digest).collect()
     }
 
-    /// The agent's configuration.
+    /// Returns the agent's configuration.
     pub fn config(&self) -> &AgentConfig {
         &self.configured.config
     }
 
-    /// The same agent with other models.
+    /// Returns this agent with other models.
     pub fn with_models(&self, models: impl Into<Models>) -> Result<Self, AgentError> {
         Self::build(self.configured.clone(), models.into(), self.parts())
     }
 
-    /// The same agent working for this user. Returns the agent itself if it already does.
+    /// Returns this agent for work on behalf of this user. If the agent already has this user, it is returned
+    /// unchanged.
     pub(crate) fn for_user(self: &Arc<Self>, user: Option<&str>) -> Result<Arc<Self>, AgentError> {
         if self.config().user.as_deref() == user {
             return Ok(self.clone());
@@ -316,42 +319,43 @@ impl Agent {
         Self::build(Configured::new(config)?, self.models.clone(), self.parts()).map(Arc::new)
     }
 
-    /// The agent's models.
+    /// Returns the agent's models.
     pub fn models(&self) -> &Models {
         &self.models
     }
 
-    /// The bounds of a turn, including the fallback output for the case that no model answers.
+    /// Returns the bounds of a turn. They include the fallback output, which is used if no model replies.
     pub(crate) fn bounds(&self) -> LoopConfig {
         let (user, announced) = (self.config().user.clone(), self.config().outbox.announced);
         let fallback = self.fallback().unwrap_or_default();
         LoopConfig { user, fallback, announced, ..self.config().bounds.clone() }
     }
 
-    /// The fallback text as an output. With an output schema, it is JSON that satisfies the schema.
+    /// Converts the fallback text to an output. If the agent has an output schema, the text is parsed as JSON and must
+    /// satisfy the schema.
     fn fallback(&self) -> Result<Option<OutputData>, AgentError> {
         let Some(text) = &self.models.fallback_text else { return Ok(None) };
         let Some(schema) = &self.configured.output_schema else { return Ok(Some(OutputData::Text(text.clone()))) };
         let json = serde_json::from_str(text).map_err(|error| AgentError::FallbackText(error.to_string()))?;
-        let explained = |problems: Vec<Violation>| {
+        let schema_error = |problems: Vec<Violation>| {
             let problems = problems.iter().map(|problem| format!("{} {}", problem.pointer, problem.message));
             AgentError::FallbackText(problems.collect::<Vec<_>>().join("; "))
         };
-        schema.check(&json).map_err(explained)?;
+        schema.check(&json).map_err(schema_error)?;
         Ok(Some(OutputData::Json(json)))
     }
 
-    /// Removes the agent's secrets from texts.
+    /// Returns the redaction that removes the agent's secrets from texts.
     pub fn redaction(&self) -> &Redaction {
         self.secrets.redaction()
     }
 
-    /// The agent's plugins.
+    /// Returns the agent's plugins.
     pub fn generation(&self) -> &Generation {
         &self.generation
     }
 
-    /// The agent's tools.
+    /// Returns the registry of the agent's tools.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -360,7 +364,7 @@ impl Agent {
         &self.tool_vectors
     }
 
-    /// Digest of the configuration, as it is stored in step records (D1).
+    /// Returns the digest of the configuration in the form in which step records store it (D1).
     pub fn fingerprint(&self) -> &str {
         &self.configured.fingerprint
     }
@@ -369,7 +373,7 @@ impl Agent {
         self.configured.output_schema.as_ref()
     }
 
-    /// The plugin versions that a turn is pinned to when it begins (P10).
+    /// Returns the plugin versions that a turn is pinned to if it begins with this agent (P10).
     pub fn pins(&self) -> Vec<PinnedPlugin> {
         let identities = self.generation.plugins().map(|plugin| plugin.identity());
         let pins = identities.map(|id| PinnedPlugin {
@@ -380,27 +384,27 @@ impl Agent {
         pins.collect()
     }
 
-    /// Plugin versions that were rolled back, are on trial, or were refused.
+    /// Returns the plugin versions that were rolled back, are on trial, or were refused.
     pub fn versions(&self) -> &PluginVersions {
         &self.versions
     }
 
-    /// The grants of a plugin in the configuration, whether or not the plugin asks for them.
+    /// Returns the grants of a plugin in the configuration, including grants that the plugin does not ask for.
     pub(crate) fn grants_of(&self, plugin: &str) -> Option<&Grants> {
         self.config().plugins.get(plugin).map(|allowance| &allowance.grants)
     }
 
-    /// The grants that people have given to a plugin at its first use.
+    /// Returns the grants that users have given to a plugin at its first use.
     pub(crate) fn answered_grants(&self, plugin: &str) -> Option<&AnsweredGrants> {
         self.config().plugins.get(plugin).map(|allowance| &allowance.answered)
     }
 
-    /// Whether a person may be asked for a plugin's missing grants.
+    /// Returns whether the user may be asked for a plugin's missing grants.
     pub(crate) fn ask_policy(&self, plugin: &str) -> AskPolicy {
         self.config().plugins.get(plugin).map(|allowance| allowance.asking).unwrap_or_default()
     }
 
-    /// The agent's plugins with their grants and limits, by name.
+    /// Returns the agent's plugins with their grants and limits, by name.
     pub fn setups(&self) -> &BTreeMap<String, PluginSetup> {
         &self.setups
     }
@@ -436,17 +440,17 @@ impl Agent {
     }
 }
 
-/// The sources of an agent's tools apart from its configuration.
+/// The sources of an agent's tools except for its configuration.
 struct ToolSources<'f> {
     generation: &'f Generation,
     catalogue: Option<&'f Catalogue>,
-    /// The previous registry.
+    /// The previous registry of the agent, if there is one.
     earlier: Option<&'f Registry>,
 }
 
-/// Builds the registry without MCP servers that offer a name which is already taken, and returns those servers with the
-/// conflict. A server keeps a name that it already had in the previous registry; then the conflict is an error (row
-/// 55).
+/// Builds the registry. An MCP server that offers a tool name which is already taken is left out, and is returned
+/// together with the conflict. If the server already had the name in the previous registry, it is not left out, and the
+/// conflict is an error (row 55).
 fn registry_without_conflicting_servers(
     configured: &Configured,
     sources: &ToolSources<'_>,
@@ -464,17 +468,17 @@ fn registry_without_conflicting_servers(
     }
 }
 
-/// The MCP server that must be left out to resolve a name conflict. `None` if the second tool is not from a server, or
-/// if its server already had this name in the previous registry.
+/// Returns the MCP server that must be left out to resolve a name conflict. `None` if the second tool is not from an
+/// MCP server, or if its server already had this name in the previous registry.
 fn conflicting_server(error: &RegistryError, earlier: Option<&Registry>) -> Option<String> {
     let RegistryError::Duplicate { name, second, .. } = error else { return None };
     let ToolSource::Mcp { server, .. } = &**second else { return None };
-    let before = earlier.and_then(|earlier| earlier.source_of(name));
-    let served = matches!(before, Some(ToolSource::Mcp { server: before, .. }) if before == server);
-    (!served).then(|| server.clone())
+    let earlier_source = earlier.and_then(|earlier| earlier.source_of(name));
+    let had_name = matches!(earlier_source, Some(ToolSource::Mcp { server: earlier, .. }) if earlier == server);
+    (!had_name).then(|| server.clone())
 }
 
-/// One name space for the host's own tools, those of plugins, and those of MCP servers (L7).
+/// Builds one namespace for the host's own tools, the tools of plugins, and the tools of MCP servers (L7).
 fn registry(
     configured: &Configured,
     ToolSources { generation, catalogue, earlier }: &ToolSources<'_>,
@@ -494,6 +498,6 @@ fn registry(
         (tool, source, availability)
     });
     let own = configured.tools.iter().map(|(tool, source, availability)| (tool, source.clone(), availability.clone()));
-    let all = own.chain(external);
-    Registry::build(*earlier, all.map(|(tool, source, availability)| (Cow::Borrowed(tool), source, availability)))
+    let tools = own.chain(external);
+    Registry::build(*earlier, tools.map(|(tool, source, availability)| (Cow::Borrowed(tool), source, availability)))
 }

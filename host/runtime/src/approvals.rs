@@ -1,5 +1,5 @@
-//! Approvals (L17): decides which calls need one, and whether an approval is still valid when a call runs. People's
-//! answers arrive through the module `waiting`.
+//! Approvals (L17): decides which tool calls need an approval, and whether an approval is still valid when its call
+//! runs. The module `waiting` receives the decisions of users.
 
 mod announcements;
 mod context;
@@ -23,13 +23,14 @@ use agent_core::tool::Violation;
 use agent_store::{Store, StoreError, digest_of};
 use serde_json::Value;
 
-/// Maximum number of characters of a reason that are passed to the model.
+/// Maximum number of characters of the reason for a denial. A longer reason is truncated before the model is shown the
+/// reason.
 pub(crate) const REASON_CHARACTERS: usize = 2_000;
 
-/// A person's decision about one call that waits for an approval.
+/// A user's decision about one call that waits for an approval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApprovalDecision {
-    /// The call that waits.
+    /// Id of the call that waits for the decision.
     pub call: CallId,
     /// Whether the call may run.
     pub verdict: Verdict,
@@ -38,60 +39,62 @@ pub struct ApprovalDecision {
 /// Whether a call may run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// The call runs.
+    /// The user allows the call.
     Allow {
         /// How long the approval is remembered for similar calls.
         scope: GrantScope,
-        /// Arguments to use instead of the model's. A remembered approval is then valid only for these arguments.
+        /// Arguments to use in place of the model's arguments, if the user changed them. A remembered approval is then
+        /// valid only for the changed arguments.
         edited: Option<Value>,
     },
-    /// The call does not run.
+    /// The user denies the call.
     Deny {
-        /// Reason that the model is told.
+        /// Reason that the model is shown. `None` if the user gave no reason.
         reason: Option<String>,
     },
 }
 
-/// The reason why a decision was rejected. None of the decisions that were made together with it has been stored.
+/// The reason why a decision was rejected. If one of several decisions in a request is rejected, none of them is
+/// stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApprovalError {
     /// The changed arguments violate the tool's schema (L8).
     #[error("the changed arguments of {call} do not satisfy the schema of `{tool}`: {}", list_violations(violations))]
     Arguments {
-        /// The call that waits.
+        /// Id of the call that waits for the decision.
         call: CallId,
         /// Name of the call's tool.
         tool: String,
-        /// All violations of the schema.
+        /// All violations of the tool's schema.
         violations: Vec<Violation>,
     },
-    /// The configuration forbids the tool.
+    /// A rule in the agent's configuration denies the tool.
     #[error("{call} cannot be allowed: `{because}` denies `{tool}`; deny the call, or change the configuration")]
     Forbidden {
-        /// The call that waits.
+        /// Id of the call that waits for the decision.
         call: CallId,
         /// Name of the call's tool.
         tool: String,
         /// Configuration key of the rule that denies the tool.
         because: String,
     },
-    /// The data of a plugin's service request cannot be changed.
+    /// The decision changes the data of a plugin's service request, which is not possible.
     #[error(
         "the request of {call} to the service `{tool}` can be allowed or denied, but not changed: the plugin that made \
          it has already run"
     )]
     RequestEdited {
-        /// The call that waits.
+        /// Id of the call that waits for the decision.
         call: CallId,
         /// Name of the service's tool.
         tool: String,
     },
-    /// The tool no longer exists.
+    /// The agent no longer has the call's tool.
     #[error(
         "{call} cannot be allowed: the agent no longer has the tool `{tool}`; deny the call, or add the tool again"
     )]
     Gone {
-        /// The call that waits.
+        /// Id of the call that waits for the decision.
         call: CallId,
         /// Name of the call's tool.
         tool: String,
@@ -106,23 +109,23 @@ fn list_violations(violations: &[Violation]) -> String {
     lines.collect::<Vec<_>>().join("; ")
 }
 
-/// Digest of arguments. It does not depend on the order of their keys.
+/// Returns the digest of a call's arguments. The digest does not depend on the order of the keys in JSON objects.
 pub fn digest_of_arguments(arguments: &Value) -> Digest {
     digest_of(canonical_json(arguments).as_bytes())
 }
 
-/// Stores the permanent approvals that commits have put in the outbox, including those of a process that crashed before
-/// it could.
+/// Stores the permanent approvals that earlier commits put in the outbox. This includes approvals of a process that
+/// crashed before it could store them.
 pub async fn remember_grants(store: &dyn Store, session: Option<&str>) -> Result<(), StoreError> {
-    // Without a folder no event is written, so only the store can fail.
+    // The default configuration has no outbox directory, so no event file is written and only the store can fail.
     match outbox::deliver(store, &OutboxConfig::default(), session, &|_| {}).await {
         Ok(()) | Err(OutboxError::File { .. }) => Ok(()),
         Err(OutboxError::Store(error)) => Err(error),
     }
 }
 
-/// Revokes a permanent approval and returns whether it existed. Pending outbox items are delivered first, so that they
-/// cannot restore it later.
+/// Revokes a permanent approval and returns whether it existed. Pending outbox items are delivered first, so that a
+/// pending item cannot restore the approval later.
 pub async fn revoke(store: &dyn Store, id: &str) -> Result<bool, StoreError> {
     remember_grants(store, None).await?;
     store.revoke(id).await

@@ -1,5 +1,5 @@
-//! Delivers a session's events to its watchers: durable events once they are committed, and streamed events as they
-//! arrive (L30).
+//! Delivers a session's events to its watchers (L30): durable events after they are committed, and streamed events as
+//! they arrive.
 
 use agent_core::event::{Event, EventKind};
 use agent_core::model::Delta;
@@ -8,31 +8,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast::{self, error::SendError};
 use tokio::sync::mpsc::Receiver;
 
-/// Number of events that a slow watcher may lag behind. After that its receiver reports a lag, and it must read the
-/// store.
+/// Maximum number of events that a slow watcher may lag behind. If the watcher lags further, its receiver reports a
+/// lag, and the watcher must read the missed events from the store.
 const CAPACITY: usize = 1024;
 
-/// A handle for watching a session from anywhere, also while a turn runs. It is cheap to clone and does not keep the
-/// session open.
+/// A handle for watching a session, even while a turn runs. The handle is cheap to clone and does not keep the session
+/// open.
 #[derive(Clone)]
 pub struct SessionWatch(Arc<Watchers>);
 
-/// The state that a reader starts with, and the events that follow it without a gap.
+/// The part of the current reply that a new reader has missed, and the events that follow it without a gap.
 pub struct Subscription {
     /// The part of the current reply that the reader has missed.
     pub missed: MissedReply,
-    /// All events from now on, preceded by the latest durable events if nobody was watching when they were published.
+    /// All events from now on. If durable events were published while nobody was watching, the latest of them come
+    /// first.
     pub events: broadcast::Receiver<Event>,
 }
 
-/// The part of the current reply that a reader has missed. The reader gets missed durable events from the store.
+/// The part of the current reply that a reader has missed. A reader must get missed durable events from the store.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MissedReply {
-    /// No reply is being written, or the reader knows all of it.
+    /// No reply is being written, or the reader has already received all of it.
     Nothing,
     /// The missed events, in order.
     Events(Vec<Event>),
-    /// The whole reply so far, because the missed events are not all available or the reader knows none of them.
+    /// The complete reply so far, because the reader has received no part of it or some of the missed events are no
+    /// longer available.
     Reply(PartialReply),
 }
 
@@ -43,37 +45,37 @@ pub struct PartialReply {
     pub session: String,
     /// Number of the turn, from 1.
     pub turn: u32,
-    /// Place of the last event that is included.
+    /// Position of the last event that is included in this reply.
     pub place: EventPlace,
-    /// Text for the user, without discarded parts.
+    /// Text for the user, without the parts that were discarded.
     pub text: String,
     /// The model's thinking, with an empty line between blocks.
     pub thinking: String,
 }
 
-/// The place of an event in its session, `sequence.n`.
+/// The position of an event in its session, written as `sequence.provisional`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventPlace {
     /// Sequence number of the durable event, from 1.
     pub sequence: u64,
-    /// Number of the provisional event after the durable one, from 1. 0 means the durable event itself.
+    /// Number of the provisional event after the durable event, from 1. 0 means the durable event itself.
     pub provisional: u32,
 }
 
 impl EventPlace {
-    /// The place of an event.
+    /// Returns the position of an event.
     pub fn of(event: &Event) -> Self {
         Self { sequence: event.sequence, provisional: event.provisional.unwrap_or(0) }
     }
 }
 
 impl SessionWatch {
-    /// Subscribes a reader that knows nothing of the current reply.
+    /// Subscribes a reader that has received no part of the current reply.
     pub fn subscribe(&self) -> Subscription {
         self.0.watch(EventPlace::default())
     }
 
-    /// Subscribes a reader that has already seen everything up to this place, for example after a reconnect.
+    /// Subscribes a reader that has already received all events up to this position, for example after a reconnect.
     pub fn subscribe_after(&self, place: EventPlace) -> Subscription {
         self.0.watch(place)
     }
@@ -82,21 +84,23 @@ impl SessionWatch {
 /// The watchers of one session.
 pub(crate) struct Watchers {
     sender: broadcast::Sender<Event>,
-    /// Locked while an event is sent, so that a new watcher gets each event exactly once.
+    /// Locked while an event is sent, so that a new watcher receives each event exactly once.
     recent: Mutex<RecentEvents>,
-    /// For a delegated session: the watchers of the root session, which also get this session's durable events (L16).
+    /// The watchers of the root session, which also receive this session's durable events (L16). `None` if this session
+    /// is not delegated.
     root: Option<ParentWatchers>,
 }
 
 /// Recent events for watchers that subscribe later.
 #[derive(Default)]
 struct RecentEvents {
-    /// Durable events that were published without a watcher, for the next watcher. Opening a session can already
-    /// publish events.
+    /// Durable events that were published while there was no watcher. The next watcher receives them. For example,
+    /// opening a session can publish events before anybody can watch it.
     unseen: VecDeque<Event>,
     /// The latest provisional events after the last durable event.
     streamed: VecDeque<Event>,
-    /// The reply that all provisional events since the last durable event add up to. The provider bounds its length.
+    /// The reply that results from all provisional events since the last durable event. Its length is limited by the
+    /// provider.
     reply: Option<PartialReply>,
 }
 
@@ -108,12 +112,12 @@ impl Watchers {
         Self { sender: broadcast::Sender::new(CAPACITY), recent: Mutex::default(), root: None }
     }
 
-    /// The watchers of a delegated session.
+    /// Creates the watchers of a delegated session.
     pub(crate) fn for_child(root: ParentWatchers) -> Self {
         Self { root: Some(root), ..Self::new() }
     }
 
-    /// The sender for sessions that this one delegates to: always the sender of the root session.
+    /// Returns the sender for sessions that this session delegates to. It is always the sender of the root session.
     pub(crate) fn for_children(&self) -> ParentWatchers {
         self.root.clone().unwrap_or_else(|| self.sender.clone())
     }
@@ -126,16 +130,16 @@ impl Watchers {
         self.receiver(&mut self.recent())
     }
 
-    fn watch(&self, known: EventPlace) -> Subscription {
+    fn watch(&self, last_seen: EventPlace) -> Subscription {
         let mut recent = self.recent();
-        let missed = recent.missed_since(known);
+        let missed = recent.missed_since(last_seen);
         Subscription { missed, events: self.receiver(&mut recent) }
     }
 
     fn receiver(&self, recent: &mut RecentEvents) -> broadcast::Receiver<Event> {
         let receiver = self.sender.subscribe();
         for event in recent.unseen.drain(..) {
-            // There is a receiver now, so this cannot fail.
+            // Sending cannot fail, because the new receiver exists.
             let _ = self.sender.send(event);
         }
         receiver
@@ -145,7 +149,7 @@ impl Watchers {
         let mut recent = self.recent();
         for event in events {
             if let (Some(root), None) = (&self.root, event.provisional) {
-                // This fails if the root session has no watchers.
+                // Sending fails if the root session has no watchers, which is not an error.
                 let _ = root.send(event.clone());
             }
             recent.record(&event);
@@ -158,7 +162,8 @@ impl Watchers {
         }
     }
 
-    /// Publishes the pieces of a reply as provisional events after the durable event `after`, until the reply ends.
+    /// Publishes the pieces of a reply as provisional events until the reply ends. Their positions follow the durable
+    /// event `after`.
     pub(crate) async fn stream(&self, after: &Event, mut deltas: Receiver<Delta>) {
         let mut number = 0;
         while let Some(delta) = deltas.recv().await {
@@ -180,7 +185,7 @@ impl Watchers {
 }
 
 impl RecentEvents {
-    /// Updates the recent events. A durable event replaces everything that was streamed before it.
+    /// Updates the recent events. A durable event discards all provisional events that were streamed before it.
     fn record(&mut self, event: &Event) {
         if event.provisional.is_none() {
             self.streamed.clear();
@@ -209,13 +214,15 @@ impl RecentEvents {
         push_bounded(&mut self.streamed, event.clone());
     }
 
-    fn missed_since(&self, known: EventPlace) -> MissedReply {
-        let Some(reply) = self.reply.as_ref().filter(|reply| reply.place > known) else { return MissedReply::Nothing };
-        let next = EventPlace { provisional: known.provisional.saturating_add(1), ..known };
+    fn missed_since(&self, last_seen: EventPlace) -> MissedReply {
+        let Some(reply) = self.reply.as_ref().filter(|reply| reply.place > last_seen) else {
+            return MissedReply::Nothing;
+        };
+        let next = EventPlace { provisional: last_seen.provisional.saturating_add(1), ..last_seen };
         if !self.streamed.iter().any(|event| EventPlace::of(event) == next) {
             return MissedReply::Reply(reply.clone());
         }
-        MissedReply::Events(self.streamed.iter().filter(|event| EventPlace::of(event) > known).cloned().collect())
+        MissedReply::Events(self.streamed.iter().filter(|event| EventPlace::of(event) > last_seen).cloned().collect())
     }
 }
 
@@ -249,9 +256,10 @@ mod tests {
         EventPlace { sequence, provisional }
     }
 
-    /// L30: a later reader gets the reply so far without discarded parts, and then each event exactly once.
+    /// L30: a reader that subscribes during a reply receives the reply so far without discarded parts, and then each
+    /// event exactly once.
     #[tokio::test]
-    async fn l30_a_later_reader_gets_what_is_written_so_far() {
+    async fn l30_a_later_reader_receives_the_reply_so_far() {
         let watchers = Arc::new(Watchers::new());
         watchers.publish([durable(7)]);
         assert_eq!(watchers.handle().subscribe().missed, MissedReply::Nothing);
@@ -270,32 +278,36 @@ mod tests {
         };
         assert_eq!(later.missed, MissedReply::Reply(reply));
         watchers.publish([durable(8)]);
-        assert_eq!(later.events.recv().await.unwrap(), durable(8), "what was streamed before is not sent again");
+        assert_eq!(
+            later.events.recv().await.unwrap(),
+            durable(8),
+            "provisional events from before the subscription are not sent again"
+        );
         assert_eq!(
             watchers.handle().subscribe().missed,
             MissedReply::Nothing,
-            "a durable event replaces everything that was streamed before it"
+            "a durable event discards the provisional events before it"
         );
     }
 
-    /// L30: a reader that reconnects gets the pieces that it has missed, or the whole reply if they are not all
-    /// available.
+    /// L30: a reader that reconnects receives the pieces that it has missed, or the complete reply if some of these
+    /// pieces are no longer available.
     #[tokio::test]
-    async fn l30_a_reader_that_reconnects_gets_what_it_missed() {
+    async fn l30_a_reader_that_reconnects_receives_the_missed_events() {
         let watchers = Arc::new(Watchers::new());
         streamed(&watchers, (0..CAPACITY + 10).map(|number| Delta::Text(format!("{number} "))).collect()).await;
         let last = CAPACITY as u32 + 10;
-        let behind = |known| watchers.handle().subscribe_after(known).missed;
-        let MissedReply::Events(missed) = behind(place(7, last - 2)) else { panic!("two are recent") };
+        let missed_after = |place| watchers.handle().subscribe_after(place).missed;
+        let MissedReply::Events(missed) = missed_after(place(7, last - 2)) else { panic!("two events were missed") };
         let places: Vec<_> = missed.iter().map(EventPlace::of).collect();
         assert_eq!(places, [place(7, last - 1), place(7, last)]);
-        assert_eq!(behind(place(7, last)), MissedReply::Nothing);
+        assert_eq!(missed_after(place(7, last)), MissedReply::Nothing);
         assert!(
-            matches!(behind(place(7, 10)), MissedReply::Events(all) if all.len() == CAPACITY),
-            "all that is recent"
+            matches!(missed_after(place(7, 10)), MissedReply::Events(missed) if missed.len() == CAPACITY),
+            "all recent events"
         );
         for unknown in [place(7, 9), place(6, 3), place(7, 0)] {
-            let MissedReply::Reply(reply) = behind(unknown) else { panic!("{unknown:?}") };
+            let MissedReply::Reply(reply) = missed_after(unknown) else { panic!("{unknown:?}") };
             assert_eq!(reply.text.split(' ').count(), CAPACITY + 11, "{unknown:?}");
         }
     }

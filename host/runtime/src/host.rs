@@ -1,5 +1,5 @@
-//! What the process provides to sessions: the store, the sandbox, the ports for plugins, first-use questions, and
-//! tracing.
+//! The services that the process provides to sessions: the store, the sandbox, the ports for plugins, first-use
+//! questions, and tracing.
 
 mod checkpoint;
 mod first_use;

@@ -1,5 +1,5 @@
-//! Runs agent sessions: drives the loop of `agent-core` with plugins, models, MCP servers and the store. The loop's actions are
-//! performed only here.
+//! Runs agent sessions: drives the loop of `agent-core` with plugins, models, MCP servers and the store. Only this
+//! crate performs the actions of the loop.
 //!
 //! Each module imports only modules that come before it in this list: `records`, `tools`, `media`, `events`, `agent`, `host`,
 //! `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`, `swap`, `transfer`, `replay`.

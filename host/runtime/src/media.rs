@@ -1,4 +1,4 @@
-//! Media of a session: access for plugins, reading them for providers, and the description of new media.
+//! The media of sessions: gives plugins access to media, reads media for providers, and describes new media.
 
 mod cache;
 mod label;
@@ -17,7 +17,7 @@ use agent_store::{MAX_READ_BYTES, MediaDescription, Store, StoreError, digest_of
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// The blob store as the media port of plugins. Each session sees only its own media.
+/// The media port of plugins, backed by the blob store. Each session can access only its own media.
 pub(crate) struct StoredMedia(pub(crate) Arc<dyn Store>);
 
 #[async_trait]
@@ -37,22 +37,22 @@ impl MediaPort for StoredMedia {
     }
 }
 
-/// The description that a medium would have if it were stored. Nothing is stored.
-pub(crate) fn described(medium: MediumToStore) -> Result<Media, PortError> {
+/// Returns the description that a media item would have if it were stored. Does not store anything.
+pub(crate) fn describe_without_storing(medium: MediumToStore) -> Result<Media, PortError> {
     let MediumToStore { bytes, mime_type, name } = medium;
     let MediaDescription { mime_type, dimensions, name } =
         describe(&bytes, &mime_type, name).map_err(PortError::Refused)?;
     Ok(Media { digest: digest_of(&bytes), mime_type, size: bytes.len() as u64, dimensions, name })
 }
 
-/// Maximum number of bytes of one medium that are sent to a provider or scaled down for it. The whole medium is held in
-/// memory.
+/// Maximum size of a media item that is sent to a provider or scaled down for it, in bytes. The host keeps the complete
+/// item in memory.
 pub const MAX_SENT_BYTES: u64 = 64 << 20;
 
-/// The source of the media bytes of one model request. The media policy may require scaled-down versions.
+/// Provides the bytes of the media in one model request. The media policy may require scaled-down versions.
 pub(crate) struct OutgoingMedia<'m> {
     pub(crate) store: &'m dyn Store,
-    /// Subject of the session that has the media.
+    /// Subject of the session that the media belong to.
     pub(crate) session: &'m str,
     pub(crate) downscaler: &'m Downscaler,
     pub(crate) downscaled: &'m [Downscaled],
@@ -81,21 +81,21 @@ impl MediaSource for OutgoingMedia<'_> {
     }
 }
 
-/// The reason why a medium's bytes cannot be read.
+/// The reason why the bytes of a media item cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
-    /// The medium has more than [`MAX_SENT_BYTES`].
-    #[error("it has {size} bytes; at most {MAX_SENT_BYTES} are sent")]
+    /// The media item is larger than [`MAX_SENT_BYTES`].
+    #[error("it has {size} bytes, but at most {MAX_SENT_BYTES} bytes can be sent")]
     TooLarge {
-        /// Size of the medium in bytes.
+        /// Size of the media item in bytes.
         size: u64,
     },
-    /// The store failed or does not have the medium.
+    /// The store failed or does not contain the media item.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Reads all bytes of a medium, piece by piece.
+/// Reads all bytes of a media item, in pieces of at most `MAX_READ_BYTES`.
 pub(crate) async fn read_whole(store: &dyn Store, session: &str, media: &Media) -> Result<Vec<u8>, ReadError> {
     if media.size > MAX_SENT_BYTES {
         return Err(ReadError::TooLarge { size: media.size });
@@ -113,10 +113,10 @@ pub(crate) async fn read_whole(store: &dyn Store, session: &str, media: &Media) 
     }
 }
 
-/// The reason why a medium cannot be attached to a session.
+/// The reason why a media item cannot be attached to a session.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// The media type is invalid, or the bytes do not match it. The text says which.
+    /// The media type is invalid, or the bytes do not match it. Contains a description of the problem.
     #[error("{0}")]
     Refused(String),
     /// The store failed.
@@ -128,7 +128,7 @@ fn port_error(error: StoreError) -> PortError {
     PortError::Failed(error.to_string())
 }
 
-/// The first bytes of media types that can be recognised by them.
+/// Media types that can be recognised by the first bytes of the data, each with these bytes.
 const SIGNATURES: &[(&str, &[u8])] = &[
     ("image/png", b"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", b"\xff\xd8\xff"),
@@ -136,7 +136,8 @@ const SIGNATURES: &[(&str, &[u8])] = &[
     ("application/pdf", b"%PDF-"),
 ];
 
-/// Describes a new medium. The error text says why the media type is invalid or does not match the bytes.
+/// Describes a new media item. The error is a text that explains why the media type is invalid or does not match the
+/// bytes.
 pub fn describe(bytes: &[u8], mime_type: &str, name: Option<String>) -> Result<MediaDescription, String> {
     let mime_type = mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let valid = mime_type.split_once('/').is_some_and(|(kind, subtype)| {
@@ -146,10 +147,10 @@ pub fn describe(bytes: &[u8], mime_type: &str, name: Option<String>) -> Result<M
     if !valid {
         return Err(format!("`{mime_type}` is not a media type such as `image/png`"));
     }
-    if let Some(found) = media_type_from_bytes(bytes).filter(|found| *found != mime_type) {
-        return Err(format!("the bytes are {found}, not {mime_type}"));
+    if let Some(detected) = media_type_from_bytes(bytes).filter(|detected| *detected != mime_type) {
+        return Err(format!("the bytes are {detected}, not {mime_type}"));
     }
-    if media_type_from_bytes(bytes).is_none() && is_known(&mime_type) {
+    if media_type_from_bytes(bytes).is_none() && has_known_signature(&mime_type) {
         return Err(format!("the bytes are not {mime_type}"));
     }
     let dimensions = mime_type.starts_with("image/").then(|| imagesize::blob_size(bytes).ok()).flatten();
@@ -160,7 +161,8 @@ pub fn describe(bytes: &[u8], mime_type: &str, name: Option<String>) -> Result<M
     Ok(MediaDescription { mime_type, dimensions, name })
 }
 
-/// The media type that the first bytes indicate: PNG, JPEG, GIF, WebP or PDF. `None` if they match none of these.
+/// Detects the media type from the first bytes: PNG, JPEG, GIF, WebP or PDF. `None` if the bytes match none of these
+/// types.
 pub fn media_type_from_bytes(bytes: &[u8]) -> Option<&'static str> {
     if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
         return Some("image/webp");
@@ -168,8 +170,8 @@ pub fn media_type_from_bytes(bytes: &[u8]) -> Option<&'static str> {
     SIGNATURES.iter().find(|(_, signature)| bytes.starts_with(signature)).map(|(mime_type, _)| *mime_type)
 }
 
-fn is_known(mime_type: &str) -> bool {
-    mime_type == "image/webp" || SIGNATURES.iter().any(|(known, _)| *known == mime_type)
+fn has_known_signature(mime_type: &str) -> bool {
+    mime_type == "image/webp" || SIGNATURES.iter().any(|(name, _)| *name == mime_type)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The outbox: effects outside the session that commits have requested. They are delivered after the commit and retried
-//! until they succeed (D2, D6).
+//! The outbox: effects outside of the session, which commits request. The effects are delivered after the commit, and
+//! the delivery is retried until it succeeds (D2, D6).
 
 mod events;
 mod memories;
@@ -21,68 +21,69 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
-/// Number of items that are read in one query.
-const PAGE: usize = 100;
+/// Maximum number of items that one query reads.
+const PAGE_SIZE: usize = 100;
 /// Number of hexadecimal digits of the session's digest in a file name.
 const DIGEST_DIGITS: usize = 32;
 
-/// The reason why an item could not be delivered. The item stays in the outbox. It is tried again when its session is
-/// opened, and after the next commit that adds an item.
+/// The reason why an item could not be delivered. The item stays in the outbox. The delivery is retried when the
+/// session is opened, and after the next commit that adds an item.
 #[derive(Debug, thiserror::Error)]
 pub enum OutboxError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The file of an event cannot be written.
+    /// The file for an event cannot be written.
     #[error("the event cannot be written to `{path}`: {error}; it stays in the outbox")]
     File {
-        /// Path of the event's file.
+        /// Path of the file.
         path: PathBuf,
         /// The error of the file system.
         error: io::Error,
     },
 }
 
-/// Delivers the pending items of one session, or of all sessions. Delivery is idempotent: a file is written completely
-/// or not at all, always with the same name and content. Two processes may deliver at the same time. `done` is called
-/// with the id of each delivered item.
+/// Delivers the pending items of one session, or of all sessions if `session` is `None`. Delivery is idempotent: the
+/// file for an event always has the same name and content, and is written completely or not at all. Two processes may
+/// deliver items at the same time. `on_delivered` is called with the id of each delivered item.
 pub async fn deliver(
     store: &dyn Store,
     config: &OutboxConfig,
     session: Option<&str>,
-    done: &(dyn Fn(&str) + Send + Sync),
+    on_delivered: &(dyn Fn(&str) + Send + Sync),
 ) -> Result<(), OutboxError> {
-    let (mut after, mut failed) = (0, Ok(()));
+    let (mut after, mut result) = (0, Ok(()));
     loop {
-        let items = store.outbox(session, OutboxFilter::Pending, after, PAGE).await?;
-        let Some(last) = items.last() else { return failed };
+        let items = store.outbox(session, OutboxFilter::Pending, after, PAGE_SIZE).await?;
+        let Some(last) = items.last() else { return result };
         after = last.number;
         for item in items {
             match deliver_one(store, config, &item).await {
                 Ok(Delivery::Done) => {
-                    done(&item.item.id);
+                    on_delivered(&item.item.id);
                     store.mark_delivered(item.number).await?;
                 }
                 Ok(Delivery::Pending) => {}
-                Err(error) => failed = Err(error),
+                Err(error) => result = Err(error),
             }
         }
     }
 }
 
-/// The file name of an event.
+/// Returns the file name of an event. If the id contains characters that are unsafe in a file name, the name contains a
+/// digest of the id.
 pub fn file_name(session: &str, id: &str) -> String {
     let digest = digest_of(session.as_bytes()).to_string();
     let digest = digest.rsplit(':').next().unwrap_or_default();
-    let plain = id.chars().all(|character| character.is_ascii_alphanumeric() || "-_.".contains(character));
-    let id = if plain { id.to_owned() } else { digest_of(id.as_bytes()).short().to_string() };
+    let is_safe = id.chars().all(|character| character.is_ascii_alphanumeric() || "-_.".contains(character));
+    let id = if is_safe { id.to_owned() } else { digest_of(id.as_bytes()).short().to_string() };
     format!("{}-{id}.json", digest.get(..DIGEST_DIGITS).unwrap_or(digest))
 }
 
 /// The result of a delivery attempt.
 enum Delivery {
     Done,
-    /// The item stays in the outbox.
+    /// The item is not delivered yet and stays in the outbox.
     Pending,
 }
 
@@ -97,7 +98,7 @@ async fn deliver_one(
             Ok(Delivery::Done)
         }
         (OutboxEffect::Remember { id, memory }, _) => {
-            // A failure leaves the memory pending, but does not make the delivery fail (D4).
+            // If the memory cannot be written, it stays pending, but the delivery does not fail (D4).
             let Err(error) = write_memory(store, item, (id, memory)).await else { return Ok(Delivery::Done) };
             tracing::warn!(session = item.session, %error, "could not store the memory `{id}`; it stays in the outbox");
             Ok(Delivery::Pending)
@@ -106,7 +107,7 @@ async fn deliver_one(
             store.forget_turn(&item.session, *turn).await?;
             Ok(Delivery::Done)
         }
-        // Only an older version could store such an event. It is dropped.
+        // The event is dropped. Only an older version of the host could store a forged event.
         (OutboxEffect::Event(event), _) if event.is_forged() => {
             let (session, event_type) = (&item.session, &event.event_type);
             tracing::warn!(
@@ -126,25 +127,26 @@ async fn deliver_one(
 
 async fn write_event(path: PathBuf, event: &OutgoingEvent) -> Result<(), OutboxError> {
     let text = serde_json::to_string_pretty(event).map(|text| text + "\n");
-    let to = path.clone();
-    let written = tokio::task::spawn_blocking(move || write_whole(&to, text?.as_bytes())).await;
+    let target = path.clone();
+    let written = tokio::task::spawn_blocking(move || write_atomically(&target, text?.as_bytes())).await;
     written.map_err(io::Error::other).and_then(|written| written).map_err(|error| OutboxError::File { path, error })
 }
 
-/// Writes a file atomically: readers of the folder see the complete file or none, also after a power failure.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if fs::read(path).is_ok_and(|found| found == bytes) {
+/// Writes a file atomically. Readers of the directory see either the complete file or no file, even after a power
+/// failure.
+fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::read(path).is_ok_and(|existing| existing == bytes) {
         return Ok(());
     }
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let temporary = folder.join(format!(".{}.tmp", Uuid::new_v4().simple()));
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let temporary = directory.join(format!(".{}.tmp", Uuid::new_v4().simple()));
     let written = write_durably(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        // Nothing reads the temporary file, so a failure to remove it does not matter.
+        // No process reads the temporary file, so a failure to remove it does not matter.
         let _ = fs::remove_file(&temporary);
         return written;
     }
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+    if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
 }
 
 fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -153,11 +155,11 @@ fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Delivers the pending items of a session. Failed items stay pending, and the turn continues.
+/// Delivers the pending items of a session. Items that cannot be delivered stay pending, and the turn continues.
 pub(crate) async fn deliver_session(services: &SessionServices) {
-    let done = |id: &str| services.reach_checkpoint(Checkpoint::Delivered(id));
+    let on_delivered = |id: &str| services.reach_checkpoint(Checkpoint::Delivered(id));
     let config = &services.agent.config().outbox;
-    if let Err(error) = deliver(&*services.store, config, Some(&services.subject), &done).await {
+    if let Err(error) = deliver(&*services.store, config, Some(&services.subject), &on_delivered).await {
         tracing::warn!(session = %services.subject, %error, "could not deliver all items of the outbox");
     }
 }
@@ -171,8 +173,9 @@ pub(crate) enum DeferredDelivery {
     Memories,
 }
 
-/// Delivers the effects of a commit. If there are only memories and a model call follows, they are written during that
-/// call, and the return value says so. `run` is the state after the commit.
+/// Delivers the effects of a commit. If all effects are memories and a model call follows, the memories are not
+/// delivered now. The caller must deliver them during the model call, and the return value is
+/// [`DeferredDelivery::Memories`]. `run` is the state after the commit.
 pub(crate) async fn deliver_after_commit(
     services: &SessionServices,
     run: &Run,
@@ -194,18 +197,18 @@ pub(crate) async fn deliver_after_commit(
 mod tests {
     use super::*;
 
-    /// D6: writing a file again changes nothing, and no temporary file is left.
+    /// D6: writing a file a second time changes nothing, and no temporary file remains.
     #[test]
     fn d6_writing_a_file_is_atomic_and_idempotent() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(file_name("agent/1", "call_1_1_1"));
         for _ in 0..2 {
-            write_whole(&path, b"{}\n").unwrap();
+            write_atomically(&path, b"{}\n").unwrap();
         }
         let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert_eq!(names, [path], "no temporary file is left");
-        let gone = folder.path().join("gone").join("a.json");
-        assert!(write_whole(&gone, b"{}").is_err());
+        assert_eq!(names, [path], "no temporary file remains");
+        let missing_folder = folder.path().join("gone").join("a.json");
+        assert!(write_atomically(&missing_folder, b"{}").is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Replays what plugins did in a stored session with their recorded inputs (S6): tool calls, context building, verdicts and media
-//! decisions. Nothing is written, and plugins get only what was recorded or what is granted for the replay.
+//! Replays the actions of plugins in a stored session with their recorded inputs (S6). Actions are tool calls, context
+//! building, verdicts and media decisions. A replay does not write to the store. Plugins can access only recorded data
+//! and the resources that are granted for the replay.
 
 mod recorded_host;
 mod recorded_model;
@@ -10,7 +11,7 @@ use self::recorded_model::RecordedModel;
 use self::turns::TurnReader;
 use crate::agent::{Agent, AgentConfig, AgentError, PluginAllowance};
 use crate::host::trace;
-use crate::media::{StoredMedia, described};
+use crate::media::{StoredMedia, describe_without_storing};
 use crate::tools::results::{denials_in, result_of};
 use crate::transfer::Origins;
 use agent_core::change::{CallRecord, CallResult, Denial};
@@ -34,7 +35,7 @@ use std::time::Duration;
 
 /// Wall-time limit of any call. The plugin's own limit is shorter.
 const CALL_TIME_LIMIT: Duration = Duration::from_secs(120);
-/// Model tokens granted to a plugin whose model calls are recorded.
+/// Number of model tokens that are granted to a plugin whose model calls are recorded.
 const REPLAY_MODEL_TOKENS: u64 = 1_000_000;
 
 /// An action of a plugin in a recorded turn.
@@ -48,26 +49,26 @@ pub struct PluginAction {
     pub plugin: String,
     /// Digest of the version that performed the action, or the start of the digest.
     pub digest: String,
-    /// What the plugin did.
+    /// Kind of the action, with the plugin's input and output.
     pub kind: PluginActionKind,
 }
 
-/// What a plugin did, with its input and output.
+/// The kind of a plugin's action, with the plugin's input and output.
 #[derive(Clone, Debug)]
 pub enum PluginActionKind {
-    /// It ran a tool call that ended with a result.
+    /// The plugin ran a tool call that ended with a result.
     Call(Box<CallRecord>),
-    /// It ran a tool call that asked for a service.
+    /// The plugin ran a tool call that requested a service.
     Request(Box<(CallRecord, RecordedRequest)>),
-    /// As an output validator, it judged an output.
+    /// As an output validator, the plugin judged an output.
     Verdict(Box<(ValidatorRequest, Verdict)>),
-    /// As a media policy, it decided about media.
+    /// As a media policy, the plugin decided about media.
     Decision(Box<(PolicyRequest, Vec<MediaDecision>)>),
-    /// As a context builder, it built the context of a turn.
+    /// As a context builder, the plugin built the context of a turn.
     Context(Box<RecordedBuilderCall<BuilderRequest>>),
-    /// As a context builder, it added sections to a step.
+    /// As a context builder, the plugin added sections to a step.
     Step(Box<RecordedBuilderCall<StepRequest>>),
-    /// An action that cannot be replayed: what it is, and why not.
+    /// An action that cannot be replayed. Contains a description of the action and the reason.
     NotReplayable(&'static str, &'static str),
 }
 
@@ -89,7 +90,7 @@ pub struct RecordedBuilderCall<Q> {
     pub answer: Value,
     /// The host's answers to the plugin's host calls.
     pub host: HostCallLog,
-    /// What the plugin was denied.
+    /// The accesses that the plugin was denied.
     pub denials: Vec<Denial>,
 }
 
@@ -106,22 +107,22 @@ pub enum ReplayedOutcome {
     Decision(Vec<MediaDecision>),
     /// A part of a prompt as JSON.
     Built(Value),
-    /// The failure of the plugin, as text for people.
+    /// The failure of the plugin, as a text for users.
     Failed(String),
 }
 
 /// Outcome and side effects of a replayed action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replayed {
-    /// What the plugin returned.
+    /// The output of the plugin.
     pub outcome: ReplayedOutcome,
-    /// What the plugin asked for although it is not recorded. It was denied.
+    /// Requests of the plugin that are not in the record. They were denied.
     pub unrecorded: Vec<Denial>,
-    /// How its side effects differ from the recorded ones, whatever it returned.
+    /// Descriptions of the differences between the side effects of the replayed action and the recorded side effects.
     pub effects: Vec<String>,
 }
 
-/// An action cannot be replayed.
+/// The reason why an action cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The plugin cannot be used by an agent.
@@ -151,7 +152,7 @@ pub struct RecordedTurn {
 }
 
 impl RecordedSession {
-    /// Starts to read a stored session, which is not changed.
+    /// Starts to read a stored session. The session is not changed.
     pub async fn read(store: Arc<dyn Store>, sandbox: Sandbox, session: SessionSummary) -> Result<Self, StoreError> {
         let origins = Origins::read(&*store, &session.subject).await?;
         Ok(Self { store, sandbox, session, origins, records: TurnReader::default() })
@@ -169,8 +170,8 @@ impl RecordedSession {
         &self.session
     }
 
-    /// Replays an action with a version of its plugin, within these limits, and with these grants in addition to what was
-    /// recorded in the turn. Returns `None` for an action that cannot be replayed.
+    /// Replays an action with a version of its plugin, within these limits, and with these grants in addition to the
+    /// recorded resources of the turn. Returns `None` for an action that cannot be replayed.
     pub async fn replay(
         &self,
         turn: &RecordedTurn,
@@ -266,10 +267,15 @@ impl RecordedSession {
         Ok(Surroundings { host, model: turn.model.clone(), allowance, ports })
     }
 
-    /// Adds to the outcome how the plugin's requests and effects differ from the recorded ones. `then` is what was denied when
-    /// the session was recorded.
-    fn with_differences(&self, mut replayed: Replayed, surroundings: &Surroundings, then: &[Denial]) -> Replayed {
-        replayed.unrecorded.retain(|denial| !then.iter().any(|before| before.thing == denial.thing));
+    /// Adds the differences between the plugin's requests and effects and the recorded requests and effects.
+    /// `recorded_denials` are the denials in the record of the action. They are not reported again.
+    fn with_differences(
+        &self,
+        mut replayed: Replayed,
+        surroundings: &Surroundings,
+        recorded_denials: &[Denial],
+    ) -> Replayed {
+        replayed.unrecorded.retain(|denial| !recorded_denials.iter().any(|recorded| recorded.thing == denial.thing));
         let other_question =
             (surroundings.model.missed() > 0).then(|| "asking the model a different question".to_owned());
         let Differences { unrecorded, effects } = surroundings.host.differences();
@@ -291,7 +297,7 @@ impl RecordedSession {
         let surroundings = self.surroundings_of(&record.id.0, (recorded_turn, recorded), allowance).await?;
         let mut config = AgentConfig::new(&self.session.agent);
         config.plugins.insert(plugin.name().to_owned(), surroundings.allowance.clone());
-        // The agent is only needed for its tool registry; its model is never called.
+        // The agent is needed only for its tool registry. Its model is never called.
         let offline_model =
             Providers::new(Vec::new()).model("offline", Path::new("")).expect("the offline model is built in");
         let agent = Agent::new(config, offline_model, Generation::new([plugin.clone()]))?;
@@ -355,7 +361,8 @@ fn media_of(denials: &[Denial]) -> MediaAccess {
     }
 }
 
-/// The error of a call also names missing grants that the plugin may not have tried to use.
+/// Returns whether the plugin of a call could read media. The error text of the call is searched as well, because it
+/// also names missing grants that the plugin did not try to use.
 fn media_of_call(record: &CallRecord) -> MediaAccess {
     let Some(result) = &record.result else { return MediaAccess::Readable };
     match result.is_error && result_text(&result.content).contains(MEDIA_THING) {
@@ -364,8 +371,8 @@ fn media_of_call(record: &CallRecord) -> MediaAccess {
     }
 }
 
-/// Adds what the plugin was granted when it was recorded, as far as it has no side effects: access to the session's media, and
-/// the event type of the recorded service request.
+/// Adds the grants that the plugin had when the action was recorded, if they have no side effects. These are the access
+/// to the session's media, and the event type of the recorded service request.
 fn with_recorded_grants(
     allowance: &PluginAllowance,
     media: MediaAccess,
@@ -410,7 +417,7 @@ fn replayed<T>(report: CallReport<Result<T, PluginFailure>>, outcome: impl Fn(T)
     Replayed { outcome, unrecorded: denials_in(&report.denials), effects: report.effects }
 }
 
-/// The session's media, read-only. Media that a plugin creates are described but not stored.
+/// Read-only access to the session's media. Media that a plugin creates are described but not stored.
 struct RecordedMedia {
     stored: StoredMedia,
     /// The session that contains the media.
@@ -428,6 +435,6 @@ impl MediaPort for RecordedMedia {
     }
 
     async fn put(&self, _: &str, medium: MediumToStore) -> Result<Media, PortError> {
-        described(medium)
+        describe_without_storing(medium)
     }
 }

@@ -1,4 +1,4 @@
-//! An open session: its lease, its state, and `apply`, the only method that changes the state. The driver in `turn` runs the
+//! An open session: its lease and its state. Only the method `apply` changes the state. The driver in `turn` runs the
 //! session's turns.
 
 mod opening;
@@ -31,10 +31,10 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::broadcast;
 
-/// Maximum length, in characters, of the session title, which is taken from the first input.
+/// Maximum number of characters of a session's title, which is the beginning of the first input.
 pub(crate) const TITLE_CHARACTERS: usize = 80;
 
-/// Why a session cannot be opened or changed.
+/// The reason why a session cannot be opened or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The store rejected the operation or failed.
@@ -45,7 +45,7 @@ pub enum SessionError {
     Restore {
         /// Subject of the session.
         session: String,
-        /// Why the state cannot be restored.
+        /// The reason why the state cannot be restored.
         error: RestoreError,
     },
     /// The session does not accept this input in its current state.
@@ -75,11 +75,11 @@ pub enum TurnResult {
     Interrupted,
     /// The turn waits for answers, approvals or decisions.
     Suspended(Suspension),
-    /// No turn was open and there was no input.
+    /// No turn was open, and [`Session::run`] was called without an input.
     Idle,
 }
 
-/// When the current model call was first attempted, and when it may be attempted again.
+/// The times of the first and of the next attempt of the current model call. `None` if there is no such attempt.
 #[derive(Default)]
 pub(crate) struct ModelRetry {
     pub(crate) first_try: Option<Instant>,
@@ -94,9 +94,10 @@ pub struct Session {
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) last_event: Option<Event>,
     pub(crate) model_retry: ModelRetry,
-    /// A failed commit or a dropped caller stopped the turn in the middle. Work that was running at that moment is lost.
+    /// Whether a failed commit or a dropped future has stopped the turn in the middle. The work that was running at
+    /// that moment is lost.
     pub(crate) was_interrupted: bool,
-    /// Memories that are committed but not yet written.
+    /// Whether committed memories still have to be written.
     pub(crate) deferred: DeferredDelivery,
     /// Denials that are not part of a call's result and are not yet committed.
     pub(crate) denied: Vec<(Option<CallId>, Denial)>,
@@ -104,13 +105,14 @@ pub struct Session {
     pub(crate) held_requests: HeldRequests,
     /// Calls that were restored from the stored state. Their arguments are checked again before the calls run.
     pub(crate) unverified: HashSet<CallId>,
-    /// Connections to the MCP servers that a decision was checked against. They stay open until the turn continues and
-    /// acquires its own.
+    /// Connections to the MCP servers that were used to check a decision. They stay open until the turn continues and
+    /// acquires its own connections.
     pub(crate) held_servers: Option<AcquiredServers>,
     opened_at: u64,
-    /// Trace of the event that carries the next input.
+    /// Trace of the event that contains the next input.
     incoming_trace: Option<TraceContext>,
-    /// Opening the session ended its turn: the turn could not continue, or what it waited for had expired.
+    /// Whether opening the session ended its turn, because the turn could not continue or the answers that it waited
+    /// for were overdue.
     ended_at_opening: bool,
     lease: Lease,
     revision: u64,
@@ -120,7 +122,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Returns the session's subject, the id that names it in the store and in events.
+    /// Returns the session's subject, which identifies the session in the store and in events.
     pub fn subject(&self) -> &str {
         &self.services.subject
     }
@@ -135,8 +137,8 @@ impl Session {
         self.opened_at
     }
 
-    /// Whether opening the session ended its turn, because the question that it waited for had expired or its plugins are
-    /// gone. [`Session::run`] without an input returns the turn's result.
+    /// Returns whether opening the session ended its turn, because an answer was overdue or the turn's plugins are no
+    /// longer available. [`Session::run`] without an input returns the turn's result.
     pub fn has_ended_at_opening(&self) -> bool {
         self.ended_at_opening
     }
@@ -147,26 +149,27 @@ impl Session {
         self.watchers.subscribe()
     }
 
-    /// Returns a handle for further readers. They may subscribe and leave at any time, also while [`Session::run`] runs (L30).
+    /// Returns a handle for further readers. Readers may subscribe and unsubscribe at any time, even while
+    /// [`Session::run`] runs (L30).
     pub fn watch(&self) -> SessionWatch {
         self.watchers.handle()
     }
 
-    /// Makes the next turn part of this trace, which is the trace of the event that carries its input (I6). A value that the
-    /// W3C Trace Context recommendation does not allow is ignored, and the turn starts a new trace.
+    /// Makes the next turn part of this trace, which is the trace of the event that contains the turn's input (I6). A
+    /// value that the W3C Trace Context recommendation does not allow is ignored, and the turn starts a new trace.
     pub fn continue_trace(&mut self, trace: TraceContext) {
         self.incoming_trace = Some(trace).filter(trace::is_trace);
     }
 
-    /// Queues a prompt that arrives while a turn is open, with the trace of the event that carries it.
+    /// Queues a prompt that arrives while a turn is open, with the trace of the event that contains the prompt.
     /// [`Session::next_queued_prompt`] returns the prompt when the turn has ended.
     pub async fn queue_prompt(&mut self, input: TurnInput) -> Result<(), SessionError> {
         let prompt = QueuedPrompt { input, trace: self.incoming_trace.take() };
         self.apply(Input::QueuePrompt { prompt }, CommitNotes::default()).await
     }
 
-    /// Returns the first queued prompt, or `None` while a turn is open or if the queue is empty. The prompt stays in the queue
-    /// until a turn starts with it, so it is neither lost nor run twice if the process ends.
+    /// Returns the first queued prompt, or `None` while a turn is open or if the queue is empty. The prompt stays in
+    /// the queue until a turn starts with it, so the prompt is neither lost nor used twice if the process ends.
     pub fn next_queued_prompt(&self) -> Option<TurnInput> {
         let queued = self.run.queued_prompts.first().filter(|_| !self.run.is_open())?;
         Some(queued.input.clone())
@@ -216,8 +219,8 @@ impl Session {
         self.revision
     }
 
-    /// Releases the lease so that other processes can use the session. This value can no longer change the session; open it
-    /// again to do so.
+    /// Releases the lease so that other processes can use the session. Afterwards, this value can no longer change the
+    /// session. To change the session, open it again.
     pub async fn release_lease(&self) -> Result<(), SessionError> {
         Ok(self.services.store.release(self.lease.clone()).await?)
     }
@@ -227,13 +230,13 @@ impl Session {
         Ok(self.services.store.release(self.lease).await?)
     }
 
-    /// Returns a read-only view of what decisions about approvals need.
+    /// Returns a read-only view of the data that decisions about approvals need.
     pub(crate) fn approvals(&self) -> ApprovalContext<'_> {
         let Self { services, run, held_requests, unverified, .. } = self;
         ApprovalContext { services, run, held_requests, unverified }
     }
 
-    /// Returns the same context together with the session's history.
+    /// Returns the context of [`Session::approvals`] together with the session's history.
     pub(crate) fn approvals_and_history(&mut self) -> (ApprovalContext<'_>, &mut LoadedHistory) {
         let Self { services, run, held_requests, unverified, history, .. } = self;
         (ApprovalContext { services: &*services, run: &*run, held_requests, unverified }, history)
@@ -249,7 +252,7 @@ impl Session {
         Ok(Blobs::put(&*self.services.store, self.subject(), bytes, about).await?)
     }
 
-    /// Uses another agent from now on.
+    /// Replaces the agent that the session uses.
     pub(crate) fn use_agent(&mut self, agent: Arc<Agent>) {
         if !Arc::ptr_eq(&agent, &self.services.agent) {
             self.services = Arc::new(self.services.with_agent(agent));
@@ -271,8 +274,8 @@ impl Session {
         waits.filter(|wait| wait.cause.expires_at().is_some_and(|time| time <= now)).map(|wait| wait.call).next()
     }
 
-    /// Applies an input; no other method changes the session's state. Finished model calls of plugins and denials that
-    /// occurred in the meantime (O3) are committed first, because the input may depend on them.
+    /// Applies an input. No other method changes the session's state. Finished model calls of plugins and denials (O3)
+    /// that occurred in the meantime are committed first, because the input may depend on them.
     pub(crate) async fn apply(&mut self, input: Input, mut notes: CommitNotes) -> Result<(), SessionError> {
         while let Some(FinishedQuestion { input, record, texts }) = self.services.ledger.next() {
             if self.run.is_open() {
@@ -302,8 +305,8 @@ impl Session {
     async fn apply_one(&mut self, input: Input, notes: CommitNotes) -> Result<(), SessionError> {
         let name = input_name(&input);
         let input = add_edit_note(&mut self.history, input).await?;
-        let cleaned = secrets::without_secrets(self.services.agent.redaction(), input, notes);
-        let (input, notes) = cleaned.map_err(|error| *error)?;
+        let redacted = secrets::without_secrets(self.services.agent.redaction(), input, notes);
+        let (input, notes) = redacted.map_err(|error| *error)?;
         let results = ResultOrigin::of(&input);
         let mut run = self.run.clone();
         let mut change = run.apply(input)?;
@@ -344,8 +347,8 @@ impl Session {
     fn commit_of(&self, run: &Run, change: Change, notes: CommitNotes) -> Commit {
         let title = run.turn.as_ref().filter(|turn| turn.number == 1).map(|turn| title_of(&turn.input));
         let status = status_of_run(run, title);
-        let new = |text: &String| !self.stored_texts.contains(&digest_of(text.as_bytes()));
-        let texts = notes.texts.into_iter().filter(new).collect();
+        let is_new = |text: &String| !self.stored_texts.contains(&digest_of(text.as_bytes()));
+        let texts = notes.texts.into_iter().filter(is_new).collect();
         let view = match self.view_is_stored {
             true => StoredView::Changed(view_pieces(run, Some(&self.run))),
             false => StoredView::Whole(view_pieces(run, None)),
@@ -353,7 +356,7 @@ impl Session {
         Commit { snapshot: run.snapshot_without_view(), view, change, records: notes.records, texts, status }
     }
 
-    /// Returns how the last turn ended.
+    /// Returns the result of the last turn.
     pub(crate) fn last_result(&self) -> TurnResult {
         match self.run.turn.as_ref().and_then(|turn| turn.end()) {
             Some(TurnEnd::Finished(output)) => TurnResult::Finished(output.clone()),
@@ -364,17 +367,19 @@ impl Session {
     }
 }
 
-/// Returns the pieces of the view that a commit of this run writes.
+/// Returns the pieces of the view that a commit of this run writes: the pieces that differ from `since`, or all pieces
+/// if `since` is `None`.
 pub(crate) fn view_pieces(run: &Run, since: Option<&Run>) -> Vec<ViewPiece> {
     run.view_pieces(since).into_iter().map(|(number, items)| ViewPiece { number, items }).collect()
 }
 
-/// Returns what session lists show about a session with this snapshot, or `None` if this host cannot read the snapshot.
+/// Returns the status that session lists show for a session with this snapshot. `None` if this host cannot read the
+/// snapshot.
 pub fn status_of(snapshot: &[u8]) -> Option<Status> {
     Run::restore(Some(snapshot)).ok().map(|run| status_of_run(&run, None))
 }
 
-/// Returns what session lists show about a session in this state.
+/// Returns the status that session lists show for a session in this state.
 pub(crate) fn status_of_run(run: &Run, title: Option<String>) -> Status {
     Status { state: run.session_state(), turn: run.turns, title }
 }

@@ -1,5 +1,5 @@
-//! Hot swap: watches a directory of plugins and publishes changes to its agents. Each agent gets all changes of a generation
-//! at once (P10).
+//! Hot swap: watches a directory of plugins and publishes changes to its agents. Each agent receives all changes of a
+//! generation in one step (P10).
 
 mod prune;
 mod publish;
@@ -23,41 +23,41 @@ pub use prune::{KEPT_VERSIONS, Pruned, prune};
 pub use trials::finish_trials;
 pub use version_log::{BeginError, begin_serving, directory_name, record_grants, serving_versions};
 
-/// Pause between two scans of a directory in which nothing changes.
+/// Time between two scans of a directory in which nothing changes.
 const SETTLED_SCAN_INTERVAL: Duration = Duration::from_millis(250);
-/// Pause between two scans while something is changing.
+/// Time between two scans while a file is changing.
 const CHANGING_SCAN_INTERVAL: Duration = Duration::from_millis(50);
-/// Number of scans after which rollbacks by other processes are read again.
+/// Number of scans after which the rollbacks that other processes made are read again.
 const SCANS_PER_ROLLBACK_READ: u32 = 4;
 
-/// An event that people should be told about at once.
+/// An event that users should be informed about immediately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Another version serves from now on. Open turns keep the version that they started with.
+    /// Another version of a plugin is in use from now on. Open turns keep the version that they started with.
     Swapped {
         /// Name of the plugin.
         plugin: String,
-        /// Version that served before, or `None` if the plugin is new.
+        /// Version that was in use before, or `None` if the plugin is new.
         from: Option<Digest>,
-        /// Version that serves now, or `None` if the plugin was removed.
+        /// Version that is in use now, or `None` if the plugin was removed.
         to: Option<Digest>,
     },
     /// A plugin was rolled back to an earlier version.
     RolledBack {
         /// Name of the plugin.
         plugin: String,
-        /// Version that no longer serves.
+        /// Version that is no longer in use.
         from: Digest,
-        /// Version that serves from now on.
+        /// Version that is in use from now on.
         to: Digest,
-        /// Reason for the rollback, as text for people.
+        /// Reason for the rollback, as a text for users.
         because: String,
     },
-    /// A change was refused. The previous version keeps serving.
+    /// A change was refused. The previous version stays in use.
     Refused {
         /// The file, agent or directory that the notice is about.
         subject: String,
-        /// Reason for the refusal, as text for people.
+        /// Reason for the refusal, as a text for users.
         reason: String,
     },
 }
@@ -76,28 +76,31 @@ pub struct PluginWatcher {
     /// Versions that failed their canary call or use another plugin's name, by file. They are already reported.
     refused: BTreeMap<PathBuf, Digest>,
     rollbacks: Vec<Rollback>,
-    /// Versions that serve now, by plugin.
+    /// Versions that are in use now, by the name of the plugin.
     serving: BTreeMap<String, ChosenVersion>,
-    /// The last selection that some agents could not use. It is not offered again before something changes.
+    /// The last selection that some agents could not use. It is not offered again until the selection changes.
     declined_selection: Option<BTreeMap<String, ChosenVersion>>,
     /// Agent, plugin and version of each declined offer that is already reported. The version is `None` for a removed file.
     declined: BTreeSet<(String, String, Option<Digest>)>,
-    /// Versions on trial, by plugin.
+    /// Versions on trial, by the name of the plugin.
     trials: BTreeMap<String, VersionTrial>,
+    /// Notified when a call of a version on trial traps.
     trapped: Arc<Notify>,
-    /// Problems that persist, by what they concern. Each is reported once.
+    /// Problems that persist, by the subject of the problem. Each problem is reported only once.
     reported_problems: BTreeMap<String, String>,
 }
 
-/// Keys of `reported_problems` for failures of the watcher itself.
+/// Key in `reported_problems` for a failure to scan the directory.
 const SCAN_PROBLEM: &str = "the directory";
+/// Key in `reported_problems` for a failure of the store.
 const STORE_PROBLEM: &str = "the store";
 
-/// The version of a plugin that is selected to serve.
+/// The version of a plugin that is selected for use.
 #[derive(Clone)]
 struct ChosenVersion {
     path: PathBuf,
     plugin: Arc<LoadedPlugin>,
+    /// Digest of the rolled-back version in the plugin's file, if this version is used in its place.
     instead_of: Option<Digest>,
 }
 
@@ -126,7 +129,7 @@ impl PluginWatcher {
             name: directory_name(directory),
             agents,
             notices,
-            // If a file is bad at the first scan, the version that served before stays accepted.
+            // If a file is invalid at the first scan, the version that was in use before stays accepted.
             accepted: serving.values().map(|chosen| (chosen.path.clone(), chosen.plugin.clone())).collect(),
             refused: versions.refused,
             rollbacks: Vec::new(),
@@ -139,7 +142,7 @@ impl PluginWatcher {
         }
     }
 
-    /// Scans the directory and publishes changes until it is cancelled.
+    /// Scans the directory and publishes changes until `cancel` is cancelled.
     pub async fn watch(mut self, cancel: CancellationToken) {
         let (mut scans, mut files, mut wait) = (0_u32, None, CHANGING_SCAN_INTERVAL);
         let trapped = self.trapped.clone();
@@ -185,9 +188,9 @@ impl PluginWatcher {
             if is_known {
                 continue;
             }
-            let serves = self.serving.get(plugin.name());
-            let serves = serves.is_some_and(|chosen| chosen.plugin.digest() == digest);
-            match if serves { Ok(()) } else { self.canary(&plugin).await } {
+            let serving = self.serving.get(plugin.name());
+            let is_serving = serving.is_some_and(|chosen| chosen.plugin.digest() == digest);
+            match if is_serving { Ok(()) } else { self.canary(&plugin).await } {
                 Ok(()) => {
                     self.refused.remove(&path);
                     self.accepted.insert(path, plugin);
@@ -203,8 +206,8 @@ impl PluginWatcher {
         files
     }
 
-    /// Runs the canary call with the limits of the agents. If these differ, one success is enough, because the calls of the
-    /// other agents count towards the version's trial.
+    /// Runs the canary call with the limits of the agents. If the agents have different limits, one successful call is
+    /// sufficient, because the later calls of all agents count towards the version's trial.
     async fn canary(&self, plugin: &Arc<LoadedPlugin>) -> Result<(), String> {
         let mut tried = Vec::new();
         let mut outcome = Ok(());
@@ -222,7 +225,8 @@ impl PluginWatcher {
         outcome
     }
 
-    /// Publishes the selection that follows from the files and rollbacks if it differs from what serves.
+    /// Selects versions according to the files and rollbacks. Publishes the selection if it differs from the versions
+    /// in use.
     async fn publish_changes(&mut self, present: &BTreeSet<PathBuf>) {
         let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
         for path in present {
@@ -238,7 +242,7 @@ impl PluginWatcher {
             }
             let Some(path) = owner else { continue };
             let Some(plugin) = self.accepted.get(&path).cloned() else { continue };
-            // Forget the refusal for a duplicate name, so that it is reported again if it occurs again.
+            // Remove the refusal for a duplicate name, so that a new conflict is reported again.
             if self.refused.get(&path) == Some(plugin.digest()) {
                 self.refused.remove(&path);
             }
@@ -250,11 +254,12 @@ impl PluginWatcher {
         }
     }
 
-    /// Returns the file that owns a plugin name, with the grants of that name. This is the file that serves under the name. If
-    /// none serves, a single file gets the name and several files do not, as at the start of a host.
+    /// Returns the file that owns a plugin name and therefore has the grants of that name. If a plugin with this name
+    /// is in use and its file still exists, this file owns the name. Otherwise, a file owns the name only if no other
+    /// file has the same name, as at the start of a host.
     fn owning_file(&self, name: &str, paths: &[PathBuf]) -> Option<PathBuf> {
-        let serves = self.serving.get(name).map(|chosen| &chosen.path);
-        match (serves.filter(|path| paths.contains(path)), paths) {
+        let serving = self.serving.get(name).map(|chosen| &chosen.path);
+        match (serving.filter(|path| paths.contains(path)), paths) {
             (Some(path), _) => Some(path.clone()),
             (None, [only]) => Some(only.clone()),
             (None, _) => None,
@@ -268,17 +273,18 @@ impl PluginWatcher {
         }
         self.refused.insert(path.to_owned(), plugin.digest().clone());
         let conflict = match owner {
-            Some(owner) => format!("its name belongs to {}, which serves now", owner.display()),
+            Some(owner) => format!("its name belongs to {}, which is in use now", owner.display()),
             None => {
                 let others = paths.iter().filter(|other| *other != path).map(|other| other.display().to_string());
                 format!("{} has the same name `{name}`", others.collect::<Vec<_>>().join(", "))
             }
         };
-        let reason = format!("{} is not used: {conflict}; rename one of them in its plugin.toml", plugin.identity());
+        let reason =
+            format!("{} is not used: {conflict}; rename one of the plugins in its plugin.toml", plugin.identity());
         self.report_refused(path.display().to_string(), reason).await;
     }
 
-    /// Returns the file's version, or the version that serves in its place while the file's version is rolled back.
+    /// Returns the file's version, or the version that is used in its place while the file's version is rolled back.
     async fn choose_version(&mut self, path: &Path, plugin: Arc<LoadedPlugin>) -> ChosenVersion {
         let name = plugin.name().to_owned();
         let from_file = ChosenVersion { path: path.to_owned(), plugin, instead_of: None };
@@ -306,7 +312,7 @@ impl PluginWatcher {
         }
     }
 
-    /// Whether some agent cannot use the file's version. Such a version does not end a rollback.
+    /// Returns whether an agent cannot use the file's version. Such a version does not end a rollback.
     fn is_declined(&self, file: &ChosenVersion) -> bool {
         let is_file = |(_, plugin, digest): &(String, String, Option<Digest>)| {
             plugin == file.plugin.name() && digest.as_ref() == Some(file.plugin.digest())
@@ -314,19 +320,19 @@ impl PluginWatcher {
         self.declined.iter().any(is_file)
     }
 
-    /// Offers the new selection to each agent, all of it at once. A plugin change that no agent can use is left out, and the
-    /// rest is published.
+    /// Offers the complete new selection to each agent in one step. A plugin change that no agent can use is left out,
+    /// and all other changes are published.
     async fn publish(&mut self, chosen: BTreeMap<String, ChosenVersion>) {
         let trials = self.trials_with(&chosen);
         let declined: Vec<DeclinedPlugin> =
             self.agents.iter().flat_map(|agent| publish::offer(agent, &chosen, &trials)).collect();
-        let by_all = |plugin: &String| {
+        let declined_by_all = |plugin: &String| {
             let count = declined.iter().filter(|declined| declined.plugin == *plugin).count();
             count > 0 && count == self.agents.len()
         };
         let changes = differences(&self.serving, &chosen);
-        let (rejected, accepted): (Vec<_>, Vec<_>) = changes.into_iter().partition(by_all);
-        let before = self.serving.clone();
+        let (rejected, accepted): (Vec<_>, Vec<_>) = changes.into_iter().partition(declined_by_all);
+        let previous = self.serving.clone();
         for plugin in accepted {
             match chosen.get(&plugin) {
                 Some(chosen) => self.serving.insert(plugin, chosen.clone()),
@@ -334,29 +340,30 @@ impl PluginWatcher {
             };
         }
         let serving = &self.serving;
-        let continues = |name: &String, on_trial: &mut VersionTrial| {
-            let serves = serving.get(name).filter(|chosen| chosen.instead_of.is_none());
-            serves.is_some_and(|chosen| *chosen.plugin.digest() == on_trial.digest)
+        let is_still_on_trial = |name: &String, on_trial: &mut VersionTrial| {
+            let from_file = serving.get(name).filter(|chosen| chosen.instead_of.is_none());
+            from_file.is_some_and(|chosen| *chosen.plugin.digest() == on_trial.digest)
         };
         // If the successor of a version on trial was declined, the trial continues.
         self.trials.extend(trials.into_iter().filter(|(name, _)| !rejected.contains(name)));
-        self.trials.retain(continues);
+        self.trials.retain(is_still_on_trial);
         self.report_declined(&chosen, declined, &rejected).await;
         self.declined_selection = (self.serving != chosen).then_some(chosen);
-        if self.serving != before {
-            self.report_changes(&before).await;
+        if self.serving != previous {
+            self.report_changes(&previous).await;
         }
     }
 
-    /// Reports which agent cannot use which file. Each case is reported once while it lasts.
+    /// Reports the files that agents cannot use. Each combination of agent and file is reported only once while the
+    /// problem persists.
     async fn report_declined(
         &mut self,
         chosen: &BTreeMap<String, ChosenVersion>,
         declined: Vec<DeclinedPlugin>,
-        by_all: &[String],
+        declined_by_all: &[String],
     ) {
         let reported = std::mem::take(&mut self.declined);
-        // A version that was not offered this time, because an earlier version serves instead, is still declined.
+        // A version that was not offered this time, because an earlier version is used in its place, is still declined.
         let is_still_declined = |(_, plugin, digest): &&(String, String, Option<Digest>)| {
             let matches = |file: &Arc<LoadedPlugin>| file.name() == plugin && Some(file.digest()) == digest.as_ref();
             let is_offered = chosen.get(plugin).is_some_and(|chosen| matches(&chosen.plugin));
@@ -370,19 +377,20 @@ impl PluginWatcher {
             let is_reported = reported.contains(&key);
             self.declined.insert(key);
             let (subject, reason) = match file {
-                Some(file) if by_all.contains(&plugin) => {
+                Some(file) if declined_by_all.contains(&plugin) => {
                     if !files.insert(plugin) {
                         continue;
                     }
                     (file.path.display().to_string(), format!("{} is not used: {error}", file.plugin.identity()))
                 }
                 Some(file) => {
-                    let what = format!("{} of {} is not used", file.plugin.identity(), file.path.display());
-                    (format!("the agent `{agent}`"), format!("{what}: {error}"))
+                    let problem = format!("{} of {} is not used", file.plugin.identity(), file.path.display());
+                    (format!("the agent `{agent}`"), format!("{problem}: {error}"))
                 }
-                None => {
-                    (format!("the agent `{agent}`"), format!("`{plugin}` stays although its file was removed: {error}"))
-                }
+                None => (
+                    format!("the agent `{agent}`"),
+                    format!("`{plugin}` stays in use although its file was removed: {error}"),
+                ),
             };
             if !is_reported {
                 self.report_refused(subject, reason).await;
@@ -390,15 +398,15 @@ impl PluginWatcher {
         }
     }
 
-    /// Returns the trials for this selection. A version that replaces another one is on trial.
+    /// Returns the trials for this selection. A version that replaces another version is on trial.
     fn trials_with(&self, chosen: &BTreeMap<String, ChosenVersion>) -> BTreeMap<String, VersionTrial> {
         let mut trials = BTreeMap::new();
-        for (name, now) in chosen.iter().filter(|(_, now)| now.instead_of.is_none()) {
-            let digest = now.plugin.digest().clone();
-            let known = self.trials.get(name).filter(|on_trial| on_trial.digest == digest);
+        for (name, next) in chosen.iter().filter(|(_, next)| next.instead_of.is_none()) {
+            let digest = next.plugin.digest().clone();
+            let running = self.trials.get(name).filter(|on_trial| on_trial.digest == digest);
             let before = self.serving.get(name).map(|before| before.plugin.digest().clone());
-            if let Some(known) = known {
-                trials.insert(name.clone(), known.clone());
+            if let Some(running) = running {
+                trials.insert(name.clone(), running.clone());
             } else if let Some(before) = before.filter(|before| *before != digest) {
                 let calls = Arc::new(Trial::new(TrialCounts::default(), self.trapped.clone()));
                 trials.insert(name.clone(), VersionTrial { digest, before, calls });
@@ -421,7 +429,7 @@ impl PluginWatcher {
             let counted = trials::count(&*self.store, &self.name, &plugin, &on_trial).await;
             let rollback = match counted {
                 Ok(rollback) => rollback,
-                // A version that crashes is rolled back even if that cannot be stored.
+                // A version that crashes is rolled back even if the rollback cannot be stored.
                 Err(error) => {
                     self.check_stored(Err(error));
                     failed.then(|| trials::rollback_of(&self.name, &plugin, &on_trial))
@@ -443,8 +451,8 @@ impl PluginWatcher {
     }
 
     async fn report_refused(&mut self, subject: String, reason: String) {
-        // People get this as a notice, so the log level is only `info`.
-        tracing::info!(subject, reason, "a change of the plugins was refused; the previous version keeps serving");
+        // Users receive this message as a notice, so the log level is only `info`.
+        tracing::info!(subject, reason, "a change of the plugins was refused; the previous version stays in use");
         let entry =
             AuditAction::Refused { directory: self.name.clone(), subject: subject.clone(), reason: reason.clone() };
         let stored = self.store.audit(vec![entry]).await;
@@ -467,17 +475,17 @@ impl PluginWatcher {
         }
     }
 
-    /// Reports a problem once, until it is over or another problem occurs in the same place.
-    fn report_problem(&mut self, about: &str, reason: String) {
-        if self.reported_problems.get(about) != Some(&reason) {
+    /// Reports a problem, unless the same problem with this subject was already reported and still persists.
+    fn report_problem(&mut self, subject: &str, reason: String) {
+        if self.reported_problems.get(subject) != Some(&reason) {
             tracing::info!(directory = self.name, "{reason}");
             self.send_notice(Notice::Refused { subject: self.name.clone(), reason: reason.clone() });
-            self.reported_problems.insert(about.to_owned(), reason);
+            self.reported_problems.insert(subject.to_owned(), reason);
         }
     }
 }
 
-/// Lets all agents of one directory count their calls for the same trials.
+/// Makes all agents of one directory share the same trials, so that their calls are counted together.
 fn share_trials(agents: &[LiveAgent], versions: &PluginVersions) {
     for agent in agents.iter().skip(1) {
         let shared = |agent: &Agent| {

@@ -1,5 +1,5 @@
-//! The tools that an agent can call. One registry holds the host's own tools and those of plugins, MCP servers,
-//! services and other agents. The other modules here are common to all of them.
+//! The tools that an agent can call. One registry contains the host's built-in tools and the tools of plugins, MCP
+//! servers, services and other agents. The other modules contain code for all kinds of tools.
 
 mod availability;
 pub mod builtins;

@@ -15,7 +15,8 @@ pub use import::{ImportAs, ImportOptions, Imported, import, import_for, import_t
 use agent_core::run::{CutError, RestoreError, Run};
 use agent_store::{OpenMode, OpenedSession, SessionFilter, SessionMeta, SessionSummary, Store, StoreError};
 
-/// A session cannot be forked, exported or imported. The original session is unchanged and no new session was created.
+/// The reason why a session cannot be forked, exported or imported. The original session is unchanged, and no new
+/// session was created.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
     /// The store rejected the operation or failed.
@@ -26,7 +27,7 @@ pub enum TransferError {
     Restore {
         /// Subject of the session.
         session: String,
-        /// Why the state cannot be read.
+        /// The reason why the state cannot be read.
         error: RestoreError,
     },
     /// The session has no complete message, so there is nothing to fork.
@@ -40,13 +41,13 @@ pub enum TransferError {
     CannotCut {
         /// Subject of the session.
         session: String,
-        /// Why it cannot be cut there, and where it can be.
+        /// The reason why the session cannot be cut at this message, and the messages at which it can be cut.
         place: CutError,
     },
     /// The input is not an exported session.
     #[error("this is not an exported session: {problem}; create one with `agent-host session export`")]
     NotASession {
-        /// Why the input is not an exported session.
+        /// The reason why the input is not an exported session.
         problem: String,
     },
     /// The document was written by a newer host.
@@ -62,9 +63,9 @@ pub enum TransferError {
     /// The document is damaged or inconsistent.
     #[error("the exported session is damaged at {place}: {problem}; nothing was imported; export the session again")]
     Damaged {
-        /// Place in the document, such as `messages[3]`.
+        /// Location in the document, such as `messages[3]`.
         place: String,
-        /// What is wrong at that place.
+        /// Description of the problem at this location.
         problem: String,
     },
     /// The requested name is not a valid session id.
@@ -72,7 +73,7 @@ pub enum TransferError {
     InvalidName {
         /// The requested name, with special characters escaped.
         name: String,
-        /// Why the name is not valid.
+        /// The reason why the name is not valid.
         problem: &'static str,
     },
     /// The document cannot be read.
@@ -83,14 +84,14 @@ pub enum TransferError {
     Write(#[from] std::io::Error),
 }
 
-/// A session under its lease, with its state and summary.
+/// A session whose lease was acquired, with its state and summary.
 struct LeasedSession {
     opened: OpenedSession,
     run: Run,
     summary: SessionSummary,
 }
 
-/// Takes the lease of an existing session, so that nobody else writes to it.
+/// Acquires the lease of an existing session, so that no other process can write to the session.
 async fn lease(store: &dyn Store, session: &str) -> Result<LeasedSession, TransferError> {
     let opened = store.open(session, OpenMode::Existing, SessionMeta::default()).await?;
     let lease = opened.lease.clone();
@@ -116,7 +117,7 @@ async fn summary(store: &dyn Store, session: &str) -> Result<Option<SessionSumma
     Ok(store.sessions(filter, 1).await?.pop())
 }
 
-/// Creates the error for a document that is damaged at this place.
+/// Creates the error for a document that is damaged at this location.
 fn damaged(place: impl Into<String>, problem: impl ToString) -> TransferError {
     TransferError::Damaged { place: place.into(), problem: problem.to_string() }
 }

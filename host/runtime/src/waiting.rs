@@ -1,4 +1,5 @@
-//! What a turn can wait for: approvals and answers from people, answers from services, and other agents.
+//! Handles the events that a turn can wait for: approvals and answers from users, answers from services, and results
+//! from other agents.
 
 mod approval_answers;
 mod children;

@@ -18,10 +18,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Default number of tokens that are reserved for a reply.
+/// Default for the maximum number of tokens of a reply. The tokens are reserved in the context window.
 pub const DEFAULT_REPLY_TOKENS: u32 = 4_096;
 
-/// Default for the largest number of offered tools (L25).
+/// Default for the maximum number of tools that are offered to the model (L25).
 pub const DEFAULT_OFFERED_TOOLS: u32 = 15;
 
 /// The grants and limits that an agent gives to one plugin.
@@ -29,30 +29,31 @@ pub const DEFAULT_OFFERED_TOOLS: u32 = 15;
 pub struct PluginAllowance {
     /// Resources that the plugin may access. Default: none.
     pub grants: Grants,
-    /// Limits of each of the plugin's calls.
+    /// Limits of each call of the plugin.
     pub limits: CallLimits,
-    /// Whether a person at a terminal is asked for missing grants at the plugin's first use.
+    /// Whether the user at the terminal is asked for missing grants at the plugin's first use.
     pub asking: AskPolicy,
-    /// Grants that a person has given while the host was running. They also apply to open turns.
+    /// Grants that users have given since the host started. They also apply to open turns.
     pub answered: AnsweredGrants,
 }
 
-/// Whether a person is asked for the grants that a plugin lacks (P6).
+/// Whether the user is asked for the grants that a plugin lacks (P6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AskPolicy {
-    /// A person is asked at the plugin's first use, if one is present.
+    /// The user at the terminal, if there is one, is asked at the plugin's first use.
     #[default]
     AtFirstUse,
-    /// Nobody is asked, and everything that is not granted is denied.
+    /// The user is not asked, and everything that is not granted is denied.
     Never,
 }
 
-/// Grants that a person gave to a plugin at its first use.
+/// Grants that a user gave to a plugin at its first use.
 #[derive(Clone, Debug, Default)]
 pub struct AnsweredGrants {
-    /// Grants for as long as the host runs, even if the configuration changes.
+    /// Grants that remain valid until the host exits, even if the configuration changes.
     pub for_this_run: Grants,
-    /// Permanent grants. They are written to the configuration, and end when they are removed from it.
+    /// Permanent grants. They are written to the configuration, and are revoked when they are removed from the
+    /// configuration.
     pub for_good: Grants,
 }
 
@@ -62,41 +63,43 @@ pub enum RuleBinding {
     /// The digest of the plugin's component, or the transport of the server.
     #[default]
     Identity,
-    /// The name of the plugin. This is for plugin development, where each build is a different component.
+    /// The name of the plugin. This binding is meant for plugin development, where each build has another digest.
     Name,
 }
 
-/// The part of its user's long-term memory that an agent uses (D4).
+/// The part of the user's long-term memory that an agent uses (D4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryUse {
-    /// The agent recalls the endings of turns of all the user's agents, and the results of its own tools. It remembers
-    /// both.
+    /// The agent recalls how turns of all of the user's agents ended, and the results of its own tools. It stores
+    /// memories of both kinds.
     #[default]
     User,
-    /// The agent recalls only what it remembered itself. The user's other agents may still recall the endings of its
-    /// turns.
+    /// The agent recalls only the memories that it stored itself. The user's other agents may still recall the endings
+    /// of its turns.
     Agent,
-    /// The agent recalls and remembers nothing.
+    /// The agent neither recalls nor stores memories.
     Off,
 }
 
-/// The writer of the summary of messages that are removed from the prompt.
+/// The model or program that writes the summary of messages that are removed from the prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SummaryWriter {
-    /// The configured summary model, or else the answering model. If it fails, the host writes the summary.
+    /// The configured summary model writes the summary, or the answering model if no summary model is configured. If
+    /// the model fails, the host extracts the summary from the messages.
     #[default]
     Model,
-    /// The host extracts the summary from the messages. No model is asked.
+    /// The host extracts the summary from the messages without a model.
     Extract,
 }
 
-/// Delivery of outgoing events.
+/// Configures the delivery of outgoing events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutboxConfig {
-    /// Folder in which each event is written to a file. `None`: events stay in the store.
+    /// Directory in which each event is written to a file. If `None`, events stay in the store.
     pub directory: Option<PathBuf>,
-    /// For turns that begin: whether the host sends an event when the turn ends, and whether it sends one when calls
-    /// need an approval, which can then also be answered by an event (I6).
+    /// Whether the host sends an event when a turn ends, and whether it sends an event when calls need an approval
+    /// (I6). An approval request that was sent as an event can be answered by an event. A change of this setting
+    /// applies to turns that begin later.
     pub announced: AnnouncedEvents,
 }
 
@@ -110,9 +113,10 @@ pub struct AgentConfig {
     /// The identity that rules with a tool's exact name are bound to. Default: the component or server that offers the
     /// tool.
     pub rule_binding: RuleBinding,
-    /// Additional vetting of the agent's components, after the host's own: a delegate may be stricter. Default: none.
+    /// Additional vetting of the agent's components, after the host's own vetting. It allows a delegate to have
+    /// stricter requirements. Default: none.
     pub vetting: Option<Arc<dyn ComponentVerifier>>,
-    /// The user whose long-term memory the agent uses. `None`: it uses no memory.
+    /// The user whose long-term memory the agent uses. If `None`, the agent uses no memory.
     pub user: Option<String>,
     /// The part of the user's memory that the agent uses (D4). Default: [`MemoryUse::User`].
     pub memory: MemoryUse,
@@ -126,22 +130,23 @@ pub struct AgentConfig {
     pub summary: SummaryWriter,
     /// How the models call tools (L20). Default: the provider's native tool calls.
     pub tool_dialect: ToolDialect,
-    /// Maximum number of tools that are offered. If there are more, those nearest to the input are chosen (L25).
-    /// Default: 15.
+    /// Maximum number of tools that are offered to the model. If the agent has more tools, those that match the input
+    /// best are offered (L25). Default: 15.
     pub offered_tools: u32,
     /// Whether the output includes the session's messages (L13). Default: false.
     pub include_history: bool,
-    /// JSON Schema of the output (L12). `None`: the output is a text.
+    /// JSON Schema of the output (L12). If `None`, the output is plain text.
     pub output_schema: Option<Value>,
-    /// Grants and limits by plugin name. A plugin that is not listed has no grants, and the limits in `limits`.
+    /// Grants and limits, by the name of the plugin. A plugin that is not listed has no grants and the limits in
+    /// `limits`.
     pub plugins: BTreeMap<String, PluginAllowance>,
     /// Limits of the calls of plugins that are not listed in `plugins`.
     pub limits: CallLimits,
     /// File trees that the host's own file tools may read. Default: none.
     pub host_trees: Vec<TreeGrant>,
-    /// Name of the plugin that builds the context. `None`: the host assembles it.
+    /// Name of the plugin that builds the context. If `None`, the host assembles the context.
     pub context_builder: Option<String>,
-    /// Names of the plugins that validate the output, in this order.
+    /// Names of the plugins that validate the output, in the order in which they run.
     pub validators: Vec<String>,
     /// Names of media policy plugins, by provider name (P4).
     pub media_policies: BTreeMap<String, String>,
@@ -153,19 +158,20 @@ pub struct AgentConfig {
     pub delegates: BTreeMap<String, Delegate>,
     /// MCP servers whose tools the agent has (I5).
     pub mcp: Vec<ServerConfig>,
-    /// Rules for which tools may run without an approval (L17). Default: the tools that do not ask for an approval
-    /// themselves.
+    /// Rules that decide which tools may run without an approval (L17). Default: a tool needs an approval only if its
+    /// definition requires one.
     pub approvals: ApprovalRules,
 }
 
 impl AgentConfig {
-    /// Whether the configuration mentions a plugin: in `plugins`, or as a context builder, validator or media policy.
+    /// Returns whether the configuration mentions a plugin in `plugins`, or as the context builder, a validator or a
+    /// media policy.
     pub fn mentions(&self, plugin: &str) -> bool {
         let mut roles = self.context_builder.iter().chain(&self.validators).chain(self.media_policies.values());
         self.plugins.contains_key(plugin) || roles.any(|name| name == plugin)
     }
 
-    /// A configuration with this name and the default of every other field.
+    /// Creates a configuration with this name and the default value of every other field.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -198,18 +204,20 @@ impl AgentConfig {
 }
 
 impl AgentConfig {
-    /// The agent's name in the store's records of approvals and components. An agent in another file has another name.
+    /// Returns the agent's name in the store's records of approval rules and components. Agents with the same name in
+    /// different files have different record names.
     pub(crate) fn record_name(&self) -> String {
         let file = self.file.as_deref().map(|file| file.to_string_lossy().into_owned());
         file.map_or_else(|| self.name.clone(), |file| format!("{} {file}", self.name))
     }
 
-    /// The grants and limits of a plugin.
+    /// Returns the grants and limits of a plugin.
     pub(crate) fn allowance(&self, plugin: &str) -> PluginAllowance {
         self.plugins.get(plugin).cloned().unwrap_or_else(|| PluginAllowance::with(self.limits))
     }
 
-    /// The grants and limits of a plugin, for changing them.
+    /// Returns a mutable reference to the grants and limits of a plugin. Adds default values if the plugin is not
+    /// listed yet.
     pub(super) fn allowance_mut(&mut self, plugin: &str) -> &mut PluginAllowance {
         let limits = self.limits;
         self.plugins.entry(plugin.to_owned()).or_insert_with(|| PluginAllowance::with(limits))
@@ -222,7 +230,7 @@ impl PluginAllowance {
     }
 }
 
-/// A checked configuration, with the values that are derived from it alone.
+/// A checked configuration, with the values that depend only on the configuration.
 pub(super) struct Configured {
     pub(super) config: AgentConfig,
     pub(super) output_schema: Option<Schema>,
@@ -236,8 +244,8 @@ pub(super) struct Configured {
 impl Configured {
     pub(super) fn new(config: AgentConfig) -> Result<Arc<Self>, AgentError> {
         for (name, service) in &config.services {
-            let wrong = |(event_type, error)| AgentError::Service { name: name.clone(), event_type, error };
-            service.check().map_err(wrong)?;
+            let schema_error = |(event_type, error)| AgentError::Service { name: name.clone(), event_type, error };
+            service.check().map_err(schema_error)?;
         }
         let output_schema = config.output_schema.as_ref().map(Schema::compile).transpose()?;
         let fingerprint = digest_of(format!("{config:?}").as_bytes()).to_string();
@@ -248,11 +256,12 @@ impl Configured {
         };
         let offered = Availability::Offered;
         let delegates = config.delegates.iter();
-        let delegates = delegates.map(|(name, to)| (to.definition(name), to.source(), offered.clone()));
+        let delegates =
+            delegates.map(|(name, delegate)| (delegate.definition(name), delegate.source(), offered.clone()));
         let services = config.services.iter();
         let services = services.map(|(name, service)| (service.definition(name), service.source(), offered.clone()));
-        let all = own.into_iter().chain(finishing).chain(delegates).chain(services);
-        let tools = all.map(|(tool, source, otherwise)| {
+        let definitions = own.into_iter().chain(finishing).chain(delegates).chain(services);
+        let tools = definitions.map(|(tool, source, otherwise)| {
             let availability = rules::availability(&config.approvals, (&tool, &source), otherwise);
             (tool, source, availability)
         });

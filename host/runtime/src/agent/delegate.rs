@@ -8,24 +8,25 @@ use serde_json::{Value, json};
 use std::fmt;
 use uuid::{Builder, Uuid};
 
-/// Name of the only argument of a delegate without an input schema.
+/// Name of the only argument of a delegate that has no input schema.
 const TASK: &str = "task";
 
 /// An agent that another agent may delegate to.
 #[derive(Clone)]
 pub struct Delegate {
-    /// The agent that does the work. It uses its own plugins, models, grants, limits and bounds, and none of the
-    /// delegating agent's.
+    /// The agent that does the work. It uses its own plugins, models, grants, limits and bounds, and nothing of the
+    /// delegating agent.
     pub agent: LiveAgent,
-    /// Description for the delegating model. At most 2 KiB of it are shown.
+    /// Description of the delegate for the model that calls it. The model is shown at most 2 KiB of the description.
     pub description: String,
-    /// JSON Schema of the input, which must be an object. `None`: the arguments are `{"task": text}`, and the task is
-    /// the input.
+    /// JSON Schema of the input, which must be an object. If `None`, the arguments are `{"task": text}`, and the text
+    /// of the task is the input.
     pub input_schema: Option<Value>,
 }
 
 impl Delegate {
-    /// The definition of the delegate as a tool. It claims no traits, because the effects of the agent are unknown.
+    /// Returns the tool definition of the delegate. The definition claims no traits, because the effects of the agent
+    /// are unknown.
     pub(crate) fn definition(&self, name: &str) -> ToolDefinition {
         ToolDefinition {
             name: name.to_owned(),
@@ -42,7 +43,7 @@ impl Delegate {
         ToolSource::Agent { agent: self.agent.current().config().name.clone() }
     }
 
-    /// The turn input for the agent, from arguments that satisfy the schema.
+    /// Converts arguments that satisfy the schema to the turn input of the agent.
     pub(crate) fn input(&self, arguments: &Value) -> TurnInput {
         match (&self.input_schema, arguments.get(TASK).and_then(Value::as_str)) {
             (None, Some(task)) => TurnInput::Text(task.to_owned()),
@@ -50,8 +51,8 @@ impl Delegate {
         }
     }
 
-    /// Subject of the session that does the work of a call. It is derived from the call, so that the call has a single
-    /// session even if the host crashes and retries.
+    /// Returns the subject of the session that does the work of a call. The subject is derived from the call, so that
+    /// the call has a single session even if the host crashes and retries the call.
     pub(crate) fn subject(&self, parent: &str, call: &CallId) -> String {
         let agent = self.agent.current();
         let name = &agent.config().name;
@@ -62,7 +63,7 @@ impl Delegate {
     }
 }
 
-/// The output is part of the parent agent's fingerprint, so equal delegates must have equal output.
+/// The debug output is part of the parent agent's fingerprint, so equal delegates must have equal output.
 impl fmt::Debug for Delegate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let agent = self.agent.current();
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(delegate("reader", Some(schema)).input(&arguments), TurnInput::Json(arguments));
     }
 
-    /// The fingerprint of a configuration covers the whole tree of delegates (D1).
+    /// The fingerprint of a configuration depends on the complete tree of delegates (D1).
     #[test]
     fn d1_a_delegates_fingerprint_is_part_of_the_agents_fingerprint() {
         let fingerprint = |description: &str, delegate_name: &str| {

@@ -1,4 +1,4 @@
-//! An agent that can change while it is in use: one pointer to its current snapshot (P10, invariant 5).
+//! An agent that can change while it is in use. The current snapshot is replaced atomically (P10, invariant 5).
 
 use super::{Agent, AgentError, AnsweredGrants};
 use agent_core::message::Digest;
@@ -9,29 +9,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
-/// Holds the current snapshot of an agent. A turn takes the snapshot once, when it begins, and keeps it. Clones share
-/// the same holder.
+/// A shared pointer to the current snapshot of an agent. A turn reads the snapshot once when it begins, and uses this
+/// snapshot until it ends. Clones refer to the same pointer.
 #[derive(Clone)]
-pub struct LiveAgent(Arc<Holder>);
+pub struct LiveAgent(Arc<SharedAgent>);
 
-struct Holder {
+struct SharedAgent {
     current: watch::Sender<Arc<Agent>>,
-    /// Number of changes so far.
+    /// Number of changes since this value was created.
     version: AtomicU64,
-    /// Grants that plugins have lost since this process started, by plugin.
+    /// Grants that plugins have lost since this process started, by the name of the plugin.
     revoked: Mutex<BTreeMap<String, Grants>>,
-    /// Serialises changes, so that none is lost. Readers do not wait for it.
+    /// Serialises changes, so that no change is lost. Readers do not lock this mutex.
     changing: Mutex<()>,
 }
 
-/// Plugin versions that differ from those in the plugins' files, or are on trial.
+/// Plugin versions that are in use although the plugin's file contains another version, and versions that are on trial.
 #[derive(Clone, Debug, Default)]
 pub struct PluginVersions {
-    /// Digests of rolled-back versions, by plugin. The plugin's file contains this version, but an earlier one serves.
+    /// Digests of rolled-back versions, by plugin. The plugin's file contains the rolled-back version, but the host
+    /// uses an earlier version.
     pub rolled_back: BTreeMap<String, Digest>,
-    /// New versions that are on trial, by plugin.
+    /// New versions that are on trial, by the name of the plugin.
     pub trials: BTreeMap<String, VersionTrial>,
-    /// Files whose version failed its canary when the agent was built, so that an earlier version serves.
+    /// Files whose version failed its canary when the agent was built, so that the host uses an earlier version.
     pub refused: BTreeMap<PathBuf, Digest>,
 }
 
@@ -40,16 +41,16 @@ pub struct PluginVersions {
 pub struct VersionTrial {
     /// Digest of the version on trial.
     pub digest: Digest,
-    /// Digest of the version that served before.
+    /// Digest of the version that was in use before the trial.
     pub before: Digest,
-    /// Counts of the version's calls so far.
+    /// The numbers of calls and traps of the version on trial so far.
     pub calls: Arc<Trial>,
 }
 
 impl LiveAgent {
-    /// Holds this agent until the first change.
+    /// Creates a live agent whose current snapshot is `agent`.
     pub fn new(agent: Arc<Agent>) -> Self {
-        Self(Arc::new(Holder {
+        Self(Arc::new(SharedAgent {
             current: watch::Sender::new(agent),
             version: AtomicU64::new(0),
             revoked: Mutex::default(),
@@ -57,12 +58,12 @@ impl LiveAgent {
         }))
     }
 
-    /// The current snapshot of the agent.
+    /// Returns the current snapshot of the agent.
     pub fn current(&self) -> Arc<Agent> {
         self.0.current.borrow().clone()
     }
 
-    /// Replaces the agent with the result of `next`, atomically. If `next` fails, the agent stays as it is.
+    /// Atomically replaces the agent with the result of `next`. If `next` fails, the agent is not changed.
     pub fn change(&self, next: impl FnOnce(&Agent) -> Result<Agent, AgentError>) -> Result<Arc<Agent>, AgentError> {
         let _changing = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.current();
@@ -74,12 +75,13 @@ impl LiveAgent {
         Ok(next)
     }
 
-    /// Records the grants that plugins lose by this change. Later questions may only ask to give these back (row 48).
+    /// Records the grants that plugins lose by this change. A later first-use question may ask the user to restore only
+    /// these grants (row 48).
     fn record_revocations(&self, before: &Agent, next: &Agent) {
         let nothing = Grants::default();
         for (plugin, allowance) in &before.config().plugins {
-            let now = next.grants_of(plugin).unwrap_or(&nothing);
-            let lost = allowance.grants.revoked_by(now);
+            let next_grants = next.grants_of(plugin).unwrap_or(&nothing);
+            let lost = allowance.grants.revoked_by(next_grants);
             if lost != nothing {
                 let mut revoked = self.0.revoked.lock().unwrap_or_else(PoisonError::into_inner);
                 let others = revoked.remove(plugin).unwrap_or_default().without_kinds_of(&lost);
@@ -88,15 +90,15 @@ impl LiveAgent {
         }
     }
 
-    /// For each kind of grant that was last revoked in whole or in part, the plugin's grants of that kind before the
-    /// revocation.
+    /// Returns the grants that a plugin had before they were revoked. For each kind of grant, the result contains the
+    /// grants before the latest revocation that affected this kind.
     pub fn revoked(&self, plugin: &str) -> Grants {
         let revoked = self.0.revoked.lock().unwrap_or_else(PoisonError::into_inner);
         revoked.get(plugin).cloned().unwrap_or_default()
     }
 
-    /// Gives a plugin the grants of a person's answer. Unlike all other changes, this one also applies to open turns,
-    /// because they were paused for the answer (P6).
+    /// Gives a plugin the grants in a user's answer. Unlike all other changes, an answer also applies to open turns,
+    /// because the turns were paused until the user answered (P6).
     pub fn answer(&self, plugin: &str, answered: &AnsweredGrants) -> Result<Arc<Agent>, AgentError> {
         self.change(|agent| agent.with_answer(plugin, answered))
     }

@@ -1,5 +1,5 @@
-//! The parts of an agent that an open turn pins, and the agent that such a turn uses after a restart: the current
-//! configuration, narrowed to what the turn began with (P10, P14).
+//! Pins the parts of an agent with which a turn begins, and builds the agent that the open turn uses after a restart.
+//! This agent has the current configuration, and at most the grants and tools with which the turn began (P10, P14).
 
 use super::{Agent, AgentConfig, AgentError, PluginAllowance};
 use crate::tools::builtins::loop_break;
@@ -12,21 +12,22 @@ use agent_store::{Store, StoreError};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Digests of tool definitions when the turn began, by tool name.
+/// The digest of each tool definition when the turn began, by the name of the tool.
 type Definitions = BTreeMap<String, Digest>;
 
-/// The pinned tools of a turn: all tools that it could call when it began, except those of plugins.
+/// The pinned tools of a turn: all tools that the turn could call when it began, except the tools of plugins.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PinnedTools {
+    /// Tools of services, of delegates and of the host.
     by_definition: Definitions,
-    /// Tools of MCP servers, by server. `None`: the turn was stored without them.
+    /// Tools of MCP servers, by server. `None` if the turn was stored without the tools of MCP servers.
     servers: Option<BTreeMap<String, Definitions>>,
 }
 
 impl PinnedTools {
-    /// The pinned digest of a tool: `Some(None)` if the turn began without the tool, and `None` if the turn does not
-    /// pin tools of this source. Plugin tools are pinned by their component, and the tools that end a turn are always
-    /// available.
+    /// Returns the pinned digest of a tool. The result is `Some(None)` if the turn began without the tool, and `None`
+    /// if the turn does not pin tools of this source. Tools of plugins are not pinned here, because their components
+    /// are pinned. The tools that end a turn are always available.
     fn of(&self, tool: &RegisteredTool) -> Option<Option<&Digest>> {
         let name = &tool.definition.name;
         match &tool.source {
@@ -38,7 +39,7 @@ impl PinnedTools {
         }
     }
 
-    /// The names of the pinned MCP tools, each with its server.
+    /// Returns the names of the pinned MCP tools, each with the name of its server.
     pub(crate) fn of_servers(&self) -> impl Iterator<Item = (&str, &str)> {
         let servers = self.servers.iter().flatten();
         servers.flat_map(|(server, tools)| tools.keys().map(|name| (name.as_str(), server.as_str())))
@@ -51,25 +52,25 @@ fn is_pinned_by_definition(tool: &RegisteredTool) -> bool {
     is_candidate && loop_break(&tool.definition, &tool.source).is_none()
 }
 
-/// The availability of a tool in a resumed turn. A tool that was changed or added since the turn began is not available
-/// until the next turn (row 19).
+/// Returns the availability of a tool in a resumed turn. A tool that was changed or added after the turn began is not
+/// available until the next turn (row 19).
 pub(crate) fn pinned_availability(tool: &RegisteredTool, pinned: &PinnedTools) -> Availability {
     let name = &tool.definition.name;
-    let what = match pinned.of(tool) {
+    let change = match pinned.of(tool) {
         None => return tool.availability.clone(),
         Some(Some(digest)) if *digest == tool.digest => return tool.availability.clone(),
         Some(Some(_)) => "was changed since this turn began",
         Some(None) => "was added after this turn began",
     };
-    let message = format!("`{name}` of {} {what}: continue without it; the next turn can call it", tool.source);
-    let advice = "begin another turn: it can use the tool as it is now".to_owned();
+    let message = format!("`{name}` of {} {change}: continue without it; the next turn can call it", tool.source);
+    let advice = "begin another turn: it can use the current version of the tool".to_owned();
     match tool.source {
         ToolSource::Mcp { .. } => Availability::Renewed { message, advice },
         _ => Availability::Withheld { message, advice },
     }
 }
 
-/// The parts of the agent that are pinned by a turn that begins now.
+/// Returns the parts of the agent that a turn pins if it begins now.
 pub(crate) fn pins_of(agent: &Agent) -> PinnedAgent {
     let config = agent.config();
     let grants = config.plugins.iter().filter(|(name, _)| agent.generation().plugin(name).is_some());
@@ -97,32 +98,32 @@ pub(crate) fn pins_of(agent: &Agent) -> PinnedAgent {
     }
 }
 
-/// The agent for a resumed turn that began with these plugins. The current configuration decides which plugins build
-/// the context, validate the output and prepare media, and with which settings. The pinned values only narrow the
-/// grants (P14).
+/// Returns the agent for a resumed turn that began with these plugins. The current configuration determines which
+/// plugins build the context, validate the output and prepare media, and it determines their settings. The pinned
+/// values can only narrow the grants (P14).
 pub(crate) fn resumed_agent(
     current: &Agent,
     generation: Generation,
     pinned: Option<&PinnedAgent>,
 ) -> Result<Agent, AgentError> {
-    let now = current.config();
+    let config = current.config();
     let generation = with_roles(generation, current);
     let Some(pinned) = pinned else { return current.with_generation(generation) };
-    let plugins = now.plugins.iter().map(|(name, allowance)| {
+    let plugins = config.plugins.iter().map(|(name, allowance)| {
         let grants = pinned.grants.get(name).map(|grants| grants_from_json(grants).narrowing(&allowance.grants));
         (name.clone(), PluginAllowance { grants: grants.unwrap_or_default(), ..allowance.clone() })
     });
-    let host = Grants { trees: now.host_trees.clone(), ..Grants::default() };
-    let config = AgentConfig {
+    let host = Grants { trees: config.host_trees.clone(), ..Grants::default() };
+    let resumed_config = AgentConfig {
         plugins: plugins.collect(),
         host_trees: grants_from_json(&pinned.host_grants).narrowing(&host).trees,
-        ..now.clone()
+        ..config.clone()
     };
     let tools = PinnedTools { by_definition: pinned.tools.clone(), servers: pinned.servers.clone() };
-    current.resumed(config, generation, tools)
+    current.resumed(resumed_config, generation, tools)
 }
 
-/// Adds the current agent's context builder, validators and media policies if the turn began without them.
+/// Adds those of the current agent's context builder, validators and media policies that the turn began without.
 fn with_roles(generation: Generation, current: &Agent) -> Generation {
     let config = current.config();
     let named = config.context_builder.iter().chain(&config.validators).chain(config.media_policies.values());
@@ -136,17 +137,18 @@ fn with_roles(generation: Generation, current: &Agent) -> Generation {
     }
 }
 
-/// The components of a stored turn that this host does not know: they neither serve the agent now under that name, nor
-/// has a turn of the agent begun with them on this host. A turn without pins may only name components that serve now.
+/// Returns the components of a stored turn that are unknown to this host. A component is known if the agent uses it now
+/// under the same name. If the turn has pins, a component is also known if a turn of the agent has begun with it on
+/// this host.
 pub(crate) async fn unknown_components(
     store: &dyn Store,
     current: &Agent,
     (turn, named): (&Turn, &[(String, Digest)]),
 ) -> Result<Vec<(String, Digest)>, StoreError> {
-    let serves = |(name, digest): &&(String, Digest)| {
+    let is_in_use = |(name, digest): &&(String, Digest)| {
         current.generation().plugin(name).is_some_and(|plugin| plugin.digest() == digest)
     };
-    let others: Vec<_> = named.iter().filter(|component| !serves(component)).cloned().collect();
+    let others: Vec<_> = named.iter().filter(|component| !is_in_use(component)).cloned().collect();
     match turn.pinned {
         _ if others.is_empty() => Ok(others),
         Some(_) => store.plugins_without_turns(&current.config().record_name(), others).await,
@@ -158,7 +160,7 @@ fn grants_to_json(grants: &Grants) -> Value {
     serde_json::to_value(grants.pinned()).expect("names and paths serialise")
 }
 
-/// Reads pinned grants. Unreadable JSON grants nothing.
+/// Reads pinned grants. If the JSON cannot be read, nothing is granted.
 fn grants_from_json(grants: &Value) -> PinnedGrants {
     serde_json::from_value(grants.clone()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The configuration of a service that an agent's model calls like a tool (L10, L15).
+//! The configuration of a service that an agent's model calls as a tool (L10, L15).
 
 use agent_core::event_type::ServiceEventType;
 use agent_core::schema::{Schema, SchemaError};
@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Key in [`ServiceConfig::emits`] that matches every event type without a key.
+/// Key in [`ServiceConfig::emits`] whose schema applies to all event types that have no key of their own.
 pub const ANY_TYPE: &str = "*";
+
 /// The configuration of a service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceConfig {
@@ -18,19 +19,19 @@ pub struct ServiceConfig {
     pub description: String,
     /// JSON Schema of a request's data, which must be an object. Default: any object.
     pub accepts: Value,
-    /// JSON Schemas of the data in answers, by the answer's event type or [`ANY_TYPE`]. Default: empty, so any answer
-    /// is accepted.
+    /// JSON Schemas of the data in answers, by the event type of the answer or [`ANY_TYPE`]. Default: empty, so every
+    /// answer is accepted.
     pub emits: BTreeMap<String, Value>,
     /// Value of the routing attribute `domain` in the requests. Default: none.
     pub domain: Option<String>,
-    /// Time after which the host itself answers with the error `unavailable`. Default: it waits for ever.
+    /// Time after which the host itself answers the request with the error `unavailable`. Default: no limit.
     pub answer_within: Option<Duration>,
     /// Priority of the tool: only the calls with the highest priority in a reply run (L6). Default: 0.
     pub priority: i32,
 }
 
 impl ServiceConfig {
-    /// A service that accepts any object as request data and may answer anything.
+    /// Creates a service that accepts any object as the data of a request and any data as the answer.
     pub fn new(event_type: ServiceEventType) -> Self {
         Self {
             description: format!("Asks the service {event_type} and waits for its answer."),
@@ -43,7 +44,8 @@ impl ServiceConfig {
         }
     }
 
-    /// The definition of the service as a tool. The registry removes the reserved field from the schema.
+    /// Returns the tool definition of the service. The schema may still contain the reserved field, which the registry
+    /// removes.
     pub(crate) fn definition(&self, name: &str) -> ToolDefinition {
         let mut input_schema = self.accepts.clone();
         if let Value::Object(schema) = &mut input_schema {
@@ -55,7 +57,7 @@ impl ServiceConfig {
             description: self.description.clone(),
             input_schema,
             output_schema: None,
-            // The deduplication id of the event makes a repeated request harmless.
+            // A repeated request is harmless, because the event has a deduplication id.
             traits: Traits { idempotent: true, open_world: true, ..Traits::default() },
             priority: self.priority,
         }

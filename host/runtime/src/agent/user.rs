@@ -1,31 +1,35 @@
 //! The name of the user that a turn works for (D4).
 
-/// Maximum number of characters of a user's name.
+/// Maximum number of characters in a user's name.
 const MAX_CHARACTERS: usize = 128;
 
 /// The name of a user. Memories are stored under this name and are recalled only for this user.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UserName(String);
 
-/// The reason why a text is not a valid user name.
+/// The reason why a string is not a valid user name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UserNameError {
-    /// The text is empty.
+    /// The string is empty.
     #[error("the user's name is empty")]
     Empty,
-    /// The text has more than 128 characters.
+    /// The string has more than 128 characters.
     #[error("the user's name has {characters} characters; at most {MAX_CHARACTERS} are allowed")]
     TooLong {
-        /// Number of characters in the text.
+        /// Number of characters in the string.
         characters: usize,
     },
-    /// The text contains a control character, or white space at an end, so that two names could look the same.
-    #[error("the user's name has {0:?} in it: control characters, and spaces at either end, are not allowed")]
+    /// The string contains a control character, or begins or ends with white space. Such characters could make two
+    /// different names look the same.
+    #[error(
+        "the user's name contains {0:?}: control characters are not allowed, and it cannot begin or end with a space"
+    )]
     Character(char),
 }
 
 impl UserName {
-    /// Checks a name: it must have 1 to 128 characters, no control characters, and no white space at either end.
+    /// Checks a name. It must have 1 to 128 characters, contain no control characters, and neither begin nor end with
+    /// white space.
     pub fn new(text: &str) -> Result<Self, UserNameError> {
         let characters = text.chars().count();
         if characters > MAX_CHARACTERS {
@@ -41,7 +45,7 @@ impl UserName {
         }
     }
 
-    /// The name as a string.
+    /// Returns the name as a string slice.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Outgoing events for approval requests (I6, L17). Each is committed together with the request.
+//! Outgoing events for approval requests (I6, L17). Each event is committed together with its approval request.
 
 use crate::host::SessionServices;
 use crate::outbox::attributes;
@@ -9,17 +9,18 @@ use agent_core::outgoing_event::OutgoingEvent;
 use agent_core::run::{Emission, Run};
 use serde_json::json;
 
-/// Type of the event that requests approvals. Its data contains the calls, as in the event `approval_requested`.
+/// Type of the event that requests approvals. Its data contains the calls in the form that the session event
+/// `approval_requested` has.
 pub const APPROVAL_REQUESTED: HostEventType = HostEventType::ApprovalRequested;
-/// Type of the event that answers a request. Its `parentid` is the `id` of the request, and its `subject` is the
-/// session.
+/// Type of the event that answers an approval request. Its `parentid` is the `id` of the request, and its `subject` is
+/// the session.
 pub const APPROVAL_RESOLVED: HostEventType = HostEventType::ApprovalResolved;
 
-/// Prefix of the ids of approval requests.
+/// Prefix of the id of an approval request.
 const REQUEST_ID_PREFIX: &str = "approval_";
 
-/// Adds an event for each approval request in the change, if the agent is configured to send them. `after` is the state
-/// after the change.
+/// Adds an outgoing event for each approval request in the change, if the agent is configured to send such events.
+/// `before` and `after` are the run before and after the change.
 pub(crate) fn announce_approvals(services: &SessionServices, (before, after): (&Run, &Run), change: &mut Change) {
     let announced = after.turn.as_ref().map(|turn| turn.config.announced).unwrap_or_default();
     if announced.approvals == Emission::Silent {
@@ -34,13 +35,14 @@ pub(crate) fn announce_approvals(services: &SessionServices, (before, after): (&
     }
 }
 
-/// The id of the approval request in the durable event with this sequence number. The number is unique in the session.
+/// Returns the id of the approval request in the durable event with this sequence number. The sequence number is unique
+/// in the session.
 fn approval_request_id(run: &Run, number: u64) -> String {
     run.unique_id(&format!("{REQUEST_ID_PREFIX}{number}"))
 }
 
-/// The sequence number of the durable event that a request id refers to. The id must be complete: it has a random
-/// suffix, so that only those who have seen the request can answer it.
+/// Returns the sequence number of the durable event that a request id refers to. Returns `None` unless the complete id
+/// matches. A request id has a random suffix, so only someone who has seen the request can answer it.
 pub(crate) fn approval_request_number(run: &Run, request: &str) -> Option<u64> {
     let digits: String = request.strip_prefix(REQUEST_ID_PREFIX)?.chars().take_while(char::is_ascii_digit).collect();
     let number = digits.parse().ok()?;

@@ -1,4 +1,5 @@
-//! Decides whether a call needs an approval, from the rules, earlier approvals, and what these are bound to.
+//! Decides whether a call needs an approval. The decision depends on the approval rules, on earlier approvals, and on
+//! the tool and the arguments that an earlier approval is bound to.
 
 use super::{ApprovalError, digest_of_arguments, remember_grants};
 use crate::agent::Agent;
@@ -15,41 +16,43 @@ use agent_store::StoreError;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
-/// Plugins' service requests from this process that wait for an approval.
+/// Service requests that plugins made in this process and that wait for an approval, by the id of the call.
 pub(crate) type HeldRequests = HashMap<CallId, (UnapprovedRequest, ServiceRequest)>;
 
-/// The state that decisions about approvals depend on.
+/// The data that decisions about approvals depend on.
 #[derive(Clone, Copy)]
 pub(crate) struct ApprovalContext<'a> {
     pub(crate) services: &'a SessionServices,
     pub(crate) run: &'a Run,
     pub(crate) held_requests: &'a HeldRequests,
-    /// Calls from a stored state. Their arguments are checked again before they run.
+    /// Calls that were loaded from the store. Their arguments are checked again before the calls run.
     pub(crate) unverified: &'a HashSet<CallId>,
 }
 
 impl ApprovalContext<'_> {
-    /// The configured ruling on a tool: the stricter one of the turn's configuration and the current configuration. So
-    /// a stricter rule applies at once, and no rule is relaxed during a turn.
+    /// Returns the configured ruling on a tool: the stricter of the rulings in the turn's configuration and in the
+    /// current configuration. A stricter rule therefore applies immediately, and a relaxed rule applies from the next
+    /// turn on.
     pub(super) fn configured_ruling(&self, tool: &RegisteredTool) -> Ruling {
-        let of = |agent: &Agent| agent.config().approvals.ruling(&tool.definition, &tool.source);
-        of(&self.services.agent).strictest(of(&self.services.live.current()))
+        let ruling_in = |agent: &Agent| agent.config().approvals.ruling(&tool.definition, &tool.source);
+        ruling_in(&self.services.agent).strictest(ruling_in(&self.services.live.current()))
     }
 
-    /// Like `configured_ruling`, but without rules that have the tool's exact name.
+    /// Like `configured_ruling`, but ignores rules with the tool's exact name.
     pub(super) fn general_ruling(&self, tool: &RegisteredTool) -> Ruling {
-        let of = |agent: &Agent| agent.config().approvals.general_ruling(&tool.definition, &tool.source);
-        of(&self.services.agent).strictest(of(&self.services.live.current()))
+        let ruling_in = |agent: &Agent| agent.config().approvals.general_ruling(&tool.definition, &tool.source);
+        ruling_in(&self.services.agent).strictest(ruling_in(&self.services.live.current()))
     }
 
-    /// Whether approvals of a tool are valid only for the same arguments, in either of the two configurations.
+    /// Whether approvals of a tool are valid only for the same arguments, according to the turn's configuration or the
+    /// current configuration.
     pub(super) fn binds_arguments(&self, tool: &str) -> bool {
         [&self.services.agent, &self.services.live.current()]
             .iter()
             .any(|agent| agent.config().approvals.binds_arguments(tool))
     }
 
-    /// The verdict for a call that a person allows, or the reason why it cannot be allowed.
+    /// Returns the verdict for a call that a user allows, or the reason why the call cannot be allowed.
     pub(crate) async fn grant_call(
         &self,
         record: &CallRecord,
@@ -71,13 +74,13 @@ impl ApprovalContext<'_> {
         }
         let is_bound = edited.is_some() || scope == GrantScope::Once || self.binds_arguments(&name);
         let arguments = is_bound.then(|| digest_of_arguments(edited.as_ref().unwrap_or(&record.arguments)));
-        let (about, digest) = (Some(self.approval_scope(tool)), tool.digest.clone());
+        let (approval_scope, digest) = (Some(self.approval_scope(tool)), tool.digest.clone());
         let agent = agent.config().name.clone();
-        let grant = LastingGrant { agent, tool: name, digest, arguments, scope: about };
+        let grant = LastingGrant { agent, tool: name, digest, arguments, scope: approval_scope };
         Ok(Ok(ApprovalVerdict::Granted { edited, grant: ScopedGrant { scope, grant } }))
     }
 
-    /// Marks the calls of a reply that need an approval.
+    /// Marks the calls in a model's reply that need an approval.
     pub(crate) async fn mark_needed_approvals(
         &self,
         mut calls: Vec<ResolvedCall>,
@@ -93,12 +96,12 @@ impl ApprovalContext<'_> {
                 none => none.insert(self.lasting_grants().await?),
             };
             let scope = self.approval_scope(tool);
-            let given: Vec<_> = self.run.grants.iter().chain(lasting.iter()).collect();
-            let remembered = given.iter().find(|grant| self.is_remembered_for(grant, (tool, &scope), &call.arguments));
+            let grants: Vec<_> = self.run.grants.iter().chain(lasting.iter()).collect();
+            let remembered = grants.iter().find(|grant| self.is_remembered_for(grant, (tool, &scope), &call.arguments));
             call.approval = match remembered {
                 Some(grant) => Approval::Remembered((*grant).clone()),
                 None => {
-                    warn_of_void_grants(&given, tool, &scope);
+                    warn_of_void_grants(&grants, tool, &scope);
                     Approval::Needed(scope.identity)
                 }
             };
@@ -113,7 +116,8 @@ impl ApprovalContext<'_> {
         Ok(allowed.into_iter().map(|stored| stored.grant).collect())
     }
 
-    /// Whether an approval matches what would run now: the agent, the tool, its digest, its identity and the arguments.
+    /// Whether an approval matches the call that would run now. The agent, the tool, the tool's digest and the identity
+    /// in the scope must be the same. If the approval is bound to arguments, the arguments must be the same too.
     pub(super) fn is_bound_to(
         &self,
         grant: &LastingGrant,
@@ -123,12 +127,13 @@ impl ApprovalContext<'_> {
         grant.agent == self.services.agent.config().name
             && grant.tool == tool.definition.name
             && grant.digest == tool.digest
-            && grant.scope.as_ref().is_some_and(|about| about.identity == scope.identity)
+            && grant.scope.as_ref().is_some_and(|approved| approved.identity == scope.identity)
             && grant.arguments.as_ref().is_none_or(|digest| *digest == digest_of_arguments(arguments))
     }
 
-    /// Whether an approval of an earlier call also covers this call. In addition to `is_bound_to`, the grants in force
-    /// must be the same as then, and so must the arguments if the configuration binds approvals to them (row 52).
+    /// Whether an approval of an earlier call also covers this call (row 52). In addition to the conditions of
+    /// `is_bound_to`, the tool must have the same grants as when the approval was given. If the configuration binds
+    /// approvals to arguments, the approval must also be bound to these arguments.
     pub(super) fn is_remembered_for(
         &self,
         grant: &LastingGrant,
@@ -142,17 +147,17 @@ impl ApprovalContext<'_> {
     }
 }
 
-/// Logs why an earlier approval of the tool does not count.
-fn warn_of_void_grants(given: &[&LastingGrant], tool: &RegisteredTool, now: &ApprovalScope) {
+/// Logs why an earlier approval of the tool does not cover the current call.
+fn warn_of_void_grants(grants: &[&LastingGrant], tool: &RegisteredTool, current: &ApprovalScope) {
     let name = &tool.definition.name;
-    let mut of_tool = given.iter().filter(|grant| grant.tool == *name && grant.arguments.is_none());
+    let mut of_tool = grants.iter().filter(|grant| grant.tool == *name && grant.arguments.is_none());
     let Some(earlier) = of_tool.next() else { return };
-    let why = match &earlier.scope {
+    let reason = match &earlier.scope {
         None => "an older version of this host did not record its scope",
-        Some(about) if about.identity != now.identity => {
+        Some(scope) if scope.identity != current.identity => {
             "the agent's file, the user, or the plugin or server that offers the tool has changed"
         }
         Some(_) => "the grants in force have changed",
     };
-    tracing::warn!("an earlier approval of `{name}` does not count for this call, so the host asks again: {why}");
+    tracing::warn!("an earlier approval of `{name}` does not cover this call, so the host asks again: {reason}");
 }

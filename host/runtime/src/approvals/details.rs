@@ -1,4 +1,5 @@
-//! Details of calls for people who approve them, and notes for the model about calls with changed arguments.
+//! Adds the details of calls for the users who approve them, and notes for the model about calls whose arguments a user
+//! has changed.
 
 use super::context::ApprovalContext;
 use crate::history::LoadedHistory;
@@ -10,7 +11,7 @@ use agent_core::run::Input;
 use agent_store::StoreError;
 use serde_json::Value;
 
-/// Adds details from the calls' records to approval requests, so that people know what they allow.
+/// Adds details from the calls' records to approval requests, so that users know which calls they allow.
 pub(crate) async fn add_event_details(
     context: ApprovalContext<'_>,
     history: &mut LoadedHistory,
@@ -20,14 +21,15 @@ pub(crate) async fn add_event_details(
         CallChange::Requested(record) => Some(record.clone()),
         _ => None,
     };
-    let new: Vec<CallRecord> = change.calls.iter().filter_map(requested).collect();
+    let new_records: Vec<CallRecord> = change.calls.iter().filter_map(requested).collect();
     for event in &mut change.events {
         match &mut event.kind {
-            EventKind::ApprovalRequested { calls } => add_item_details(context, history, calls, &new).await?,
-            // The run does not store arguments. For a call that never ran, they are in its record.
+            EventKind::ApprovalRequested { calls } => add_item_details(context, history, calls, &new_records).await?,
+            // The run does not store the arguments of calls. For a call that never ran, they are copied from the call's
+            // record.
             EventKind::ToolCall { call, arguments, attempt: 0, .. } if *arguments == Value::Null => {
                 let stored = history.load_calls(std::slice::from_ref(call)).await?;
-                let record = new.iter().chain(&stored).find(|record| record.id == *call);
+                let record = new_records.iter().chain(&stored).find(|record| record.id == *call);
                 *arguments = record.map(|record| record.effective_arguments().clone()).unwrap_or_default();
             }
             _ => {}
@@ -36,18 +38,18 @@ pub(crate) async fn add_event_details(
     Ok(())
 }
 
-/// Adds details to the items of an approval request. `new` contains the records of calls that are not stored yet.
+/// Adds details to the items of an approval request. `new_records` contains the records of calls that are not stored yet.
 pub(crate) async fn add_item_details(
     context: ApprovalContext<'_>,
     history: &mut LoadedHistory,
     items: &mut [ApprovalItem],
-    new: &[CallRecord],
+    new_records: &[CallRecord],
 ) -> Result<(), StoreError> {
-    let is_new = |item: &&ApprovalItem| new.iter().any(|record| record.id == item.call);
+    let is_new = |item: &&ApprovalItem| new_records.iter().any(|record| record.id == item.call);
     let stored: Vec<CallId> = items.iter().filter(|item| !is_new(item)).map(|item| item.call.clone()).collect();
     let stored = history.load_calls(&stored).await?;
     for item in items {
-        let record = new.iter().chain(&stored).find(|record| record.id == item.call);
+        let record = new_records.iter().chain(&stored).find(|record| record.id == item.call);
         let Some(record) = record else { continue };
         if let Some(details) = context.held_request_details(item, record).await? {
             item.details = Some(details);
@@ -77,11 +79,11 @@ pub(crate) async fn add_edit_note(history: &mut LoadedHistory, mut input: Input)
     Ok(input)
 }
 
-/// The content of a call's result without the host's note about changed arguments.
+/// Returns the content of a call's result without the host's note about changed arguments.
 pub(crate) fn without_edit_note<'c>(record: &CallRecord, content: &'c [Content]) -> &'c [Content] {
     let CallRecord { arguments, edited: Some(edited), .. } = record else { return content };
     match content.split_first() {
-        Some((Content::Text(note), rest)) if *note == edit_note(arguments, edited) => rest,
+        Some((Content::Text(note), original)) if *note == edit_note(arguments, edited) => original,
         _ => content,
     }
 }

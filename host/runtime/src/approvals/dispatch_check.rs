@@ -4,7 +4,7 @@ use super::context::ApprovalContext;
 use super::service_requests::{HeldRequestStatus, RefusedRequest};
 use crate::tools::builtins::loop_break;
 use crate::tools::registry::{Availability, RegisteredTool};
-use crate::tools::rules::{allowing, denied};
+use crate::tools::rules::{advice_to_allow, denial_message};
 use agent_core::approval::{ApprovalPolicy, ApprovalScope, Authorization, LastingGrant, ReapprovalRequest};
 use agent_core::change::{CallRecord, Denial};
 use agent_core::message::CallId;
@@ -13,7 +13,7 @@ use agent_core::tool::{ToolError, ToolSource};
 use agent_store::StoreError;
 use serde_json::Value;
 
-/// A dispatch that must not happen: the input for the run instead, and the denial for the audit log (O3).
+/// A dispatch that must not happen. The run receives `input` instead, and `denial` is recorded in the audit log (O3).
 pub(crate) struct BlockedDispatch {
     pub(crate) input: Input,
     pub(crate) denial: Option<(Option<CallId>, Denial)>,
@@ -22,21 +22,21 @@ pub(crate) struct BlockedDispatch {
 /// The result of checking one call.
 enum CallCheck {
     MayRun,
-    /// A person must be asked again.
+    /// A user must approve the call again.
     NeedsApproval(ReapprovalRequest),
     Blocked(Box<BlockedDispatch>),
 }
 
-/// Who decides about a call before it runs.
+/// Whether a user or the approval rules decide about a call before it runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DecidedBy {
-    Person,
+    User,
     Rules,
 }
 
-/// The error for a call whose MCP server has changed the tool's definition since the model called it. This can happen
-/// when another process continues the turn (P10). If a person decides about the call and the arguments are still valid,
-/// there is no error: the person is asked again about the current definition (row 19).
+/// Returns the error for a call whose MCP server has changed the tool's definition since the model called it. This can
+/// happen when another process continues the turn (P10). If a user decides about the call and the arguments are still
+/// valid, there is no error, and the user is asked again about the current definition (row 19).
 fn changed_since(record: &CallRecord, tool: &RegisteredTool, decided_by: DecidedBy) -> Option<ToolError> {
     let Some(ToolSource::Mcp { server, definition: Some(called) }) = &record.source else { return None };
     if *called == tool.digest {
@@ -44,15 +44,15 @@ fn changed_since(record: &CallRecord, tool: &RegisteredTool, decided_by: Decided
     }
     match (decided_by, tool.check_arguments(record.effective_arguments())) {
         (_, Err(violations)) => Some(ToolError::InvalidArguments { violations }),
-        (DecidedBy::Person, Ok(())) => None,
+        (DecidedBy::User, Ok(())) => None,
         (DecidedBy::Rules, Ok(())) => {
             let name = &record.name;
-            let then = match tool.availability {
+            let advice = match tool.availability {
                 Availability::Renewed { .. } => "continue without it; the next turn can call it",
                 _ => "read its current definition, and call it again if you still want to",
             };
             let message = format!(
-                "MCP server {server} has changed `{name}` since it was called, so the call was not run: {then}"
+                "MCP server {server} has changed `{name}` since it was called, so the call was not run: {advice}"
             );
             Some(ToolError::Failed { message })
         }
@@ -60,8 +60,8 @@ fn changed_since(record: &CallRecord, tool: &RegisteredTool, decided_by: Decided
 }
 
 impl ApprovalContext<'_> {
-    /// Checks calls that are about to run (L17). Returns what must happen instead of their dispatch, or `None` if all
-    /// may run.
+    /// Checks the calls that are about to run (L17). Returns the blocked dispatch if a call must not run, or `None` if
+    /// all calls may run.
     pub(crate) async fn check_dispatch(
         &self,
         records: &[CallRecord],
@@ -75,7 +75,7 @@ impl ApprovalContext<'_> {
             };
             match check {
                 CallCheck::MayRun => {}
-                CallCheck::NeedsApproval(asked) => ask_again.push(asked),
+                CallCheck::NeedsApproval(request) => ask_again.push(request),
                 CallCheck::Blocked(blocked) => return Ok(Some(*blocked)),
             }
         }
@@ -87,7 +87,7 @@ impl ApprovalContext<'_> {
     async fn check_held_request(&self, record: &CallRecord, dispatch: &Dispatch) -> Result<CallCheck, StoreError> {
         Ok(match self.held_request_status(record, dispatch).await? {
             HeldRequestStatus::Allowed => CallCheck::MayRun,
-            HeldRequestStatus::NeedsApproval(asked) => CallCheck::NeedsApproval(asked),
+            HeldRequestStatus::NeedsApproval(request) => CallCheck::NeedsApproval(request),
             HeldRequestStatus::Forbidden(refused) => {
                 let RefusedRequest { error, denial } = *refused;
                 let (call, denial) = (record.id.clone(), Some((Some(record.id.clone()), denial)));
@@ -102,7 +102,7 @@ impl ApprovalContext<'_> {
         dispatch: &Dispatch,
         lasting: &mut Option<Vec<LastingGrant>>,
     ) -> Result<CallCheck, StoreError> {
-        // A call without a tool fails when it is executed.
+        // If the agent no longer has the tool, the call fails when it is executed.
         let Some(tool) = self.services.agent.registry().get(&record.name) else { return Ok(CallCheck::MayRun) };
         // Ending a turn never needs an approval.
         if loop_break(&tool.definition, &tool.source).is_some() {
@@ -119,7 +119,7 @@ impl ApprovalContext<'_> {
             return Ok(self.forbidden(record, ToolError::InvalidArguments { violations }));
         }
         let ruling = self.ruling(tool).await?;
-        let decided_by = if ruling.policy == ApprovalPolicy::Ask { DecidedBy::Person } else { DecidedBy::Rules };
+        let decided_by = if ruling.policy == ApprovalPolicy::Ask { DecidedBy::User } else { DecidedBy::Rules };
         if let Some(error) = changed_since(record, tool, decided_by) {
             return Ok(self.forbidden(record, error));
         }
@@ -127,13 +127,13 @@ impl ApprovalContext<'_> {
             ApprovalPolicy::Allow => return Ok(CallCheck::MayRun),
             ApprovalPolicy::Ask => {}
             ApprovalPolicy::Deny => {
-                let error = ToolError::Denied { message: denied(&record.name, &ruling.because) };
+                let error = ToolError::Denied { message: denial_message(&record.name, &ruling.because) };
                 return Ok(self.forbidden(record, error));
             }
         }
         let scope = self.approval_scope(tool);
         if self
-            .still_holds(dispatch.authorization.as_ref(), (tool, &scope), record.effective_arguments(), lasting)
+            .is_still_valid(dispatch.authorization.as_ref(), (tool, &scope), record.effective_arguments(), lasting)
             .await?
         {
             return Ok(CallCheck::MayRun);
@@ -141,8 +141,8 @@ impl ApprovalContext<'_> {
         Ok(CallCheck::NeedsApproval(ReapprovalRequest { call: record.id.clone(), digest: scope.identity }))
     }
 
-    /// Whether the approval of a call is still valid for what would run now.
-    async fn still_holds(
+    /// Whether the approval of a call is still valid for the tool and the arguments that would run now.
+    async fn is_still_valid(
         &self,
         granted: Option<&Authorization>,
         (tool, scope): (&RegisteredTool, &ApprovalScope),
@@ -164,7 +164,7 @@ impl ApprovalContext<'_> {
         })
     }
 
-    /// Blocks a call. If the error is a denial, it is also recorded in the audit log (O3).
+    /// Blocks a call with this error. If the error is a denial, it is also recorded in the audit log (O3).
     fn forbidden(&self, record: &CallRecord, error: ToolError) -> CallCheck {
         let denial = matches!(error, ToolError::Denied { .. }).then(|| self.denial_of(record)).flatten();
         let input = Input::Forbidden { call: record.id.clone(), error };
@@ -178,7 +178,7 @@ impl ApprovalContext<'_> {
             None => {
                 let because = self.services.agent.config().approvals.ruling(&tool.definition, &tool.source).because;
                 let (plugin, thing) = (tool.source.to_string(), format!("`{}`", record.name));
-                Denial { plugin, thing, grant: allowing(&because) }
+                Denial { plugin, thing, grant: advice_to_allow(&because) }
             }
         };
         Some((Some(record.id.clone()), denial))

@@ -1,5 +1,5 @@
-//! The scope of approvals and of rules with a tool's exact name: the agent's file, the user, the executor of the tool,
-//! and the executor's grants (row 52).
+//! Limits the scope of approvals and of rules that have a tool's exact name (row 52). The scope of an approval consists
+//! of the agent's file, the user, the executor of the tool, and the executor's grants.
 
 use super::context::ApprovalContext;
 use crate::agent::{Agent, RuleBinding};
@@ -17,8 +17,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 impl ApprovalContext<'_> {
-    /// The ruling that applies to a tool now. A rule with the tool's exact name relaxes the other rules only for the
-    /// plugin or server that it is bound to. If another one offers a tool with that name, a person is asked.
+    /// Returns the ruling that applies to a tool now. A rule with the tool's exact name relaxes the other rules only
+    /// for the plugin or server that the rule is bound to. If another plugin or server offers a tool with that name, a
+    /// user is asked.
     pub(crate) async fn ruling(&self, tool: &RegisteredTool) -> Result<Ruling, StoreError> {
         let ruling = self.configured_ruling(tool);
         let general = self.general_ruling(tool);
@@ -32,12 +33,13 @@ impl ApprovalContext<'_> {
             return Ok(ruling);
         }
         let policy = general.policy.max(ApprovalPolicy::Ask);
-        let because = format!("{} (another plugin or server offered it when the rule first applied)", ruling.because);
+        let because =
+            format!("{} (another plugin or server offered the tool when the rule first applied)", ruling.because);
         Ok(Ruling { policy, because })
     }
 
-    /// Binds rules with exact names to the plugins and servers that offer these tools now, if the rules are not bound
-    /// yet.
+    /// Binds each rule with an exact tool name to the plugin or server that offers the tool now, unless the rule is
+    /// already bound.
     pub(crate) async fn bind_rules(&self) -> Result<(), StoreError> {
         let agent = self.services.agent.clone();
         for name in agent.config().approvals.tools.keys() {
@@ -48,7 +50,7 @@ impl ApprovalContext<'_> {
         Ok(())
     }
 
-    /// The scope of an approval of the tool that is given now.
+    /// Returns the scope of an approval that a user gives for the tool now.
     pub(crate) fn approval_scope(&self, tool: &RegisteredTool) -> ApprovalScope {
         let config = self.services.agent.config();
         let identity = json!({
@@ -62,19 +64,21 @@ impl ApprovalContext<'_> {
         ApprovalScope { identity: digest_of_json(&identity), grants: digest_of_json(&self.grants_in_force(tool)) }
     }
 
-    /// The scope of an approval of a plugin's service request: the scope for the service, and the requesting plugin. So
-    /// an approval for the model does not cover a plugin.
-    pub(crate) fn request_scope(&self, service: &RegisteredTool, asking: &CallRecord) -> ApprovalScope {
+    /// Returns the scope of an approval of a plugin's service request. It combines the scope for the service with the
+    /// requesting plugin, so that an approval of the model's own calls does not cover requests of a plugin.
+    pub(crate) fn request_scope(&self, service: &RegisteredTool, call: &CallRecord) -> ApprovalScope {
         let ApprovalScope { identity, grants } = self.approval_scope(service);
-        let asked = self.services.agent.registry().get(&asking.name);
-        let asker = json!({"tool": asking.name, "source": asking.source});
+        let requesting_tool = self.services.agent.registry().get(&call.name);
+        let requester = json!({"tool": call.name, "source": call.source});
         ApprovalScope {
-            identity: digest_of_json(&json!({"service": identity, "asker": asker})),
-            grants: digest_of_json(&json!({"service": grants, "asker": asked.map(|tool| self.grants_in_force(tool))})),
+            identity: digest_of_json(&json!({"service": identity, "asker": requester})),
+            grants: digest_of_json(
+                &json!({"service": grants, "asker": requesting_tool.map(|tool| self.grants_in_force(tool))}),
+            ),
         }
     }
 
-    /// The grants of the tool's executor.
+    /// Returns the current grants of the tool's executor as JSON.
     fn grants_in_force(&self, tool: &RegisteredTool) -> Value {
         match &tool.source {
             ToolSource::Plugin { plugin, .. } => {
@@ -85,7 +89,7 @@ impl ApprovalContext<'_> {
                 trees_value(&Grants { trees: self.services.current_host_trees(), ..Grants::default() })
             }
             ToolSource::Agent { .. } => match self.services.agent.config().delegates.get(&tool.definition.name) {
-                Some(delegate) => everything_granted(&delegate.agent.current()),
+                Some(delegate) => delegate_grants(&delegate.agent.current()),
                 None => Value::Null,
             },
             // The host does not control what servers and services access.
@@ -94,14 +98,15 @@ impl ApprovalContext<'_> {
     }
 }
 
-/// Identifies the configured executor of a tool. An approval does not carry over to another executor. For environment
-/// variables and headers only the names count, because their values are secrets that may be rotated.
+/// Returns JSON that identifies the configured executor of a tool. An approval is not valid for another executor. The
+/// JSON contains the names of environment variables and headers but not their values, because the values are secrets
+/// that may be rotated.
 fn executor(agent: &Agent, tool: &RegisteredTool) -> Value {
     let config = agent.config();
     match &tool.source {
         ToolSource::Plugin { plugin, digest } => json!({"plugin": plugin, "digest": digest}),
         ToolSource::Mcp { server, .. } => {
-            let transport = config.mcp.iter().find(|known| known.name == *server).map(|known| &known.transport);
+            let transport = config.mcp.iter().find(|config| config.name == *server).map(|config| &config.transport);
             json!({"server": server, "transport": transport.map(transport_value)})
         }
         ToolSource::Service { event_type } => {
@@ -109,8 +114,8 @@ fn executor(agent: &Agent, tool: &RegisteredTool) -> Value {
             json!({"service": event_type, "domain": domain})
         }
         ToolSource::Agent { agent } => {
-            let below = config.delegates.get(&tool.definition.name).map(|delegate| delegate.agent.current());
-            json!({"agent": agent, "file": below.and_then(|below| below.config().file.clone())})
+            let delegate = config.delegates.get(&tool.definition.name).map(|delegate| delegate.agent.current());
+            json!({"agent": agent, "file": delegate.and_then(|agent| agent.config().file.clone())})
         }
         ToolSource::BuiltIn => json!("host"),
     }
@@ -130,22 +135,22 @@ fn transport_value(transport: &Transport) -> Value {
     }
 }
 
-/// Identifies the program of an MCP server that runs as a child process: the path and content of the executable, and
-/// the content of the scripts that its arguments name. Rules with exact names are not bound to this, because a person
-/// who writes such a rule expects it to survive an update of the server.
+/// Returns JSON that identifies the program of an MCP server that runs as a child process: the path and content of the
+/// executable, and the content of the scripts that its arguments name. Rules with exact names are not bound to the
+/// program, because users expect such a rule to stay valid after an update of the server.
 fn program(agent: &Agent, tool: &RegisteredTool) -> Value {
     let ToolSource::Mcp { server, .. } = &tool.source else { return Value::Null };
-    let known = agent.config().mcp.iter().find(|known| known.name == *server);
-    match known.map(|known| &known.transport) {
+    let config = agent.config().mcp.iter().find(|config| config.name == *server);
+    match config.map(|config| &config.transport) {
         Some(Transport::Stdio(child)) => {
-            let named =
+            let words =
                 child.args.iter().flat_map(|arg| [Some(arg.as_str()), arg.split_once('=').map(|(_, value)| value)]);
-            let code = named.flatten().map(|word| (word, child.resolve_path(word))).filter(|(_, place)| is_code(place));
-            let files = code.filter_map(|(word, place)| Some((word, content(&place)?)));
+            let code = words.flatten().map(|word| (word, child.resolve_path(word))).filter(|(_, path)| is_code(path));
+            let files = code.filter_map(|(word, path)| Some((word, content_identity(&path)?)));
             let program = child.resolve_program();
             json!({
                 "path": program,
-                "content": program.as_deref().and_then(content),
+                "content": program.as_deref().and_then(content_identity),
                 "files": files.collect::<BTreeMap<_, _>>(),
             })
         }
@@ -153,36 +158,38 @@ fn program(agent: &Agent, tool: &RegisteredTool) -> Value {
     }
 }
 
-/// Files up to this size are identified by their content, and larger files by their size and modification time.
+/// Maximum size of a file that is identified by its content, in bytes. Larger files are identified by their size and
+/// modification time.
 const MAX_HASHED_BYTES: u64 = 4 << 20;
 
-/// File extensions of scripts. Other files that arguments name are data, which the server itself may change.
+/// File extensions of scripts. A file with another extension counts as data, which the server itself may change, unless
+/// the file begins with `#!`.
 const SCRIPT_EXTENSIONS: [&str; 18] = [
     "bash", "cjs", "cts", "fish", "jar", "js", "jsx", "lua", "mjs", "mts", "php", "pl", "ps1", "py", "pyz", "rb", "sh",
     "ts",
 ];
 
-/// Whether a file is code, according to its extension or to `#!` at its beginning.
+/// Whether a file is code: it has the extension of a script, or it begins with `#!`.
 fn is_code(path: &Path) -> bool {
     let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
-    let mut beginning = [0; 2];
+    let mut first_bytes = [0; 2];
     extension.is_some_and(|extension| SCRIPT_EXTENSIONS.contains(&&*extension))
-        || std::fs::metadata(path).is_ok_and(|found| found.is_file())
-            && std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut beginning)).is_ok()
-            && beginning == *b"#!"
+        || std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+            && std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut first_bytes)).is_ok()
+            && first_bytes == *b"#!"
 }
 
-/// Identifies the content of a file. `None` if there is no such file.
-fn content(path: &Path) -> Option<Value> {
-    let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    if found.len() > MAX_HASHED_BYTES {
-        let changed = found.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
-        return Some(json!([found.len(), changed.as_nanos().to_string()]));
+/// Returns JSON that identifies the content of a file. `None` if the file does not exist or cannot be read.
+fn content_identity(path: &Path) -> Option<Value> {
+    let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    if metadata.len() > MAX_HASHED_BYTES {
+        let modified = metadata.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+        return Some(json!([metadata.len(), modified.as_nanos().to_string()]));
     }
     Some(json!(digest_of(&std::fs::read(path).ok()?)))
 }
 
-/// The identity that a rule with the tool's exact name is bound to.
+/// Returns the identity that a rule with the tool's exact name is bound to.
 fn rule_identity(agent: &Agent, tool: &RegisteredTool) -> Digest {
     let identity = match (&tool.source, agent.config().rule_binding) {
         (ToolSource::Plugin { plugin, .. }, RuleBinding::Name) => json!({"plugin": plugin}),
@@ -191,8 +198,9 @@ fn rule_identity(agent: &Agent, tool: &RegisteredTool) -> Digest {
     digest_of_json(&identity)
 }
 
-/// All grants of a delegate: those of its plugins, servers, services and own delegates.
-fn everything_granted(agent: &Agent) -> Value {
+/// Returns, as JSON, everything that a delegate can access: its plugins with their grants, its servers and services,
+/// and its own delegates.
+fn delegate_grants(agent: &Agent) -> Value {
     let config = agent.config();
     let plugins: BTreeMap<&str, Value> = agent
         .setups()
@@ -204,7 +212,7 @@ fn everything_granted(agent: &Agent) -> Value {
     let agents: BTreeMap<&str, Value> = config
         .delegates
         .iter()
-        .map(|(name, delegate)| (name.as_str(), everything_granted(&delegate.agent.current())))
+        .map(|(name, delegate)| (name.as_str(), delegate_grants(&delegate.agent.current())))
         .collect();
     let services: BTreeMap<&str, Value> = config
         .services
@@ -223,7 +231,8 @@ fn everything_granted(agent: &Agent) -> Value {
     })
 }
 
-/// Grants in the form that an open turn pins, with the values of settings and the resolved folders of the file trees.
+/// Returns grants as JSON: the form that an open turn pins, the values of the settings, and the resolved directories of
+/// the file trees.
 fn grants_value(grants: &Grants) -> Value {
     json!({"pinned": grants.pinned(), "config": grants.config, "folders": trees_value(grants)})
 }

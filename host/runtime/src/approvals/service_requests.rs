@@ -7,7 +7,7 @@ use crate::agent::ServiceConfig;
 use crate::outbox::{ForwardedCall, ServiceContract, forward};
 use crate::tools::registry::RegisteredTool;
 use crate::tools::reserved::reserved_key;
-use crate::tools::rules::{allowing, denied};
+use crate::tools::rules::{advice_to_allow, denial_message};
 use agent_core::approval::{
     ApprovalPolicy, ApprovalScope, ApprovalVerdict, Authorization, GrantScope, LastingGrant, ReapprovalRequest,
     ScopedGrant,
@@ -24,24 +24,25 @@ use agent_store::StoreError;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Maximum number of violations of a service's schema that an error names.
-const NAMED_VIOLATIONS: usize = 8;
-/// Maximum number of bytes of a request's data. The rest of the event must also fit into what readers accept.
+/// Maximum number of schema violations that an error lists.
+const MAX_LISTED_VIOLATIONS: usize = 8;
+/// Maximum size of a request's data, in bytes. The rest of the event must also fit into [`MAX_EVENT_BYTES`].
 const MAX_DATA_BYTES: usize = MAX_EVENT_BYTES - (64 << 10);
-/// Maximum number of characters of a plugin's own text in a denial.
-const NAMED_CHARACTERS: usize = 80;
+/// Maximum number of characters that a denial quotes from a plugin's own text.
+const MAX_QUOTED_CHARACTERS: usize = 80;
 
 /// A request that a plugin may make: the outgoing event, and the service whose rules apply.
 #[derive(Debug)]
 pub(crate) struct PermittedRequest {
     pub(crate) forwarded: ForwardedCall,
-    /// `None`: no service of the agent has this event type, so only the grant counts.
+    /// The service whose rules apply. If no service of the agent has this event type, the value is `None` and only the
+    /// plugin's grant is checked.
     pub(crate) service: Option<Arc<RegisteredTool>>,
-    /// The part of the request that the host ignores, if any.
+    /// Denial for the part of the request that the host ignores, if any.
     pub(crate) denial: Option<Denial>,
 }
 
-/// A permitted request, with the identity that a person must approve first, if any ([`LastingGrant::identity`]).
+/// A permitted request, with the identity that a user must approve first, if any ([`LastingGrant::identity`]).
 #[derive(Debug)]
 pub(crate) struct JudgedRequest {
     pub(crate) permitted: PermittedRequest,
@@ -60,14 +61,14 @@ pub(crate) struct RefusedRequest {
 pub(super) enum HeldRequestStatus {
     /// The request may be sent.
     Allowed,
-    /// A person must approve the request first.
+    /// A user must approve the request first.
     NeedsApproval(ReapprovalRequest),
     /// The request must not be sent.
     Forbidden(Box<RefusedRequest>),
 }
 
 impl ApprovalContext<'_> {
-    /// Decides whether a request may be made at all, and whether it needs an approval first.
+    /// Decides whether a plugin may make a request, and whether the request needs an approval first.
     pub(crate) async fn judge_request(
         &self,
         call: &CallId,
@@ -100,7 +101,7 @@ impl ApprovalContext<'_> {
         Ok(self.run.grants.iter().chain(&lasting).any(|grant| self.is_remembered_for(grant, (service, scope), data)))
     }
 
-    /// Whether a request that a person was asked about may be sent now.
+    /// Returns whether a request may be sent now after a user was asked to approve it.
     pub(super) async fn held_request_status(
         &self,
         record: &CallRecord,
@@ -118,18 +119,18 @@ impl ApprovalContext<'_> {
             return Ok(HeldRequestStatus::Allowed);
         }
         let scope = self.request_scope(&service, record);
-        let holds = match &dispatch.authorization {
+        let is_approved = match &dispatch.authorization {
             Some(Authorization::Answered(grant)) => self.is_bound_to(grant, (&service, &scope), &request.data),
             Some(Authorization::Remembered(_)) | None => false,
         };
-        if holds || self.is_allowed_already((&service, &scope), &request.data).await? {
+        if is_approved || self.is_allowed_already((&service, &scope), &request.data).await? {
             return Ok(HeldRequestStatus::Allowed);
         }
         Ok(HeldRequestStatus::NeedsApproval(ReapprovalRequest { call: record.id.clone(), digest: scope.identity }))
     }
 
-    /// The outgoing event of an approved request. Everything is checked again, because grants and rules may have
-    /// changed since.
+    /// Returns the outgoing event of an approved request. The request is checked again, because grants and rules may
+    /// have changed since the approval. Returns `None` if the request is no longer permitted.
     pub(crate) async fn forwarded_held_request(
         &self,
         record: &CallRecord,
@@ -138,7 +139,7 @@ impl ApprovalContext<'_> {
         Ok(self.check_request(record, &request).ok().map(|permitted| permitted.forwarded))
     }
 
-    /// The service request of a call that waits for an approval, if there is one.
+    /// Returns the service request of a call that waits for an approval. `None` if the call has no such request.
     pub(crate) async fn unapproved_request(
         &self,
         call: &CallId,
@@ -152,7 +153,8 @@ impl ApprovalContext<'_> {
         Ok(Some((held.clone(), request)))
     }
 
-    /// The details of a held request for a person, in place of the call's own tool and arguments.
+    /// Returns the details of a held request. An approval request shows them to the user in place of the call's own
+    /// tool and arguments.
     pub(super) async fn held_request_details(
         &self,
         item: &ApprovalItem,
@@ -160,16 +162,16 @@ impl ApprovalContext<'_> {
     ) -> Result<Option<ApprovalDetails>, StoreError> {
         let Some((held, request)) = self.unapproved_request(&item.call).await? else { return Ok(None) };
         let Some(service) = self.services.agent.registry().get(&held.service) else { return Ok(None) };
-        let (asker, because) = (source_of(record), self.ruling(service).await?.because);
+        let (requester, because) = (source_of(record), self.ruling(service).await?.because);
         Ok(Some(ApprovalDetails {
             source: service.source.clone(),
             arguments: request.data,
             traits: service.definition.traits,
-            because: format!("{because}; `{}` of {asker} asks for it", record.name),
+            because: format!("{because}; `{}` of {requester} requests it", record.name),
         }))
     }
 
-    /// Converts a person's verdict on a held request. An approval is bound to the service and to the request's data,
+    /// Converts a user's verdict on a held request. An approval is bound to the service and to the request's data,
     /// which cannot be changed because the plugin's tool has already run.
     pub(crate) async fn decide_held_request(
         &self,
@@ -199,13 +201,13 @@ impl ApprovalContext<'_> {
         let is_bound = scope == GrantScope::Once || self.binds_arguments(&tool);
         let arguments = is_bound.then(|| digest_of_arguments(&request.data));
         let (agent, digest) = (self.services.agent.config().name.clone(), service.digest.clone());
-        let about = Some(self.request_scope(service, record));
-        let grant = ScopedGrant { scope, grant: LastingGrant { agent, tool, digest, arguments, scope: about } };
+        let request_scope = Some(self.request_scope(service, record));
+        let grant = ScopedGrant { scope, grant: LastingGrant { agent, tool, digest, arguments, scope: request_scope } };
         Ok(Ok(ApprovalVerdict::Granted { edited: None, grant }))
     }
 
-    /// Checks a request against everything that does not need a person: the current grant, the keys that are reserved
-    /// for the host, and the service's schema and rules.
+    /// Checks all conditions of a request except for the user's approval: the plugin's current grant, the keys that are
+    /// reserved for the host, and the service's schema and rules.
     fn check_request(
         &self,
         record: &CallRecord,
@@ -229,7 +231,7 @@ impl ApprovalContext<'_> {
         }
         let bytes = request.data.to_string().len();
         if bytes > MAX_DATA_BYTES {
-            return Err(refused(format!("its data has {bytes} bytes; at most {MAX_DATA_BYTES} are sent")));
+            return Err(refused(format!("its data has {bytes} bytes, but the maximum is {MAX_DATA_BYTES}")));
         }
         if let Some(schema) = &request.answer_schema {
             Schema::compile(schema)
@@ -254,22 +256,22 @@ impl ApprovalContext<'_> {
         }
     }
 
-    /// The service that a request is for, with its name. `None` if no service of the agent has the event type.
+    /// Returns the service that a request is for, with its name. `None` if no service of the agent has the event type.
     fn service_of(&self, request: &ServiceRequest) -> Result<Option<(&str, &ServiceConfig)>, String> {
         let ServiceRequest { event_type, domain, .. } = request;
         let services = &self.services.agent.config().services;
-        let of_type = || services.iter().filter(|(_, service)| service.event_type == *event_type);
-        let mut fitting: Vec<_> =
-            of_type().filter(|(_, service)| domain.is_some() && service.domain == *domain).collect();
-        if fitting.is_empty() {
-            fitting = of_type().collect();
+        let with_type = || services.iter().filter(|(_, service)| service.event_type == *event_type);
+        let mut matching: Vec<_> =
+            with_type().filter(|(_, service)| domain.is_some() && service.domain == *domain).collect();
+        if matching.is_empty() {
+            matching = with_type().collect();
         }
-        match fitting[..] {
+        match matching[..] {
             [] => match services.iter().find(|(_, service)| service.event_type.looks_like(event_type)) {
                 None => Ok(None),
                 Some((name, other)) => Err(format!(
-                    "its event type looks like `{}` of the service `{name}` but is a different one: use exactly that \
-                     type",
+                    "its event type looks like `{}` of the service `{name}` but is a different type: use exactly \
+                     the service's type",
                     other.event_type
                 )),
             },
@@ -279,22 +281,23 @@ impl ApprovalContext<'_> {
         }
     }
 
-    /// The denial for a domain that the plugin requests but the host does not set. The event is sent without it.
+    /// Returns the denial for a domain that the plugin requests but the host does not set. The event is sent without
+    /// the requested domain.
     fn domain_denied(&self, record: &CallRecord, request: &ServiceRequest, host: Option<&str>) -> Option<Denial> {
-        let asked = request.domain.as_deref().filter(|asked| host != Some(asked))?;
-        let asked: String = asked.chars().take(NAMED_CHARACTERS).flat_map(char::escape_debug).collect();
+        let domain = request.domain.as_deref().filter(|domain| host != Some(domain))?;
+        let domain: String = domain.chars().take(MAX_QUOTED_CHARACTERS).flat_map(char::escape_debug).collect();
         let event_type = &request.event_type;
         Some(Denial {
             plugin: source_of(record),
             thing: format!(
-                "setting the domain \"{asked}\" of the service event {event_type}, which was sent with the host's value \
+                "setting the domain \"{domain}\" of the service event {event_type}, which was sent with the host's value \
                  instead"
             ),
             grant: format!("add to agent.toml:\n[services.NAME]\ntype = \"{event_type}\"\ndomain = \"…\""),
         })
     }
 
-    /// The service's tool, if its rules and its schema permit the request.
+    /// Returns the service's tool, if the service's rules and schema permit the request.
     fn checked_service(
         &self,
         (name, _): (&str, &ServiceConfig),
@@ -308,18 +311,20 @@ impl ApprovalContext<'_> {
         };
         let ruling = self.configured_ruling(service);
         if ruling.policy == ApprovalPolicy::Deny || service.withheld().is_some() {
-            let thing = format!("sending the service event {}: {}", request.event_type, denied(name, &ruling.because));
-            let denial = Denial { plugin: source_of(record), thing, grant: allowing(&ruling.because) };
+            let thing =
+                format!("sending the service event {}: {}", request.event_type, denial_message(name, &ruling.because));
+            let denial = Denial { plugin: source_of(record), thing, grant: advice_to_allow(&ruling.because) };
             let message = format!("{} was denied {}", denial.plugin, denial.thing);
             return Err(Box::new(RefusedRequest { error: ToolError::Denied { message }, denial }));
         }
         service.check_arguments(&request.data).map_err(|violations| {
-            let named = violations.iter().take(NAMED_VIOLATIONS).map(|violation| match violation.pointer.as_str() {
-                "" => violation.message.clone(),
-                pointer => format!("{pointer}: {}", violation.message),
-            });
-            let named: Vec<String> = named.collect();
-            refused(format!("its data does not match what the service `{name}` accepts: {}", named.join("; ")))
+            let listed =
+                violations.iter().take(MAX_LISTED_VIOLATIONS).map(|violation| match violation.pointer.as_str() {
+                    "" => violation.message.clone(),
+                    pointer => format!("{pointer}: {}", violation.message),
+                });
+            let listed: Vec<String> = listed.collect();
+            refused(format!("its data does not match what the service `{name}` accepts: {}", listed.join("; ")))
         })?;
         Ok(service.clone())
     }

@@ -1,4 +1,4 @@
-//! The whole conversation of a session, for outputs that carry it (L13).
+//! Loads the complete conversation of a session for outputs that include it (L13).
 
 use super::loaded::{LoadedHistory, result_part};
 use agent_core::change::{Body, CallRecord, Change, HiddenMessage, HideReason};
@@ -9,13 +9,14 @@ use agent_store::{MAX_PAGE, MessageRange, StoreError};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-/// Maximum number of bytes of messages in an event, as JSON. The event's reader may have little memory, and the store
-/// has all messages.
-const EVENT_BYTES: usize = 1 << 20;
+/// Maximum size of the messages in an event, in bytes of JSON. The reader of the event may have little memory, and can
+/// read all messages from the store.
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 impl LoadedHistory {
-    /// All messages in order, including those that have left the view, but without those that were taken back. Media
-    /// are given by digest, and results are complete. `change` is not stored yet.
+    /// Returns all messages of the session in order, including the messages of `change`, which is not stored yet.
+    /// Messages that were removed from the prompt are included, but undone messages are not. Media are referred to by
+    /// digest, and tool results are complete. `after` is the run after the change.
     pub(crate) async fn conversation(&mut self, after: &Run, change: &Change) -> Result<Vec<Message>, StoreError> {
         let mut messages = self.stored_messages().await?;
         messages.extend(self.new_messages(change).await?);
@@ -85,16 +86,16 @@ impl LoadedHistory {
     }
 }
 
-/// An output as it is put in an event: with the last messages that fit, and the number of earlier messages that are
-/// left out.
-pub(crate) fn in_event(output: &Output) -> Value {
+/// Converts an output to the data of an event. The data contains the latest messages that fit, and the number of
+/// earlier messages that are left out.
+pub(crate) fn output_for_event(output: &Output) -> Value {
     let mut data = json!(output);
     let Some(messages) = data.get_mut("messages").and_then(Value::as_array_mut) else { return data };
-    let mut bytes_left = EVENT_BYTES;
+    let mut bytes_left = MAX_MESSAGE_BYTES;
     let fits = messages.iter().rev().take_while(|message| {
-        let rest = bytes_left.checked_sub(message.to_string().len());
-        bytes_left = rest.unwrap_or_default();
-        rest.is_some()
+        let remaining = bytes_left.checked_sub(message.to_string().len());
+        bytes_left = remaining.unwrap_or_default();
+        remaining.is_some()
     });
     let left_out = messages.len() - fits.count();
     if left_out > 0 {
@@ -126,13 +127,13 @@ mod tests {
         }
     }
 
-    /// L13: the event has the last messages complete, and the number of messages that it leaves out.
+    /// L13: the event contains the complete latest messages, and the number of messages that are left out.
     #[test]
     fn l13_an_event_leaves_out_messages_that_exceed_its_limit() {
         let short = output(&["one".to_owned(), "two".to_owned()]);
-        assert_eq!(in_event(&short), json!(short), "messages that fit are complete");
-        let long = output(&["first".to_owned(), "x".repeat(EVENT_BYTES), "third".to_owned()]);
-        let data = in_event(&long);
+        assert_eq!(output_for_event(&short), json!(short), "messages that fit are complete");
+        let long = output(&["first".to_owned(), "x".repeat(MAX_MESSAGE_BYTES), "third".to_owned()]);
+        let data = output_for_event(&long);
         assert_eq!((data["messages"].as_array().unwrap().len(), &data["messages_left_out"]), (1, &json!(2)));
         assert!(data["messages"][0].to_string().contains("third"), "{}", data["messages"][0]);
     }

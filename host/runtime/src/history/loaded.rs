@@ -1,5 +1,5 @@
-//! The messages and calls that a session keeps in memory, so that a step reads from the store only those that are
-//! missing.
+//! The messages and calls that a session keeps in memory, so that a step reads only the missing messages and calls from
+//! the store.
 
 use agent_core::change::{Body, CallChange, CallRecord, CallResult, Change};
 use agent_core::message::{CallId, Message, MessageId, Part, StoredMessage, ToolResult};
@@ -19,12 +19,12 @@ pub(crate) struct LoadedHistory {
 }
 
 impl LoadedHistory {
-    /// An empty history for this session: nothing is in memory yet.
+    /// Creates the history of this session. No messages or calls are in memory yet.
     pub(crate) fn new(store: Arc<dyn Store>, session: String) -> Self {
         Self { store, session, messages: HashMap::new(), calls: HashMap::new() }
     }
 
-    /// Subject of the session.
+    /// Returns the subject of the session.
     pub(crate) fn session(&self) -> &str {
         &self.session
     }
@@ -66,7 +66,7 @@ impl LoadedHistory {
         }
     }
 
-    /// Loads messages. Those that are not in memory are read from the store.
+    /// Returns messages by id. Messages that are not in memory are read from the store.
     pub(crate) async fn load(&mut self, ids: &[MessageId]) -> Result<Vec<Arc<StoredMessage>>, StoreError> {
         let missing: Vec<MessageId> = ids.iter().filter(|id| !self.messages.contains_key(id)).copied().collect();
         for page in missing.chunks(MAX_PAGE) {
@@ -77,21 +77,22 @@ impl LoadedHistory {
         Ok(ids.iter().filter_map(|id| self.messages.get(id).cloned()).collect())
     }
 
-    /// Messages of the view as the model sees them, with results cut to `limit` characters.
+    /// Returns the messages of the view in the form that the model is shown. Tool results are truncated to `limit`
+    /// characters. `filter` selects the messages.
     pub(crate) async fn shown(
         &mut self,
         run: &Run,
         limit: usize,
-        which: impl Fn(&ViewEntry) -> bool,
+        filter: impl Fn(&ViewEntry) -> bool,
     ) -> Result<Vec<Message>, StoreError> {
-        let entries: Vec<ViewEntry> = run.view.iter().filter(|entry| which(entry)).copied().collect();
+        let entries: Vec<ViewEntry> = run.view.iter().filter(|entry| filter(entry)).copied().collect();
         let ids: Vec<MessageId> = entries.iter().map(|entry| entry.id).collect();
         let messages = self.load(&ids).await?;
         let shown = messages.iter().zip(&entries);
         Ok(shown.map(|(message, entry)| shown_message(message, run.seen_count(entry), limit)).collect())
     }
 
-    /// Calls as they are after the change.
+    /// Returns calls by id, in their state after the change.
     pub(crate) async fn calls_after(&mut self, ids: &[CallId], change: &Change) -> Result<Vec<CallRecord>, StoreError> {
         let requested = change.calls.iter().filter_map(|call| match call {
             CallChange::Requested(record) => Some((record.id.clone(), record.clone())),
@@ -114,7 +115,7 @@ impl LoadedHistory {
         Ok(ids.iter().filter_map(|id| calls.remove(id)).collect())
     }
 
-    /// Calls by id. Calls that are not stored are left out.
+    /// Returns calls by id. Calls that are not stored are left out.
     pub(crate) async fn load_calls(&mut self, ids: &[CallId]) -> Result<Vec<CallRecord>, StoreError> {
         let missing: Vec<CallId> = ids.iter().filter(|id| !self.calls.contains_key(id)).cloned().collect();
         for page in missing.chunks(MAX_PAGE) {

@@ -1,24 +1,24 @@
-//! Named points before and after every commit and action, for tests that kill the process there (limits and threats,
-//! row 27).
+//! Named points before and after every commit and action. Tests kill the process at these points (row 27 of the
+//! threats).
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A point that the runtime has reached. It is displayed as `before-commit:reply` or `after-call:text.count`, for
-/// example.
+/// A point that the runtime has reached. Its display form is, for example, `before-commit:reply` or
+/// `after-call:text.count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checkpoint<'a> {
-    /// A new state is computed but not stored yet. Contains the name of the input.
+    /// A new state has been computed but not stored yet. Contains the name of the input.
     BeforeCommit(&'a str),
     /// The new state is stored. Contains the name of the input.
     AfterCommit(&'a str),
-    /// A model is about to be asked.
+    /// A request is about to be sent to a model.
     BeforeModel,
-    /// The model has answered, and nothing of the answer is stored yet.
+    /// The model has replied, and no part of the reply is stored yet.
     AfterModel,
     /// The intent of a call is stored, and the call is about to run. Contains the name of the tool.
     BeforeCall(&'a str),
-    /// A call has run, and nothing of its result is stored yet. Contains the name of the tool.
+    /// A call has run, and no part of its result is stored yet. Contains the name of the tool.
     AfterCall(&'a str),
     /// An outbox item is delivered, but is not marked as delivered yet. Contains the id of the item.
     Delivered(&'a str),

@@ -1,4 +1,4 @@
-//! Asks about missing grants before a plugin's first use (P6).
+//! Asks the user for missing grants before a plugin's first use (P6).
 
 use super::first_use::FirstUse;
 use super::services::SessionServices;
@@ -14,16 +14,17 @@ pub(crate) struct PluginUse<'u> {
     /// The tool that is called. `None` if the plugin builds the context.
     pub(crate) tool: Option<&'u str>,
     pub(crate) arguments: &'u Value,
-    pub(crate) reach: CallEffect,
+    pub(crate) effect: CallEffect,
 }
 
 impl SessionServices {
-    /// Asks about a plugin before it is used. `None` if the plugin lacks nothing, the agent's configuration says not to
-    /// ask, or nobody is present. The future completes when the question is answered or nobody is present any more.
+    /// Asks the user for a plugin's missing grants before the plugin is used. Returns `None` if the plugin lacks no
+    /// grants, the agent's configuration forbids the question, or nobody is at the terminal. The future completes when
+    /// the question is answered or can no longer be answered.
     pub(crate) fn ask_at_first_use(&self, plugin: &str, plugin_use: &PluginUse<'_>) -> Option<BoxFuture<'static, ()>> {
         let sender = self.first_uses.clone().filter(|sender| !sender.is_closed())?;
         let setup = self.current_setup(self.agent.setups().get(plugin)?);
-        let lacking = needed(plugin, setup.unmet(), setup.grants(), plugin_use.reach);
+        let lacking = needed(plugin, setup.unmet(), setup.grants(), plugin_use.effect);
         if lacking.is_empty() || self.live.current().ask_policy(plugin) == AskPolicy::Never {
             return None;
         }
@@ -36,16 +37,16 @@ impl SessionServices {
             lacking,
             protected: self.sandbox.protected(),
             arguments: plugin_use.arguments.clone(),
-            reach: plugin_use.reach,
+            effect: plugin_use.effect,
             component: setup.plugin().clone(),
             answered,
         };
-        let asked = async move {
+        let wait = async move {
             if sender.send(question).await.is_ok() {
-                // Nothing is ever sent: dropping the question closes the channel.
+                // No value is ever sent on this channel. It is closed when the question is dropped.
                 let _ = answer.await;
             }
         };
-        Some(asked.boxed())
+        Some(wait.boxed())
     }
 }

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::mpsc;
 
-/// The plugins' questions in the open turn: their token usage, and finished questions that are not committed yet.
+/// The questions of plugins in the open turn: their token usage, and the finished questions that are not committed yet.
 #[derive(Default)]
 pub(crate) struct ModelLedger(Mutex<LedgerState>);
 
@@ -26,12 +26,13 @@ pub(crate) struct ModelLedger(Mutex<LedgerState>);
 struct LedgerState {
     /// Number of questions in the session so far.
     asks: u64,
-    /// Tokens of each plugin that are used, or reserved for a question that is being answered.
+    /// Number of tokens that each plugin has used or reserved in this turn. Tokens are reserved while a question is
+    /// being answered.
     tokens: BTreeMap<String, u64>,
     finished: VecDeque<FinishedQuestion>,
 }
 
-/// A finished question. It must be committed before anything that depends on it.
+/// A finished question. It must be committed before any data that depends on its answer.
 pub(crate) struct FinishedQuestion {
     pub(crate) input: Input,
     pub(crate) record: PluginModelRecord,
@@ -39,29 +40,30 @@ pub(crate) struct FinishedQuestion {
 }
 
 impl ModelLedger {
-    /// Starts counting from the stored state of the open turn.
+    /// Initialises the ledger from the stored state of the open turn.
     pub(crate) fn begin(&self, run: &Run) {
-        let asked = run.turn.iter().flat_map(|turn| &turn.plugin_model_use);
-        let tokens = asked.map(|(plugin, used)| (plugin.clone(), used.usage.total())).collect();
+        let uses = run.turn.iter().flat_map(|turn| &turn.plugin_model_use);
+        let tokens = uses.map(|(plugin, used)| (plugin.clone(), used.usage.total())).collect();
         *self.lock() = LedgerState { asks: run.asks, tokens, finished: VecDeque::new() };
     }
 
-    /// Takes the next finished question that must be committed.
+    /// Removes and returns the next finished question that must be committed.
     pub(crate) fn next(&self) -> Option<FinishedQuestion> {
         self.lock().finished.pop_front()
     }
 
-    /// Reserves tokens of the budget for a question with `prompt` tokens and an answer of at most `wanted` tokens.
+    /// Reserves tokens of the plugin's budget for a question with `prompt` tokens and an answer of at most `max_answer`
+    /// tokens.
     fn reserve(
         self: &Arc<Self>,
         asker: &ModelAsker,
         question: &ModelQuestion,
-        (prompt, wanted): (u64, u64),
+        (prompt, max_answer): (u64, u64),
     ) -> Result<ReservedTokens, ModelRefusal> {
         let mut ledger = self.lock();
         let used = ledger.tokens.entry(asker.plugin.clone()).or_default();
         let left = asker.budget.saturating_sub(*used);
-        let answer = left.saturating_sub(prompt).min(wanted);
+        let answer = left.saturating_sub(prompt).min(max_answer);
         if answer == 0 {
             return Err(ModelRefusal::Budget { left });
         }
@@ -78,7 +80,7 @@ impl ModelLedger {
             reply: None,
             error: None,
         };
-        Ok(ReservedTokens { ledger, asker, number, prompt, answer, record, texts: texts_of(question), end: None })
+        Ok(ReservedTokens { ledger, asker, number, prompt, answer, record, texts: texts_of(question), outcome: None })
     }
 
     fn lock(&self) -> MutexGuard<'_, LedgerState> {
@@ -86,8 +88,8 @@ impl ModelLedger {
     }
 }
 
-/// Tokens that are reserved for one question. If the call is stopped before the question is answered, all of them count
-/// as used, because nobody knows how far the model came.
+/// Tokens that are reserved for one question. If the call is stopped before the question is answered, all reserved
+/// tokens count as used, because it is unknown how many tokens the model has generated.
 struct ReservedTokens {
     ledger: Arc<ModelLedger>,
     asker: ModelAsker,
@@ -97,14 +99,15 @@ struct ReservedTokens {
     answer: u64,
     record: PluginModelRecord,
     texts: Vec<String>,
-    /// Tokens to charge to the budget, and the usage that the provider reported.
-    end: Option<(u64, Usage)>,
+    /// Number of tokens to charge to the budget, and the usage that the provider reported. `None` until the question is
+    /// finished.
+    outcome: Option<(u64, Usage)>,
 }
 
 impl ReservedTokens {
-    /// Charges this many tokens to the budget instead of the reserved ones, and returns the rest of the budget.
+    /// Charges `tokens` to the budget instead of the reserved tokens, and returns the remaining budget.
     fn finish(mut self, tokens: u64, usage: Usage) -> u64 {
-        self.end = Some((tokens, usage));
+        self.outcome = Some((tokens, usage));
         let ledger = Arc::clone(&self.ledger);
         let (plugin, budget) = (self.asker.plugin.clone(), self.asker.budget);
         drop(self);
@@ -116,7 +119,7 @@ impl ReservedTokens {
 impl Drop for ReservedTokens {
     fn drop(&mut self) {
         let reserved = self.prompt + self.answer;
-        let (charged, usage) = self.end.unwrap_or((reserved, Usage::default()));
+        let (charged, usage) = self.outcome.unwrap_or((reserved, Usage::default()));
         let plugin = self.asker.plugin.clone();
         let mut ledger = self.ledger.lock();
         let used = ledger.tokens.entry(plugin.clone()).or_default();
@@ -127,7 +130,7 @@ impl Drop for ReservedTokens {
     }
 }
 
-/// The model port of plugins: asks the agent's models.
+/// The model port of plugins, which sends their questions to the agent's models.
 pub(crate) struct AgentModel {
     pub(crate) models: Models,
     pub(crate) ledger: Arc<ModelLedger>,
@@ -139,11 +142,11 @@ pub(crate) struct AgentModel {
 #[async_trait::async_trait]
 impl ModelPort for AgentModel {
     async fn ask(&self, asker: &ModelAsker, question: ModelQuestion) -> Result<ModelAnswer, ModelRefusal> {
-        let prompt = u64::from(estimated(&question));
-        let wanted = question.max_tokens.unwrap_or(u32::MAX).min(self.reply_tokens);
-        let mut reserved = self.ledger.reserve(asker, &question, (prompt, wanted.into()))?;
-        let asked = self.ask_in_order(&question, &reserved).await;
-        match asked {
+        let prompt = u64::from(prompt_tokens(&question));
+        let max_answer = question.max_tokens.unwrap_or(u32::MAX).min(self.reply_tokens);
+        let mut reserved = self.ledger.reserve(asker, &question, (prompt, max_answer.into()))?;
+        let result = self.ask_in_order(&question, &reserved).await;
+        match result {
             Ok(RawReply { reply, raw }) => {
                 reserved.record.answer = Some(raw);
                 let Reply { text, stop, usage, model, .. } = reply;
@@ -165,34 +168,35 @@ impl ModelPort for AgentModel {
 }
 
 impl AgentModel {
-    /// Asks the models in order until one answers. Each has its own retries (M3).
+    /// Asks the models in order until one of them answers. Each model has its own retries (M3).
     async fn ask_in_order(
         &self,
         question: &ModelQuestion,
         reserved: &ReservedTokens,
     ) -> Result<RawReply, ModelRefusal> {
-        let mut place = self.models.replacement_for(0).unwrap_or(0);
+        let mut index = self.models.replacement_for(0).unwrap_or(0);
         loop {
-            let model = self.models.at(place);
+            let model = self.models.at(index);
             let refusal = match self.ask_one(model, question, reserved).await {
                 Ok(reply) => return Ok(reply),
                 Err(Problem::Refused(refusal)) => refusal,
                 Err(Problem::Model(error)) => {
                     let (session, plugin) = (&self.session, &reserved.asker.plugin);
                     tracing::warn!(%session, %plugin, %error, "the model did not answer a plugin's question");
-                    // The plugin does not get the error itself, which may contain addresses and provider messages.
+                    // The plugin does not receive the error itself, because it may contain addresses and messages of
+                    // the provider.
                     if error.retryable() {
-                        self.models.start_cooldown(place);
+                        self.models.start_cooldown(index);
                         ModelRefusal::Unavailable("the model is busy or unreachable".to_owned())
                     } else {
                         ModelRefusal::Failed(
-                            "the model did not answer the question; the host's log has the reason".to_owned(),
+                            "the model did not answer the question; the reason is in the host's log".to_owned(),
                         )
                     }
                 }
             };
-            match self.models.next_after(place) {
-                Some(next) => place = next,
+            match self.models.next_after(index) {
+                Some(next) => index = next,
                 None => return Err(refusal),
             }
         }
@@ -215,12 +219,12 @@ impl AgentModel {
         loop {
             let (session, call) = (self.session.as_str(), reserved.number);
             let context = ReplyContext { session, purpose: Purpose::Plugin, call, attempt, media: &NoMedia };
-            // The deltas are not used, because the plugin gets the whole answer at once.
+            // The deltas are not used, because the plugin receives the complete answer at once.
             let (deltas, _) = mpsc::channel(1);
             let error = match model.reply(&request, context, &deltas).await {
                 Ok(reply) if reply.reply.calls.is_empty() => return Ok(reply),
                 Ok(_) => {
-                    let text = "the model called a tool, but it was offered none".to_owned();
+                    let text = "the model called a tool, although no tool was offered".to_owned();
                     return Err(Problem::Refused(ModelRefusal::Failed(text)));
                 }
                 Err(error) => error,
@@ -234,13 +238,13 @@ impl AgentModel {
     }
 }
 
-/// The reason why one model did not answer.
+/// The reason why a model did not answer.
 enum Problem {
     Refused(ModelRefusal),
     Model(ModelError),
 }
 
-/// The request for a question. It has no tools and no media.
+/// Creates the model request for a question. The request has no tools and no media.
 fn request(
     model: &Arc<dyn Provider>,
     question: &ModelQuestion,
@@ -250,7 +254,10 @@ fn request(
     let left_in_window = u64::from(model.window).saturating_sub(reserved.prompt);
     let max_tokens = u32::try_from(reserved.answer.min(left_in_window)).unwrap_or(u32::MAX);
     if max_tokens == 0 {
-        let text = format!("it has about {} tokens, but the model's window has {}", reserved.prompt, model.window);
+        let text = format!(
+            "the question has about {} tokens, but the model's context window has {} tokens",
+            reserved.prompt, model.window
+        );
         return Err(ModelRefusal::Invalid(text));
     }
     Ok(ModelRequest {
@@ -266,19 +273,21 @@ fn request(
     })
 }
 
-fn estimated(question: &ModelQuestion) -> u32 {
+/// Estimates the number of prompt tokens of a question.
+fn prompt_tokens(question: &ModelQuestion) -> u32 {
     let system = question.system.as_deref().map_or(0, tokens::of_text);
     let schema = question.output_schema.as_ref().map_or(0, |schema| tokens::of_text(&schema.to_string()));
     let messages = question.messages.iter().map(|message| tokens::of_parts(&message.parts));
     messages.fold(system.saturating_add(schema), u32::saturating_add)
 }
 
+/// Returns the texts that the record of a question refers to by digest.
 fn texts_of(question: &ModelQuestion) -> Vec<String> {
     let messages = question.messages.iter().map(Message::plain_text);
     question.system.iter().cloned().chain(messages).collect()
 }
 
-/// The record of a question. Its texts are stored by digest, as in all records of prompts (D1).
+/// Creates the record of a question. The record contains digests of the texts, like all records of prompts (D1).
 pub(crate) fn question_record(question: &ModelQuestion) -> ModelQuestionRecord {
     let digest = |text: &str| digest_of(text.as_bytes()).to_string();
     let message = |message: &Message| (message.role.as_str().to_owned(), digest(&message.plain_text()));
@@ -306,17 +315,18 @@ mod tests {
         match result {
             Err(ModelRefusal::Budget { left }) => left,
             Err(other) => panic!("{other}"),
-            Ok(_) => panic!("it is reserved"),
+            Ok(_) => panic!("the tokens were reserved"),
         }
     }
 
-    /// P5: concurrent questions share the budget, unused tokens are returned, and an abandoned question uses all its
-    /// tokens.
+    /// P5: concurrent questions share the budget, unused tokens are returned, and an abandoned question uses all of its
+    /// reserved tokens.
     #[test]
     fn p5_tokens_of_a_budget_are_never_reserved_twice() {
         let ledger = Arc::new(ModelLedger::default());
-        let first = ledger.reserve(&asker("a", 100), &question(), (30, 50)).expect("it fits");
-        let second = ledger.reserve(&asker("a", 100), &question(), (10, 50)).expect("it fits, with a shorter answer");
+        let first = ledger.reserve(&asker("a", 100), &question(), (30, 50)).expect("it fits into the budget");
+        let second =
+            ledger.reserve(&asker("a", 100), &question(), (10, 50)).expect("a shorter answer fits into the budget");
         assert_eq!((first.number, second.number, second.answer), (0, 1, 10));
         assert_eq!(left(ledger.reserve(&asker("a", 100), &question(), (1, 1))), 0);
         assert!(ledger.reserve(&asker("b", 100), &question(), (1, 1)).is_ok(), "another plugin has its own budget");
@@ -332,13 +342,13 @@ mod tests {
         assert_eq!(inputs, [used("b", Usage::default()), used("a", usage), used("a", Usage::default())]);
     }
 
-    /// P5: the budget is per turn, also if another process continues the turn.
+    /// P5: the budget is for the complete turn, even if another process continues the turn.
     #[test]
-    fn p5_counting_continues_from_the_stored_state() {
+    fn p5_the_question_count_continues_from_the_stored_state() {
         let mut run = Run::new("a/1", "a");
         run.asks = 7;
         let ledger = Arc::new(ModelLedger::default());
         ledger.begin(&run);
-        assert_eq!(ledger.reserve(&asker("a", 100), &question(), (30, 50)).expect("it fits").number, 7);
+        assert_eq!(ledger.reserve(&asker("a", 100), &question(), (30, 50)).expect("it fits into the budget").number, 7);
     }
 }

@@ -1,4 +1,4 @@
-//! The services that the sessions of a process share, and the services that a session provides to its running calls.
+//! The services that all sessions of a process share, and the services that a session provides to its calls.
 
 use super::checkpoint::{Checkpoint, CheckpointObserver};
 use super::first_use::FirstUses;
@@ -26,45 +26,46 @@ pub struct Host {
     pub sandbox: Sandbox,
     /// Scales pictures down for models.
     pub downscaler: Downscaler,
-    /// Called at every checkpoint, in tests. `None`: there is no observer.
+    /// Function that is called at every checkpoint. Only tests set it.
     pub checkpoint: Option<CheckpointObserver>,
-    /// Receives the questions about missing grants at a plugin's first use (P6). `None`: nobody can answer.
+    /// Receives the questions about missing grants at a plugin's first use (P6). `None` if nobody can answer such
+    /// questions.
     pub first_uses: Option<FirstUses>,
-    /// Answers the HTTP requests of plugins instead of the network. `None`: requests go to the network.
+    /// Answers the HTTP requests of plugins instead of the network. If `None`, requests are sent over the network.
     pub http: Option<Arc<dyn HttpPort>>,
-    /// Cancelled when the process shuts down. Turns then stop as in a crash and can be continued later. They are not
-    /// stored as cancelled ([`TurnResult::Interrupted`](crate::TurnResult::Interrupted)).
+    /// Token that is cancelled when the process shuts down. Turns then stop as they would in a crash, and can be
+    /// continued later. They are not stored as cancelled ([`TurnResult::Interrupted`](crate::TurnResult::Interrupted)).
     pub leaving: CancellationToken,
 }
 
-/// The services of a session that its calls use.
+/// The services that a session provides to its calls.
 #[derive(Clone)]
 pub(crate) struct SessionServices {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) sandbox: Sandbox,
     /// The agent of the open turn. It stays the same until the turn ends.
     pub(crate) agent: Arc<Agent>,
-    /// The current agent, which the next turn will use. The grants of the open turn are limited to its grants.
+    /// The current agent, which the next turn will use. The open turn cannot have more grants than this agent.
     pub(crate) live: LiveAgent,
     pub(crate) media: Arc<dyn MediaPort>,
     /// The ports for plugins.
     pub(crate) ports: Ports,
-    /// The questions of plugins to the agent's model.
+    /// The questions that plugins have asked the agent's model.
     pub(crate) ledger: Arc<ModelLedger>,
     pub(crate) downscaler: Downscaler,
     pub(crate) subject: String,
     /// Suffix of the ids of the session's calls.
     pub(crate) id_ending: String,
-    /// Subject of the session that delegated the work (L16).
+    /// Subject of the session that delegated the work to this session (L16). `None` if the work was not delegated.
     pub(crate) delegated_by: Option<String>,
     pub(crate) checkpoint: Option<CheckpointObserver>,
     pub(crate) first_uses: Option<FirstUses>,
-    /// Cancelled when the process shuts down.
+    /// Token that is cancelled when the process shuts down.
     pub(crate) leaving: CancellationToken,
 }
 
 impl SessionServices {
-    /// The services of a session with this state.
+    /// Creates the services of a session with this state.
     pub(crate) fn new(host: &Host, live: LiveAgent, subject: String, run: &Run) -> Self {
         let agent = live.current();
         let media: Arc<dyn MediaPort> = Arc::new(StoredMedia(host.store.clone()));
@@ -76,7 +77,7 @@ impl SessionServices {
             ports: Ports {
                 media: Some(media),
                 key_value: Some(Arc::new(StoredValues(host.store.clone()))),
-                model: Some(model_of(&agent, &ledger, &subject)),
+                model: Some(model_port(&agent, &ledger, &subject)),
                 http: host.http.clone(),
                 replay: None,
                 grants: Some(Arc::new(live.clone())),
@@ -95,14 +96,14 @@ impl SessionServices {
         }
     }
 
-    /// The same services for another agent.
+    /// Returns these services for another agent.
     pub(crate) fn with_agent(&self, agent: Arc<Agent>) -> Self {
-        let model = Some(model_of(&agent, &self.ledger, &self.subject));
+        let model = Some(model_port(&agent, &self.ledger, &self.subject));
         let ports = Ports { model, ..self.ports.clone() };
         Self { agent, ports, ..self.clone() }
     }
 
-    /// The scope of a plugin call in the open turn, with a new trace span.
+    /// Returns the scope of a plugin call in the open turn, with a new trace span.
     pub(crate) fn scope(&self, run: &Run) -> Scope {
         let trace = run.turn.as_ref().map_or_else(trace::root, |turn| trace::child(&turn.trace));
         Scope {
@@ -115,10 +116,10 @@ impl SessionServices {
         }
     }
 
-    /// Selects the memories that the session may recall, or `None` if it may recall nothing. Results of tools are
-    /// recalled only by the agent whose grants they were made with. A delegated session recalls nothing, because its
-    /// task contains everything it needs (L16). Memories of the session itself are left out, because they are in its
-    /// history.
+    /// Returns the filter for the memories that the session may recall, or `None` if it may recall no memories. Tool
+    /// results are recalled only by the agent that called the tools, because the results depend on its grants. A
+    /// delegated session recalls no memories, because its task contains everything that it needs (L16). Memories of the
+    /// session itself are excluded, because they are in its history.
     pub(crate) fn recall_filter(&self) -> Option<MemoryFilter> {
         let config = self.agent.config();
         let user = config.user.clone().filter(|_| self.delegated_by.is_none())?;
@@ -130,12 +131,13 @@ impl SessionServices {
         Some(MemoryFilter { user, scope, excluded_session: Some(self.subject.clone()) })
     }
 
-    /// The call ids that `id` may refer to: `id` itself, or `id` with the session's suffix, if that was left out.
+    /// Returns the call ids that `id` may refer to: `id` itself, and `id` with the session's suffix in case the suffix
+    /// was omitted.
     pub(crate) fn call_ids(&self, id: &str) -> Vec<CallId> {
         vec![CallId(id.to_owned()), CallId(format!("{id}_{}", self.id_ending))]
     }
 
-    /// The services that this session shares with the other sessions of the process.
+    /// Returns the services that this session shares with the other sessions of the process.
     pub(crate) fn host(&self) -> Host {
         Host {
             store: self.store.clone(),
@@ -148,33 +150,33 @@ impl SessionServices {
         }
     }
 
-    /// A plugin of the turn with its current grants: those that the turn began with, and those that a person has given
-    /// since, as far as they have not been revoked (P6, P10).
+    /// Returns a plugin of the turn with its current grants (P6, P10). These are the grants that the turn began with
+    /// and the grants that users have given since then, without the grants that have been revoked.
     pub(crate) fn current_setup<'s>(&self, pinned: &'s PluginSetup) -> Cow<'s, PluginSetup> {
-        let now = self.live.current();
+        let current = self.live.current();
         let name = pinned.plugin().name();
-        let (granted, granted_now) = (self.agent.grants_of(name), now.grants_of(name));
-        if Arc::ptr_eq(&now, &self.agent) || granted_now == granted {
+        let (granted, current_grants) = (self.agent.grants_of(name), current.grants_of(name));
+        if Arc::ptr_eq(&current, &self.agent) || current_grants == granted {
             return Cow::Borrowed(pinned);
         }
         let nothing = Grants::default();
-        let within_now = |setup: &PluginSetup| Cow::Owned(setup.within(granted_now.unwrap_or(&nothing)));
-        match now.answered_grants(name) {
-            None => within_now(pinned),
+        let narrowed = |setup: &PluginSetup| Cow::Owned(setup.within(current_grants.unwrap_or(&nothing)));
+        match current.answered_grants(name) {
+            None => narrowed(pinned),
             Some(AnsweredGrants { for_this_run, for_good }) => {
                 let granted = granted.cloned().unwrap_or_default().and(for_this_run).and(for_good);
-                within_now(&pinned.with_grants(granted))
+                narrowed(&pinned.with_grants(granted))
             }
         }
     }
 
-    /// File trees that the host's own file tools may read: those that the turn began with, as far as they have not been
-    /// revoked.
+    /// Returns the file trees that the host's own file tools may read. These are the trees that the turn began with,
+    /// without the trees that have been revoked.
     pub(crate) fn current_host_trees(&self) -> Vec<TreeGrant> {
         trees_within(&self.agent.config().host_trees, &self.live.current().config().host_trees)
     }
 
-    /// The source of a model request's media bytes.
+    /// Returns the source of the media bytes for a model request.
     pub(crate) fn outgoing_media<'m>(&'m self, downscaled: &'m [Downscaled]) -> OutgoingMedia<'m> {
         OutgoingMedia { store: &*self.store, session: &self.subject, downscaler: &self.downscaler, downscaled }
     }
@@ -186,8 +188,8 @@ impl SessionServices {
     }
 }
 
-/// The model port for the agent's plugins.
-fn model_of(agent: &Agent, ledger: &Arc<ModelLedger>, session: &str) -> Arc<dyn ModelPort> {
+/// Creates the model port for the agent's plugins.
+fn model_port(agent: &Agent, ledger: &Arc<ModelLedger>, session: &str) -> Arc<dyn ModelPort> {
     let (models, reply_tokens) = (agent.models().clone(), agent.config().reply_tokens);
     Arc::new(AgentModel { models, ledger: ledger.clone(), reply_tokens, session: session.to_owned() })
 }

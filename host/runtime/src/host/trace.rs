@@ -1,17 +1,17 @@
-//! W3C trace context: one trace per turn and one span per call.
+//! W3C trace contexts. Each turn has a trace, and each call has a span in this trace.
 
 use agent_core::plugin::TraceContext;
 use uuid::Uuid;
 
-/// Maximum number of bytes of a trace state, according to the W3C recommendation.
-const TRACE_STATE_BYTES: usize = 512;
+/// Maximum size of a trace state in bytes, according to the W3C recommendation.
+const MAX_TRACE_STATE_BYTES: usize = 512;
 
-/// A new trace. It is marked as sampled, since the host does no sampling.
+/// Creates a new trace. The trace is marked as sampled, because the host does not select traces for sampling.
 pub(crate) fn root() -> TraceContext {
     TraceContext { traceparent: format!("00-{}-{}-01", Uuid::new_v4().simple(), span()), tracestate: None }
 }
 
-/// A new span in the same trace.
+/// Creates a new span in the trace of `parent`.
 pub(crate) fn child(parent: &TraceContext) -> TraceContext {
     let mut fields = parent.traceparent.split('-');
     let (version, trace) = (fields.next().unwrap_or("00"), fields.next().unwrap_or_default());
@@ -19,8 +19,8 @@ pub(crate) fn child(parent: &TraceContext) -> TraceContext {
     TraceContext { traceparent: format!("{version}-{trace}-{}-{flags}", span()), tracestate: parent.tracestate.clone() }
 }
 
-/// Whether a trace context is valid according to the W3C recommendation: `00-<32 hex>-<16 hex>-<2 hex>`, where neither
-/// id is all zeros.
+/// Returns whether a trace context is valid according to the W3C recommendation. `traceparent` must have the form
+/// `00-<32 hex>-<16 hex>-<2 hex>`, and neither of its two ids may consist only of zeros.
 pub(crate) fn is_trace(trace: &TraceContext) -> bool {
     let fields: Vec<&str> = trace.traceparent.split('-').collect();
     let is_hex = |text: &str, length: usize| {
@@ -36,7 +36,7 @@ pub(crate) fn is_trace(trace: &TraceContext) -> bool {
         && is_set(span)
         && is_hex(flags, 2)
         && state.is_none_or(|state| {
-            state.len() <= TRACE_STATE_BYTES && state.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+            state.len() <= MAX_TRACE_STATE_BYTES && state.bytes().all(|byte| (b' '..=b'~').contains(&byte))
         })
 }
 
@@ -61,7 +61,7 @@ mod tests {
 
     // Row 38: an invalid trace context is recognised, so that it can be replaced.
     #[test]
-    fn row_38_a_trace_context_is_checked() {
+    fn row_38_an_invalid_trace_context_is_recognised() {
         let trace = |parent: &str, state: Option<&str>| TraceContext {
             traceparent: parent.to_owned(),
             tracestate: state.map(str::to_owned),

@@ -1,13 +1,14 @@
-//! A cache of recently scaled pictures, so that a picture is scaled once and not in every step. It is bounded in bytes.
+//! A cache of recently scaled pictures, so that a picture is not scaled again in every step. The size of the cache is
+//! limited.
 
 use agent_core::message::{Digest, Dimensions};
 use agent_models::MediaBytes;
 use std::collections::{BTreeMap, HashMap};
 
-/// Maximum number of bytes of the cached pictures.
+/// Maximum total size of the cached pictures, in bytes.
 pub(super) const MAX_CACHED_BYTES: usize = 64 << 20;
 
-/// The digest of the original, and the largest width and height.
+/// Key of a cached picture: the digest of the original, and the maximum width and height of the scaled picture.
 pub(super) type Key = (Digest, (u32, u32));
 
 pub(super) fn key(digest: &Digest, to: Dimensions) -> Key {
@@ -18,39 +19,45 @@ pub(super) fn key(digest: &Digest, to: Dimensions) -> Key {
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     entries: HashMap<Key, Entry>,
+    /// Keys of the entries, in the order of their latest use. The keys of this map are values of `uses`.
     by_use: BTreeMap<u64, Key>,
+    /// Number of uses of the cache so far.
     uses: u64,
+    /// Total size of all entries, in bytes.
     bytes: usize,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// `None` if the original was small enough.
+    /// The scaled picture. `None` if the original was small enough.
     picture: Option<MediaBytes>,
-    used: u64,
+    /// Value of [`Cache::uses`] at the latest use of this entry.
+    last_use: u64,
 }
 
-/// Bytes that an entry counts in addition to its picture. They bound the number of entries without a picture.
+/// Number of bytes that are counted for each entry in addition to its picture. They limit the number of entries that
+/// have no picture.
 const ENTRY_BYTES: usize = 256;
 
 impl Cache {
-    /// The cached result for a picture: its scaled version, or `Some(None)` if the original was small enough.
+    /// Returns the cached result for a picture: its scaled version, or `Some(None)` if the original was small enough.
+    /// `None` if there is no cached result.
     pub(super) fn get(&mut self, key: &Key) -> Option<Option<MediaBytes>> {
         let entry = self.entries.get_mut(key)?;
         self.uses += 1;
-        self.by_use.remove(&entry.used);
+        self.by_use.remove(&entry.last_use);
         self.by_use.insert(self.uses, key.clone());
-        entry.used = self.uses;
+        entry.last_use = self.uses;
         Some(entry.picture.clone())
     }
 
-    /// Adds a result. The least recently used entries are removed to stay within the bound.
+    /// Adds a result. If the cache becomes too large, the least recently used entries are removed.
     pub(super) fn put(&mut self, key: Key, picture: Option<MediaBytes>) {
         self.remove(&key);
         self.bytes += size_of(picture.as_ref());
         self.uses += 1;
         self.by_use.insert(self.uses, key.clone());
-        self.entries.insert(key, Entry { picture, used: self.uses });
+        self.entries.insert(key, Entry { picture, last_use: self.uses });
         while self.bytes > MAX_CACHED_BYTES
             && let Some((_, oldest)) = self.by_use.pop_first()
         {
@@ -60,7 +67,7 @@ impl Cache {
 
     fn remove(&mut self, key: &Key) {
         if let Some(entry) = self.entries.remove(key) {
-            self.by_use.remove(&entry.used);
+            self.by_use.remove(&entry.last_use);
             self.bytes -= size_of(entry.picture.as_ref());
         }
     }
@@ -87,7 +94,7 @@ mod tests {
         cache.put(key("b"), picture(MAX_CACHED_BYTES / 2 - 1_000));
         assert!(cache.get(&key("a")).is_some());
         cache.put(key("c"), picture(10_000));
-        assert!(cache.get(&key("b")).is_none(), "it is the least recently used one");
+        assert!(cache.get(&key("b")).is_none(), "it is the least recently used picture");
         assert!(cache.get(&key("a")).is_some() && cache.get(&key("c")).is_some());
         cache.put(key("fits"), None);
         assert_eq!(cache.get(&key("fits")), Some(None));

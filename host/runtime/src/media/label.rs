@@ -1,55 +1,56 @@
-//! Labels media in a prompt: a line before each medium lets the model refer to the medium in a tool call.
+//! Adds labels to the media in a prompt. A label is a line of text before a media item, which lets the model refer to
+//! the item in a tool call.
 
 use agent_core::message::{Content, Media, Message, Part};
 use agent_core::visible::visible_name;
 
-/// Maximum number of characters of a medium's name in a label.
-const NAME_LENGTH: usize = 60;
+/// Maximum number of characters of a media item's name in a label.
+const MAX_NAME_CHARACTERS: usize = 60;
 
-/// Puts a label before each medium that is not masked. This must happen only in the outgoing copy and after masking,
-/// because masks refer to the parts of stored messages by index.
+/// Puts a label before each media item that is not masked. Labels must be added only to the outgoing copy of the
+/// messages and only after masking, because masks refer to the parts of stored messages by index.
 pub(crate) fn with_labels(messages: &mut [Message]) {
     for message in messages {
         if message.parts.iter().any(|part| matches!(part, Part::Media(_))) {
             let parts = std::mem::take(&mut message.parts).into_iter();
-            message.parts = parts.flat_map(|part| labelled(part, Part::Text, in_part)).collect();
+            message.parts = parts.flat_map(|part| labelled(part, Part::Text, media_of_part)).collect();
         }
         for part in &mut message.parts {
             if let Part::ToolResult(result) = part {
                 let content = std::mem::take(&mut result.content).into_iter();
-                result.content = content.flat_map(|item| labelled(item, Content::Text, in_content)).collect();
+                result.content = content.flat_map(|item| labelled(item, Content::Text, media_of_content)).collect();
             }
         }
     }
 }
 
-fn labelled<T>(thing: T, text: fn(String) -> T, medium: fn(&T) -> Option<&Media>) -> impl Iterator<Item = T> {
-    let label = medium(&thing).map(|media| text(label(media)));
-    label.into_iter().chain([thing])
+fn labelled<T>(item: T, text: fn(String) -> T, media_of: fn(&T) -> Option<&Media>) -> impl Iterator<Item = T> {
+    let label = media_of(&item).map(|media| text(label(media)));
+    label.into_iter().chain([item])
 }
 
-fn in_part(part: &Part) -> Option<&Media> {
+fn media_of_part(part: &Part) -> Option<&Media> {
     match part {
         Part::Media(media) => Some(media),
         _ => None,
     }
 }
 
-fn in_content(content: &Content) -> Option<&Media> {
+fn media_of_content(content: &Content) -> Option<&Media> {
     match content {
         Content::Media(media) => Some(media),
         _ => None,
     }
 }
 
-/// The label of a medium. It depends only on the medium, so it is the same in every prompt.
+/// Returns the label of a media item. The label depends only on the item, so it is the same in every prompt.
 fn label(media: &Media) -> String {
     format!("[{}; {}]", about(media), media.digest)
 }
 
-/// Name, type and size of a medium.
+/// Returns the name, type and size of a media item as a text.
 pub(crate) fn about(media: &Media) -> String {
-    let name = visible_name(media.name.as_deref().unwrap_or("unnamed"), NAME_LENGTH);
+    let name = visible_name(media.name.as_deref().unwrap_or("unnamed"), MAX_NAME_CHARACTERS);
     let size = match media.dimensions {
         Some(size) => format!("{} × {} pixels", size.width, size.height),
         None => format!("{} bytes", media.size),
@@ -63,9 +64,9 @@ mod tests {
     use agent_core::message::{CallId, Dimensions, Role, ToolResult};
     use agent_store::digest_of;
 
-    /// P4, P2: every medium in messages and tool results has a label that the model can refer to.
+    /// P4, P2: every media item in messages and tool results has a label that the model can refer to.
     #[test]
-    fn p4_every_medium_has_a_label() {
+    fn p4_every_media_item_has_a_label() {
         let media = |name: Option<&str>, dimensions| Media {
             digest: digest_of(b"bytes"),
             mime_type: "image/png".to_owned(),

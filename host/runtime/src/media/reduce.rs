@@ -1,5 +1,5 @@
-//! Scales one picture down: checks its header and its memory use, decodes, resamples and encodes it. The code is
-//! blocking and a pure function of the bytes.
+//! Scales one picture down: checks its header and memory use, and then decodes, resamples and encodes it. The functions
+//! block, and their result depends only on their arguments.
 
 use agent_core::message::Dimensions;
 use agent_models::MediaBytes;
@@ -9,22 +9,22 @@ use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
 use std::io::Cursor;
 
-/// Maximum number of bytes of memory that one picture may take while it is decoded. A tiny file can declare enormous
-/// dimensions.
-pub(super) const DECODING_BYTES: u64 = 256 << 20;
+/// Maximum memory that one picture may use while it is decoded, in bytes. The limit is necessary because a tiny file
+/// can declare enormous dimensions.
+pub(super) const MAX_DECODING_BYTES: u64 = 256 << 20;
 /// JPEG quality, from 1 to 100.
 const JPEG_QUALITY: u8 = 88;
 
-/// The reason why a picture can never be scaled down. It depends only on the picture's bytes.
+/// The reason why a picture can never be scaled down. The reason depends only on the picture's bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unscalable {
     /// The format is not supported.
-    #[error("only PNG, JPEG, GIF and WebP can be")]
+    #[error("only PNG, JPEG, GIF and WebP pictures can be made smaller")]
     Format,
-    /// Decoding would take more than [`DECODING_BYTES`], judging by the header.
+    /// According to the header, decoding would use more than [`MAX_DECODING_BYTES`] of memory.
     #[error(
         "its header declares {width} × {height} pixels, which take more than {} MiB of memory",
-        DECODING_BYTES >> 20
+        MAX_DECODING_BYTES >> 20
     )]
     TooLarge {
         /// Width in pixels.
@@ -46,8 +46,8 @@ pub(super) enum Reduced {
     Scaled(MediaBytes),
 }
 
-/// Scales a picture to at most this size. The proportions are kept and the EXIF orientation is applied. An animation
-/// becomes its first frame. The result is a PNG if it has transparent pixels, and otherwise a JPEG.
+/// Scales a picture to at most this size. The proportions are kept, and the EXIF orientation is applied. Of an
+/// animation, only the first frame is kept. The result is a PNG if it has transparent pixels, and otherwise a JPEG.
 pub(super) fn reduced(bytes: &[u8], to: Dimensions) -> Result<Reduced, Unscalable> {
     let format = image::guess_format(bytes).map_err(|_| Unscalable::Format)?;
     if !matches!(format, ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Gif | ImageFormat::WebP) {
@@ -63,7 +63,7 @@ pub(super) fn reduced(bytes: &[u8], to: Dimensions) -> Result<Reduced, Unscalabl
     }
     let pixels = u64::from(width) * u64::from(height);
     let bytes_per_pixel = working_bytes(format, u64::from(decoder.color_type().bytes_per_pixel()), bytes);
-    if pixels.saturating_mul(bytes_per_pixel) > DECODING_BYTES {
+    if pixels.saturating_mul(bytes_per_pixel) > MAX_DECODING_BYTES {
         return Err(Unscalable::TooLarge { width, height });
     }
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
@@ -79,7 +79,7 @@ pub(super) fn reduced(bytes: &[u8], to: Dimensions) -> Result<Reduced, Unscalabl
 fn reader(bytes: &[u8], format: ImageFormat) -> ImageReader<Cursor<&[u8]>> {
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     let mut limits = Limits::default();
-    limits.max_alloc = Some(DECODING_BYTES);
+    limits.max_alloc = Some(MAX_DECODING_BYTES);
     reader.limits(limits);
     reader
 }
@@ -88,30 +88,31 @@ fn unreadable(error: image::ImageError) -> Unscalable {
     Unscalable::Unreadable(error.to_string())
 }
 
-/// Bytes of memory per pixel: the decoded picture, and what the decoder or the conversion to 8 bits needs in addition.
-fn working_bytes(format: ImageFormat, stored: u64, bytes: &[u8]) -> u64 {
+/// Estimates the memory per pixel that decoding uses, in bytes. It consists of the `decoded` bytes per pixel, and of
+/// the memory that the decoder or the conversion to 8 bits per channel needs in addition.
+fn working_bytes(format: ImageFormat, decoded: u64, bytes: &[u8]) -> u64 {
     match format {
-        // The decoder holds all coefficients before it produces the first pixel.
-        ImageFormat::Jpeg if is_progressive(bytes) => stored + 6,
-        ImageFormat::Jpeg => stored,
-        ImageFormat::WebP => stored + 4,
-        ImageFormat::Gif => stored + 1,
-        // 16 bits per channel are converted to 8.
-        _ if stored == 2 || stored > 4 => stored + stored / 2,
-        _ => stored,
+        // The decoder keeps all coefficients in memory before it produces the first pixel.
+        ImageFormat::Jpeg if is_progressive(bytes) => decoded + 6,
+        ImageFormat::Jpeg => decoded,
+        ImageFormat::WebP => decoded + 4,
+        ImageFormat::Gif => decoded + 1,
+        // Pictures with 16 bits per channel are converted to 8 bits per channel.
+        _ if decoded == 2 || decoded > 4 => decoded + decoded / 2,
+        _ => decoded,
     }
 }
 
-/// Whether a JPEG is progressive, according to its start-of-frame marker.
+/// Whether a JPEG file is progressive, according to its start-of-frame marker.
 fn is_progressive(bytes: &[u8]) -> bool {
-    let mut place = 2;
-    while let Some([0xff, marker, high, low]) = bytes.get(place..place + 4) {
+    let mut offset = 2;
+    while let Some([0xff, marker, high, low]) = bytes.get(offset..offset + 4) {
         match marker {
-            // Padding.
-            0xff => place += 1,
+            // A fill byte before the next marker.
+            0xff => offset += 1,
             0xc0 | 0xc1 | 0xda => return false,
             0xc2 => return true,
-            _ => place += 2 + usize::from(u16::from_be_bytes([*high, *low])),
+            _ => offset += 2 + usize::from(u16::from_be_bytes([*high, *low])),
         }
     }
     false
@@ -127,10 +128,10 @@ fn with_eight_bits(picture: DynamicImage) -> DynamicImage {
     }
 }
 
-/// The largest size with these proportions within `to`. Each side has at least one pixel.
+/// Returns the largest size with these proportions that fits into `to`. Each side has at least one pixel.
 fn fitted((width, height): (u32, u32), to: Dimensions) -> (u32, u32) {
     let factor = (f64::from(to.width) / f64::from(width)).min(f64::from(to.height) / f64::from(height));
-    let side = |pixels: u32, most: u32| ((f64::from(pixels) * factor).round() as u32).clamp(1, most);
+    let side = |pixels: u32, max: u32| ((f64::from(pixels) * factor).round() as u32).clamp(1, max);
     (side(width, to.width), side(height, to.height))
 }
 
@@ -150,7 +151,8 @@ fn encoded(picture: DynamicImage) -> Result<MediaBytes, image::ImageError> {
     Ok(MediaBytes { mime_type: mime_type.to_owned(), bytes: bytes.into() })
 }
 
-/// Whether any pixel is transparent. Many screenshots have an alpha channel without a single transparent pixel.
+/// Whether any pixel is transparent. The alpha channel alone is not sufficient, because many screenshots have an alpha
+/// channel but no transparent pixels.
 fn is_transparent(picture: &DynamicImage) -> bool {
     let color = picture.color();
     let channels = usize::from(color.channel_count());
@@ -217,9 +219,9 @@ mod tests {
         assert_eq!((strip.width(), strip.height()), (100, 1));
     }
 
-    /// Every request must contain the same bytes, so that prompt caches hit.
+    /// A picture must have the same bytes in every request, so that the provider's prompt cache can be used.
     #[test]
-    fn the_same_picture_gives_the_same_bytes() {
+    fn scaling_the_same_picture_twice_returns_the_same_bytes() {
         let noise = RgbImage::from_fn(301, 203, |x, y| Rgb([(x * y) as u8, (x ^ y) as u8, (x + y) as u8]));
         let bytes = written(noise, ImageFormat::Png);
         assert_eq!(reduced(&bytes, size(97, 97)), reduced(&bytes, size(97, 97)));

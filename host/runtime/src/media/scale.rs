@@ -1,4 +1,5 @@
-//! Scales pictures down for a model (P4), in blocking threads and only a few at a time (row 34).
+//! Scales pictures down for a model (P4), in blocking threads. Only a few pictures are scaled at the same time (row
+//! 34).
 
 use super::ReadError;
 use super::cache::{Cache, Key, key};
@@ -10,30 +11,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Maximum number of pictures that are decoded at the same time. Each may take 256 MiB of memory.
+/// Maximum number of pictures that are decoded at the same time. Each picture may use up to 256 MiB of memory.
 const MAX_CONCURRENT: usize = 2;
-/// How long the scaling of a picture may take. After that the caller continues without it. The thread keeps its permit
-/// until it ends by itself.
+/// Maximum time for scaling a picture. After that time, the caller continues without the scaled picture. The thread
+/// keeps its permit until the scaling ends.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
-/// How long a picture may wait for a permit.
+/// Maximum time that a picture waits for a permit.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// The reason why a picture could not be scaled down. A picture that the policy wants smaller is not sent without that.
+/// The reason why a picture could not be scaled down. If the media policy requires a smaller version, the original
+/// picture is not sent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScaleError {
     /// The picture can never be scaled.
     #[error(transparent)]
     Unscalable(#[from] Unscalable),
-    /// The medium has too many bytes, so it can never be scaled.
+    /// The media item is too large, so it can never be scaled.
     #[error(transparent)]
     TooLarge(ReadError),
-    /// Scaling took too long. It may succeed the next time.
+    /// Scaling took too long. Another attempt may succeed.
     #[error("it was not made smaller within {} s", TIME_LIMIT.as_secs())]
     Late,
-    /// No permit was free in time. It may succeed the next time.
+    /// No permit became available in time. Another attempt may succeed.
     #[error("too many pictures are being made smaller at the same time")]
     Busy,
-    /// The session does not have the medium.
+    /// The session does not contain the media item.
     #[error("its bytes are not stored in this session")]
     Missing,
     /// The store failed.
@@ -74,8 +76,8 @@ impl Default for Downscaler {
 }
 
 impl Downscaler {
-    /// The picture scaled to at most this size. `None` if it is small enough, or is not an image. `read` is awaited
-    /// only if the bytes are needed.
+    /// Returns the picture scaled to at most this size. `None` if the picture is small enough, or if the media item is
+    /// not an image. `read` is awaited only if the bytes are needed.
     pub(crate) async fn scaled(
         &self,
         media: &Media,
@@ -89,13 +91,13 @@ impl Downscaler {
             return Ok(None);
         }
         let key = key(&media.digest, to);
-        if let Some(known) = self.cached(&key) {
-            return Ok(known);
+        if let Some(cached) = self.cached(&key) {
+            return Ok(cached);
         }
         let permit = tokio::time::timeout(self.wait_limit, self.permits.clone().acquire_owned()).await;
         // Another caller may have scaled the same picture in the meantime.
-        if let Some(known) = self.cached(&key) {
-            return Ok(known);
+        if let Some(cached) = self.cached(&key) {
+            return Ok(cached);
         }
         let permit = permit.ok().and_then(Result::ok).ok_or(ScaleError::Busy)?;
         let bytes = read.await?;
@@ -155,21 +157,21 @@ mod tests {
 
     const TO: Dimensions = Dimensions { width: 50, height: 50 };
 
-    /// P4: each picture is read and scaled once, also for concurrent requests, and all permits are returned.
+    /// P4: each picture is read and scaled once, even if it is requested concurrently, and all permits are returned.
     #[tokio::test(flavor = "multi_thread")]
     async fn p4_a_picture_is_scaled_once() {
         let downscaler = Downscaler::default();
         let (media, bytes) = picture(200, 100);
         let reads = AtomicUsize::new(0);
-        let ask = async || {
+        let scale = async || {
             let read = async {
                 reads.fetch_add(1, Ordering::Relaxed);
                 Ok(bytes.clone())
             };
-            downscaler.scaled(&media, TO, read).await.expect("scaled").expect("a smaller one")
+            downscaler.scaled(&media, TO, read).await.expect("scaled").expect("a smaller picture")
         };
-        let first = ask().await;
-        for repeated in futures::future::join_all((0..10).map(|_| ask())).await {
+        let first = scale().await;
+        for repeated in futures::future::join_all((0..10).map(|_| scale())).await {
             assert!(Arc::ptr_eq(&repeated.bytes, &first.bytes));
         }
         assert_eq!(reads.load(Ordering::Relaxed), 1);
@@ -182,7 +184,7 @@ mod tests {
         let (small, _) = picture(50, 20);
         let sound = Media { mime_type: "audio/wav".to_owned(), ..picture(60, 60).0 };
         for media in [small, sound] {
-            let read = async { panic!("it is read") };
+            let read = async { panic!("the bytes were read") };
             assert_eq!(downscaler.scaled(&media, TO, read).await.expect("kept"), None);
         }
     }

@@ -1,6 +1,6 @@
-//! Outgoing events of a session itself: how a turn has ended (I6).
+//! Outgoing events about the end of a session's turns (I6).
 
-use crate::history::{LoadedHistory, in_event};
+use crate::history::{LoadedHistory, output_for_event};
 use crate::host::SessionServices;
 use agent_core::change::{Change, OutboxEffect, OutboxItem};
 use agent_core::event_type::HostEventType;
@@ -11,8 +11,8 @@ use agent_store::StoreError;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Adds the event about the end of a turn, if the agent is configured to send it. `after` is the state after the
-/// change.
+/// Adds the event about the end of a turn, if the agent is configured to send such events. `before` and `after` are the
+/// run before and after the change.
 pub(crate) async fn announce_end(
     services: &SessionServices,
     history: &mut LoadedHistory,
@@ -29,7 +29,7 @@ pub(crate) async fn announce_end(
             if services.agent.config().include_history {
                 output.messages = Some(history.conversation(after, change).await?);
             }
-            (HostEventType::TurnFinished, in_event(&output))
+            (HostEventType::TurnFinished, output_for_event(&output))
         }
         TurnEnd::Failed(error) => (HostEventType::TurnFailed, with_cost(error.details(), turn.cost())),
         TurnEnd::Cancelled => (HostEventType::TurnCancelled, with_cost(json!({}), turn.cost())),
@@ -40,7 +40,8 @@ pub(crate) async fn announce_end(
     Ok(())
 }
 
-/// Adds the cost of a turn without an output to the event's data.
+/// Adds the cost of a turn to the data of an event. Only used for turns without an output, because an output contains
+/// its cost.
 fn with_cost(mut data: Value, cost: TurnCost) -> Value {
     if let (Value::Object(data), Value::Object(cost)) = (&mut data, json!(cost)) {
         data.extend(cost);
@@ -48,7 +49,7 @@ fn with_cost(mut data: Value, cost: TurnCost) -> Value {
     data
 }
 
-/// The attributes that the host sets on an event of the session.
+/// Returns the attributes that the host sets on an event of the session.
 pub(crate) fn attributes(scope: &Scope, id: String) -> EventAttributes {
     EventAttributes {
         id,
@@ -60,7 +61,8 @@ pub(crate) fn attributes(scope: &Scope, id: String) -> EventAttributes {
     }
 }
 
-/// The source attribute: a URI reference. Other characters of the agent's name are percent-encoded.
+/// Returns the source attribute, which is a URI reference. Characters of the agent's name that are not allowed in a URI
+/// reference are percent-encoded.
 fn source(agent: &str) -> String {
     let bytes = agent.bytes().map(|byte| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),

@@ -1,6 +1,6 @@
-//! Memories of a turn for its user's long-term memory (D4): its interactions with tools, and how it ended. They are
-//! committed as outbox effects together with the change they describe (D6), so each is written once, and a failed write
-//! is retried.
+//! Memories of a turn for the user's long-term memory (D4). They describe the interactions with tools and the end of
+//! the turn. A memory is committed as an outbox effect together with the change that it describes (D6), so it is
+//! written once, and a failed write is retried.
 
 use crate::agent::MemoryUse;
 use crate::history::LoadedHistory;
@@ -14,28 +14,31 @@ use agent_core::run::{Input, Run, Turn, TurnEnd, TurnError};
 use agent_core::tool::ToolSource;
 use agent_store::{OutboxFilter, Store, StoreError, StoredOutboxItem};
 
-/// Maximum number of characters of the question, and of the answer, in the memory of an ending.
+/// Maximum number of characters of the question, and also of the answer, in a memory of the end of a turn.
 const ANSWERED_CHARACTERS: usize = 2_000;
-/// Maximum number of characters of the question in the memory of a tool interaction.
+/// Maximum number of characters of the question in a memory of tool calls.
 const ASKED_CHARACTERS: usize = 500;
-/// Maximum number of characters of a call's arguments, of its result, and of an error.
+/// Maximum number of characters of a call's arguments in a memory.
 const ARGUMENT_CHARACTERS: usize = 300;
+/// Maximum number of characters of a call's result in a memory.
 const RESULT_CHARACTERS: usize = 1_000;
+/// Maximum number of characters of an error in a memory.
 const ERROR_CHARACTERS: usize = 200;
-/// Maximum number of characters of all calls of one reply.
+/// Maximum number of characters of a memory's text about all calls of one reply.
 const CALLS_CHARACTERS: usize = 4_000;
-/// The host's own tools whose calls are not remembered: they read what is already stored here, or end the turn.
+/// The host's own tools whose calls are not remembered. These tools read data that the host has already stored, or end
+/// the turn.
 const NOT_REMEMBERED: [&str; 4] =
     [name::MEMORY_SEARCH, name::READ_RESULT, loop_break::name::TASK_COMPLETION, loop_break::name::CONVERSE];
-/// Number of outbox items that are read in one query.
-const PAGE: usize = 100;
+/// Maximum number of outbox items that one query reads.
+const PAGE_SIZE: usize = 100;
 
 /// The origin of the tool results in a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResultOrigin {
-    /// The tools, or those who answer for them.
+    /// The tools, or the users and services that answer calls.
     Tools,
-    /// The host, because the turn is stopped and its unfinished calls are abandoned.
+    /// The host, because the turn was stopped and its unfinished calls were abandoned.
     Abandoned,
 }
 
@@ -45,8 +48,9 @@ impl ResultOrigin {
     }
 }
 
-/// Adds the memories of a change: one for all calls of a reply, once they have their results, and one for an answer or
-/// for an ending at the limit. `after` is the state after the change.
+/// Adds the memories of a change. After all calls of a reply have their results, one memory describes these calls.
+/// Another memory describes the end of a turn that was answered or reached its limit. `before` and `after` are the run
+/// before and after the change.
 pub(crate) async fn add_memories(
     services: &SessionServices,
     history: &mut LoadedHistory,
@@ -61,17 +65,17 @@ pub(crate) async fn add_memories(
     }
     let interaction = interaction(history, turn, results, change).await;
     let ending = turn.end().filter(|end| is_worth_remembering(services, end)).and_then(|end| ending(turn, end));
-    for (kind, word, text) in interaction.into_iter().chain(ending) {
+    for (kind, suffix, text) in interaction.into_iter().chain(ending) {
         let (agent, session, number) = (after.agent.clone(), after.session.clone(), turn.number);
-        let id = format!("{session}/{number}/{word}");
+        let id = format!("{session}/{number}/{suffix}");
         let memory = Memory { user: user.clone(), kind, agent, session, turn: number, text, written: None };
         let effect = OutboxEffect::Remember { id, memory };
-        change.outbox.push(OutboxItem { id: format!("remember/{number}/{word}"), effect });
+        change.outbox.push(OutboxItem { id: format!("remember/{number}/{suffix}"), effect });
     }
 }
 
-/// Whether an ending is worth remembering. An answer of a program that is not a language model is not: it repeats tool
-/// results, which are remembered already, and fixed phrases.
+/// Returns whether the end of a turn is worth remembering. An answer of a program that is not a language model is not
+/// worth remembering, because it consists of fixed phrases and of tool results, which are already remembered.
 fn is_worth_remembering(services: &SessionServices, end: &TurnEnd) -> bool {
     let TurnEnd::Finished(output) = end else { return true };
     let mut models = services.agent.models().all();
@@ -104,7 +108,7 @@ async fn interaction(
     Some((MemoryKind::Tool, format!("tool/{}", turn.interactions), text))
 }
 
-/// Kind of the memory, its place in the turn, and its text.
+/// The kind of a memory, the suffix of its id, and its text. The suffix is unique in the turn.
 type MemoryText = (MemoryKind, String, String);
 
 fn ending(turn: &Turn, end: &TurnEnd) -> Option<MemoryText> {
@@ -117,7 +121,7 @@ fn ending(turn: &Turn, end: &TurnEnd) -> Option<MemoryText> {
             let kind = if output.limit_reached { MemoryKind::Limit } else { MemoryKind::Final };
             (kind, format!("Answered: {answered}"))
         }
-        // The last reply was not an answer, so it is not remembered as one.
+        // The last reply was not an answer, so it is not remembered as an answer.
         TurnEnd::Failed(TurnError::InteractionsExhausted { interactions, reason, .. }) => {
             let reason = truncated(reason, ERROR_CHARACTERS);
             (MemoryKind::Limit, format!("Not answered after {interactions} model calls: {reason}"))
@@ -127,12 +131,12 @@ fn ending(turn: &Turn, end: &TurnEnd) -> Option<MemoryText> {
     Some((kind, kind.as_str().to_owned(), format!("Asked: {}\n{result}", input_text(turn, ANSWERED_CHARACTERS))))
 }
 
-fn input_text(turn: &Turn, characters: usize) -> String {
-    truncated(&turn.input.message().plain_text(), characters)
+fn input_text(turn: &Turn, max_characters: usize) -> String {
+    truncated(&turn.input.message().plain_text(), max_characters)
 }
 
-/// Writes a memory that a commit has requested. Another process may have written it before. The memory is removed again
-/// if its turn has been undone or its session deleted in the meantime.
+/// Writes a memory that a commit has requested. Another process may already have written it. If the turn has been
+/// undone or the session has been deleted in the meantime, the memory is removed again.
 pub(super) async fn write_memory(
     store: &dyn Store,
     item: &StoredOutboxItem,
@@ -141,16 +145,16 @@ pub(super) async fn write_memory(
     let memory = Memory { written: Some(item.created.clone()), ..memory.clone() };
     let turn = memory.turn;
     store.add(id, memory).await?;
-    if is_taken_back(store, item, turn).await? {
+    if is_undone_or_deleted(store, item, turn).await? {
         store.forget_turn(&item.session, turn).await?;
     }
     Ok(())
 }
 
-async fn is_taken_back(store: &dyn Store, item: &StoredOutboxItem, turn: u32) -> Result<bool, StoreError> {
+async fn is_undone_or_deleted(store: &dyn Store, item: &StoredOutboxItem, turn: u32) -> Result<bool, StoreError> {
     let mut after = item.number - 1;
     loop {
-        let items = match store.outbox(Some(&item.session), OutboxFilter::All, after, PAGE).await {
+        let items = match store.outbox(Some(&item.session), OutboxFilter::All, after, PAGE_SIZE).await {
             Err(StoreError::NoSession { .. }) => return Ok(true),
             items => items?,
         };
@@ -158,14 +162,14 @@ async fn is_taken_back(store: &dyn Store, item: &StoredOutboxItem, turn: u32) ->
             return Ok(true);
         }
         match items.last() {
-            Some(last) if items.len() == PAGE => after = last.number,
-            // The item itself exists as long as its session does.
+            Some(last) if items.len() == PAGE_SIZE => after = last.number,
+            // If the query finds no items, the item itself has been deleted together with its session.
             last => return Ok(last.is_none() && after < item.number),
         }
     }
 }
 
-/// Text about the calls and their results. `None` if no call is worth remembering.
+/// Returns a text about the calls and their results. `None` if no call is worth remembering.
 fn describe_calls(calls: &[CallRecord]) -> Option<String> {
     let is_own = |call: &CallRecord| call.source == Some(ToolSource::BuiltIn);
     let lines = calls.iter().filter(|call| !is_own(call) || !NOT_REMEMBERED.contains(&&*call.name));
@@ -180,11 +184,12 @@ fn describe_call(call: &CallRecord, result: &CallResult) -> String {
         Content::Json(json) => json.to_string(),
         Content::Media(media) => format!("[{}]", media.mime_type),
     });
-    let (word, characters) = if result.is_error { ("Failed", ERROR_CHARACTERS) } else { ("Result", RESULT_CHARACTERS) };
-    let contents = truncated(&contents.collect::<Vec<_>>().join("\n"), characters);
-    format!("Called: {} {arguments}\n{word}: {contents}", call.name)
+    let (label, max_characters) =
+        if result.is_error { ("Failed", ERROR_CHARACTERS) } else { ("Result", RESULT_CHARACTERS) };
+    let contents = truncated(&contents.collect::<Vec<_>>().join("\n"), max_characters);
+    format!("Called: {} {arguments}\n{label}: {contents}", call.name)
 }
 
-fn truncated(text: &str, characters: usize) -> String {
-    text.chars().take(characters).collect()
+fn truncated(text: &str, max_characters: usize) -> String {
+    text.chars().take(max_characters).collect()
 }

@@ -1,4 +1,4 @@
-//! Requests to services: each is sent as a CloudEvent, and its call waits for the answer (L10, L15, I6).
+//! Requests to services. Each request is sent as a CloudEvent, and its call waits for the answer (L10, L15, I6).
 
 use super::events::attributes;
 use crate::agent::{ANY_TYPE, ServiceConfig};
@@ -16,45 +16,45 @@ use std::time::Duration;
 /// The requirements for the answer to a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServiceContract {
-    /// JSON text with the schemas of the answer's data, by event type. `None`: any answer is accepted.
+    /// JSON text with the schemas of the answer's data, by event type. If `None`, every answer is accepted.
     emits: Option<String>,
-    /// Time limit for the answer. `None`: there is no limit.
+    /// Time limit for the answer. `None` means no limit.
     within: Option<Duration>,
 }
 
 impl ServiceContract {
-    /// The contract of a configured service. The request's schema counts only if the service is configured without
-    /// schemas, and the shorter of the two time limits counts.
+    /// Returns the contract of a configured service. The request's schema is used only if the service is configured
+    /// without schemas. If the service and the request both have a time limit, the shorter limit is used.
     pub(crate) fn of_service(service: &ServiceConfig, request: Option<&ServiceRequest>) -> Self {
-        let asked = request.map(Self::of_request).unwrap_or_default();
-        let emits = (!service.emits.is_empty()).then(|| json!(service.emits).to_string()).or(asked.emits);
-        let within = [service.answer_within, asked.within].into_iter().flatten().min();
+        let requested = request.map(Self::of_request).unwrap_or_default();
+        let emits = (!service.emits.is_empty()).then(|| json!(service.emits).to_string()).or(requested.emits);
+        let within = [service.answer_within, requested.within].into_iter().flatten().min();
         Self { emits, within }
     }
 
-    /// The contract in a plugin's request.
+    /// Returns the contract in a plugin's request.
     pub(crate) fn of_request(request: &ServiceRequest) -> Self {
         let emits = request.answer_schema.as_ref().map(|schema| json!({ ANY_TYPE: schema }).to_string());
         Self { emits, within: request.answer_within.map(|within| Duration::from_millis(within.into())) }
     }
 }
 
-/// A call that is answered from outside the host.
+/// A call that is answered from outside of the host.
 #[derive(Debug)]
 pub(crate) struct ForwardedCall {
     /// The answer that the call waits for, with the outgoing event.
     pub(crate) awaits: Awaited,
-    /// JSON text of the answer's schemas, to be stored with the commit.
+    /// JSON text of the schemas for the answer. It must be stored with the commit.
     pub(crate) contract: Option<String>,
 }
 
-/// Milliseconds since 1970.
+/// Returns the current time in milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {
     u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default()
 }
 
-/// Turns a request into an outgoing event and the wait for its answer. Only the type and the data come from the
-/// request; the host sets all other attributes.
+/// Converts a request to an outgoing event, and to the description of the answer that the call waits for. Only the type
+/// and the data of the event come from the request. The host sets all other attributes.
 pub(crate) fn forward(
     scope: &Scope,
     call: &CallId,
@@ -87,7 +87,7 @@ mod tests {
         }
     }
 
-    /// I6, P2: every attribute of a request's event.
+    /// I6, P2: the event of a request has exactly the expected attributes.
     #[test]
     fn i6_a_request_is_a_cloud_event_with_the_calls_id() {
         let config = ServiceConfig {
@@ -95,9 +95,9 @@ mod tests {
             answer_within: Some(Duration::from_secs(5)),
             ..ServiceConfig::new("com.example.work".parse().unwrap())
         };
-        let asked = ServiceRequest { answer_within: Some(60_000), ..config.request(json!({"n": 1})) };
-        let contract = ServiceContract::of_service(&config, Some(&asked));
-        let forwarded = forward(&scope(), &CallId("call_1_1_1".into()), (asked, config.domain.clone()), contract);
+        let request = ServiceRequest { answer_within: Some(60_000), ..config.request(json!({"n": 1})) };
+        let contract = ServiceContract::of_service(&config, Some(&request));
+        let forwarded = forward(&scope(), &CallId("call_1_1_1".into()), (request, config.domain.clone()), contract);
         let mut event = serde_json::to_value(forwarded.awaits.event.unwrap()).unwrap();
         let time = event.as_object_mut().unwrap().remove("time").unwrap();
         assert!(time.as_str().unwrap().parse::<Timestamp>().is_ok(), "{time}");
@@ -110,22 +110,22 @@ mod tests {
         let WaitCause::Service { expires_at: Some(expires_at), emits: None, .. } = forwarded.awaits.cause else {
             panic!()
         };
-        assert!(expires_at > now_ms() && expires_at <= now_ms() + 5_000, "the shorter of the two time limits counts");
+        assert!(expires_at > now_ms() && expires_at <= now_ms() + 5_000, "the shorter of the two time limits is used");
     }
 
-    /// P2: the answer schemas in the service's configuration take precedence over the plugin's.
+    /// P2: the answer schemas in the service's configuration take precedence over the schema in the plugin's request.
     #[test]
     fn p2_the_service_configuration_takes_precedence_over_the_request() {
         let mut config = ServiceConfig::new("com.example.work".parse().unwrap());
         let schema = json!({"type": "object"});
-        let asked = ServiceRequest { answer_schema: Some(schema.clone()), ..config.request(json!({})) };
-        let own = ServiceContract::of_request(&asked);
-        assert_eq!(own.emits.as_deref(), Some(r#"{"*":{"type":"object"}}"#));
-        assert_eq!(ServiceContract::of_service(&config, Some(&asked)).emits, own.emits);
+        let request = ServiceRequest { answer_schema: Some(schema.clone()), ..config.request(json!({})) };
+        let requested = ServiceContract::of_request(&request);
+        assert_eq!(requested.emits.as_deref(), Some(r#"{"*":{"type":"object"}}"#));
+        assert_eq!(ServiceContract::of_service(&config, Some(&request)).emits, requested.emits);
         config.emits = BTreeMap::from([("done".to_owned(), schema)]);
-        let contract = ServiceContract::of_service(&config, Some(&asked));
+        let contract = ServiceContract::of_service(&config, Some(&request));
         assert_eq!(contract.emits.as_deref(), Some(r#"{"done":{"type":"object"}}"#));
-        let forwarded = forward(&scope(), &CallId("call_1_1_1".into()), (asked, None), contract);
+        let forwarded = forward(&scope(), &CallId("call_1_1_1".into()), (request, None), contract);
         let WaitCause::Service { emits, .. } = forwarded.awaits.cause else { panic!() };
         assert_eq!(emits, forwarded.contract.map(|contract| digest_of(contract.as_bytes())));
     }

@@ -1,4 +1,4 @@
-//! The bodies of step records as types. The order of the fields is the order in the stored JSON.
+//! Types for the bodies of step records. The order of the fields is their order in the stored JSON.
 
 use super::MessagePositions;
 use agent_core::change::Denial;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Kind of the records of questions from plugins to the agent's model.
+/// Kind of a record of a plugin's question to the agent's model.
 const MODEL_QUESTION_KIND: &str = "host_model";
 /// Kind of the record that describes the origin of a fork.
 pub(crate) const FORK_KIND: &str = "fork";
@@ -24,15 +24,15 @@ pub(crate) const FORK_KIND: &str = "fork";
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum StepRecordBody {
-    /// How a turn began.
+    /// The plugins, servers, tools and memories with which a turn began.
     Context(Box<ContextRecord>),
-    /// The context builder's call before a step.
+    /// The call of the context builder before a step.
     StepContext(Box<BuilderCallRecord<StepQuestion>>),
-    /// The prompt of a model call, by reference.
+    /// The prompt of a model call. Its texts and messages are stored as references.
     Prompt(Box<PromptRecord>),
-    /// The end of a planning model's prompt.
+    /// The text at the end of a planning model's prompt.
     PlanPrompt(PlanPromptRecord),
-    /// A model's reply.
+    /// A model's reply, with the provider's raw response.
     Reply(Box<ReplyRecord>),
     /// A summary of messages that were removed from the prompt.
     Summary(Box<SummaryRecord>),
@@ -40,8 +40,8 @@ pub(crate) enum StepRecordBody {
     Verdict(Box<VerdictRecord>),
     /// The decisions of a media policy.
     MediaPolicy(Box<MediaPolicyRecord>),
-    /// Pictures that could not be scaled down.
-    MediaNotScaled(Vec<UnscaledMedium>),
+    /// The pictures of a prompt that could not be scaled down.
+    MediaNotScaled(Vec<UnscaledPicture>),
     /// A plugin's question to the agent's model.
     PluginModel(Box<PluginModelRecord>),
     /// The host's answers to the plugin of a call.
@@ -59,7 +59,7 @@ pub(crate) enum StepRecordBody {
 pub(crate) struct UnreadableRecord;
 
 impl StepRecordBody {
-    /// The record's kind as it is stored.
+    /// Returns the record's kind as it is stored.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Context(_) => "context",
@@ -110,8 +110,8 @@ impl StepRecordBody {
         })
     }
 
-    /// The call that a record belongs to, for the kinds that record a plugin's questions and requests or the host's
-    /// answers to them. `None` for all other kinds.
+    /// Returns the id of the call that a record belongs to, if the record contains a plugin's model question, a
+    /// plugin's service request or the host's answers. Returns `None` for records of all other kinds.
     pub(crate) fn call_of(record: &StepRecord) -> Option<CallId> {
         let is_of_call = [MODEL_QUESTION_KIND, "host_answers", "service_request"].contains(&record.kind.as_str());
         let call = record.body["call"].as_str().filter(|_| is_of_call)?;
@@ -125,7 +125,7 @@ impl StepRecordBody {
 pub(crate) enum Question<Q> {
     /// The complete input.
     Recorded(Q),
-    /// An older host did not record the input. The value is what the record has in this field.
+    /// An older host did not record the complete input. Contains the stored value of the field.
     NotRecorded(Value),
 }
 
@@ -142,10 +142,10 @@ impl<'de, Q: DeserializeOwned> Deserialize<'de> for Question<Q> {
     }
 }
 
-/// How a turn began.
+/// The plugins, servers, tools and memories with which a turn began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ContextRecord {
-    /// `None` if no plugin built the context.
+    /// The call of the context builder. `None` if no plugin built the context.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) builder: Option<BuilderCallRecord<BuilderQuestion>>,
     /// Facts that were found in long-term memory.
@@ -168,7 +168,7 @@ pub(crate) struct ContextRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "Q: DeserializeOwned"))]
 pub(crate) struct BuilderCallRecord<Q> {
-    /// `name@digest`.
+    /// The plugin as `name@digest`.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) plugin: String,
     #[serde(default)]
@@ -189,7 +189,7 @@ pub(crate) struct BuilderSurroundings {
     pub(crate) denials: Vec<Denial>,
 }
 
-/// The input of a context builder at the beginning of a turn. Texts and messages are references.
+/// The input of a context builder at the beginning of a turn. Texts and messages are stored as references.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BuilderQuestion {
     pub(crate) model: Model,
@@ -204,7 +204,7 @@ pub(crate) struct BuilderQuestion {
     pub(crate) budget: Budget,
 }
 
-/// The input of a context builder before a step. Messages are references.
+/// The input of a context builder before a step. Messages are stored as references.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StepQuestion {
     pub(crate) lifecycle: Lifecycle,
@@ -216,7 +216,7 @@ pub(crate) struct StepQuestion {
     pub(crate) budget: Budget,
 }
 
-/// The exact prompt of a model call. Texts are given by digest and messages by position.
+/// The exact prompt of a model call. Texts are stored as digests, and messages as positions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PromptRecord {
     pub(crate) model: Model,
@@ -229,7 +229,7 @@ pub(crate) struct PromptRecord {
     pub(crate) left_out: Vec<CallId>,
     pub(crate) masked: Vec<Mask>,
     pub(crate) downscaled: Vec<Downscaled>,
-    /// Names of the offered tools, as their authors wrote them.
+    /// Names of the offered tools, in the spelling of their authors.
     pub(crate) tools: Vec<String>,
     pub(crate) tool_dialect: ToolDialect,
     pub(crate) output_schema: Option<Value>,
@@ -253,7 +253,7 @@ pub(crate) struct ReplyRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SummaryRecord {
     pub(crate) messages: Vec<MessageId>,
-    /// Name of the model that wrote it, or `extract` for the host.
+    /// Name of the model that wrote the summary, or `extract` if the host made it.
     pub(crate) by: String,
     /// The reason why a model's summary was not used.
     pub(crate) problem: Option<String>,
@@ -267,7 +267,7 @@ pub(crate) struct SummaryRecord {
 /// An output validator's verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct VerdictRecord {
-    /// `name@digest`.
+    /// The plugin as `name@digest`.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) plugin: String,
     #[serde(default)]
@@ -277,7 +277,7 @@ pub(crate) struct VerdictRecord {
     pub(crate) cost: CallCost,
 }
 
-/// The input of an output validator. Messages are references.
+/// The input of an output validator. Messages are stored as references.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ValidatorQuestion {
     pub(crate) text: String,
@@ -292,7 +292,7 @@ pub(crate) struct ValidatorQuestion {
 /// A media policy's decisions on the media of a prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MediaPolicyRecord {
-    /// `name@digest`.
+    /// The plugin as `name@digest`.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) plugin: String,
     #[serde(default)]
@@ -303,7 +303,7 @@ pub(crate) struct MediaPolicyRecord {
     pub(crate) cost: CallCost,
 }
 
-/// The input of a media policy, except for the media.
+/// The input of a media policy without the media.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PolicyQuestion {
     pub(crate) model: Model,
@@ -312,17 +312,17 @@ pub(crate) struct PolicyQuestion {
 
 /// A picture that could not be scaled down, and the text that the model was shown instead.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct UnscaledMedium {
+pub(crate) struct UnscaledPicture {
     pub(crate) position: MediaPosition,
     pub(crate) text: String,
 }
 
-/// A plugin's question to the agent's model. Without a reply, the question was cancelled or failed.
+/// A plugin's question to the agent's model. If `reply` is `None`, the question was cancelled or failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PluginModelRecord {
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) plugin: String,
-    /// The call's id, or `turn N` for a context builder.
+    /// Id of the call in which the plugin asked, or `turn N` for a context builder in turn N.
     pub(crate) call: String,
     pub(crate) question: ModelQuestionRecord,
     /// The provider's raw response.
@@ -334,7 +334,7 @@ pub(crate) struct PluginModelRecord {
     pub(crate) error: Option<String>,
 }
 
-/// A plugin's question to the model. Texts are given by digest.
+/// A plugin's question to the model. Texts are stored as digests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ModelQuestionRecord {
     /// Digest of the system text.
@@ -345,7 +345,7 @@ pub(crate) struct ModelQuestionRecord {
     pub(crate) max_tokens: Option<u32>,
 }
 
-/// The reply that the plugin received.
+/// The reply that a plugin received to its question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PluginModelReply {
     pub(crate) text: String,
@@ -394,7 +394,7 @@ pub(crate) struct ForkRecord {
     /// Sessions in which the fork's turns ran, earliest first.
     #[serde(default)]
     pub(crate) origins: Vec<ForkOrigin>,
-    /// Session by call, in the format of older versions.
+    /// The session in which each call ran. Older versions stored this map in place of `origins`.
     #[serde(default)]
     pub(crate) ran_in: BTreeMap<CallId, String>,
 }
@@ -403,11 +403,12 @@ pub(crate) struct ForkRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ForkOrigin {
     pub(crate) session: String,
-    /// The last turn that ran in this session. Earlier turns also ran in it, unless an earlier origin covers them.
+    /// Number of the last turn that ran in this session. Earlier turns also ran in this session, unless an earlier
+    /// origin covers them.
     pub(crate) until_turn: u32,
 }
 
-/// Uses the default for a field that a newer host wrote in a different shape.
+/// Deserializes a field. Returns the default if the field has another shape, for example because a newer host wrote it.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -23,7 +23,7 @@ pub(crate) struct CommitNotes {
 }
 
 impl CommitNotes {
-    /// Adds a record for this step of the last turn.
+    /// Adds a record for a step of the last turn.
     pub(crate) fn add(&mut self, run: &Run, step: u32, body: StepRecordBody) {
         self.records.push(body.into_record(run.turns, step));
     }

@@ -1,5 +1,5 @@
-//! The messages that a model or a plugin was shown, as step records refer to them (D1): by id, and in a form that does
-//! not grow with the history.
+//! References from step records to the messages that a model or a plugin was shown (D1). Messages are identified by
+//! their ids. The references stay small even if the history is long.
 
 use agent_core::message::{Digest, MessageId};
 use agent_store::{Store, StoreError, digest_of};
@@ -7,25 +7,26 @@ use serde::{Deserialize, Serialize};
 
 /// The id of a message, and the number of model calls that have included it.
 pub(crate) type MessagePosition = (MessageId, u32);
-/// The id of a message, and the number of model calls in the session before the first one that included it. Unlike the
-/// count in [`MessagePosition`], this number never changes.
+/// The id of a message, and the number of model calls in the session before the first call that included the message.
+/// Unlike the count in [`MessagePosition`], this number never changes.
 type FirstSeen = (MessageId, i64);
 
-/// Number of message ids that a block covers.
-const BLOCK: u64 = 128;
+/// Number of consecutive message ids that one block covers.
+const BLOCK_MESSAGES: u64 = 128;
 
 /// References to messages in a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum MessagePositions {
-    /// Every message is listed.
+    /// Every message is listed individually.
     Each(Vec<MessagePosition>),
-    /// Most messages are listed in blocks. Each block is stored once, as a text, because later records refer to the
-    /// same blocks.
+    /// Most messages are listed in blocks. Each block is stored as a separate text, and later records refer to the same
+    /// blocks.
     Blocks {
-        /// Number of model calls in the session so far. The first `since` of them did not include the message.
+        /// Number of model calls in the session so far. A message with the number `since` was not included in the first
+        /// `since` of these calls.
         calls: u64,
-        /// Digests of JSON arrays of `[id, since]`.
+        /// Digests of the blocks. Each block is a JSON array of pairs `[id, since]`, one for each message.
         blocks: Vec<String>,
         /// Messages after the last complete block.
         rest: Vec<FirstSeen>,
@@ -33,17 +34,19 @@ pub(crate) enum MessagePositions {
 }
 
 impl MessagePositions {
-    /// References to these messages after `calls` model calls, and the texts to store together with the record.
+    /// Creates references to these messages after `calls` model calls in the session. Also returns the texts of the
+    /// blocks, which must be stored together with the record.
     pub(crate) fn new(seen: &[MessagePosition], calls: u64) -> (Self, Vec<String>) {
         let since = |(id, seen): &MessagePosition| -> FirstSeen { (*id, calls as i64 - i64::from(*seen)) };
-        let mut blocks: Vec<&[MessagePosition]> = seen.chunk_by(|one, next| one.0 / BLOCK == next.0 / BLOCK).collect();
+        let mut blocks: Vec<&[MessagePosition]> =
+            seen.chunk_by(|one, next| one.0 / BLOCK_MESSAGES == next.0 / BLOCK_MESSAGES).collect();
         let rest = blocks.pop().unwrap_or_default();
         if blocks.is_empty() {
             return (Self::Each(seen.to_vec()), Vec::new());
         }
         let text = |block: &[MessagePosition]| {
-            let each: Vec<FirstSeen> = block.iter().map(since).collect();
-            serde_json::to_string(&each).expect("numbers are JSON")
+            let first_seen: Vec<FirstSeen> = block.iter().map(since).collect();
+            serde_json::to_string(&first_seen).expect("numbers are JSON")
         };
         let texts: Vec<String> = blocks.into_iter().map(text).collect();
         let blocks = texts.iter().map(|text| digest_of(text.as_bytes()).to_string()).collect();
@@ -51,23 +54,23 @@ impl MessagePositions {
     }
 
     /// Resolves the references. Returns `None` if a block is not in the format that this host writes.
-    pub(crate) async fn each(&self, store: &dyn Store) -> Result<Option<Vec<MessagePosition>>, StoreError> {
+    pub(crate) async fn resolve(&self, store: &dyn Store) -> Result<Option<Vec<MessagePosition>>, StoreError> {
         let (calls, blocks, rest) = match self {
             Self::Each(seen) => return Ok(Some(seen.clone())),
             Self::Blocks { calls, blocks, rest } => (*calls, blocks, rest),
         };
-        let mut each: Vec<FirstSeen> = Vec::new();
+        let mut first_seen: Vec<FirstSeen> = Vec::new();
         for block in blocks {
             let Ok(digest) = Digest::parse(block) else { return Ok(None) };
             let Ok(block) = serde_json::from_str::<Vec<FirstSeen>>(&store.text(&digest).await?) else {
                 return Ok(None);
             };
-            each.extend(block);
+            first_seen.extend(block);
         }
-        each.extend(rest);
+        first_seen.extend(rest);
         let seen =
             |(id, since): FirstSeen| (id, u32::try_from((calls as i64).saturating_sub(since)).unwrap_or_default());
-        Ok(Some(each.into_iter().map(seen).collect()))
+        Ok(Some(first_seen.into_iter().map(seen).collect()))
     }
 }
 
@@ -80,7 +83,7 @@ mod tests {
         (1..=messages).map(|id| (id, u32::try_from(calls - id / 2).expect("small"))).collect()
     }
 
-    // D1: a record stays small however long the history is, and it refers to the same messages.
+    // D1: a record stays small even if the history is long, and its references resolve to the same messages.
     #[tokio::test]
     async fn d1_records_do_not_grow_with_the_history() {
         let store = SqliteStore::open_in_memory().expect("a store");
@@ -92,7 +95,7 @@ mod tests {
                 store.commit(&opened.lease, revision, Commit { texts, ..Commit::default() }).await.expect("committed");
             let stored: MessagePositions = serde_json::from_str(&serde_json::to_string(&positions).expect("JSON"))
                 .expect("the JSON that was just written");
-            assert_eq!(stored.each(&store).await.expect("read"), Some(seen(messages, 6_000)), "{messages}");
+            assert_eq!(stored.resolve(&store).await.expect("read"), Some(seen(messages, 6_000)), "{messages}");
         }
         let length = |messages| {
             serde_json::to_string(&MessagePositions::new(&seen(messages, 6_000), 6_000).0).expect("JSON").len()

@@ -10,22 +10,25 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The recorded answers to one call, and the changes that the call has made to them.
+/// The recorded answers to the host calls of one plugin call, and the changes that the replayed call has made.
 #[derive(Default)]
 pub(super) struct RecordedHost(Mutex<State>);
 
+/// Name of a bucket, and a key in this bucket.
 type ValueKey = (String, String);
 
 #[derive(Default)]
 struct State {
     requests: BTreeMap<String, VecDeque<AnsweredRequest>>,
+    /// Values that the recorded call read.
     found: BTreeMap<ValueKey, FoundValue>,
     /// Pages of keys, by bucket and by the key after which the page starts.
     pages: BTreeMap<ValueKey, Vec<String>>,
-    /// The values that the recorded call wrote last.
+    /// The last value that the recorded call wrote under each key.
     recorded_writes: BTreeMap<ValueKey, Option<Vec<u8>>>,
     /// The values that the replayed call has written.
     writes: BTreeMap<ValueKey, Option<Vec<u8>>>,
+    /// Requests of the replayed call that are not recorded.
     missed: Vec<String>,
     effects: Vec<String>,
 }
@@ -39,12 +42,12 @@ struct AnsweredRequest {
     answer: RequestAnswer,
 }
 
-/// How a replayed call differs from the recorded one.
+/// The differences between a replayed call and the recorded call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Differences {
-    /// What it asked for although it is not recorded. It was denied.
+    /// Requests of the replayed call that are not recorded. They were denied.
     pub(super) unrecorded: Vec<String>,
-    /// How its side effects differ.
+    /// Descriptions of the differences in the side effects.
     pub(super) effects: Vec<String>,
 }
 
@@ -60,13 +63,13 @@ impl RecordedHost {
                     let answered = AnsweredRequest { shown: format!("{method} {url}"), headers, answer };
                     state.requests.entry(asked.to_string()).or_default().push_back(answered);
                 }
-                // A later read of the same key may contain more.
+                // A later read of the same key may contain more data, so it replaces the earlier read.
                 HostAnswer::Value { bucket, key, found } => drop(state.found.insert((bucket, key), found)),
                 HostAnswer::Keys { bucket, after, keys } => drop(state.pages.entry((bucket, after)).or_insert(keys)),
                 HostAnswer::Wrote { bucket, key, value } => {
                     state.recorded_writes.insert((bucket, key), value.map(|value| value.0));
                 }
-                // Files are replayed in a folder of their own.
+                // Files are replayed in a separate directory.
                 HostAnswer::Trees { .. } | HostAnswer::File { .. } | HostAnswer::LeftFile { .. } => {}
                 HostAnswer::NoValues | HostAnswer::Time { .. } | HostAnswer::Random { .. } => {}
             }
@@ -109,7 +112,7 @@ impl RecordedHost {
     }
 }
 
-/// Returns the clock, random bytes and files as the recorded call saw them.
+/// Returns the time, the random bytes and the files that the recorded call received.
 pub(super) fn recorded_environment(recorded: &HostCallLog, trees: Option<Arc<ReplayTrees>>) -> ReplayInputs {
     let mut inputs = ReplayInputs { trees, ..ReplayInputs::default() };
     for answer in &recorded.answers {
@@ -122,8 +125,8 @@ pub(super) fn recorded_environment(recorded: &HostCallLog, trees: Option<Arc<Rep
     inputs
 }
 
-/// Returns the grants that the recorded call had, as far as the answers show them: stored values, requests and trees. They come
-/// before the trees that are granted under other names.
+/// Returns the grants that the recorded call had, according to the recorded answers: stored values, requests and trees.
+/// The recorded trees come first, followed by the trees in `grants` that have other names.
 pub(super) fn recorded_grants(recorded: &HostCallLog, recorded_trees: Option<&ReplayTrees>, grants: &Grants) -> Grants {
     let patterns = recorded.answers.iter().filter_map(|answer| match answer {
         HostAnswer::Request { method, url, .. } => format!("{method} {url}").parse().ok(),
@@ -307,7 +310,8 @@ mod tests {
         HostAnswer::Wrote { bucket: String::new(), key: key.to_owned(), value }
     }
 
-    /// S6: a replayed call sees the recorded values with its own changes, and the values that it writes are compared.
+    /// S6: a replayed call reads the recorded values with its own changes, and the values that it writes are compared
+    /// with the recorded values.
     #[tokio::test]
     async fn s6_values_are_read_as_recorded() {
         let host = host(vec![value("n", Some("4")), value("new", None), wrote("n", "6"), wrote("new", "x")]);
@@ -324,14 +328,15 @@ mod tests {
         assert_eq!(unrecorded, ["reading `other`"]);
     }
 
-    /// S6: a value that is no longer written is a difference, too.
+    /// S6: a value that is no longer written is also reported as a difference.
     #[tokio::test]
     async fn s6_missing_writes_are_reported() {
         let host = host(vec![wrote("a", "1")]);
         assert_eq!(host.differences().effects, ["no longer stores a value under `a`"]);
     }
 
-    /// S6: if some answers were left out of the record, the recorded ones are compared and the others are reported.
+    /// S6: if some answers were left out of the record, the recorded answers are compared, and all other requests are
+    /// reported.
     #[tokio::test]
     async fn s6_incomplete_recordings_are_still_compared() {
         let host = RecordedHost::new(&HostCallLog { answers: vec![wrote("a", "1")], left_out: 1 });
@@ -354,7 +359,8 @@ mod tests {
         assert!(host.keys(&space(), "b", 10).await.is_err());
     }
 
-    /// S6: recorded requests are answered in any order. Requests with side effects are answered only as often as recorded.
+    /// S6: recorded requests are answered in any order. A request with side effects is answered only as often as it was
+    /// recorded.
     #[tokio::test]
     async fn s6_requests_are_answered_as_recorded() {
         let request = |method: &str, text: &str| HostAnswer::Request {

@@ -16,14 +16,14 @@ pub(super) struct RecordedAnswer {
 }
 
 impl RecordedAnswer {
-    /// Returns the answer with the call that asked, or `None` if the question has no reply.
+    /// Returns the recorded answer with the id of the call that asked, or `None` if the record contains no reply.
     pub(super) fn of(record: PluginModelRecord) -> Option<(String, Self)> {
         let PluginModelRecord { call, question, reply, .. } = record;
         Some((call, Self { question, reply: reply? }))
     }
 }
 
-/// Answers plugins with the recorded answers, by call and in order.
+/// A model port that returns the recorded answers of each call in their order.
 pub(super) struct RecordedModel {
     answers: Mutex<BTreeMap<String, VecDeque<RecordedAnswer>>>,
     /// Number of questions that were not recorded.
@@ -35,6 +35,7 @@ impl RecordedModel {
         Self { answers: Mutex::new(answers), missed: AtomicUsize::new(0) }
     }
 
+    /// Returns whether the plugin of this call asked the model in the recorded session.
     pub(super) fn has(&self, call: &str) -> bool {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).contains_key(call)
     }

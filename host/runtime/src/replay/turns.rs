@@ -27,7 +27,7 @@ const STEP_CONTEXT: &str = "a step's context";
 const MEDIA_DECISION: &str = "a decision about media";
 const VERDICT: &str = "a verdict";
 
-/// What is recorded about a turn.
+/// The recorded data of a turn.
 #[derive(Default)]
 pub(super) struct TurnRecords {
     /// The actions of plugins in the order in which they were performed.
@@ -116,7 +116,7 @@ async fn read(
                     records.model.entry(call).or_default().push_back(answer);
                 }
             }
-            // If a call was retried, the last attempt counts.
+            // If a call was retried, the record of the last attempt is used.
             Ok(StepRecordBody::HostCallLog(record)) => {
                 records.host.insert(record.call.0, *record.host);
             }
@@ -162,7 +162,7 @@ enum Phase {
     Verdict,
 }
 
-/// Describes an action whose record has a form that this host does not know.
+/// Describes an action whose record this host cannot read.
 fn unreadable(at: (u32, u32), record: &StepRecord) -> Option<(Phase, PluginAction)> {
     let (phase, what) = match record.kind.as_str() {
         "step_context" => (Phase::Context, STEP_CONTEXT),
@@ -175,9 +175,9 @@ fn unreadable(at: (u32, u32), record: &StepRecord) -> Option<(Phase, PluginActio
 }
 
 impl TurnSource<'_> {
-    /// Loads messages as they were shown at the recorded positions.
+    /// Loads the messages at the recorded positions, in the form in which they were shown.
     async fn messages(&self, positions: &MessagePositions, characters: usize) -> Result<Vec<Message>, StoreError> {
-        let positions = positions.each(self.store).await?.unwrap_or_default();
+        let positions = positions.resolve(self.store).await?.unwrap_or_default();
         let ids = positions.iter().map(|(id, _)| *id).collect();
         let messages = self.store.messages(&self.session.subject, MessageRange::Ids(ids)).await?;
         let shown = messages.iter().zip(&positions);
@@ -280,7 +280,7 @@ fn action((turn, step): (u32, u32), identity: &str, kind: PluginActionKind) -> P
     PluginAction { turn, step, plugin: plugin.to_owned(), digest: digest.to_owned(), kind }
 }
 
-/// Returns the action of a plugin that ran this call, or `None` if the call did not end by itself.
+/// Returns the action of a plugin that ran this call, or `None` if the call never ran or was stopped.
 fn call_action(call: CallRecord, requests: &BTreeMap<CallId, RecordedRequest>) -> Option<PluginAction> {
     let Some(ToolSource::Plugin { plugin, digest }) = call.source.clone() else { return None };
     let (turn, step) = (call.turn, call.step);

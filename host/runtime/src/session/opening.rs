@@ -1,4 +1,4 @@
-//! Opens a session: takes its lease and continues where another process stopped.
+//! Opens a session: acquires its lease and continues where another process stopped.
 
 use super::{ModelRetry, Session, SessionError};
 use crate::agent::{LiveAgent, pinned};
@@ -17,19 +17,19 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
 
-/// Which session to open, and whether its open turn must be able to continue.
+/// The session to open, and whether its open turn must be able to continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenSession {
     /// Create a session.
     New,
     /// Open the session with this subject.
     Existing(String),
-    /// Open the session with this subject to make a decision about its open turn, which is not continued here. The open
-    /// succeeds even if the turn's plugins cannot be loaded.
+    /// Open the session with this subject to make a decision about its open turn. The turn is not continued, so the
+    /// session can be opened even if the turn's plugins cannot be loaded.
     ToDecide(String),
 }
 
-/// Why a session is opened.
+/// The purpose of opening a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OpenPurpose {
     Continue,
@@ -38,10 +38,10 @@ enum OpenPurpose {
 
 impl Session {
     /// Opens a session under its lease. Work that was running when its last host process died is recovered (D3).
-    pub async fn open(host: &Host, agent: impl Into<LiveAgent>, which: OpenSession) -> Result<Self, SessionError> {
+    pub async fn open(host: &Host, agent: impl Into<LiveAgent>, open: OpenSession) -> Result<Self, SessionError> {
         let agent = agent.into();
         let name = agent.current().config().name.clone();
-        let (subject, mode, purpose) = match which {
+        let (subject, mode, purpose) = match open {
             OpenSession::New => (new_subject(&name), OpenMode::CreateNew, OpenPurpose::Continue),
             OpenSession::Existing(subject) => (subject, OpenMode::Existing, OpenPurpose::Continue),
             OpenSession::ToDecide(subject) => (subject, OpenMode::Existing, OpenPurpose::Decide),
@@ -49,29 +49,29 @@ impl Session {
         Self::open_for(host, agent, (Run::new(subject, name), mode), (Watchers::new(), purpose)).await
     }
 
-    /// Opens a session that starts in the state `new` if nothing is stored for it yet.
+    /// Opens a session. If nothing is stored for the session yet, it starts in the state `new_run`.
     pub(crate) async fn open_as(
         host: &Host,
         live: LiveAgent,
-        (new, mode): (Run, OpenMode),
+        (new_run, mode): (Run, OpenMode),
         watchers: Watchers,
     ) -> Result<Self, SessionError> {
-        Self::open_for(host, live, (new, mode), (watchers, OpenPurpose::Continue)).await
+        Self::open_for(host, live, (new_run, mode), (watchers, OpenPurpose::Continue)).await
     }
 
     async fn open_for(
         host: &Host,
         live: LiveAgent,
-        (new, mode): (Run, OpenMode),
+        (new_run, mode): (Run, OpenMode),
         (watchers, purpose): (Watchers, OpenPurpose),
     ) -> Result<Self, SessionError> {
         let agent = live.current();
-        let subject = new.session.clone();
-        let (user, delegated_by) = (agent.config().user.clone(), new.delegated_by.clone());
-        let meta = SessionMeta { agent: new.agent.clone(), user, delegated_by };
+        let subject = new_run.session.clone();
+        let (user, delegated_by) = (agent.config().user.clone(), new_run.delegated_by.clone());
+        let meta = SessionMeta { agent: new_run.agent.clone(), user, delegated_by };
         let opened = host.store.open(&subject, mode, meta).await?;
         let run = match opened.revision {
-            0 => Ok(new.with_id_ending(new_id_ending())),
+            0 => Ok(new_run.with_id_ending(new_id_ending())),
             _ => Run::restore(opened.snapshot.as_deref()),
         };
         let run = match run {
@@ -105,7 +105,7 @@ impl Session {
         };
         match session.resume(purpose).await {
             Ok(()) => {
-                // Deliver what the previous process committed but could not deliver.
+                // Deliver the outbox items that the previous process committed but did not deliver.
                 if session.revision > 0 {
                     deliver_session(&session.services).await;
                 }
@@ -181,13 +181,13 @@ impl Session {
             Ok(generation) => {
                 pinned::resumed_agent(&current, generation, pinned.as_ref()).map_err(|error| error.to_string())
             }
-            // A decision about the turn does not need the plugins; cancelling it does not either.
+            // Neither a decision about the turn nor its cancellation needs the plugins.
             Err(error) if purpose == OpenPurpose::Decide => {
                 tracing::info!(session = %self.run.session, %error, "the open turn's plugins are not loaded");
                 return Ok(());
             }
             Err(error) if error.is_lasting() => Err(error.to_string()),
-            // The plugins may be available next time, so the turn stays open.
+            // The plugins may become available later, so the turn stays open.
             Err(error) => return Err(error.into()),
         };
         match agent {
@@ -200,8 +200,8 @@ impl Session {
         Ok(())
     }
 
-    /// Computes what an imported turn does not contain: its system sections, and the identities of the tools that its
-    /// approvals refer to.
+    /// Computes the data that an imported turn does not contain: its system sections, and the identities of the tools
+    /// that its approvals refer to.
     async fn complete_imported_turn(&mut self) -> Result<(), SessionError> {
         if !self.run.is_unpinned() {
             return Ok(());
@@ -221,7 +221,7 @@ impl Session {
         Ok(())
     }
 
-    /// Decides about calls that no process runs any more (D3).
+    /// Recovers the calls that were running when an earlier process stopped (D3).
     pub(crate) async fn recover(&mut self) -> Result<(), SessionError> {
         if self.run.is_open() {
             let mut after = self.run.clone();
@@ -234,18 +234,19 @@ impl Session {
     }
 }
 
-/// Creates a subject that no other session has. Subjects sort by creation time if the clock is right.
+/// Creates a subject that no other session has. Subjects sort by creation time if the system clock is correct.
 pub(crate) fn new_subject(agent: &str) -> String {
     format!("{agent}/{}", uuid_at(SystemTime::now()))
 }
 
-/// Creates a version 7 UUID. Times before 1970 count as 1970, where `Uuid::now_v7` would panic.
+/// Creates a version 7 UUID. A time before 1970 is replaced by 1970, because `Uuid::now_v7` would panic.
 fn uuid_at(time: SystemTime) -> Uuid {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, since.as_secs(), since.subsec_nanos()))
 }
 
-/// Creates a random ending for the ids of a session's calls, so that they differ from those of other sessions.
+/// Creates a random suffix for the ids of a session's calls, so that the ids differ from the call ids of other
+/// sessions.
 pub(crate) fn new_id_ending() -> String {
     let mut ending = Uuid::new_v4().simple().to_string();
     ending.truncate(ID_ENDING);
@@ -257,7 +258,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// A wrong system clock does not cause a panic, and the ids still differ.
+    /// A wrong system clock does not cause a panic, and the generated ids still differ.
     #[test]
     fn uuid_at_returns_distinct_ids_for_any_clock() {
         for time in [UNIX_EPOCH - Duration::from_secs(1 << 40), UNIX_EPOCH, UNIX_EPOCH + Duration::from_secs(1 << 40)] {

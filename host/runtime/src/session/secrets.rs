@@ -1,5 +1,5 @@
-//! The last place that removes secrets: everything that is stored, published or exported passes through it (row 41). The code
-//! that uses a secret removes it from the replies first; this module catches secrets that come back another way.
+//! Removes secrets from all data that is stored, published or exported (row 41). The code that uses a secret already
+//! removes it from the replies. This module is the last check and removes secrets that came back in another way.
 
 use super::SessionError;
 use crate::records::CommitNotes;
@@ -18,15 +18,15 @@ pub(super) fn without_secrets(
     if redaction.is_empty() {
         return Ok((input, notes));
     }
-    let input = clean(redaction, input).map_err(|problem| {
+    let input = redact_value(redaction, input).map_err(|problem| {
         let what = "the next step of the session after secrets were removed from it".to_owned();
         Box::new(SessionError::Store(StoreError::Invalid { what, problem: problem.to_string() }))
     })?;
-    Ok((input, clean_notes(redaction, notes)))
+    Ok((input, redact_notes(redaction, notes)))
 }
 
-/// Removes secrets from a value. Nearly always there are none, so the serialised bytes are searched first.
-fn clean<T: Serialize + serde::de::DeserializeOwned>(redaction: &Redaction, value: T) -> serde_json::Result<T> {
+/// Removes secrets from a value. Most values contain no secrets, so the serialised bytes are searched first.
+fn redact_value<T: Serialize + serde::de::DeserializeOwned>(redaction: &Redaction, value: T) -> serde_json::Result<T> {
     let written = serde_json::to_vec(&value)?;
     if redaction.bytes(&written, Edges::Whole).is_none() {
         return Ok(value);
@@ -36,29 +36,30 @@ fn clean<T: Serialize + serde::de::DeserializeOwned>(redaction: &Redaction, valu
 }
 
 /// Removes secrets from the notes. Records refer to texts by digest, so digests of changed texts are replaced as well.
-fn clean_notes(redaction: &Redaction, mut notes: CommitNotes) -> CommitNotes {
-    let mut renamed = Vec::new();
+fn redact_notes(redaction: &Redaction, mut notes: CommitNotes) -> CommitNotes {
+    let mut replaced_digests = Vec::new();
     for text in &mut notes.texts {
-        let before = digest_of(text.as_bytes()).to_string();
+        let old = digest_of(text.as_bytes()).to_string();
         *text = redaction.whole(std::mem::take(text));
-        let after = digest_of(text.as_bytes()).to_string();
-        if before != after {
-            renamed.push((before, after));
+        let new = digest_of(text.as_bytes()).to_string();
+        if old != new {
+            replaced_digests.push((old, new));
         }
     }
     for StepRecord { body, .. } in &mut notes.records {
-        let mut cleaned = redaction.whole_value(body.take());
-        renamed.iter().for_each(|renamed| rename(&mut cleaned, renamed));
-        *body = cleaned;
+        let mut redacted = redaction.whole_value(body.take());
+        replaced_digests.iter().for_each(|replacement| replace_digest(&mut redacted, replacement));
+        *body = redacted;
     }
     notes
 }
 
-fn rename(value: &mut Value, renamed: &(String, String)) {
+/// Replaces a digest, given as `(old, new)`, everywhere in a JSON value.
+fn replace_digest(value: &mut Value, replacement: &(String, String)) {
     match value {
-        Value::String(text) if *text == renamed.0 => text.clone_from(&renamed.1),
-        Value::Array(items) => items.iter_mut().for_each(|item| rename(item, renamed)),
-        Value::Object(fields) => fields.values_mut().for_each(|value| rename(value, renamed)),
+        Value::String(text) if *text == replacement.0 => text.clone_from(&replacement.1),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace_digest(item, replacement)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| replace_digest(value, replacement)),
         _ => {}
     }
 }
@@ -70,8 +71,8 @@ mod tests {
     use agent_core::message::{CallId, Content};
     use serde_json::json;
 
-    /// Row 41: call results, step records and the texts that they refer to contain no secret, and the records refer to the
-    /// texts that are stored.
+    /// Row 41: call results, step records and the texts that the records refer to contain no secret, and the records
+    /// contain the digests of the texts that are stored.
     #[test]
     fn row_41_stored_data_contains_no_secret() {
         let redaction = Redaction::new(["tk-canary-5d1c77e0"]);

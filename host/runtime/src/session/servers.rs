@@ -13,14 +13,14 @@ use tokio_util::sync::CancellationToken;
 const MAX_LISTED_TOOLS: usize = 20;
 
 impl Session {
-    /// Uses this agent from now on, with the tools that its MCP servers offer now. An open turn keeps the tools that it
-    /// started with as long as this process knows them.
+    /// Connects the MCP servers of this agent, and makes the session use the agent with the tools that its servers
+    /// offer now. An open turn keeps the tools that it started with if this process has already read them.
     pub(crate) async fn connect(
         &mut self,
         agent: Arc<Agent>,
         cancel: &CancellationToken,
     ) -> Result<Option<AcquiredServers>, SessionError> {
-        let idle = !self.run.is_open();
+        let is_idle = !self.run.is_open();
         if agent.servers().is_empty() {
             self.use_agent(agent);
             return Ok(None);
@@ -33,18 +33,19 @@ impl Session {
             }
             held = agent.servers().acquire() => held,
         };
-        let known = agent.catalogue();
-        if known.is_none_or(|known| known.problems() != held.catalogue().problems()) {
+        let earlier = agent.catalogue();
+        if earlier.is_none_or(|earlier| earlier.problems() != held.catalogue().problems()) {
             for problem in held.catalogue().problems() {
                 tracing::warn!("{problem}");
             }
         }
-        let is_new = known.is_none_or(|known| known != held.catalogue());
-        let same = known.is_some_and(|known| !idle || known == held.catalogue());
+        let is_new = earlier.is_none_or(|earlier| earlier != held.catalogue());
+        let keeps_tools = earlier.is_some_and(|earlier| !is_idle || earlier == held.catalogue());
         let catalogue = held.catalogue().clone();
-        let agent = match (same, idle) {
+        let agent = match (keeps_tools, is_idle) {
             (true, _) => agent,
-            // Later turns get these tools, too. The change is applied to the current agent to keep its other changes.
+            // Later turns also use these tools. The catalogue is added to the current agent, which may have other
+            // changes that must be kept.
             (false, true) => self.services.live.change(|current| current.with_catalogue(catalogue))?,
             (false, false) => Arc::new(agent.with_catalogue(catalogue)?),
         };
@@ -58,15 +59,15 @@ impl Session {
         Ok(Some(held))
     }
 
-    /// Connects the servers whose calls wait for a decision, until `cancel` is triggered. The decision methods also connect
-    /// them, but cannot be cancelled.
+    /// Connects the MCP servers of the calls that wait for a decision. Stops if `cancel` is cancelled. The methods that
+    /// store a decision also connect these servers, but they cannot be cancelled.
     pub async fn prepare_decision(&mut self, cancel: &CancellationToken) -> Result<(), SessionError> {
         let ids: Vec<_> = self.state().open_calls().cloned().collect();
         let calls = self.history.load_calls(&ids).await?;
         self.connect_for_calls(&calls, cancel).await
     }
 
-    /// Connects the servers of these calls if this process has not connected the agent's servers yet.
+    /// Connects the MCP servers of these calls if this process has not connected the agent's servers yet.
     pub(crate) async fn connect_for_calls(
         &mut self,
         calls: &[CallRecord],
@@ -82,19 +83,19 @@ impl Session {
     }
 }
 
-/// Warns about approval rules that match no tool of a connected server. If a rule is misspelt, the tool would run without
-/// an approval (L17).
+/// Warns about approval rules that match no tool of a connected server. Without the warning, a tool whose rule is
+/// misspelt would silently run without an approval (L17).
 fn warn_about_unmatched_rules(agent: &Agent, catalogue: &Catalogue) {
     let tools: Vec<&str> = agent.registry().tools().map(|tool| tool.definition.name.as_str()).collect();
     for rule in agent.config().approvals.unmatched_patterns(&tools) {
         let Some(server) = rule_source(rule) else { continue };
-        let mut known =
+        let mut names =
             catalogue.tools().filter(|tool| tool.server == server).map(|tool| &*tool.definition.name).peekable();
-        if known.peek().is_some() {
-            let known = known.take(MAX_LISTED_TOOLS).collect::<Vec<_>>().join(", ");
+        if names.peek().is_some() {
+            let names = names.take(MAX_LISTED_TOOLS).collect::<Vec<_>>().join(", ");
             tracing::warn!(
                 "the approval rule `{rule}` matches no tool of the MCP server {server}, so it has no effect; the server's \
-                 tools are {known}"
+                 tools are {names}"
             );
         }
     }

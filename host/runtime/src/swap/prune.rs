@@ -7,9 +7,9 @@ use agent_store::{MAX_PAGE, Store, StoreError};
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
-/// Number of versions of a plugin that are kept for a rollback, in addition to the version that serves.
+/// Number of versions of a plugin that are kept for a rollback, in addition to the version in use.
 pub const KEPT_VERSIONS: u32 = 5;
-/// Minimum age for removal. A younger component may belong to a turn that is just starting.
+/// Minimum age of a component that is removed. A younger component may belong to a turn that is just starting.
 const MIN_AGE: Duration = Duration::from_secs(3_600);
 
 /// Result of pruning the plugin store.
@@ -23,7 +23,7 @@ pub struct Pruned {
     pub kept: usize,
 }
 
-/// The plugin store cannot be pruned. Components that were not removed are intact.
+/// The reason why the plugin store cannot be pruned. Components that were not removed are intact.
 #[derive(Debug, thiserror::Error)]
 pub enum PruneError {
     /// The session store failed.
@@ -37,13 +37,13 @@ pub enum PruneError {
     Session {
         /// Subject of the session.
         session: String,
-        /// Why the snapshot cannot be read.
+        /// The reason why the snapshot cannot be read.
         error: RestoreError,
     },
 }
 
-/// Removes components that at `now` are older than an hour and not needed. A component is needed by an open turn, if its
-/// version serves, if it is one of the last five versions of its plugin, or by a rollback.
+/// Removes components that are not needed and that are older than one hour at the time `now`. A component is needed if
+/// it is in use, if an open turn or a rollback refers to it, or if it is one of the last five versions of its plugin.
 pub async fn prune(store: &dyn Store, plugins: &PluginStore, now: SystemTime) -> Result<Pruned, PruneError> {
     let mut needed: HashSet<Digest> = store.needed_versions(KEPT_VERSIONS).await?.into_iter().collect();
     needed.extend(digests_of_open_turns(store).await?);
@@ -62,11 +62,11 @@ pub async fn prune(store: &dyn Store, plugins: &PluginStore, now: SystemTime) ->
         pruned.removed.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
         Ok::<_, PluginStoreError>(pruned)
     });
-    let stopped = |error: tokio::task::JoinError| StoreError::Invalid {
+    let task_failed = |error: tokio::task::JoinError| StoreError::Invalid {
         what: "the plugin store".to_owned(),
         problem: error.to_string(),
     };
-    Ok(work.await.map_err(stopped)??)
+    Ok(work.await.map_err(task_failed)??)
 }
 
 async fn digests_of_open_turns(store: &dyn Store) -> Result<HashSet<Digest>, PruneError> {

@@ -1,23 +1,23 @@
-//! Offers a directory's new plugins to an agent: all at once or, if the agent cannot use all of them, those that it can
-//! use (P10).
+//! Offers a directory's new plugins to an agent (P10). If the agent cannot use all of them, it receives only the
+//! plugins that it can use.
 
 use super::{ChosenVersion, versions_of};
 use crate::agent::{Agent, AgentError, LiveAgent, PluginVersions, VersionTrial};
 use agent_plugins::Generation;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A plugin change that an agent cannot use. The agent keeps its previous version.
+/// A plugin change that an agent cannot use. The agent keeps the previous version of the plugin.
 pub(super) struct DeclinedPlugin {
     /// Name of the agent.
     pub(super) agent: String,
     /// Name of the plugin.
     pub(super) plugin: String,
-    /// Why the agent cannot use it.
+    /// The reason why the agent cannot use the change.
     pub(super) error: AgentError,
 }
 
-/// Gives the plugins to the agent in one step, for turns that start from then on. Returns the changes that the agent
-/// declined; it keeps its previous versions of these.
+/// Changes the plugins of an agent in one step, for turns that start afterwards. Returns the changes that the agent
+/// declined. The agent keeps the previous versions of the declined plugins.
 pub(super) fn offer(
     agent: &LiveAgent,
     chosen: &BTreeMap<String, ChosenVersion>,
@@ -29,14 +29,14 @@ pub(super) fn offer(
     if changes.is_empty() {
         return declined;
     }
-    // An error means that nothing was published. The declined changes say why.
-    let _ = agent.change(|now| {
-        let error_of_all = match agent_with(now, chosen, trials) {
+    // An error means that nothing was published. The declined changes contain the reasons.
+    let _ = agent.change(|agent| {
+        let error_of_all = match agent_with(agent, chosen, trials) {
             Ok(agent) => return Ok(agent),
             Err(error) => error,
         };
-        let (accepted, rejected) = apply_one_by_one(now, (current, chosen, changes), trials);
-        let name = now.config().name.clone();
+        let (accepted, rejected) = apply_one_by_one(agent, (current, chosen, changes), trials);
+        let name = agent.config().name.clone();
         declined.extend(rejected.into_iter().map(|(plugin, error)| DeclinedPlugin {
             agent: name.clone(),
             plugin,
@@ -48,17 +48,15 @@ pub(super) fn offer(
 }
 
 /// Returns the names of plugins whose versions differ.
-pub(super) fn differences(
-    one: &BTreeMap<String, ChosenVersion>,
-    other: &BTreeMap<String, ChosenVersion>,
-) -> Vec<String> {
-    let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
-    names.into_iter().filter(|name| one.get(*name) != other.get(*name)).cloned().collect()
+pub(super) fn differences(old: &BTreeMap<String, ChosenVersion>, new: &BTreeMap<String, ChosenVersion>) -> Vec<String> {
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    names.into_iter().filter(|name| old.get(*name) != new.get(*name)).cloned().collect()
 }
 
-/// Applies one change after another, and repeats that as long as it helps: one plugin may only fit after another is gone.
+/// Applies the changes one after another. Rejected changes are tried again as long as other changes are accepted,
+/// because a plugin may become usable only after another plugin was removed.
 fn apply_one_by_one(
-    now: &Agent,
+    agent: &Agent,
     (mut current, chosen, mut changes): (
         BTreeMap<String, ChosenVersion>,
         &BTreeMap<String, ChosenVersion>,
@@ -75,7 +73,7 @@ fn apply_one_by_one(
                 Some(chosen) => next.insert(plugin.clone(), chosen.clone()),
                 None => next.remove(&plugin),
             };
-            match agent_with(now, &next, trials) {
+            match agent_with(agent, &next, trials) {
                 Ok(agent) => (accepted, current) = (Some(agent), next),
                 Err(error) => rejected.push((plugin, error)),
             }
@@ -88,7 +86,7 @@ fn apply_one_by_one(
 }
 
 fn agent_with(
-    now: &Agent,
+    agent: &Agent,
     plugins: &BTreeMap<String, ChosenVersion>,
     trials: &BTreeMap<String, VersionTrial>,
 ) -> Result<Agent, AgentError> {
@@ -96,7 +94,7 @@ fn agent_with(
     let rolled_back = plugins.iter().filter_map(|(name, chosen)| Some((name.clone(), chosen.instead_of.clone()?)));
     // A version that the agent keeps continues its own trial.
     let trial_of = |name: &String, chosen: &ChosenVersion| {
-        let known = [trials.get(name), now.versions().trials.get(name)].into_iter().flatten();
+        let known = [trials.get(name), agent.versions().trials.get(name)].into_iter().flatten();
         let mut known =
             known.filter(|on_trial| chosen.instead_of.is_none() && on_trial.digest == *chosen.plugin.digest());
         Some((name.clone(), known.next()?.clone()))
@@ -106,5 +104,5 @@ fn agent_with(
         trials: plugins.iter().filter_map(|(name, chosen)| trial_of(name, chosen)).collect(),
         refused: BTreeMap::new(),
     };
-    now.with_plugins(Generation::of_files(files), versions)
+    agent.with_plugins(Generation::of_files(files), versions)
 }

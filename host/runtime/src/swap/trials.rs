@@ -1,5 +1,5 @@
-//! Trials across processes. The counts of a new version's calls are stored at traps and when a process ends, never during
-//! a call (P10).
+//! Trials across processes. The counts of a new version's calls are stored after traps and when a process ends, but
+//! never during a call (P10).
 
 use super::version_log::{TRAPPED, directory_name};
 use crate::agent::{LiveAgent, VersionTrial};

@@ -1,4 +1,5 @@
-//! Stores which plugin versions serve: at the start and at each swap, never during a call (P10, O3).
+//! Stores the plugin versions that are in use (P10, O3). They are stored at the start and at each swap, never during a
+//! call.
 
 use super::{ChosenVersion, Notice, PluginWatcher};
 use crate::agent::{AgentError, LiveAgent, PluginVersions, VersionTrial};
@@ -17,7 +18,7 @@ use std::sync::Arc;
 /// Reason for the rollback of a version that fails its trial. It is stored in the audit log.
 pub(super) const TRAPPED: &str = "it crashed in 3 of its first 10 calls";
 
-/// Why an agent cannot start with the plugin versions that served last.
+/// The reason why an agent cannot start with the plugin versions that were in use last.
 #[derive(Debug, thiserror::Error)]
 pub enum BeginError {
     /// The session store failed.
@@ -29,25 +30,25 @@ pub enum BeginError {
     /// The agent cannot use a version that was rolled back to.
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// A version that has not served before failed its canary call, and no other version can serve instead.
+    /// A version that was not in use before failed its canary call, and no other version can be used in its place.
     #[error("{}: {reason}; fix the file, or remove it from the folder", path.display())]
     Canary {
         /// Path of the plugin file.
         path: PathBuf,
-        /// Why the canary call failed.
+        /// The reason why the canary call failed.
         reason: String,
     },
 }
 
 /// Returns the name of a directory in the store, which is its canonical path.
 pub fn directory_name(directory: &Path) -> String {
-    let whole = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
-    whole.to_string_lossy().into_owned()
+    let path = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+    path.to_string_lossy().into_owned()
 }
 
-/// Selects the versions that serve an agent whose plugins were loaded from a directory (P10). Versions that were rolled back
-/// are not used. A new version must pass its canary call and then replaces the version that served last, on trial. The
-/// serving versions and their grants are stored. Returns notices for people.
+/// Selects the plugin versions for an agent whose plugins were loaded from a directory (P10). Versions that were rolled
+/// back are not used. A new version must pass its canary call. It then replaces the version that was in use last, and
+/// is on trial. The selected versions and their grants are stored. Returns notices for users.
 pub async fn begin_serving(
     store: &dyn Store,
     sandbox: &Sandbox,
@@ -71,9 +72,9 @@ pub async fn begin_serving(
     for plugin in agent_now.generation().plugins() {
         let path = agent_now.generation().origin(plugin.name()).map(Path::to_owned).unwrap_or_default();
         let limits = agent_now.config().allowance(plugin.name()).limits;
-        let serves = starting.choose_version(&path, plugin, limits).await?;
-        has_other_versions |= serves.digest() != plugin.digest();
-        plugins.push((path, serves));
+        let chosen = starting.choose_version(&path, plugin, limits).await?;
+        has_other_versions |= chosen.digest() != plugin.digest();
+        plugins.push((path, chosen));
     }
     let StartingVersions { versions, new_trials, refused, .. } = starting;
     if has_other_versions || !versions.trials.is_empty() {
@@ -94,7 +95,7 @@ pub async fn begin_serving(
         }
     });
     let changed = store.set_serving(&name, serving.collect()).await?;
-    // The first versions do not replace anything, and a rollback is already in the audit log.
+    // The first versions do not replace other versions, and a rollback is already in the audit log.
     let swaps = changed.into_iter().filter(|change| !served.is_empty() && !rolled_back.contains_key(&change.plugin));
     let swaps = swaps.map(|change| AuditAction::Swapped {
         directory: name.clone(),
@@ -111,8 +112,8 @@ pub async fn begin_serving(
     Ok(refused.into_iter().map(|(subject, reason)| Notice::Refused { subject, reason }).collect())
 }
 
-/// Returns the versions that would serve for a directory's files: the files' versions, except where a rollback selects an
-/// earlier one. Nothing is stored, and no canary call is made.
+/// Returns the versions that would be used for a directory's files. These are the versions in the files, unless a
+/// rollback selects an earlier version. Does not store anything, and makes no canary calls.
 pub async fn serving_versions(
     store: &dyn Store,
     sandbox: &Sandbox,
@@ -124,38 +125,39 @@ pub async fn serving_versions(
     for plugin in generation.plugins() {
         let path = generation.origin(plugin.name()).map(Path::to_owned).unwrap_or_default();
         let applies = |rollback: &&Rollback| rollback.plugin == plugin.name() && rollback.from == *plugin.digest();
-        let serves = match rollbacks.iter().find(applies) {
+        let version = match rollbacks.iter().find(applies) {
             None => plugin.clone(),
             Some(rollback) => {
                 versions.rolled_back.insert(plugin.name().to_owned(), plugin.digest().clone());
                 sandbox.load_stored(plugin.name(), &rollback.to).await?
             }
         };
-        plugins.push((path, serves));
+        plugins.push((path, version));
     }
     Ok((Generation::of_files(plugins), versions))
 }
 
-/// Stores the current grants of an agent's plugins if they differ from those stored last (O3).
+/// Stores the current grants of an agent's plugins if they differ from the grants that were stored last (O3).
 pub async fn record_grants(store: &dyn Store, agent: &LiveAgent) -> Result<(), StoreError> {
     store.audit(granted_entries(agent)).await
 }
 
-/// The selection of versions at the start of a process, compared with the versions that served last.
+/// The selection of versions at the start of a process. The versions in the files are compared with the versions that
+/// were in use last.
 struct StartingVersions<'b> {
     sandbox: &'b Sandbox,
     rollbacks: &'b [Rollback],
     served: &'b BTreeMap<String, Digest>,
     trials: Vec<StoredTrial>,
     versions: PluginVersions,
-    /// Versions whose trial starts now, with the version that served before.
+    /// Names of plugins whose trial starts now, each with the digest of the version that was in use before.
     new_trials: BTreeMap<String, Digest>,
     /// Files that were refused, with the reasons.
     refused: Vec<(String, String)>,
 }
 
 impl StartingVersions<'_> {
-    /// Selects the version that serves for a file. The limits are those of the agent's calls.
+    /// Selects the version that is used for a file. `limits` are the limits of the agent's calls.
     async fn choose_version(
         &mut self,
         path: &Path,
@@ -209,21 +211,21 @@ impl StartingVersions<'_> {
 }
 
 impl PluginWatcher {
-    /// Stores and announces which versions serve now and did not before.
+    /// Stores and announces the changes of the versions in use.
     pub(super) async fn report_changes(&mut self, before: &BTreeMap<String, ChosenVersion>) {
         let (mut entries, mut notices) = (Vec::new(), Vec::new());
         let names = before.keys().chain(self.serving.keys().filter(|name| !before.contains_key(*name)));
         for plugin in names.cloned() {
-            let (was, is) = (before.get(&plugin), self.serving.get(&plugin));
-            if was == is {
+            let (old, new) = (before.get(&plugin), self.serving.get(&plugin));
+            if old == new {
                 continue;
             }
             let digest = |chosen: Option<&ChosenVersion>| chosen.map(|chosen| chosen.plugin.digest().clone());
-            let (from, to, directory) = (digest(was), digest(is), self.name.clone());
-            match is.and_then(|is| Some((is.instead_of.clone()?, is.plugin.digest().clone()))) {
+            let (from, to, directory) = (digest(old), digest(new), self.name.clone());
+            match new.and_then(|new| Some((new.instead_of.clone()?, new.plugin.digest().clone()))) {
                 Some((from, to)) => {
                     let because = self.rollback_reason(&plugin).to_owned();
-                    // The rollback itself was stored where it was decided: by a person's command or by the trial.
+                    // The rollback itself was already stored, either by a user's command or by the trial.
                     notices.push(Notice::RolledBack { plugin, from, to, because });
                 }
                 None => {
@@ -255,19 +257,20 @@ impl PluginWatcher {
     }
 
     fn has_trapped(&self, plugin: &str) -> bool {
-        let of = |rollback: &&Rollback| rollback.plugin == plugin && rollback.why == VersionEnd::Trapped;
-        self.rollbacks.iter().any(|rollback| of(&rollback))
+        let is_trap = |rollback: &&Rollback| rollback.plugin == plugin && rollback.why == VersionEnd::Trapped;
+        self.rollbacks.iter().any(|rollback| is_trap(&rollback))
     }
 
     fn rollback_reason(&self, plugin: &str) -> &'static str {
         match self.has_trapped(plugin) {
             true => TRAPPED,
-            false => "a person requested it",
+            false => "a user requested it",
         }
     }
 }
 
-/// Returns why the previous version stopped serving: the rollback's reason, or `Replaced` if there was no rollback.
+/// Returns the reason why the previous version is no longer in use: the reason for the rollback, or `Replaced` if there
+/// was no rollback.
 fn version_end(rollbacks: &[Rollback], rolled_back: Option<&Digest>) -> VersionEnd {
     let rollback = rollbacks.iter().find(|rollback| Some(&rollback.from) == rolled_back);
     rollback.map_or(VersionEnd::Replaced, |rollback| rollback.why)
@@ -295,7 +298,8 @@ fn granted_entries(agent: &LiveAgent) -> Vec<AuditAction> {
     granted.chain([AuditAction::HostGranted { agent: name(), grants: host }]).collect()
 }
 
-/// Describes grants for the audit log. Variables, settings and secrets appear by name, without their values.
+/// Describes grants for the audit log. For variables, settings and secrets, only the names are listed and not the
+/// values.
 fn describe_grants(grants: &Grants) -> Vec<String> {
     let trees = grants.trees.iter().map(describe_tree);
     let variables = grants.env.keys().map(|name| format!("env {name}"));
@@ -309,14 +313,14 @@ fn describe_grants(grants: &Grants) -> Vec<String> {
     let model = grants.model_tokens.map(|tokens| format!("model_tokens {tokens}"));
     let events = grants.events.iter().map(|event_type| format!("events {event_type}"));
     let media = grants.media.then(|| "media".to_owned());
-    let lists = trees.chain(variables).chain(settings).chain(requests).chain(secrets);
-    lists.chain(values).chain(model).chain(events).chain(media).collect()
+    let named = trees.chain(variables).chain(settings).chain(requests).chain(secrets);
+    named.chain(values).chain(model).chain(events).chain(media).collect()
 }
 
 fn describe_tree(tree: &TreeGrant) -> String {
-    let whole = directory_name(&tree.host);
+    let path = directory_name(&tree.host);
     match tree.access {
-        agent_plugins::Access::Read => format!("read {whole}"),
-        agent_plugins::Access::ReadWrite => format!("read and write {whole}"),
+        agent_plugins::Access::Read => format!("read {path}"),
+        agent_plugins::Access::ReadWrite => format!("read and write {path}"),
     }
 }

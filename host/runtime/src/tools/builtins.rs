@@ -1,4 +1,4 @@
-//! The host's own tools: their names and definitions (L7). The same grants apply to them as to plugins.
+//! Names and definitions of the host's built-in tools (L7). The built-in tools need the same grants as plugins.
 
 mod definitions;
 mod finishing;
@@ -9,12 +9,13 @@ pub(crate) use finishing::{ignoring_result_violations, loop_break};
 
 /// Names of the built-in tools.
 pub mod name {
-    /// Lists the entries of a directory.
+    /// Name of the tool that lists the entries of a directory.
     pub const LIST_DIRECTORY: &str = "list_directory";
-    /// Reads lines of a file.
+    /// Name of the tool that reads lines of a file.
     pub const READ_FILE: &str = "read_file";
-    /// Reads the rest of a result that was cut.
+    /// Name of the tool that reads the rest of a truncated tool result.
     pub const READ_RESULT: &str = "read_result";
-    /// Searches long-term memory and the messages of this session that were removed from the prompt.
+    /// Name of the tool that searches long-term memory and the messages of this session that were removed from the
+    /// prompt.
     pub const MEMORY_SEARCH: &str = "memory_search";
 }

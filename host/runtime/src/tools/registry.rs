@@ -1,4 +1,4 @@
-//! One registry and one name space for all tools, whatever their source (L7, L8, L14).
+//! The registry of an agent's tools. Tools from all sources share one namespace (L7, L8, L14).
 
 pub use super::availability::Availability;
 
@@ -21,10 +21,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-/// Maximum number of bytes of a tool's description that the model sees.
-const MAX_DESCRIPTION: usize = 2 * 1024;
+/// Maximum size of a tool's description in a prompt, in bytes. Longer descriptions are truncated.
+const MAX_DESCRIPTION_BYTES: usize = 2 * 1024;
 /// Maximum number of tools that an error message lists.
-const LISTED: usize = 20;
+const MAX_LISTED_TOOLS: usize = 20;
 
 /// A tool that can be called.
 #[derive(Debug)]
@@ -35,8 +35,8 @@ pub struct RegisteredTool {
     pub source: ToolSource,
     /// Whether the tool is offered to the model.
     pub availability: Availability,
-    /// The digest that an approval is bound to (L17): that of the plugin's component, or that of the definition for all
-    /// other tools.
+    /// The digest that an approval is bound to (L17). For a plugin's tool, it is the digest of the plugin's component.
+    /// For any other tool, it is the digest of the definition and the source.
     pub digest: Digest,
     schemas: Arc<Schemas>,
     reserved: Reserved,
@@ -49,42 +49,44 @@ struct Schemas {
     structured: Option<Schema>,
 }
 
-/// The tools of one agent: an immutable snapshot.
+/// An immutable snapshot of the tools of one agent.
 #[derive(Debug, Default)]
 pub struct Registry {
     tools: BTreeMap<String, Arc<RegisteredTool>>,
     offer: Arc<OfferedTools>,
-    /// MCP servers whose tools are missing, each with the reason.
+    /// MCP servers that could not be reached, each with the reason. Their tools are missing.
     absent: BTreeMap<String, String>,
-    /// Tools that an MCP server had when the turn began and has no longer, each with its server.
+    /// Tools that an MCP server had when the turn began but no longer has. Maps the name of the tool to the name of the
+    /// server.
     gone: BTreeMap<String, String>,
 }
 
-/// The tools as they are offered to the model. Registries that offer the same tools share it.
+/// The tools in the form in which they are offered to the model. Registries that offer the same tools share one value
+/// of this type.
 #[derive(Debug, Default)]
 struct OfferedTools {
     names: ToolNames,
     tools: Vec<OfferedTool>,
     tokens: u32,
-    /// Search index of the tools, built at its first use (L25).
-    words: OnceLock<Index>,
+    /// Search index of the tools (L25). It is built on first use.
+    index: OnceLock<Index>,
 }
 
-/// Tools that cannot be put into one registry.
+/// The reason why tools cannot be put into one registry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     /// Two tools have the same name.
-    #[error("two tools are named `{name}`: one of {first}, one of {second}; rename one or leave one of them out")]
+    #[error("two tools are named `{name}`: one of {first} and one of {second}; rename or remove one of the two tools")]
     Duplicate {
-        /// The common name.
+        /// The name that both tools have.
         name: String,
-        /// Source of the tool that keeps the name. The host and the agent's own file come first, then plugins, then MCP
-        /// servers.
+        /// Source of the tool that keeps the name. The host and the agent's own configuration file have priority, then
+        /// plugins, then MCP servers.
         first: Box<ToolSource>,
         /// Source of the other tool.
         second: Box<ToolSource>,
     },
-    /// A schema cannot be used.
+    /// The input schema or output schema of a tool cannot be used.
     #[error("the {which} schema of tool `{name}` of {origin}: {error}")]
     Schema {
         /// Name of the tool.
@@ -99,8 +101,8 @@ pub enum RegistryError {
 }
 
 impl Registry {
-    /// Puts the tools into one name space. Two tools with the same name are an error, which names the first tool as the
-    /// one that keeps the name.
+    /// Creates a registry of these tools. Returns an error if two tools have the same name. The tool that comes first
+    /// in the iterator keeps the name.
     pub fn new(
         tools: impl IntoIterator<Item = (ToolDefinition, ToolSource, Availability)>,
     ) -> Result<Self, RegistryError> {
@@ -108,8 +110,8 @@ impl Registry {
         Self::build(None, tools.map(|(tool, source, availability)| (Cow::Owned(tool), source, availability)))
     }
 
-    /// Like [`Registry::new`], but shares unchanged parts with an earlier registry, because compiling a schema and
-    /// freeing it each take longer than a call.
+    /// Like [`Registry::new`], but shares unchanged parts with an earlier registry. Compiling a schema takes longer
+    /// than a tool call, and so does freeing a compiled schema.
     pub(crate) fn build<'t>(
         earlier: Option<&Registry>,
         tools: impl IntoIterator<Item = (Cow<'t, ToolDefinition>, ToolSource, Availability)>,
@@ -140,7 +142,7 @@ impl Registry {
             })
     }
 
-    /// The same tools, each with the availability that the function returns.
+    /// Sets the availability of each tool to the value that the function returns.
     pub(crate) fn with_availability(mut self, availability: impl Fn(&RegisteredTool) -> Availability) -> Self {
         for tool in self.tools.values_mut() {
             let availability = availability(tool);
@@ -158,7 +160,7 @@ impl Registry {
         let tools = self.tools.values().filter(|tool| tool.is_offered());
         let tools: Vec<_> = tools.map(|tool| offered_tool(&tool.definition, &names)).collect();
         let tokens = tools.iter().map(tokens_of).fold(0, u32::saturating_add);
-        Arc::new(OfferedTools { names, tools, tokens, words: OnceLock::new() })
+        Arc::new(OfferedTools { names, tools, tokens, index: OnceLock::new() })
     }
 
     /// Adds MCP servers that could not be reached, each with the reason (I5).
@@ -167,70 +169,71 @@ impl Registry {
         self
     }
 
-    /// Records which of the turn's initial tools are missing now. The iterator yields each tool's name and its server
-    /// (P10).
+    /// Records which tools are missing now although they existed when the turn began (P10). The iterator yields the
+    /// name and the MCP server of each tool with which the turn began.
     pub(crate) fn with_missing_tools<'n>(mut self, began_with: impl Iterator<Item = (&'n str, &'n str)>) -> Self {
         let gone = began_with.filter(|(name, _)| !self.tools.contains_key(*name));
         self.gone = gone.map(|(name, server)| (name.to_owned(), server.to_owned())).collect();
         self
     }
 
-    /// The tool with this name, in its author's spelling.
+    /// Returns the tool with this name. `name` must have the spelling of the tool's author.
     pub fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         self.tools.get(name)
     }
 
-    /// All tools, sorted by name.
+    /// Returns all tools, sorted by name.
     pub fn tools(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> + Clone {
         self.tools.values()
     }
 
-    /// The tools that are offered to the model, sorted by name. Their names use the provider's alphabet.
+    /// Returns the tools that are offered to the model, sorted by name. Their names contain only characters that model
+    /// providers accept.
     pub fn offered(&self) -> &[OfferedTool] {
         &self.offer.tools
     }
 
-    /// Search index of the offered tools' names and descriptions, in the order of [`Registry::offered`].
-    pub(crate) fn words(&self) -> &Index {
-        let OfferedTools { words, tools, .. } = &*self.offer;
-        words
+    /// Returns the search index of the offered tools' names and descriptions, in the order of [`Registry::offered`].
+    pub(crate) fn search_index(&self) -> &Index {
+        let OfferedTools { index, tools, .. } = &*self.offer;
+        index
             .get_or_init(|| Index::new(tools.iter().map(|tool| (tool.author_name.as_str(), tool.description.as_str()))))
     }
 
-    /// Estimated number of tokens that the offered tools take in a prompt (L26).
+    /// Estimated number of tokens that the offered tools use in a prompt (L26).
     pub fn tokens(&self) -> u32 {
         self.offer.tokens
     }
 
-    /// Converts an author's name, as it is in the history, to the provider's name.
+    /// Converts a tool name in its author's spelling, which the history uses, to the name that the provider is sent.
     pub fn provider_name<'a>(&'a self, author: &'a str) -> &'a str {
         self.offer.names.provider_name(author).unwrap_or(author)
     }
 
-    /// The offered tools with these names, sorted by name. `None` selects all of them.
+    /// Returns the offered tools with these names, sorted by name. `None` selects all offered tools.
     pub(crate) fn offered_among(&self, names: Option<&[String]>) -> Vec<&OfferedTool> {
         let is_named = |tool: &&OfferedTool| names.is_none_or(|names| names.contains(&tool.author_name));
         self.offer.tools.iter().filter(is_named).collect()
     }
 
-    /// Estimated number of tokens that the tools with these names take in a prompt (L26).
+    /// Estimated number of tokens that the tools with these names use in a prompt (L26).
     pub(crate) fn tokens_of(&self, names: &[String]) -> u32 {
         self.offered_among(Some(names)).into_iter().map(tokens_of).fold(0, u32::saturating_add)
     }
 
-    /// The source of a tool. `None` if there is no such tool.
+    /// Returns the source of a tool. `None` if there is no tool with this name.
     pub(crate) fn source_of(&self, author: &str) -> Option<&ToolSource> {
         self.tools.get(author).map(|tool| &tool.source)
     }
 
-    /// The address of a tool for a model that calls tools in its text (L20). `name` is the author's or the provider's
-    /// name.
+    /// Returns the address of a tool for a model that calls tools in its text (L20). `name` is the author's or the
+    /// provider's name of the tool.
     pub(crate) fn address_of(&self, name: &str) -> ToolAddress {
         let author = self.offer.names.author_name(name).unwrap_or(name);
         ToolAddress::new(author, self.source_of(author))
     }
 
-    /// Looks up the tool of a model's call and checks the arguments. Nothing runs yet.
+    /// Looks up the tool of a model's call and checks the arguments. Does not run the tool.
     pub fn resolve(&self, call: &RequestedCall) -> ResolvedCall {
         let author = self.offer.names.author_name(&call.name).unwrap_or(&call.name);
         self.resolve_by_author(author, &call.arguments)
@@ -238,7 +241,7 @@ impl Registry {
 
     /// Like [`Registry::resolve`], for a call that uses the author's name of the tool.
     pub(crate) fn resolve_by_author(&self, author: &str, arguments: &str) -> ResolvedCall {
-        // Arguments that are not JSON are kept as the model wrote them.
+        // Arguments that are not valid JSON are kept as a string with the model's text.
         let (arguments, readable) = match parse_arguments(arguments) {
             Ok(arguments) => (arguments, Ok(())),
             Err(error) => (Value::String(arguments.to_owned()), Err(error)),
@@ -266,7 +269,7 @@ impl Registry {
         };
         let disposition = match readable.map(|()| tool.withheld()).and_then(|withheld| match withheld {
             Some(withheld) => Ok(Some(withheld)),
-            None => tool.admit(&arguments).map(|()| None),
+            None => tool.validate_arguments(&arguments).map(|()| None),
         }) {
             Err(error) => Disposition::Refused(error),
             Ok(Some((message, denial))) => Disposition::Withheld { message, denial },
@@ -283,13 +286,13 @@ impl Registry {
         ResolvedCall { name, arguments, source, disposition, approval }
     }
 
-    /// Whether the name belongs to a server that could not be reached.
+    /// Whether a tool name belongs to an MCP server that could not be reached.
     pub(crate) fn is_absent(&self, name: &str) -> bool {
         self.absence(name).is_some()
     }
 
-    /// The unreachable server that the name belongs to, and the error for the call. `name` is the author's or the
-    /// provider's name.
+    /// Returns the unreachable MCP server that a tool name belongs to, and the error for the call. `name` is the
+    /// author's or the provider's name of the tool.
     fn absence(&self, name: &str) -> Option<(String, ToolError)> {
         let is_of = |server: &str| name.strip_prefix(server).is_some_and(|rest| rest.starts_with(['.', '_']));
         let (server, reason) = self.absent.iter().rev().find(|(server, _)| is_of(server))?;
@@ -300,20 +303,22 @@ impl Registry {
         Some((server.clone(), ToolError::Unavailable { message, retry_after: None }))
     }
 
-    /// The part of an error message that lists the available tools.
+    /// Returns the part of an error message that lists the available tools.
     pub(crate) fn list_tools(&self) -> String {
-        let known: Vec<&str> = self.offer.tools.iter().take(LISTED).map(|tool| tool.author_name.as_str()).collect();
-        let more = self.offer.tools.len().saturating_sub(LISTED);
-        match (known.is_empty(), more) {
+        let names: Vec<&str> =
+            self.offer.tools.iter().take(MAX_LISTED_TOOLS).map(|tool| tool.author_name.as_str()).collect();
+        let more = self.offer.tools.len().saturating_sub(MAX_LISTED_TOOLS);
+        match (names.is_empty(), more) {
             (true, _) => "there are no other tools".to_owned(),
-            (false, 0) => format!("there are {}", known.join(", ")),
-            (false, more) => format!("there are {} and {more} more", known.join(", ")),
+            (false, 0) => format!("there are {}", names.join(", ")),
+            (false, more) => format!("there are {} and {more} more", names.join(", ")),
         }
     }
 }
 
 impl Schemas {
-    /// Compiles the schemas, or reuses those of the earlier tool with this name if they are the same.
+    /// Compiles the schemas of a tool. Reuses the compiled schemas of `known`, the earlier tool with the same name, if
+    /// its schemas are the same.
     fn of(
         definition: &ToolDefinition,
         source: &ToolSource,
@@ -342,14 +347,14 @@ impl Schemas {
 }
 
 impl RegisteredTool {
-    /// Reuses unchanged parts of `known`, the earlier tool with this name.
+    /// Creates a registered tool. Reuses unchanged parts of `known`, the earlier tool with the same name.
     fn new(
         definition: Cow<'_, ToolDefinition>,
         (source, availability): (ToolSource, Availability),
         known: Option<&Arc<RegisteredTool>>,
     ) -> Result<Self, RegistryError> {
         let (definition, reserved) = match known {
-            // The known definition can be compared directly, since no field was removed from it.
+            // The earlier definition can be compared directly, because no reserved field was removed from it.
             Some(known) if known.reserved == Reserved::Nothing && *known.definition == *definition => {
                 (known.definition.clone(), Reserved::Nothing)
             }
@@ -370,7 +375,7 @@ impl RegisteredTool {
         self.availability == Availability::Offered
     }
 
-    /// The arguments to send: with the field that the host fills in (L15).
+    /// Returns the arguments to send. They contain the reserved field if the tool's schema has it (L15).
     pub(crate) fn outgoing<'a>(&self, arguments: &'a Value, subject: &str) -> Cow<'a, Value> {
         match self.reserved {
             Reserved::Subject => Cow::Owned(with_reserved(arguments, subject)),
@@ -378,7 +383,7 @@ impl RegisteredTool {
         }
     }
 
-    /// If the tool must not be called, the message for the model and the denial (P6).
+    /// Returns the message for the model and the denial if the tool must not be called (P6).
     pub(crate) fn withheld(&self) -> Option<(String, Denial)> {
         let (Availability::Withheld { message, advice } | Availability::Renewed { message, advice }) =
             &self.availability
@@ -389,11 +394,11 @@ impl RegisteredTool {
         Some((message.clone(), Denial { plugin: self.source.to_string(), thing, grant: advice.clone() }))
     }
 
-    fn admit(&self, arguments: &Value) -> Result<(), ToolError> {
+    fn validate_arguments(&self, arguments: &Value) -> Result<(), ToolError> {
         self.check_arguments(arguments).map_err(|violations| ToolError::InvalidArguments { violations })
     }
 
-    /// Checks arguments against the tool's schema, whether a model or a person wrote them (L8).
+    /// Checks arguments against the tool's schema (L8). A model or a user may have written the arguments.
     pub fn check_arguments(&self, arguments: &Value) -> Result<(), Vec<Violation>> {
         let violations = ignoring_result_violations(
             &self.definition,
@@ -420,8 +425,8 @@ impl RegisteredTool {
     }
 }
 
-/// The digest that an approval of a tool is bound to: that of the plugin's component, or that of the definition and the
-/// source for all other tools.
+/// Returns the digest that an approval of a tool is bound to. For a plugin's tool, it is the digest of the plugin's
+/// component. For any other tool, it is the digest of the definition and the source.
 fn digest_of_tool(definition: &ToolDefinition, source: &ToolSource) -> Digest {
     if let ToolSource::Plugin { digest, .. } = source {
         return digest.clone();
@@ -430,25 +435,25 @@ fn digest_of_tool(definition: &ToolDefinition, source: &ToolSource) -> Digest {
     digest_of(canonical_json(&description).as_bytes())
 }
 
-/// The tool as it is offered to the model.
+/// Converts a tool definition to the form that is offered to the model.
 fn offered_tool(definition: &ToolDefinition, names: &ToolNames) -> OfferedTool {
     OfferedTool {
         name: names.provider_name(&definition.name).unwrap_or(&definition.name).to_owned(),
         author_name: definition.name.clone(),
-        description: truncated(&definition.description, MAX_DESCRIPTION).to_owned(),
+        description: truncated(&definition.description, MAX_DESCRIPTION_BYTES).to_owned(),
         input_schema: definition.input_schema.clone(),
     }
 }
 
-/// Estimated number of tokens that a tool takes in a prompt.
+/// Estimated number of tokens that a tool uses in a prompt.
 pub(crate) fn tokens_of(tool: &OfferedTool) -> u32 {
     let schema = tokens::of_text(&tool.input_schema.to_string());
     tokens::of_text(&tool.name).saturating_add(tokens::of_text(&tool.description)).saturating_add(schema)
 }
 
-/// At most `bytes` bytes of the text, cut at a character boundary.
-fn truncated(text: &str, bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes.min(text.len()))]
+/// Truncates the text to at most `max_bytes` bytes, at a character boundary.
+fn truncated(text: &str, max_bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(max_bytes.min(text.len()))]
 }
 
 #[cfg(test)]

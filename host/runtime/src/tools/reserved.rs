@@ -1,11 +1,11 @@
-//! Fields in a request's data that only the host fills in, such as the subject of the requesting session (L15).
+//! Fields of a request's data that are reserved for the host, such as the subject of the requesting session (L15).
 
 use serde_json::{Value, json};
 
 /// The field in a request's data that the host sets to the subject of the requesting session (L15).
 pub(crate) const RESERVED_FIELD: &str = "parentSubject$$";
 /// Suffix of all field names that are reserved for the host.
-const RESERVED_ENDING: &str = "$$";
+const RESERVED_SUFFIX: &str = "$$";
 
 /// Whether the host fills in a field of the tool's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +22,9 @@ pub(crate) fn without_reserved(schema: &mut Value) -> Reserved {
     let properties = object.get_mut("properties").and_then(Value::as_object_mut);
     let mut is_reserved = properties.is_some_and(|properties| properties.remove(RESERVED_FIELD).is_some());
     if let Some(required) = object.get_mut("required").and_then(Value::as_array_mut) {
-        let before = required.len();
+        let old_length = required.len();
         required.retain(|name| name != RESERVED_FIELD);
-        is_reserved |= required.len() < before;
+        is_reserved |= required.len() < old_length;
     }
     for (keyword, part) in object.iter_mut() {
         let parts: Vec<&mut Value> = match (keyword.as_str(), part) {
@@ -40,7 +40,7 @@ pub(crate) fn without_reserved(schema: &mut Value) -> Reserved {
     if is_reserved { Reserved::Subject } else { Reserved::Nothing }
 }
 
-/// The arguments without the reserved field, which the model must not set (L15).
+/// Removes the reserved field from arguments, because the model must not set it (L15).
 pub(crate) fn without_reserved_value(mut arguments: Value) -> Value {
     if let Value::Object(fields) = &mut arguments {
         fields.remove(RESERVED_FIELD);
@@ -48,42 +48,44 @@ pub(crate) fn without_reserved_value(mut arguments: Value) -> Value {
     arguments
 }
 
-/// The arguments with the session's subject in the reserved field (L15).
+/// Returns the arguments with the session's subject in the reserved field (L15).
 pub(crate) fn with_reserved(arguments: &Value, subject: &str) -> Value {
     let mut fields = arguments.as_object().cloned().unwrap_or_default();
     fields.insert(RESERVED_FIELD.to_owned(), json!(subject));
     Value::Object(fields)
 }
 
-/// JSON pointer of the first reserved key in a plugin's data, at any depth. `None` if there is no such key.
+/// Returns the JSON pointer of the first reserved key in a plugin's data, at any depth. `None` if no key is reserved.
 pub(crate) fn reserved_key(data: &Value) -> Option<String> {
-    let below = |key: String, value: &Value| reserved_key(value).map(|rest| format!("/{key}{rest}"));
+    let nested = |key: String, value: &Value| reserved_key(value).map(|pointer| format!("/{key}{pointer}"));
     match data {
         Value::Object(fields) => fields.iter().find_map(|(key, value)| {
             let shown = || key.chars().take(64).flat_map(char::escape_debug).collect::<String>();
-            if is_reserved_key(key) { Some(format!("/{}", shown())) } else { below(shown(), value) }
+            if is_reserved_key(key) { Some(format!("/{}", shown())) } else { nested(shown(), value) }
         }),
-        Value::Array(items) => items.iter().enumerate().find_map(|(place, item)| below(place.to_string(), item)),
+        Value::Array(items) => items.iter().enumerate().find_map(|(index, item)| nested(index.to_string(), item)),
         _ => None,
     }
 }
 
-/// Whether a key is reserved. Readers trim and normalise keys in different ways, so a key also counts as reserved with
-/// invisible characters at its end or with wide forms of the dollar sign.
+/// Whether a key is reserved. Receivers trim and normalise keys in different ways. Therefore a key also counts as
+/// reserved if invisible characters follow `$$`, or if it has full-width or small forms of the dollar sign.
 fn is_reserved_key(key: &str) -> bool {
-    let plain = key.chars().map(|character| if matches!(character, '\u{ff04}' | '\u{fe69}') { '$' } else { character });
-    let plain: String = plain.filter(|character| character.is_ascii_graphic() || character.is_alphanumeric()).collect();
-    plain.ends_with(RESERVED_ENDING)
+    let normalized =
+        key.chars().map(|character| if matches!(character, '\u{ff04}' | '\u{fe69}') { '$' } else { character });
+    let normalized: String =
+        normalized.filter(|character| character.is_ascii_graphic() || character.is_alphanumeric()).collect();
+    normalized.ends_with(RESERVED_SUFFIX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Row 51, L15: reserved keys are found at any depth and in any disguise.
+    /// Row 51, L15: reserved keys are found at any depth, even if other characters disguise them.
     #[test]
     fn row51_reserved_keys_are_found_at_any_depth() {
-        for (data, place) in [
+        for (data, pointer) in [
             (json!({"parentSubject$$": "x"}), "/parentSubject$$"),
             (json!({"PARENTSUBJECT$$": "x"}), "/PARENTSUBJECT$$"),
             (json!({"parentSubject$$ ": "x"}), "/parentSubject$$ "),
@@ -93,7 +95,7 @@ mod tests {
             (json!({"a": [1, {"b": {"parentSubject$$": {}}}]}), "/a/1/b/parentSubject$$"),
             (json!([[{"parentSubject$$": 1}]]), "/0/0/parentSubject$$"),
         ] {
-            assert_eq!(reserved_key(&data).as_deref(), Some(place), "{data}");
+            assert_eq!(reserved_key(&data).as_deref(), Some(pointer), "{data}");
         }
         for allowed in
             [json!({"price$": 1, "$ref": "x", "$$typeof": 1, "a": ["parentSubject$$"]}), json!(null), json!("a$$")]

@@ -1,14 +1,14 @@
-//! Results of tool calls, as they are stored and shown to the model.
+//! Results of tool calls in the form in which they are stored and shown to the model.
 
 use agent_core::change::{CallResult, Denial, ToolAvailability};
 use agent_core::message::Content;
 use agent_core::tool::{CallCost, ToolDone, ToolError};
 use agent_core::view::result_text;
 
-/// Maximum number of bytes of a result's text that are stored.
-const STORED_BYTES: usize = 1 << 20;
+/// Maximum size of a result's text that is stored, in bytes.
+const MAX_STORED_BYTES: usize = 1 << 20;
 
-/// Converts an outcome to a call result, without cost and denials.
+/// Converts the outcome of a tool call to a call result. The result has no cost and no denials yet.
 pub(crate) fn result_of(outcome: Result<ToolDone, ToolError>) -> CallResult {
     match outcome {
         Err(error) => error_result(&error),
@@ -23,17 +23,17 @@ pub(crate) fn result_of(outcome: Result<ToolDone, ToolError>) -> CallResult {
     }
 }
 
-/// A result that describes the error to the model.
+/// Returns a result that describes the error to the model.
 pub(crate) fn error_result(error: &ToolError) -> CallResult {
     CallResult { content: vec![Content::Text(error.for_model())], is_error: true, ..CallResult::default() }
 }
 
-/// The result of a call that ran and failed.
+/// Returns the result of a call that ran and failed.
 pub(crate) fn failed(error: &ToolError, cost: CallCost, denials: Vec<Denial>) -> CallResult {
     CallResult { cost, denials, ..error_result(error) }
 }
 
-/// The result of a call whose tool has disappeared since the model called it (L7).
+/// Returns the result of a call whose tool was removed after the model called it (L7).
 pub(crate) fn tool_gone(message: String) -> CallResult {
     CallResult { tool: ToolAvailability::Removed, ..error_result(&ToolError::NotFound { message }) }
 }
@@ -43,13 +43,13 @@ pub(crate) fn denials_in(denials: &[agent_plugins::Denial]) -> Vec<Denial> {
     denials.iter().map(Denial::from).collect()
 }
 
-/// Cuts the text of a result at 1 MiB. The sandbox already refuses longer results from plugins.
+/// Truncates the text of a result to 1 MiB. Longer results from plugins are already refused by the sandbox.
 pub(crate) fn bounded(content: Vec<Content>) -> Vec<Content> {
     let mut text = result_text(&content);
-    if text.len() <= STORED_BYTES {
+    if text.len() <= MAX_STORED_BYTES {
         return content;
     }
-    text.truncate(text.floor_char_boundary(STORED_BYTES));
+    text.truncate(text.floor_char_boundary(MAX_STORED_BYTES));
     text.push_str("\n[cut at 1 MiB: the rest is not stored]");
     let media = content.into_iter().filter(|item| matches!(item, Content::Media(_)));
     std::iter::once(Content::Text(text)).chain(media).collect()
@@ -60,20 +60,21 @@ mod tests {
     use super::*;
     use agent_core::message::{Digest, Media};
 
-    /// L26: a result is stored up to 1 MiB. It is cut at a character boundary with a note, and its media are kept.
+    /// L26: a result is stored up to 1 MiB. A longer result is truncated at a character boundary and has a note, and
+    /// its media are kept.
     #[test]
     fn l26_at_most_one_mebibyte_of_a_result_is_stored() {
         let text = |bytes: usize| vec![Content::Text("x".repeat(bytes))];
-        assert_eq!(bounded(text(STORED_BYTES)), text(STORED_BYTES));
+        assert_eq!(bounded(text(MAX_STORED_BYTES)), text(MAX_STORED_BYTES));
         let digest = Digest::from_sha256([1; 32]);
         let media = Media { digest, mime_type: "image/png".to_owned(), size: 5, dimensions: None, name: None };
         let picture = Content::Media(media);
         // One byte followed by two-byte characters, so that the limit is in the middle of a character.
-        let long = Content::Text(format!("x{}", "ä".repeat(STORED_BYTES)));
+        let long = Content::Text(format!("x{}", "ä".repeat(MAX_STORED_BYTES)));
         let cut = bounded(vec![long, picture.clone()]);
         let [Content::Text(kept), last] = &cut[..] else { panic!("{} parts", cut.len()) };
         let (whole, note) = kept.split_once('\n').expect("a note about the cut");
-        assert_eq!((whole.len(), note), (STORED_BYTES - 1, "[cut at 1 MiB: the rest is not stored]"));
+        assert_eq!((whole.len(), note), (MAX_STORED_BYTES - 1, "[cut at 1 MiB: the rest is not stored]"));
         assert_eq!(*last, picture);
     }
 }

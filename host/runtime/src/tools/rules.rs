@@ -1,10 +1,12 @@
-//! Applies the approval rules of an agent's configuration before anybody is asked: a denied tool is not offered.
+//! Applies the approval rules of an agent's configuration to its tools. A tool that a rule denies is not offered to the
+//! model.
 
 use super::availability::Availability;
 use agent_core::approval::{ApprovalPolicy, ApprovalRules};
 use agent_core::tool::{ToolDefinition, ToolSource};
 
-/// The availability of a tool under these rules. A tool that they deny is withheld, with a message that names the rule.
+/// Returns the availability of a tool under these rules. If the rules deny the tool, it is withheld with a message that
+/// names the rule. If the rules allow the tool or require an approval, the result is `otherwise`.
 pub(crate) fn availability(
     rules: &ApprovalRules,
     (definition, source): (&ToolDefinition, &ToolSource),
@@ -13,19 +15,19 @@ pub(crate) fn availability(
     let ruling = rules.ruling(definition, source);
     match ruling.policy {
         ApprovalPolicy::Deny => {
-            let message = denied(&definition.name, &ruling.because);
-            Availability::Withheld { message, advice: allowing(&ruling.because) }
+            let message = denial_message(&definition.name, &ruling.because);
+            Availability::Withheld { message, advice: advice_to_allow(&ruling.because) }
         }
         ApprovalPolicy::Allow | ApprovalPolicy::Ask => otherwise,
     }
 }
 
-/// Message that the rule denies the tool.
-pub(crate) fn denied(tool: &str, because: &str) -> String {
+/// Returns the message that a rule denies a tool. `because` is the configuration key of the rule.
+pub(crate) fn denial_message(tool: &str, because: &str) -> String {
     format!("the agent's configuration denies `{tool}`: {because} = \"deny\"")
 }
 
-/// Advice which rule to change to allow the tool.
-pub(crate) fn allowing(because: &str) -> String {
+/// Returns the advice to change a rule so that it allows a tool. `because` is the configuration key of the rule.
+pub(crate) fn advice_to_allow(because: &str) -> String {
     format!("change {because} = \"deny\" in the agent's configuration")
 }

@@ -12,45 +12,49 @@ use std::sync::Arc;
 pub(crate) struct ToolVectors(tokio::sync::OnceCell<Vec<Vec<f32>>>);
 
 impl ToolVectors {
-    /// The vectors of these tools. The first call reads or computes them.
+    /// Returns the vectors of these tools. The first call reads or computes the vectors.
     pub(crate) async fn get(
         &self,
         store: &Arc<dyn Store>,
         embedder: &Embedder,
         tools: &[OfferedTool],
     ) -> Result<&Vec<Vec<f32>>, String> {
-        self.0.get_or_try_init(|| indexed(store.clone(), embedder, tools)).await
+        self.0.get_or_try_init(|| load_vectors(store.clone(), embedder, tools)).await
     }
 }
 
-/// Reads the vectors from the store, by the digest of the model and the tool's text, and asks the model for the missing
-/// ones.
-async fn indexed(store: Arc<dyn Store>, embedder: &Embedder, tools: &[OfferedTool]) -> Result<Vec<Vec<f32>>, String> {
+/// Reads the vectors from the store. The key of a vector is the digest of the model's name and the tool's text. The
+/// embedding model computes the missing vectors.
+async fn load_vectors(
+    store: Arc<dyn Store>,
+    embedder: &Embedder,
+    tools: &[OfferedTool],
+) -> Result<Vec<Vec<f32>>, String> {
     let model = embedder.model();
     let texts: Vec<String> = tools.iter().map(|tool| format!("{}: {}", tool.author_name, tool.description)).collect();
     let keys: Vec<Digest> = texts.iter().map(|text| digest_of(format!("{model}\n{text}").as_bytes())).collect();
     let mut vectors = Vec::with_capacity(tools.len());
     for key in &keys {
-        vectors.push(stored(&*store, key).await.unwrap_or_else(|error| {
+        vectors.push(load_vector(&*store, key).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "could not read a tool's embedding from the store");
             None
         }));
     }
-    let missing: Vec<usize> = (0..tools.len()).filter(|place| vectors[*place].is_none()).collect();
-    let wanted: Vec<String> = missing.iter().map(|place| texts[*place].clone()).collect();
-    let made = embedder.embed(&wanted).await.map_err(|error| error.to_string())?;
-    for (place, vector) in missing.into_iter().zip(made) {
+    let missing: Vec<usize> = (0..tools.len()).filter(|index| vectors[*index].is_none()).collect();
+    let missing_texts: Vec<String> = missing.iter().map(|index| texts[*index].clone()).collect();
+    let computed = embedder.embed(&missing_texts).await.map_err(|error| error.to_string())?;
+    for (index, vector) in missing.into_iter().zip(computed) {
         let bytes = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
-        // If this fails, the next agent computes the vector again.
-        if let Err(error) = store.set(&bucket(), keys[place].as_str(), bytes).await {
+        // If the store fails, the next agent computes the vector again.
+        if let Err(error) = store.set(&bucket(), keys[index].as_str(), bytes).await {
             tracing::warn!(%error, "could not store a tool's embedding");
         }
-        vectors[place] = Some(vector);
+        vectors[index] = Some(vector);
     }
     Ok(vectors.into_iter().map(Option::unwrap_or_default).collect())
 }
 
-async fn stored(store: &dyn Store, key: &Digest) -> Result<Option<Vec<f32>>, StoreError> {
+async fn load_vector(store: &dyn Store, key: &Digest) -> Result<Option<Vec<f32>>, StoreError> {
     let bytes = store.get(&bucket(), key.as_str()).await?;
     let numbers = |bytes: Vec<u8>| {
         let (numbers, rest) = bytes.as_chunks::<4>();
@@ -60,7 +64,8 @@ async fn stored(store: &dyn Store, key: &Digest) -> Result<Option<Vec<f32>>, Sto
     Ok(bytes.and_then(numbers))
 }
 
-/// The host's own bucket. No agent and no plugin has an empty name.
+/// Returns the host's own bucket. It cannot collide with a plugin's bucket, because no agent and no plugin has an empty
+/// name.
 fn bucket() -> Bucket {
     Bucket { agent: String::new(), plugin: String::new(), name: "tool-embeddings".to_owned(), quota: u64::MAX }
 }

@@ -1,5 +1,5 @@
-//! The format of an exported session: one JSON object whose lists have one item per line. Every version stays readable: new
-//! members may be added, and a change of meaning needs a new version.
+//! The format of an exported session: one JSON object whose lists have one item per line. Documents of every version
+//! stay readable. New members may be added, but a change in the meaning of a member requires a new version.
 
 mod bounds;
 mod reader;
@@ -16,10 +16,11 @@ use std::borrow::Cow;
 /// Value of the document's `format` member.
 pub(super) const FORMAT: &str = "agent-host.session";
 
-/// The version that is written, which is also the newest version that can be read.
+/// Version of the documents that this host writes. It is also the newest version that this host can read.
 pub(super) const VERSION: u32 = 1;
 
-/// What session lists show about the session. The times are only for people; an imported session gets its own.
+/// The information about the session that session lists show. The times are only informative, because an imported
+/// session has its own times.
 #[derive(Serialize, Deserialize)]
 pub(super) struct DocumentSession {
     pub(super) subject: String,
@@ -41,8 +42,8 @@ pub(super) struct DocumentEvent {
     pub(super) event: Event,
 }
 
-/// A step record with its commit time. The body stays raw JSON at first, because it may be nested as deeply as the store
-/// allows.
+/// A step record with its commit time. The body is read as raw JSON and parsed separately, because it may be nested as
+/// deeply as the store allows.
 #[derive(Serialize, Deserialize)]
 pub(super) struct DocumentRecord {
     pub(super) time: String,
@@ -61,7 +62,7 @@ pub(super) struct DocumentText {
 
 /// A media item with its bytes.
 #[derive(Deserialize)]
-pub(super) struct DocumentMedium<'a> {
+pub(super) struct DocumentMedia<'a> {
     pub(super) media: Media,
     #[serde(borrow)]
     pub(super) base64: Cow<'a, str>,

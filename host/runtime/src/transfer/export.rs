@@ -12,14 +12,14 @@ use serde_json::value::to_raw_value;
 use std::collections::HashMap;
 use tokio::io::{AsyncWrite, AsyncWriteExt, BufWriter};
 
-/// Number of items that are read at once.
-const PAGE: usize = 200;
+/// Maximum number of items that one query reads.
+const PAGE_SIZE: usize = 200;
 
-/// Bytes of media that are read at once. This is a multiple of three, so that the base64 of the chunks has no padding between
-/// them.
-const CHUNK: u32 = 3 << 20;
+/// Number of bytes of a media item that are read at once. It is a multiple of three, so that the base64 of the chunks
+/// has no padding between the chunks.
+const CHUNK_BYTES: u32 = 3 << 20;
 
-/// Counts of what was exported.
+/// The numbers of exported items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     /// Number of messages, including hidden ones.
@@ -30,15 +30,15 @@ pub struct Exported {
 
 /// Exports a session: its state, messages, calls, events and step records, and the texts and media that they refer to.
 ///
-/// Memories belong to the user and the outbox belongs to this store, so neither is exported. The session's lease is held
-/// during the export. If another process has the session open, the error is [`StoreError::Busy`].
+/// Memories belong to the user and the outbox belongs to this store, so neither is exported. This process has the
+/// session's lease during the export. If another process has the session open, the error is [`StoreError::Busy`].
 pub async fn export(
     store: &dyn Store,
     session: &str,
     output: &mut (dyn AsyncWrite + Send + Unpin),
 ) -> Result<Exported, TransferError> {
     let leased = lease(store, session).await?;
-    let mut writer = Writer { output: BufWriter::new(output), first: true };
+    let mut writer = Writer { output: BufWriter::new(output), is_first: true };
     let exported = write(store, &leased, &mut writer).await;
     store.release(leased.opened.lease).await?;
     exported
@@ -74,7 +74,7 @@ async fn write_messages(store: &dyn Store, session: &str, writer: &mut Writer<'_
     let mut after = 0;
     writer.begin("messages").await?;
     loop {
-        let page = store.messages(session, MessageRange::After { id: after, limit: PAGE }).await?;
+        let page = store.messages(session, MessageRange::After { id: after, limit: PAGE_SIZE }).await?;
         let Some(last) = page.last() else { break };
         after = last.id;
         let calls = answered_calls(store, session, &page).await?;
@@ -95,7 +95,7 @@ pub(super) async fn answered_calls(
     let results = messages.iter().filter_map(|message| Some(only_result(message)?.call_id.clone()));
     let ids: Vec<CallId> = results.collect();
     let mut found = HashMap::new();
-    for ids in ids.chunks(PAGE) {
+    for ids in ids.chunks(PAGE_SIZE) {
         let calls = store.calls(session, CallFilter::Ids(ids.to_vec())).await?;
         found.extend(calls.into_iter().map(|call| (call.id.clone(), call)));
     }
@@ -134,7 +134,7 @@ async fn write_calls_and_hidden(
     writer.begin("hidden").await?;
     let mut after = 0;
     loop {
-        let page = store.hidden(session, after, PAGE).await?;
+        let page = store.hidden(session, after, PAGE_SIZE).await?;
         let Some(last) = page.last() else { break };
         after = last.id;
         for hidden in &page {
@@ -155,7 +155,7 @@ async fn write_events(store: &dyn Store, session: &str, writer: &mut Writer<'_>)
     writer.begin("events").await?;
     let mut after = 0;
     loop {
-        let page = store.events(session, after, PAGE).await?;
+        let page = store.events(session, after, PAGE_SIZE).await?;
         let Some(last) = page.last() else { break };
         after = last.event.sequence;
         for timed in page {
@@ -169,7 +169,7 @@ async fn write_records(store: &dyn Store, session: &str, writer: &mut Writer<'_>
     writer.begin("records").await?;
     let mut after = 0;
     loop {
-        let page = store.records(session, RecordRange::After { number: after, limit: PAGE }).await?;
+        let page = store.records(session, RecordRange::After { number: after, limit: PAGE_SIZE }).await?;
         let Some(last) = page.last() else { break };
         after = last.number;
         for stored in page {
@@ -189,7 +189,7 @@ async fn write_texts_and_media(
     let (mut media, mut after): (Vec<Media>, Option<Digest>) = (Vec::new(), None);
     writer.begin("texts").await?;
     loop {
-        let page = store.references(session, after.as_ref(), PAGE).await?;
+        let page = store.references(session, after.as_ref(), PAGE_SIZE).await?;
         let Some(last) = page.last() else { break };
         after = Some(last.digest().clone());
         for reference in page {
@@ -198,32 +198,32 @@ async fn write_texts_and_media(
                     let text = store.text(&digest).await?;
                     writer.item(&DocumentText { digest, text }).await?;
                 }
-                BlobReference::Media(described) => media.push(described),
+                BlobReference::Media(item) => media.push(item),
             }
         }
     }
     writer.end().await?;
     writer.begin("media").await?;
-    for medium in &media {
-        write_medium(store, session, medium, writer).await?;
+    for item in &media {
+        write_media_item(store, session, item, writer).await?;
     }
     writer.end().await?;
     Ok(media.len() as u64)
 }
 
-/// Writes media in chunks. Base64 needs no JSON escapes.
-async fn write_medium(
+/// Writes a media item in chunks. Base64 needs no escapes in JSON.
+async fn write_media_item(
     store: &dyn Store,
     session: &str,
     media: &Media,
     writer: &mut Writer<'_>,
 ) -> Result<(), TransferError> {
-    let described = serde_json::to_string(media).map_err(std::io::Error::from)?;
+    let description = serde_json::to_string(media).map_err(std::io::Error::from)?;
     writer.next_line().await?;
-    writer.raw(&format!("{{\"media\":{described},\"base64\":\"")).await?;
+    writer.raw(&format!("{{\"media\":{description},\"base64\":\"")).await?;
     let mut offset = 0;
     while offset < media.size {
-        let bytes = store.read(session, &media.digest, offset, CHUNK).await?;
+        let bytes = store.read(session, &media.digest, offset, CHUNK_BYTES).await?;
         if bytes.is_empty() {
             return Err(StoreError::NoBlob { digest: media.digest.clone() }.into());
         }
@@ -237,7 +237,7 @@ async fn write_medium(
 struct Writer<'a> {
     output: BufWriter<&'a mut (dyn AsyncWrite + Send + Unpin)>,
     /// Whether the current list or object is still empty.
-    first: bool,
+    is_first: bool,
 }
 
 impl Writer<'_> {
@@ -247,7 +247,7 @@ impl Writer<'_> {
 
     /// Starts the line of the next item.
     async fn next_line(&mut self) -> std::io::Result<()> {
-        let separator = if std::mem::take(&mut self.first) { "\n" } else { ",\n" };
+        let separator = if std::mem::take(&mut self.is_first) { "\n" } else { ",\n" };
         self.raw(separator).await
     }
 
@@ -265,12 +265,12 @@ impl Writer<'_> {
 
     async fn begin(&mut self, name: &str) -> std::io::Result<()> {
         self.next_line().await?;
-        self.first = true;
+        self.is_first = true;
         self.raw(&format!("\"{name}\":[")).await
     }
 
     async fn end(&mut self) -> std::io::Result<()> {
-        self.first = false;
+        self.is_first = false;
         self.raw("]").await
     }
 }

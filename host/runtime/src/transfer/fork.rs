@@ -1,4 +1,5 @@
-//! Forks a session: copies everything visible up to a message into a new session, page by page. The original is unchanged.
+//! Forks a session: copies all visible messages up to a given message into a new session, page by page. The original is
+//! unchanged.
 
 use super::export::{answered_calls, as_new};
 use super::staging::Staging;
@@ -11,10 +12,10 @@ use agent_core::run::{CutPoints, Run};
 use agent_store::{CallFilter, MAX_PAGE, MessageRange, RecordRange, SessionMeta, Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Number of visible messages that are read at once.
-const PAGE: usize = 100;
+/// Maximum number of visible messages that one query reads.
+const PAGE_SIZE: usize = 100;
 
-/// After which message to fork.
+/// The message after which a session is forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForkAt {
     /// After the last message whose calls all have results.
@@ -34,15 +35,15 @@ pub struct Forked {
     pub messages: u64,
 }
 
-/// The session to fork.
+/// The parts of the original session that a fork needs.
 struct Original<'a> {
     run: &'a Run,
     user: Option<String>,
     title: Option<String>,
 }
 
-/// Forks a session that no process has open; otherwise the error is [`StoreError::Busy`]. The new session has no open turn,
-/// no memories, and no approvals of the original. Media are shared, not copied.
+/// Forks a session. If a process has the session open, the error is [`StoreError::Busy`]. The new session has no open
+/// turn, no memories, and no approvals of the original. Media are shared, not copied.
 pub async fn fork(store: &dyn Store, session: &str, at: ForkAt) -> Result<Forked, TransferError> {
     let leased = lease(store, session).await?;
     let original = Original { run: &leased.run, user: leased.summary.user, title: leased.summary.title };
@@ -94,7 +95,7 @@ async fn fork_original(store: &dyn Store, original: &Original<'_>, at: ForkAt) -
 
 async fn cut_points(store: &dyn Store, run: &Run) -> Result<CutPoints, StoreError> {
     let mut points = CutPoints::default();
-    for page in run.view.chunks(PAGE) {
+    for page in run.view.chunks(PAGE_SIZE) {
         let ids = page.iter().map(|entry| entry.id).collect();
         let messages = store.messages(&run.session, MessageRange::Ids(ids)).await?;
         messages.iter().for_each(|message| points.add(message));
@@ -106,7 +107,7 @@ async fn cut_points(store: &dyn Store, run: &Run) -> Result<CutPoints, StoreErro
 /// calls needs.
 async fn copy(staging: &mut Staging<'_>, from: &str, kept: &[MessageId], turns: u32) -> Result<Origins, StoreError> {
     let mut id = 0;
-    for page in kept.chunks(PAGE) {
+    for page in kept.chunks(PAGE_SIZE) {
         let messages = staging.store.messages(from, MessageRange::Ids(page.to_vec())).await?;
         let media = visible_media(staging.store, from, media_of(&messages)).await?;
         staging.store.share(from, staging.session(), &media).await?;
@@ -146,23 +147,24 @@ async fn copy_records(staging: &mut Staging<'_>, from: &str) -> Result<(), Store
     }
 }
 
-/// Returns those of the calls that the fork contains.
+/// Selects the calls that the fork contains.
 async fn copied_calls(staging: &Staging<'_>, calls: BTreeSet<CallId>) -> Result<BTreeSet<CallId>, StoreError> {
     let calls: Vec<CallId> = calls.into_iter().collect();
     let mut copied = BTreeSet::new();
-    for calls in calls.chunks(PAGE) {
+    for calls in calls.chunks(PAGE_SIZE) {
         let found = staging.store.calls(staging.session(), CallFilter::Ids(calls.to_vec())).await?;
         copied.extend(found.into_iter().map(|call| call.id));
     }
     Ok(copied)
 }
 
-/// The sessions in which copied calls originally ran, because their plugins saw that session's name.
+/// The sessions in which copied calls originally ran. A replay of such a call needs the name of this session, because
+/// the plugin received the name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origins {
     /// Earlier sessions, oldest first.
     by_turn: Vec<ForkOrigin>,
-    /// The session of each call, as older versions stored it.
+    /// The session of each call, in the format of older versions.
     by_call: BTreeMap<CallId, String>,
 }
 
@@ -185,8 +187,8 @@ impl Origins {
 
     /// Returns the origins for a fork of the session `from` that contains this number of turns.
     async fn forked(mut self, staging: &Staging<'_>, from: &str, turns: u32) -> Result<Self, StoreError> {
-        let known = copied_calls(staging, self.by_call.keys().cloned().collect()).await?;
-        self.by_call.retain(|call, _| known.contains(call));
+        let copied = copied_calls(staging, self.by_call.keys().cloned().collect()).await?;
+        self.by_call.retain(|call, _| copied.contains(call));
         self.by_turn.push(ForkOrigin { session: from.to_owned(), until_turn: turns });
         Ok(self)
     }
@@ -210,7 +212,7 @@ fn media_of(messages: &[StoredMessage]) -> BTreeSet<Digest> {
     found
 }
 
-/// Returns those of the media that the original session can show.
+/// Selects the media that the original session contains.
 async fn visible_media(store: &dyn Store, from: &str, media: BTreeSet<Digest>) -> Result<Vec<Digest>, StoreError> {
     let mut visible = Vec::with_capacity(media.len());
     for digest in media {

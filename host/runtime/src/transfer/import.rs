@@ -22,19 +22,19 @@ use serde_json::value::RawValue;
 use std::collections::{HashMap, HashSet};
 use text::one_line;
 
-/// Maximum length, in bytes, of the name of a session, an agent or a call.
-const MAX_NAME: usize = 200;
+/// Maximum size of the name of a session, an agent or a call, in bytes.
+const MAX_NAME_LENGTH: usize = 200;
 /// Maximum number of turns of an imported session.
 const MAX_TURNS: u32 = 100_000;
-/// Maximum length, in characters, of the text that replaces masked media.
-const MASK_CHARACTERS: usize = 10_000;
+/// Maximum number of characters of the text that replaces masked media.
+const MAX_MASK_CHARACTERS: usize = 10_000;
 
 /// Subject under which a session is imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportAs {
-    /// The subject in the document.
+    /// The subject that the document contains.
     OriginalSubject,
-    /// This subject.
+    /// The given subject.
     Subject(String),
 }
 
@@ -56,21 +56,22 @@ pub struct Imported {
     pub agent: String,
     /// Number of messages, including hidden ones.
     pub messages: u64,
-    /// What was not imported, as texts for people. A document transfers a conversation, but no authority (P14).
+    /// Descriptions of the data that was not imported, as texts for users. A document transfers a conversation, but no
+    /// authority (P14).
     pub dropped: Vec<String>,
 }
 
-/// What to do with the document's claims about the source and the arguments of open calls.
+/// Whether an import keeps the document's claims about the source and the arguments of open calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claims {
-    /// Drop the claims; this host determines both itself.
+    /// The claims are dropped. This host determines the source and the arguments itself.
     Forgotten,
-    /// Keep the claims. A session that is imported for a replay is not continued.
+    /// The claims are kept. This is safe for a replay, because the imported session is not continued.
     Kept,
 }
 
-/// Imports a document that [`super::export`] wrote under a subject that no session has. The items get the time of the import,
-/// and the session belongs to no user.
+/// Imports a document that [`super::export`] wrote. No session with the subject may exist. The imported items have the
+/// time of the import, and the session belongs to no user.
 pub async fn import(
     store: &dyn Store,
     document: impl Into<SessionDocument>,
@@ -131,10 +132,10 @@ async fn import_with(
     Ok(Imported { session, agent, messages: import.messages, dropped: import.dropped })
 }
 
-/// Returns an error if a session with this name exists. This is checked before the document is read.
+/// Returns an error if a session with this name exists. The name is checked before the lists of the document are read.
 async fn refuse_existing(store: &dyn Store, session: &str) -> Result<(), StoreError> {
     match summary(store, session).await? {
-        Some(there) if there.revision > 0 && there.state != SessionState::Incomplete => {
+        Some(existing) if existing.revision > 0 && existing.state != SessionState::Incomplete => {
             Err(StoreError::SessionExists { session: session.to_owned() })
         }
         _ => Ok(()),
@@ -168,7 +169,7 @@ impl CheckedHead {
             return Err(damaged("session.title", format!("it has more than {TITLE_CHARACTERS} characters")));
         }
         check_turns(&run)?;
-        // New call ids get another ending, because the original session may continue as well.
+        // New call ids have another suffix, because the original session may also continue.
         Ok(Self { session, run: run.with_id_ending(new_id_ending()) })
     }
 }
@@ -182,22 +183,22 @@ fn check_turns(run: &Run) -> Result<(), TransferError> {
     if run.turn.as_ref().is_some_and(|turn| turn.number != turns) {
         return Err(damaged("snapshot.turn.number", format!("the number of the last turn must be {turns}")));
     }
-    let is_wrong = |mask: &Mask| {
-        mask.message == 0 || mask.message >= run.next_message || mask.text.chars().nth(MASK_CHARACTERS).is_some()
+    let is_invalid = |mask: &Mask| {
+        mask.message == 0 || mask.message >= run.next_message || mask.text.chars().nth(MAX_MASK_CHARACTERS).is_some()
     };
-    match run.masks.iter().position(is_wrong) {
-        Some(place) => Err(damaged(
-            format!("snapshot.masks[{place}]"),
+    match run.masks.iter().position(is_invalid) {
+        Some(index) => Err(damaged(
+            format!("snapshot.masks[{index}]"),
             "it masks a message that does not exist, or its text is too long",
         )),
         None => Ok(()),
     }
 }
 
-/// The state of an import: counts, and what the state says about some messages and calls.
+/// The state of an import: counts, and the facts about messages and calls that are needed to check the session's state.
 struct Import {
     session: DocumentSession,
-    /// The subject in the document.
+    /// The subject that the document contains.
     exported_as: String,
     run: Run,
     user: Option<String>,
@@ -206,7 +207,7 @@ struct Import {
     open: HashMap<CallId, OpenCall>,
     /// Calls of the open turn whose outcome is unknown.
     unknown: HashSet<CallId>,
-    /// Turn, role and tokens of the messages in the state's view. `None` until the message was read.
+    /// Turn, role and tokens of the messages in the state's view. The value is `None` until the message has been read.
     view: HashMap<MessageId, Option<(u32, Role, u32)>>,
     /// Number of model replies in the last turn.
     replies: u32,
@@ -214,7 +215,7 @@ struct Import {
     /// Number of events in the document, and number of events that are imported.
     events: (u64, u64),
     /// Number of messages that had the role `system`.
-    system: u64,
+    system_messages: u64,
     dropped: Vec<String>,
 }
 
@@ -238,7 +239,7 @@ impl Import {
             replies: 0,
             messages: 0,
             events: (0, 0),
-            system: 0,
+            system_messages: 0,
             dropped: Vec::new(),
         }
     }
@@ -287,16 +288,16 @@ impl Import {
     }
 
     /// Checks that the turn of an item has started.
-    fn check_turn(&self, list: List, place: usize, turn: u32) -> Result<(), TransferError> {
+    fn check_turn(&self, list: List, index: usize, turn: u32) -> Result<(), TransferError> {
         let turns = self.run.turns;
         if turn <= turns {
             return Ok(());
         }
         let problem = format!("its turn has not started; the session has {turns} turns");
-        Err(damaged(format!("{}[{place}]", list.name()), problem))
+        Err(damaged(format!("{}[{index}]", list.name()), problem))
     }
 
-    /// Checks the counts and replaces the claims in the state by what this host derives and decides.
+    /// Checks the counts, and replaces the claims in the state with values that this host derives or decides.
     fn finish(&mut self) -> Result<(), TransferError> {
         let (events, kept) = self.events;
         if self.run.sequence != events {
@@ -304,10 +305,12 @@ impl Import {
             return Err(damaged("events", format!("the document has {events}, but the state counts {count}")));
         }
         self.run.sequence = kept;
-        if self.system > 0 {
-            let system = self.system;
+        if self.system_messages > 0 {
+            let system = self.system_messages;
             let messages = if system == 1 { "1 message".to_owned() } else { format!("{system} messages") };
-            self.dropped.push(format!("the role `system` of {messages}: the model gets them as messages of the user"));
+            self.dropped.push(format!(
+                "the role `system` of {messages}: the model receives their content as messages of the user"
+            ));
         }
         let view = &self.view;
         let derived = self.run.derive_view(|id| view.get(&id).copied().flatten());
@@ -330,7 +333,7 @@ impl Import {
         }
     }
 
-    /// Removes from the state what only the configuration and people of this host may decide.
+    /// Removes the parts of the state that only the configuration and the users of this host may decide.
     fn drop_authority(&mut self) {
         let terms = ImportTerms { user: self.user.clone(), replies: self.replies };
         let run = std::mem::replace(&mut self.run, Run::new("", ""));
@@ -344,14 +347,14 @@ impl Import {
     }
 }
 
-/// Describes what was dropped, one text each.
+/// Describes the dropped data. Returns one text for each kind of data.
 fn describe_dropped(dropped: &DroppedClaims) -> Vec<String> {
     let DroppedClaims { approvals, pins, sections, builder_state, calls, summary, prompts, delegated_by, user } =
         dropped;
     let mut texts = Vec::new();
     let mut add = |condition: bool, text: String| texts.extend(condition.then_some(text));
     let plural = if *approvals == 1 { "" } else { "s" };
-    add(*approvals > 0, format!("{approvals} approval{plural}: a person is asked again"));
+    add(*approvals > 0, format!("{approvals} approval{plural}: the host asks again"));
     let pins_dropped = "the open turn's grants, validators, policies, context builder and tools, and whatever its limits \
                         allow beyond yours: your configuration decides";
     add(*pins, pins_dropped.to_owned());
@@ -362,12 +365,12 @@ fn describe_dropped(dropped: &DroppedClaims) -> Vec<String> {
     let decide = "decide with `agent-host session resolve`";
     add(
         count > 0,
-        format!("permission to run {count} call{plural} of the open turn without a person's decision: {decide}"),
+        format!("permission to run {count} call{plural} of the open turn without a user's decision: {decide}"),
     );
     add(
         *summary,
-        "the summary of messages that had left the prompt, because the model would take it for the host's own text; the messages \
-         themselves are imported and can be searched"
+        "the summary of messages that were removed from the prompt, because the model would take it for the host's own \
+         text; the messages themselves are imported and can be searched"
             .to_owned(),
     );
     let plural = if *prompts == 1 { "" } else { "s" };
@@ -377,14 +380,15 @@ fn describe_dropped(dropped: &DroppedClaims) -> Vec<String> {
     texts
 }
 
-/// Checks a name. Names from outside are used on command lines and in file names, and are shown on terminals.
+/// Checks a name. The rules are strict, because names from a document are used on command lines and in file names, and
+/// are shown on terminals.
 fn check_name(name: &str) -> Result<(), &'static str> {
-    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_.:@+/".contains(character);
-    if name.is_empty() || name.len() > MAX_NAME {
+    let is_allowed = |character: char| character.is_ascii_alphanumeric() || "-_.:@+/".contains(character);
+    if name.is_empty() || name.len() > MAX_NAME_LENGTH {
         return Err("it is empty or longer than 200 characters");
     }
-    if !name.chars().all(is_plain) {
-        return Err("it has characters other than letters, digits and -_.:@+/");
+    if !name.chars().all(is_allowed) {
+        return Err("it contains characters other than letters, digits and -_.:@+/");
     }
     let edges = ['-', '/', '.'];
     if name.starts_with(edges) || name.ends_with('/') || name.contains("//") || name.contains("..") {
@@ -396,7 +400,7 @@ fn check_name(name: &str) -> Result<(), &'static str> {
 /// Parses the items of a batch and pairs them with their indexes.
 fn parse_items<T: DeserializeOwned>(list: List, batch: Batch) -> Result<Vec<(usize, T)>, TransferError> {
     let items = (batch.first..).zip(batch.items);
-    items.map(|(place, item)| Ok((place, parse_item(&format!("{}[{place}]", list.name()), &item)?))).collect()
+    items.map(|(index, item)| Ok((index, parse_item(&format!("{}[{index}]", list.name()), &item)?))).collect()
 }
 
 fn parse_item<'a, T: serde::Deserialize<'a>>(place: &str, item: &'a RawValue) -> Result<T, TransferError> {

@@ -1,5 +1,5 @@
-//! Writes a new session in several commits. Until the last commit the session is [`SessionState::Incomplete`] and cannot be opened. If the
-//! process dies, the next import with the same name replaces it.
+//! Writes a new session in several commits. Until the last commit the session is [`SessionState::Incomplete`] and cannot
+//! be opened. If the process dies, the next import with the same name replaces the incomplete session.
 
 use super::summary;
 use crate::session::{status_of_run, view_pieces};
@@ -17,10 +17,10 @@ pub(super) struct Staging<'a> {
 }
 
 impl<'a> Staging<'a> {
-    /// Starts writing under a name that no session has, or that belongs to an interrupted import or fork.
+    /// Starts writing a session. The name must be unused, or belong to an interrupted import or fork.
     pub(super) async fn begin(store: &'a dyn Store, session: &str, meta: SessionMeta) -> Result<Self, StoreError> {
         match summary(store, session).await? {
-            Some(there) if there.revision == 0 || there.state == SessionState::Incomplete => {
+            Some(existing) if existing.revision == 0 || existing.state == SessionState::Incomplete => {
                 store.delete(session).await?;
             }
             Some(_) => return Err(StoreError::SessionExists { session: session.to_owned() }),
@@ -28,7 +28,7 @@ impl<'a> Staging<'a> {
         }
         let opened = store.open(session, OpenMode::CreateNew, meta).await?;
         let mut staging = Self { store, revision: opened.revision, opened };
-        // After this commit, the session is known to be incomplete.
+        // This commit marks the session as incomplete.
         match staging.add(Change::default(), Vec::new(), Vec::new()).await {
             Ok(()) => Ok(staging),
             Err(error) => {
@@ -50,7 +50,7 @@ impl<'a> Staging<'a> {
         texts: Vec<String>,
     ) -> Result<(), StoreError> {
         let status = Status { state: SessionState::Incomplete, ..Status::default() };
-        // The snapshot is not one from which a host could continue.
+        // The snapshot is a placeholder, from which no host can continue the session.
         let snapshot = b"{}".to_vec();
         let commit = Commit { snapshot, view: StoredView::InSnapshot, change, records, texts, status };
         self.revision = self.store.commit(&self.opened.lease, self.revision, commit).await?;
@@ -80,7 +80,7 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// Removes what was written.
+    /// Removes the parts of the session that were written.
     pub(super) async fn abandon(self) -> Result<(), StoreError> {
         let session = self.opened.lease.session.clone();
         self.store.release(self.opened.lease).await?;

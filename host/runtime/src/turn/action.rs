@@ -20,10 +20,11 @@ use agent_store::StoreError;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The outcome of an action: an input for the run and what is committed with it, or the error that ends the turn.
+/// The outcome of an action: an input for the run and the notes that are committed with it, or the error that ends the
+/// turn.
 pub(super) type ActionResult = Result<(Input, CommitNotes), TurnError>;
 
-/// What an action borrows from its session.
+/// The parts of the session that an action borrows.
 pub(super) struct ActionContext<'t> {
     pub(super) services: &'t SessionServices,
     /// The session's state. Only a commit changes it.
@@ -77,29 +78,29 @@ impl<'t> ActionContext<'t> {
         self.denied.extend(denials_in(denials).into_iter().map(|denial| (None, denial)));
     }
 
-    /// Maximum number of characters of a tool result that models and plugins are shown.
+    /// Returns the maximum number of characters of a tool result that models and plugins are shown.
     pub(super) fn result_characters(&self) -> usize {
         self.agent().config().bounds.result_characters as usize
     }
 
     /// Returns the selected messages of the view in the form in which the model sees them.
-    pub(super) async fn shown(&mut self, which: impl Fn(&ViewEntry) -> bool) -> Result<Vec<Message>, TurnError> {
+    pub(super) async fn shown(&mut self, filter: impl Fn(&ViewEntry) -> bool) -> Result<Vec<Message>, TurnError> {
         let limit = self.result_characters();
-        self.history.shown(self.run, limit, which).await.map_err(store_failed)
+        self.history.shown(self.run, limit, filter).await.map_err(store_failed)
     }
 
     /// Returns the positions with which a step record refers to the selected messages, and the texts to store with the record.
-    pub(super) fn positions(&self, which: impl Fn(&ViewEntry) -> bool) -> (MessagePositions, Vec<String>) {
-        let entries = self.run.view.iter().filter(|entry| which(entry));
+    pub(super) fn positions(&self, filter: impl Fn(&ViewEntry) -> bool) -> (MessagePositions, Vec<String>) {
+        let entries = self.run.view.iter().filter(|entry| filter(entry));
         let seen_counts: Vec<_> = entries.map(|entry| (entry.id, self.run.seen_count(entry))).collect();
         MessagePositions::new(&seen_counts, self.run.model_calls)
     }
 
     /// Returns the model that the open turn asks next.
     pub(super) fn model(&self) -> &'t Arc<dyn Provider> {
-        let (role, place) =
+        let (role, index) =
             self.run.turn.as_ref().map_or_else(Default::default, |turn| (turn.model_role(), turn.model_index));
-        self.agent().models().model_for(role, place)
+        self.agent().models().model_for(role, index)
     }
 
     /// Returns the token budget for a prompt to this model, before any system text is counted.
@@ -115,8 +116,8 @@ pub(super) fn store_failed(error: StoreError) -> TurnError {
     TurnError::HostFailed { message: error.to_string() }
 }
 
-/// Returns the answer of a plugin that is not a tool. A failure of the plugin ends the turn; the turn never continues as if
-/// the plugin had not been called (row 22).
+/// Returns the answer of a plugin that is not a tool. A failure of the plugin ends the turn. The turn never continues
+/// as if the plugin had not been called (row 22).
 pub(super) fn plugin_answer<T>(
     setup: &PluginSetup,
     report: CallReport<Result<T, PluginFailure>>,

@@ -1,4 +1,4 @@
-//! Runs one tool call to exactly one result, whatever the source of the tool.
+//! Runs one tool call and produces exactly one result. The tool may come from any source.
 
 mod builtin;
 mod file_trees;
@@ -18,29 +18,31 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of attempts per dispatch if a repeatable tool reports that a later attempt may succeed.
 const MAX_TRIES: u32 = 3;
-/// Wait before the second attempt if the tool does not specify one. It doubles with each further attempt.
+/// Time before the second attempt if the tool does not specify a time. It doubles with each further attempt.
 const FIRST_RETRY_WAIT: Duration = Duration::from_millis(200);
-/// Maximum wait before an attempt. If the tool asks for more, its error becomes the result.
+/// Maximum time before an attempt. If the tool specifies a longer time, the call is not retried and the tool's error
+/// becomes the result.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(5);
 /// Wall-time limit of any call. The plugin's own limit is shorter.
 const CALL_TIME_LIMIT: Duration = Duration::from_secs(120);
-/// The outcome of one attempt at a call, before it becomes a result.
+
+/// The outcome of one attempt at a call, before it is converted to a result.
 struct RawOutcome {
     outcome: Result<ToolDone, ToolError>,
     cost: CallCost,
     denials: Vec<Denial>,
-    /// Set if the plugin asked for this service and returned no outcome.
+    /// The plugin's request to a service. If it is set, the plugin returned the request in place of an outcome.
     request: Option<Box<ServiceRequest>>,
     tool: ToolAvailability,
     host_answers: Option<Box<HostCallLog>>,
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(super) enum CallOutcome {
     /// The call has a result.
     Done(CallResult),
-    /// The plugin asked for a service and waits for its answer (P2).
+    /// The plugin requests a service, and the call waits for the answer (P2).
     Pending(Box<ServiceRequest>, CallCost, Vec<Denial>),
 }
 
@@ -48,11 +50,11 @@ pub(super) enum CallOutcome {
 #[derive(Debug)]
 pub(super) struct CompletedCall {
     pub(super) outcome: CallOutcome,
-    /// What the host returned to the plugin's host calls during the last attempt.
+    /// The values that the host returned to the plugin's host calls during the last attempt.
     pub(super) host_answers: Option<Box<HostCallLog>>,
 }
 
-/// A call that has finished running and asks for a service.
+/// A call that has finished running and whose plugin requests a service.
 #[derive(Debug)]
 pub(super) struct PendingCall {
     pub(super) call: CallId,
@@ -62,7 +64,8 @@ pub(super) struct PendingCall {
     pub(super) host_answers: Option<Box<HostCallLog>>,
 }
 
-/// Runs a call until it has a result or asks for a service. An error is a failure of the host and ends the turn (L9).
+/// Runs a call until it has a result or its plugin requests a service. An error is a failure of the host and ends the
+/// turn (L9).
 pub(super) async fn run(
     services: &SessionServices,
     record: &CallRecord,
@@ -130,7 +133,7 @@ async fn try_once(
         }
         ToolSource::Plugin { plugin, .. } => call_plugin(services, plugin, record, (attempt, scope)).await,
         ToolSource::Mcp { server, .. } => mcp::call(services, server, record).await,
-        // These calls are forwarded at dispatch and never run here.
+        // Calls of these tools are forwarded when they are dispatched, so this function never runs them.
         ToolSource::Service { .. } | ToolSource::Agent { .. } => {
             let message = format!("internal error: a call to {} was not forwarded", tool.source);
             Ok(RawOutcome::without_cost(Err(ToolError::Unavailable { message, retry_after: None })))
@@ -166,8 +169,8 @@ async fn call_plugin(
     Ok(RawOutcome { outcome, cost, denials, request: service_request, tool: ToolAvailability::Available, host_answers })
 }
 
-/// Denials in earlier attempts of a call count as denials of the call (O3). They are reported with the result of the last
-/// attempt, or on drop if the call is stopped before that.
+/// Denials in earlier attempts of a call count as denials of the call (O3). They are reported with the result of the
+/// last attempt. If the call is stopped earlier, they are reported when this value is dropped.
 struct EarlierDenials<'s> {
     stopped: Option<&'s StoppedCalls>,
     call: &'s CallId,
@@ -175,7 +178,7 @@ struct EarlierDenials<'s> {
 }
 
 impl EarlierDenials<'_> {
-    /// Adds the denials of one more attempt and returns all of them.
+    /// Adds the denials of another attempt, and returns the denials of all attempts.
     fn with(&mut self, denials: Vec<Denial>) -> Vec<Denial> {
         for denial in denials {
             if !self.denials.contains(&denial) {
@@ -200,7 +203,7 @@ impl RawOutcome {
         Self { outcome, cost, denials: Vec::new(), request: None, tool, host_answers: None }
     }
 
-    /// The tool was removed after the model called it (L7).
+    /// Returns the outcome of a call whose tool was removed after the model called it (L7).
     fn gone(message: String) -> Self {
         Self { tool: ToolAvailability::Removed, ..Self::without_cost(Err(ToolError::NotFound { message })) }
     }

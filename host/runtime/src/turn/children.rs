@@ -30,13 +30,13 @@ pub(super) struct Children {
     cancel: CancellationToken,
 }
 
-/// How running a child ended.
+/// The outcome of running a child session.
 enum ChildOutcome {
     /// The child's turn has ended with this result for the call.
     Answered(CallResult),
     /// The child was stopped together with its parent.
     Stopped,
-    /// The child waits for an answer, or another process holds its session.
+    /// The child waits for an answer, or another process has the lease of its session.
     Waits,
     /// The child cannot continue because of a failure that also stops its parent.
     Failed(SessionError),
@@ -49,7 +49,7 @@ impl Children {
         Self { tasks: JoinSet::new(), started, stopped, cancel: cancel.child_token() }
     }
 
-    /// Number of children that run now.
+    /// Returns the number of children that run now.
     pub(super) fn len(&self) -> usize {
         self.tasks.len()
     }
@@ -76,18 +76,19 @@ impl Children {
         }
     }
 
-    /// Cancels the running children and waits until each has left its session in a state that can continue.
+    /// Cancels the running children, and waits until the session of each child is in a state from which it can
+    /// continue.
     pub(super) async fn stop(&mut self) {
         self.cancel.cancel();
         while self.tasks.join_next().await.is_some() {}
     }
 
-    /// Starts the children that the open batch waits for, in call order, up to the limit of parallel calls (L9). Calls for
-    /// which no child session is possible get an error result at once.
+    /// Starts the children that the open batch waits for, in call order, up to the limit of parallel calls (L9). A call
+    /// for which no child session is possible immediately receives an error result.
     pub(super) async fn start(&mut self, session: &mut Session, running: usize) -> Result<(), SessionError> {
         for (call, subject) in session.run.delegations() {
-            let cap = session.run.turn.as_ref().map_or(1, |turn| turn.config.parallel_calls.max(1) as usize);
-            if running + self.len() >= cap {
+            let limit = session.run.turn.as_ref().map_or(1, |turn| turn.config.parallel_calls.max(1) as usize);
+            if running + self.len() >= limit {
                 return Ok(());
             }
             if !self.started.insert(call.clone()) {
@@ -122,7 +123,7 @@ impl Children {
         self.join(session).await
     }
 
-    /// Waits until no child runs and commits the answers.
+    /// Waits until no child runs, and commits the answers of the children.
     pub(super) async fn join(&mut self, session: &mut Session) -> Result<(), SessionError> {
         while let Some(joined) = self.tasks.join_next().await {
             match joined {
@@ -141,10 +142,10 @@ impl Children {
     }
 }
 
-/// Boxed because a child can start children of its own.
+/// Runs a child session. The future is boxed, because a child can start children of its own.
 fn run_child(child: ChildTurn) -> BoxFuture<'static, (CallId, ChildOutcome)> {
     async move {
-        let (call, subject, cancel) = (child.call.clone(), child.new.session.clone(), child.cancel.clone());
+        let (call, subject, cancel) = (child.call.clone(), child.new_run.session.clone(), child.cancel.clone());
         let started = Instant::now();
         let outcome = match drive_child(child).await {
             Ok(TurnResult::Cancelled | TurnResult::Idle) if cancel.is_cancelled() => ChildOutcome::Stopped,
@@ -158,7 +159,7 @@ fn run_child(child: ChildTurn) -> BoxFuture<'static, (CallId, ChildOutcome)> {
     .boxed()
 }
 
-/// Continues the child's turn or starts it. A cancelled child that has no session yet does not get one.
+/// Continues the child's turn or starts it. If the child is cancelled and has no session yet, no session is created.
 async fn drive_child(child: ChildTurn) -> Result<TurnResult, SessionError> {
     let mode = if child.cancel.is_cancelled() { OpenMode::Existing } else { OpenMode::Either };
     let mut session = match open_child(&child, mode).await {
@@ -203,12 +204,13 @@ impl Drop for ChildLease {
 /// Converts an error of a child session into the outcome for its parent.
 fn outcome_of_error(subject: &str, error: SessionError) -> ChildOutcome {
     match error {
-        // Another process holds the session, or its plugins are unavailable for now, so the parent waits.
+        // Another process has the session's lease, or the session's plugins are temporarily unavailable, so the parent
+        // waits.
         SessionError::Store(StoreError::Busy { .. }) | SessionError::Generation(_) => {
             tracing::warn!(session = subject, %error, "a delegated session cannot continue now");
             ChildOutcome::Waits
         }
-        // The session's name is left out because it differs from call to call.
+        // The subject of the session is left out, because it differs from call to call.
         SessionError::Restore { error, .. } => {
             ChildOutcome::Answered(error_result(&ToolError::Failed { message: error.to_string() }))
         }

@@ -1,4 +1,4 @@
-//! The start of a turn: the context builder's answer, or the host's own prompt assembly (L2, L22).
+//! Assembles the prompt at the start of a turn, with the context builder if the agent has one (L2, L22).
 
 use super::action::{ActionContext, ActionResult, plugin_answer};
 use super::plan_step::plan_budgets;
@@ -19,17 +19,18 @@ use serde_json::json;
 
 /// Maximum number of facts from long-term memory in the first prompt of a turn.
 const MAX_RECOLLECTIONS: usize = 5;
-/// Maximum length of each fact in characters.
+/// Maximum number of characters of each fact.
 const MAX_RECOLLECTION_CHARACTERS: usize = 400;
-/// Maximum number of tokens for all facts together, because they stay in the history with their turn. In small windows,
-/// they get at most one part in `RECOLLECTIONS_SHARE` of the room for messages.
+/// Maximum number of tokens of all facts together. The number is small, because the facts stay in the history with
+/// their turn.
 const MAX_RECOLLECTION_TOKENS: u32 = 600;
+/// Divisor for small context windows: the facts use at most the available tokens for messages divided by this number.
 const RECOLLECTIONS_SHARE: u32 = 8;
 
 /// The answer of a context builder.
 struct BuilderReply {
     built: BuiltPrompt,
-    /// The question, with texts and messages by reference, as in prompt records (D1).
+    /// The record of the question. Texts and messages are stored as references, as in prompt records (D1).
     record: BuilderCallRecord<BuilderQuestion>,
     /// Texts that the question refers to.
     texts: Vec<String>,
@@ -47,14 +48,14 @@ pub(super) async fn build_context(context: &mut ActionContext<'_>) -> ActionResu
         Some(builder) => Some(ask_builder(context, &builder, &recollections, (&offered, budget)).await?),
         None => None,
     };
-    let (built, builder, referred) = match reply {
+    let (built, builder, referenced_texts) = match reply {
         Some(BuilderReply { built, record, texts }) => (built, Some(record), texts),
         None => Default::default(),
     };
     let sections = system_sections(&agent.config().prompt, agent.config().bounds.finish, built.system);
     let plan = plan_budgets(context);
-    let course = if plan.is_some() { TurnMode::Plan } else { TurnMode::Loop };
-    let preface = preface(&agent.config().prompt, course, &recollections);
+    let mode = if plan.is_some() { TurnMode::Plan } else { TurnMode::Loop };
+    let preface = preface(&agent.config().prompt, mode, &recollections);
     let texts = texts(&sections);
     let system = texts.iter().fold(0, |sum: u32, text| sum.saturating_add(tokens::of_text(text)));
     let budget = PromptBudget { system, ..budget };
@@ -66,7 +67,7 @@ pub(super) async fn build_context(context: &mut ActionContext<'_>) -> ActionResu
         configuration: agent.fingerprint().to_owned(),
         offered: offered.clone(),
     };
-    let texts = texts.into_iter().chain(referred).collect();
+    let texts = texts.into_iter().chain(referenced_texts).collect();
     let mut notes = CommitNotes { texts, ..CommitNotes::default() };
     notes.add(context.run, 0, StepRecordBody::Context(Box::new(record)));
     let context = TurnContext {
@@ -136,13 +137,14 @@ async fn ask_builder(
     Ok(BuilderReply { built, record, texts })
 }
 
-/// Searches long-term memory for facts near the input, within what this session may recall (D4). The facts are short and use
-/// a small share of `room`, the tokens left for messages. A failed search never fails the turn.
-async fn recollections(context: &ActionContext<'_>, room: u32) -> Vec<Recollection> {
+/// Searches long-term memory for facts that are related to the input and that this session may recall (D4). The facts
+/// are short, and use a small share of the `available` tokens for messages. If the search fails, the turn continues
+/// without facts.
+async fn recollections(context: &ActionContext<'_>, available: u32) -> Vec<Recollection> {
     let (Some(filter), Some(turn)) = (context.services.recall_filter(), &context.run.turn) else { return Vec::new() };
     let query = turn.input.message().plain_text();
     match context.services.store.search(&filter, &query, MAX_RECOLLECTIONS).await {
-        Ok(found) => bounded(found, MAX_RECOLLECTION_TOKENS.min(room / RECOLLECTIONS_SHARE)),
+        Ok(found) => bounded(found, MAX_RECOLLECTION_TOKENS.min(available / RECOLLECTIONS_SHARE)),
         Err(error) => {
             tracing::warn!(session = %context.run.session, %error, "the search in long-term memory failed");
             Vec::new()
@@ -150,16 +152,16 @@ async fn recollections(context: &ActionContext<'_>, room: u32) -> Vec<Recollecti
     }
 }
 
-/// Shortens the facts and drops those that exceed the limit of tokens for all of them.
+/// Shortens the facts, and drops facts that do not fit into the limit of tokens for all facts together.
 fn bounded(found: Vec<Recollection>, limit: u32) -> Vec<Recollection> {
     let mut left = limit;
     let shortened = found.into_iter().map(|fact| Recollection { text: shortened(&fact.text), ..fact });
-    let has_room = |fact: &Recollection| {
-        let rest = left.checked_sub(tokens::of_text(&record(fact)));
-        left = rest.unwrap_or(left);
-        rest.is_some()
+    let fits = |fact: &Recollection| {
+        let remaining = left.checked_sub(tokens::of_text(&record(fact)));
+        left = remaining.unwrap_or(left);
+        remaining.is_some()
     };
-    shortened.filter(has_room).collect()
+    shortened.filter(fits).collect()
 }
 
 fn shortened(text: &str) -> String {
@@ -173,7 +175,7 @@ fn shortened(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// D4: recalled facts are cut at character boundaries and fit into the given number of tokens.
+    /// D4: recalled facts are truncated at character boundaries and fit into the given number of tokens.
     #[test]
     fn d4_recalled_facts_are_bounded() {
         let fact = |text: String| Recollection { id: "m".into(), text, written: "2026-01-01".into(), score: 0.1 };
@@ -185,7 +187,7 @@ mod tests {
         assert!(few.iter().map(|fact| fact.text.as_str()).eq(["short"]), "{few:?}");
         let tokens: u32 = all.iter().map(|fact| tokens::of_text(&record(fact))).sum();
         let kept = bounded(long(), tokens - 1);
-        assert_eq!(kept.len(), 2, "the text that the record adds counts, too");
+        assert_eq!(kept.len(), 2, "the tokens of the text that is added to each fact are counted too");
         assert_eq!(bounded(long(), 0), []);
     }
 }

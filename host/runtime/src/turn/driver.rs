@@ -26,7 +26,7 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-/// How long running calls may still take when the process shuts down.
+/// Time that running calls have to finish when the process shuts down.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
 /// Tool calls that are running.
@@ -41,15 +41,16 @@ pub(super) struct Driver<'s> {
     cancel: &'s CancellationToken,
 }
 
-/// What a running call or a child session produced.
+/// The result or request that a running call or a child session produced.
 #[expect(clippy::large_enum_variant, reason = "there is one value at a time, and none is stored")]
 enum DriverEvent {
     Result(ActionResult),
-    /// A plugin asks for a service.
+    /// A plugin requests a service.
     ServiceRequest(Box<PendingCall>),
 }
 
-/// Drives the open turn until it ends, waits, or is cancelled. Boxed because child turns are driven by the same function.
+/// Drives the open turn until it ends, waits, or is cancelled. The future is boxed, because child turns are driven by
+/// the same function.
 pub(super) fn drive<'s>(
     session: &'s mut Session,
     cancel: &'s CancellationToken,
@@ -61,7 +62,7 @@ pub(super) fn drive<'s>(
         let result = driver.drive().await;
         driver.session.was_interrupted = !matches!(&result, Ok(ended) if *ended != TurnResult::Interrupted);
         if result.is_err() {
-            // Nobody is left to take the children's answers.
+            // The parent can no longer process the children's answers.
             driver.children.stop().await;
         }
         result
@@ -90,7 +91,7 @@ impl Driver<'_> {
                     }
                 }
                 Action::Dispatch(dispatches) => match self.dispatch(dispatches).await? {
-                    Dispatched::Some => continue,
+                    Dispatched::StateChanged => continue,
                     Dispatched::NotYet => match self.next_result().await? {
                         Some(result) => result,
                         None => continue,
@@ -130,8 +131,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Commits the results that are ready, then stops all calls and the children's turns. Dropping a call's future stops its
-    /// guest.
+    /// Commits the results that are ready, then stops all calls and the children's turns. Dropping the future of a call
+    /// stops the plugin.
     async fn stop(&mut self) -> Result<(), SessionError> {
         while let Some(done) = self.running.try_join_next() {
             self.keep_result(done).await?;
@@ -140,8 +141,8 @@ impl Driver<'_> {
         stopped
     }
 
-    /// Leaves the turn open because the process shuts down. Calls that finish within the grace period keep their results.
-    /// Children leave their turns open themselves.
+    /// Leaves the turn open because the process shuts down. Calls that finish within the grace period keep their
+    /// results. The children also leave their turns open.
     async fn leave_turn_open(&mut self) -> Result<TurnResult, SessionError> {
         let until = tokio::time::Instant::now() + SHUTDOWN_GRACE;
         while let Ok(Some(done)) = tokio::time::timeout_at(until, self.running.join_next()).await {
@@ -156,7 +157,7 @@ impl Driver<'_> {
         &mut self,
         done: Result<(CallId, Result<CompletedCall, TurnError>), JoinError>,
     ) -> Result<(), SessionError> {
-        // A service request of the call is dropped: it is no longer sent.
+        // If the call has requested a service, the request is dropped and is not sent.
         if let Ok((call, Ok(CompletedCall { outcome: CallOutcome::Done(result), host_answers }))) = done {
             let host_answers = host_answers.map(|answers| (call.clone(), answers));
             let notes = CommitNotes { host_answers, ..CommitNotes::default() };
@@ -165,7 +166,8 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Commits an input. If the turn is cancelled during a slow commit, the guests are stopped at once (L29).
+    /// Commits an input. If the turn is cancelled during a slow commit, the running plugins are stopped immediately
+    /// (L29).
     pub(super) async fn commit(&mut self, input: Input, notes: CommitNotes) -> Result<(), SessionError> {
         let mut commit = pin!(self.session.apply(input, notes));
         tokio::select! {
@@ -178,8 +180,9 @@ impl Driver<'_> {
         }
     }
 
-    /// Waits for the next result of the running calls and children. Returns `None` if a child waits or a first-use question was
-    /// answered. A plugin's service request is checked here, just before it would be sent.
+    /// Waits for the next result of the running calls and children. Returns `None` if a child waits or a first-use
+    /// question was answered. A plugin's service request is checked in this method, immediately before it would be
+    /// sent.
     async fn next_result(&mut self) -> Result<Option<ActionResult>, SessionError> {
         Ok(match self.next_event().await? {
             None => None,
@@ -227,7 +230,7 @@ async fn perform(session: &mut Session, action: Action) -> ActionResult {
     }
 }
 
-/// Makes one model call. Memories from the tool results before it are written in the meantime.
+/// Makes one model call. Deferred memories of earlier tool results are written at the same time.
 async fn perform_model_step(session: &mut Session, plan: StepPlan) -> ActionResult {
     let (services, deferred) = (session.services.clone(), session.deferred);
     let delivering = async {
@@ -252,14 +255,14 @@ async fn await_outcome(running: &mut RunningCalls) -> DriverEvent {
             return DriverEvent::ServiceRequest(Box::new(pending));
         }
         Some(Ok((_, Err(error)))) => Err(error),
-        // Aborted during a commit: the turn is being cancelled.
+        // The call was aborted during a commit, because the turn is being cancelled.
         Some(Err(error)) if error.is_cancelled() => Ok((Input::Cancel, CommitNotes::default())),
         Some(Err(error)) => {
             let message = format!("internal error: the task of a tool call failed: {error}");
             Err(TurnError::HostFailed { message })
         }
         None => Err(TurnError::HostFailed {
-            message: "internal error: a call is marked as running, but none runs".to_owned(),
+            message: "internal error: a call is marked as running, but no call runs".to_owned(),
         }),
     })
 }

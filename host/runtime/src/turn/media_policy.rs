@@ -1,9 +1,10 @@
-//! Masks and downscales media in the outgoing prompt: earlier masks stay, and the media policy decides about the rest (P4).
+//! Masks and downscales media in the outgoing prompt: earlier masks stay, and the media policy decides about all other
+//! media (P4).
 
 use super::action::{ActionContext, plugin_answer, store_failed};
 use super::outgoing::OutgoingPrompt;
 use crate::media::{ScaleError, about, read_whole, with_labels};
-use crate::records::{MediaPolicyRecord, PolicyQuestion, Question, StepRecordBody, UnscaledMedium};
+use crate::records::{MediaPolicyRecord, PolicyQuestion, Question, StepRecordBody, UnscaledPicture};
 use agent_core::message::{Content, Dimensions, Media, MessageId, Part};
 use agent_core::model::{Downscaled, MediaDecision, ModelRequest};
 use agent_core::plugin::{MediaPosition, PolicyItem, PolicyRequest};
@@ -12,19 +13,22 @@ use agent_plugins::Kind;
 use futures::future::join_all;
 
 /// A media item of the outgoing prompt.
-struct OutgoingMedium {
+struct OutgoingMediaItem {
     item: PolicyItem,
-    /// Its place in the stored history, which masks refer to.
-    place: MediaPlace,
+    /// Position of the item in the stored history. Masks refer to this position.
+    stored_position: StoredPosition,
 }
 
-/// A message, a part of it, and the index among the media of a tool result. Unlike the position in the outgoing prompt, it
-/// does not depend on how much of a result's text is shown.
-type MediaPlace = (MessageId, u32, Option<u32>);
+/// Position of a media item in the stored history: the message, the part of the message, and the index among the media
+/// of a tool result. Unlike the position in the outgoing prompt, it does not depend on how much of a result's text is
+/// shown.
+type StoredPosition = (MessageId, u32, Option<u32>);
 
-/// The text that replaces media that are not sent, and whether the mask is stored.
+/// The text that replaces a media item that is not sent, and whether the replacement is stored.
 enum Replacement {
+    /// The replacement is stored as a mask, so it also applies to later model calls.
     Permanent(String),
+    /// The replacement applies only to this model call.
     ThisCall(String),
 }
 
@@ -34,22 +38,23 @@ pub(super) async fn apply_media_policy(
     outgoing: &mut OutgoingPrompt,
     step: u32,
 ) -> Result<(), TurnError> {
-    let found = outgoing_media(&outgoing.request, &outgoing.ids, |place| earlier_mask(context.run, place).is_some());
+    let found =
+        outgoing_media(&outgoing.request, &outgoing.ids, |position| earlier_mask(context.run, position).is_some());
     if found.is_empty() {
         return Ok(());
     }
     let decisions = ask_policy(context, outgoing, &found, step).await?;
     let mut smaller = Vec::new();
-    for (medium, decision) in found.into_iter().zip(decisions) {
-        match (earlier_mask(context.run, medium.place), decision) {
-            (Some(mask), _) => replace_medium(&mut outgoing.request, medium.item.position, mask.text.clone()),
+    for (media_item, decision) in found.into_iter().zip(decisions) {
+        match (earlier_mask(context.run, media_item.stored_position), decision) {
+            (Some(mask), _) => replace_media_item(&mut outgoing.request, media_item.item.position, mask.text.clone()),
             (None, MediaDecision::Keep) => {}
-            (None, MediaDecision::Downscale(to)) => smaller.push((medium, to)),
-            (None, MediaDecision::Mask(text)) => mask_medium(outgoing, &medium, Replacement::Permanent(text)),
+            (None, MediaDecision::Downscale(to)) => smaller.push((media_item, to)),
+            (None, MediaDecision::Mask(text)) => mask_media_item(outgoing, &media_item, Replacement::Permanent(text)),
         }
     }
     downscale_pictures(context, outgoing, smaller, step).await?;
-    // Labels let the model name media in tool calls, so they are useless without tools.
+    // Labels let the model refer to media in tool calls, so they are useless without tools.
     if context.services.agent.setups().values().any(|setup| setup.plugin().has(Kind::Tool)) {
         with_labels(&mut outgoing.request.messages);
     }
@@ -59,7 +64,7 @@ pub(super) async fn apply_media_policy(
 async fn ask_policy(
     context: &mut ActionContext<'_>,
     outgoing: &mut OutgoingPrompt,
-    found: &[OutgoingMedium],
+    found: &[OutgoingMediaItem],
     step: u32,
 ) -> Result<Vec<MediaDecision>, TurnError> {
     let agent = context.agent();
@@ -70,7 +75,7 @@ async fn ask_policy(
         scope: context.scope(),
         model: context.model().info().model.clone(),
         messages: u32::try_from(outgoing.request.messages.len()).unwrap_or(u32::MAX),
-        items: found.iter().map(|medium| medium.item.clone()).collect(),
+        items: found.iter().map(|media_item| media_item.item.clone()).collect(),
     };
     let report = context.services.sandbox.decide(policy, &request).await;
     context.note_denials(&report.denials);
@@ -83,22 +88,23 @@ async fn ask_policy(
     Ok(decisions)
 }
 
-/// Downscales the images before anything is sent. If that fails, the model gets a note in place of the image: sending the
-/// image would contradict the policy's decision (row 22), and an error would fail every later turn.
+/// Downscales the images before anything is sent. If an image cannot be downscaled, the model receives a note in place
+/// of the image. Sending the original would contradict the policy's decision (row 22), and an error would make every
+/// later turn fail.
 async fn downscale_pictures(
     context: &ActionContext<'_>,
     outgoing: &mut OutgoingPrompt,
-    pictures: Vec<(OutgoingMedium, Dimensions)>,
+    pictures: Vec<(OutgoingMediaItem, Dimensions)>,
     step: u32,
 ) -> Result<(), TurnError> {
-    let made = join_all(pictures.iter().map(|(medium, to)| {
-        let media = &medium.item.media;
+    let made = join_all(pictures.iter().map(|(media_item, to)| {
+        let media = &media_item.item.media;
         let read = read_whole(&*context.services.store, &context.services.subject, media);
         context.services.downscaler.scaled(media, *to, read)
     }));
-    let mut failures: Vec<UnscaledMedium> = Vec::new();
-    for ((medium, to), made) in pictures.iter().zip(made.await) {
-        let media = &medium.item.media;
+    let mut failures: Vec<UnscaledPicture> = Vec::new();
+    for ((media_item, to), made) in pictures.iter().zip(made.await) {
+        let media = &media_item.item.media;
         let error = match made {
             Ok(_) => {
                 add_downscaled(&mut outgoing.request.downscaled, media, *to);
@@ -110,12 +116,12 @@ async fn downscale_pictures(
         let session = &context.services.subject;
         tracing::warn!(%session, digest = %media.digest, %error, "an image cannot be downscaled, so it is not sent");
         let text = format!("[not shown: {}; it cannot be made smaller: {error}; {}]", about(media), media.digest);
-        failures.push(UnscaledMedium { position: medium.item.position, text: text.clone() });
+        failures.push(UnscaledPicture { position: media_item.item.position, text: text.clone() });
         let replacement = match error.is_final() {
             true => Replacement::Permanent(text),
             false => Replacement::ThisCall(text),
         };
-        mask_medium(outgoing, medium, replacement);
+        mask_media_item(outgoing, media_item, replacement);
     }
     if !failures.is_empty() {
         outgoing.notes.add(context.run, step, StepRecordBody::MediaNotScaled(failures));
@@ -123,24 +129,24 @@ async fn downscale_pictures(
     Ok(())
 }
 
-fn earlier_mask(run: &Run, (message, part, item): MediaPlace) -> Option<&Mask> {
+fn earlier_mask(run: &Run, (message, part, item): StoredPosition) -> Option<&Mask> {
     run.masks.iter().find(|mask| (mask.message, mask.part, mask.item) == (message, part, item))
 }
 
-/// Returns all media of the outgoing prompt with their places.
+/// Returns all media of the outgoing prompt with their stored positions.
 fn outgoing_media(
     request: &ModelRequest,
     ids: &[MessageId],
-    is_masked: impl Fn(MediaPlace) -> bool,
-) -> Vec<OutgoingMedium> {
+    is_masked: impl Fn(StoredPosition) -> bool,
+) -> Vec<OutgoingMediaItem> {
     let mut found = Vec::new();
     for (message, (id, sent)) in (0..).zip(ids.iter().zip(&request.messages)) {
-        let mut push = |part: u32, (item, medium): (Option<u32>, Option<u32>), media: &Media| {
-            let place = (*id, part, medium);
+        let mut push = |part: u32, (item, media_index): (Option<u32>, Option<u32>), media: &Media| {
+            let stored_position = (*id, part, media_index);
             let position = MediaPosition { message, part, item };
-            let (role, seen_count, masked) = (sent.role, sent.seen_count, is_masked(place));
+            let (role, seen_count, masked) = (sent.role, sent.seen_count, is_masked(stored_position));
             let item = PolicyItem { position, role, seen_count, media: media.clone(), masked };
-            found.push(OutgoingMedium { item, place });
+            found.push(OutgoingMediaItem { item, stored_position });
         };
         for (number, part) in (0..).zip(&sent.parts) {
             match part {
@@ -151,8 +157,8 @@ fn outgoing_media(
                         Content::Media(media) => Some((item, media)),
                         _ => None,
                     });
-                    for (medium, (item, media)) in (0..).zip(media) {
-                        push(number, (Some(item), Some(medium)), media);
+                    for (media_index, (item, media)) in (0..).zip(media) {
+                        push(number, (Some(item), Some(media_index)), media);
                     }
                 }
                 _ => {}
@@ -162,7 +168,8 @@ fn outgoing_media(
     found
 }
 
-/// Media that occur twice are sent once, in the smaller of both sizes.
+/// Adds a media item to the list of downscaled media. An item that occurs twice is sent once, in the smaller of the two
+/// sizes.
 fn add_downscaled(downscaled: &mut Vec<Downscaled>, media: &Media, to: Dimensions) {
     match downscaled.iter_mut().find(|other| other.media.digest == media.digest) {
         Some(Downscaled { to: other, .. }) => {
@@ -172,19 +179,19 @@ fn add_downscaled(downscaled: &mut Vec<Downscaled>, media: &Media, to: Dimension
     }
 }
 
-fn mask_medium(outgoing: &mut OutgoingPrompt, medium: &OutgoingMedium, replacement: Replacement) {
+fn mask_media_item(outgoing: &mut OutgoingPrompt, media_item: &OutgoingMediaItem, replacement: Replacement) {
     let text = match replacement {
         Replacement::ThisCall(text) => text,
         Replacement::Permanent(text) => {
-            let (message, part, item) = medium.place;
+            let (message, part, item) = media_item.stored_position;
             outgoing.new_masks.push(Mask { message, part, item, text: text.clone() });
             text
         }
     };
-    replace_medium(&mut outgoing.request, medium.item.position, text);
+    replace_media_item(&mut outgoing.request, media_item.item.position, text);
 }
 
-fn replace_medium(request: &mut ModelRequest, position: MediaPosition, text: String) {
+fn replace_media_item(request: &mut ModelRequest, position: MediaPosition, text: String) {
     let Some(message) = request.messages.get_mut(position.message as usize) else { return };
     let Some(part) = message.parts.get_mut(position.part as usize) else { return };
     match (part, position.item) {
@@ -207,7 +214,7 @@ mod tests {
     use agent_core::view::shown_message;
     use agent_store::digest_of;
 
-    fn medium(name: &str) -> Media {
+    fn media_item(name: &str) -> Media {
         let (digest, mime_type) = (digest_of(name.as_bytes()), "image/png".to_owned());
         Media { digest, mime_type, size: 5, dimensions: None, name: Some(name.to_owned()) }
     }
@@ -226,32 +233,38 @@ mod tests {
         }
     }
 
-    /// P4: a mask keeps its place whether the texts before the media item are shown whole or cut.
+    /// P4: a mask applies to the same media item whether the texts before the item are shown completely or truncated.
     #[test]
-    fn p4_media_places_do_not_depend_on_shown_text_length() {
+    fn p4_stored_media_positions_do_not_depend_on_the_shown_text_length() {
         let text = |text: &str| Content::Text(text.to_owned());
-        let content =
-            vec![text("one"), text("two"), Content::Media(medium("a")), text("three"), Content::Media(medium("b"))];
+        let content = vec![
+            text("one"),
+            text("two"),
+            Content::Media(media_item("a")),
+            text("three"),
+            Content::Media(media_item("b")),
+        ];
         let result = ToolResult { call_id: CallId("c".to_owned()), name: "t".to_owned(), content, is_error: false };
         let parts = vec![Part::ToolResult(result)];
         let stored = StoredMessage { id: 7, turn: 1, role: Role::Tool, parts, tokens: 1 };
-        let places = |limit: usize| {
+        let positions = |limit: usize| {
             let request = request(shown_message(&stored, 0, limit));
-            let found = outgoing_media(&request, &[7], |place| place == (7, 0, Some(1)));
-            let about = |found: &OutgoingMedium| (found.place, found.item.position.item, found.item.masked);
+            let found = outgoing_media(&request, &[7], |position| position == (7, 0, Some(1)));
+            let about =
+                |found: &OutgoingMediaItem| (found.stored_position, found.item.position.item, found.item.masked);
             found.iter().map(about).collect::<Vec<_>>()
         };
-        assert_eq!(places(1_000), [((7, 0, Some(0)), Some(2), false), ((7, 0, Some(1)), Some(4), true)]);
-        assert_eq!(places(5), [((7, 0, Some(0)), Some(1), false), ((7, 0, Some(1)), Some(2), true)]);
+        assert_eq!(positions(1_000), [((7, 0, Some(0)), Some(2), false), ((7, 0, Some(1)), Some(4), true)]);
+        assert_eq!(positions(5), [((7, 0, Some(0)), Some(1), false), ((7, 0, Some(1)), Some(2), true)]);
     }
 
     #[test]
     fn image_at_two_places_is_sent_in_the_smaller_size() {
         let mut downscaled = Vec::new();
         let size = |width, height| Dimensions { width, height };
-        add_downscaled(&mut downscaled, &medium("a"), size(100, 50));
-        add_downscaled(&mut downscaled, &medium("b"), size(10, 10));
-        add_downscaled(&mut downscaled, &medium("a"), size(80, 60));
+        add_downscaled(&mut downscaled, &media_item("a"), size(100, 50));
+        add_downscaled(&mut downscaled, &media_item("b"), size(10, 10));
+        add_downscaled(&mut downscaled, &media_item("a"), size(80, 60));
         let sizes: Vec<_> = downscaled.iter().map(|downscaled| downscaled.to).collect();
         assert_eq!(sizes, [size(80, 50), size(10, 10)]);
     }

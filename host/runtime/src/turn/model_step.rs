@@ -31,7 +31,7 @@ use serde_json::json;
 use std::time::Instant;
 use tokio::sync::mpsc;
 
-/// Capacity of the channels that carry the pieces of a streamed reply.
+/// Capacity of the channels for the pieces of a streamed reply.
 const DELTA_CHANNEL_CAPACITY: usize = 64;
 
 /// Makes one model call.
@@ -46,7 +46,8 @@ pub(super) async fn call_model(context: &mut ActionContext<'_>, plan: StepPlan) 
     outgoing.notes.texts.extend(blocks);
     outgoing.notes.add(context.run, plan.step, StepRecordBody::Prompt(Box::new(prompt)));
     write_tools_as_text(context, &mut outgoing);
-    // Only the outgoing prompt is changed. It contains no text that a person would not see (row 49).
+    // Only the outgoing prompt is changed. After this call, the prompt contains no text that would be invisible to a
+    // user (row 49).
     visible_request(&mut outgoing.request);
     context.services.reach_checkpoint(Checkpoint::BeforeModel);
     let reply = send_request(context, &outgoing.request, &plan).await;
@@ -104,7 +105,7 @@ async fn outgoing_prompt(context: &mut ActionContext<'_>, plan: &StepPlan) -> Re
         with_provider_names(context, context.run.without_left_out(message))
     });
     let messages: Vec<Message> = shown.collect();
-    // Step sections go to the end, so that the prompt before them equals that of the previous step (L22).
+    // Step sections are added at the end, so that the prompt before them is the same as in the previous step (L22).
     let step_parts: Vec<Part> = prompt::texts(&step_sections).into_iter().map(Part::Text).collect();
     let system = prompt::texts(&context.run.system_sections());
     // The turn's own sections were stored when the turn started, but the session summary was not.
@@ -125,7 +126,7 @@ async fn outgoing_prompt(context: &mut ActionContext<'_>, plan: &StepPlan) -> Re
     Ok(outgoing)
 }
 
-/// Returns the tools of a model call, or none if they are withheld (L4, L24, L25).
+/// Returns the tools that are offered in a model call (L4, L24, L25). The list is empty if no tools may be offered.
 fn tools_for_step(context: &ActionContext<'_>, plan: &StepPlan) -> Vec<OfferedTool> {
     let registry = context.services.agent.registry();
     match context.run.turn.as_ref().map_or(OfferedTools::All, |turn| turn.offered_tools()) {
@@ -203,7 +204,8 @@ fn with_provider_names(context: &ActionContext<'_>, mut message: Message) -> Mes
     message
 }
 
-/// Builds the record of the exact prompt, with texts by digest and messages by position (D1), and the texts to store with it.
+/// Builds the record of the exact prompt (D1). The record contains texts as digests and messages as positions. Also
+/// returns the texts that must be stored with the record.
 fn prompt_record(context: &ActionContext<'_>, outgoing: &OutgoingPrompt) -> (PromptRecord, Vec<String>) {
     let request = &outgoing.request;
     let digest = |text: &str| digest_of(text.as_bytes()).to_string();
@@ -227,17 +229,18 @@ fn prompt_record(context: &ActionContext<'_>, outgoing: &OutgoingPrompt) -> (Pro
     (record, blocks)
 }
 
-/// If the model cools down after failures and another model does not, the call fails without a request to the model.
+/// Checks whether the model is cooling down after failures and a later model is available. If so, returns a failure,
+/// and no request is sent to the model.
 fn skip_cooling_model(context: &ActionContext<'_>, plan: &StepPlan) -> Option<ModelFailure> {
     let models = context.services.agent.models();
-    let place =
+    let index =
         models.replacement_for(plan.model_index).filter(|_| plan.attempt == 1 && plan.role == ModelRole::Agent)?;
     let message = format!("it failed less than {} s ago", models.cooldown.as_secs());
     let model = context.model().info().model.to_string();
-    Some(ModelFailure { model, message, retryability: Retryability::Retryable, then: next_model(context, place) })
+    Some(ModelFailure { model, message, retryability: Retryability::Retryable, then: next_model(context, index) })
 }
 
-/// Waits before a retry. The time is not stored, so after a restart the retry starts at once.
+/// Waits before a retry. The time is not stored, so after a restart the retry starts immediately.
 async fn wait_for_retry(context: &mut ActionContext<'_>, plan: &StepPlan) {
     if plan.attempt == 1 {
         context.model_retry.first_try = Some(Instant::now());
@@ -254,24 +257,24 @@ fn model_failure(context: &mut ActionContext<'_>, plan: &StepPlan, error: &Model
             context.model_retry.next_try = Some(Instant::now() + wait);
             AfterFailure::Retry { wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) }
         }
-        // The models of a plan have no replacements: the loop continues without the plan.
+        // Planning models have no replacements. If one of them fails, the loop continues without the plan.
         (None, _) if plan.role != ModelRole::Agent => AfterFailure::GiveUp,
         (None, next) => {
             if error.retryable() {
                 models.start_cooldown(plan.model_index);
             }
-            next.map_or(AfterFailure::GiveUp, |place| next_model(context, place))
+            next.map_or(AfterFailure::GiveUp, |index| next_model(context, index))
         }
     };
     let retryability = if error.retryable() { Retryability::Retryable } else { Retryability::Permanent };
     ModelFailure { model: context.model().info().model.to_string(), message: error.to_string(), retryability, then }
 }
 
-fn next_model(context: &ActionContext<'_>, place: u32) -> AfterFailure {
-    let model = context.services.agent.models().at(place);
+fn next_model(context: &ActionContext<'_>, index: u32) -> AfterFailure {
+    let model = context.services.agent.models().at(index);
     let offered = context.run.turn.as_ref().and_then(|turn| turn.offered.as_deref());
     let budget = context.budget_of(model, tool_tokens(context.services, offered));
-    AfterFailure::Next { model_index: place, model: model.info().model.to_string(), budget }
+    AfterFailure::Next { model_index: index, model: model.info().model.to_string(), budget }
 }
 
 /// Sends the request and forwards the pieces of the reply to the watchers.
@@ -305,8 +308,8 @@ async fn send_request(
     }
 }
 
-/// Resolves the calls of a reply. If the reply was cut before the arguments of its last call, that call is refused, because
-/// missing arguments do not mean that there are none.
+/// Resolves the calls of a reply. If the reply was cut before the arguments of its last call, that call is refused,
+/// because missing arguments must not be treated as empty arguments.
 fn resolve_calls(registry: &Registry, reply: &Reply) -> Vec<ResolvedCall> {
     let mut calls: Vec<ResolvedCall> = reply.calls.iter().map(|call| registry.resolve(call)).collect();
     let is_cut = matches!(reply.stop, StopReason::Length | StopReason::ContentFilter);

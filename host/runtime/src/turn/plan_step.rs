@@ -1,5 +1,5 @@
-//! Model calls of a plan: which model is called, what it is told in addition to the history, and how the planner's reply is
-//! read (L24).
+//! Model calls of a plan (L24): computes the prompt budgets, adds the prompts to the history, and reads the planner's
+//! reply.
 
 use super::action::ActionContext;
 use super::outgoing::OutgoingPrompt;
@@ -16,17 +16,18 @@ use agent_core::tokens;
 /// Returns the prompt budgets of the planning models, or `None` if the agent has no planner.
 pub(super) fn plan_budgets(context: &ActionContext<'_>) -> Option<PlanBudgets> {
     let planning = context.services.agent.models().planning.as_ref()?;
-    let list = tokens::of_text(&part_of_plan(prompt_of_planner(context)));
-    let planner = PromptBudget { tools: list, ..context.budget_of(&planning.planner, 0) };
+    let tool_list_tokens = tokens::of_text(&plan_section(prompt_for_planner(context)));
+    let planner = PromptBudget { tools: tool_list_tokens, ..context.budget_of(&planning.planner, 0) };
     Some(PlanBudgets { planner, executor: context.budget_of(&planning.executor, 0) })
 }
 
-/// Adds the prompt for this part of the plan as the last message. It is only in this call and in the step record. The general
-/// text about plans is in the turn's first message, because it is the same in each call (L22).
+/// Adds the prompt for this part of the plan as the last message. This prompt is only in this model call and in the
+/// step record. The general instructions about plans are in the turn's first message, because they are the same in each
+/// call (L22).
 pub(super) fn add_plan_prompt(context: &ActionContext<'_>, plan: &StepPlan, outgoing: &mut OutgoingPrompt) {
     let text = match plan.role {
         ModelRole::Agent => return,
-        ModelRole::Planner => prompt_of_planner(context),
+        ModelRole::Planner => prompt_for_planner(context),
         ModelRole::Executor { step, of } => {
             let current = context.run.turn.as_ref().and_then(|turn| turn.plan.as_ref()?.current_step());
             let Some(current) = current else { return };
@@ -34,7 +35,7 @@ pub(super) fn add_plan_prompt(context: &ActionContext<'_>, plan: &StepPlan, outg
         }
         ModelRole::Synthesizer => synthesis_prompt().to_owned(),
     };
-    let text = part_of_plan(text);
+    let text = plan_section(text);
     if plan.role == ModelRole::Planner {
         outgoing.request.output_schema = Some(plan::schema());
     }
@@ -43,7 +44,8 @@ pub(super) fn add_plan_prompt(context: &ActionContext<'_>, plan: &StepPlan, outg
     outgoing.add_last(vec![Part::Text(text)]);
 }
 
-/// Reads and checks the planner's reply, and selects the tools of each step (L25). `None` if the call is not the planner's.
+/// Reads and checks the planner's reply, and selects the tools of each step (L25). `None` if the reply is not from the
+/// planner.
 pub(super) async fn read_plan(context: &ActionContext<'_>, plan: &StepPlan, reply: &Reply) -> Option<PlannerReply> {
     if plan.role != ModelRole::Planner {
         return None;
@@ -54,13 +56,13 @@ pub(super) async fn read_plan(context: &ActionContext<'_>, plan: &StepPlan, repl
     })
 }
 
-fn prompt_of_planner(context: &ActionContext<'_>) -> String {
+fn prompt_for_planner(context: &ActionContext<'_>) -> String {
     let tools =
         context.services.agent.registry().offered().iter().filter(|tool| may_be_planned(context.services, tool));
     planner_prompt(tools.map(|tool| (tool.author_name.as_str(), tool.description.as_str())))
 }
 
 /// Formats the text as the plan section of the prompt.
-fn part_of_plan(text: String) -> String {
+fn plan_section(text: String) -> String {
     prompt::text_of(&Section { name: section::PLAN_PART.to_owned(), text, stability: Stability::Dynamic })
 }

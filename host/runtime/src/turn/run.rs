@@ -10,9 +10,9 @@ use agent_core::plugin::TraceContext;
 use agent_core::run::{Input, InputError, LoopConfig};
 use tokio_util::sync::CancellationToken;
 
-/// Where the limits of a turn come from.
+/// The source of a turn's limits.
 pub(super) enum TurnBounds {
-    /// The configuration of its agent.
+    /// The configuration of the turn's agent.
     OfAgent,
     /// The parent's turn, which narrows the limits of a delegated turn.
     OfParent(LoopConfig),
@@ -21,9 +21,9 @@ pub(super) enum TurnBounds {
 impl Session {
     /// Starts a turn with the input or, without an input, continues the open turn. Returns when the turn ends or waits.
     ///
-    /// Cancellation stops the turn within 100 ms and leaves a session that can continue (L29). When the process shuts down
-    /// ([`Host::leaving`](crate::Host::leaving)), the turn stops as quickly and stays open. MCP servers are connected for the
-    /// duration of the call and released when the turn ends, fails or waits (I5).
+    /// Cancellation stops the turn within 100 ms and leaves a session that can continue (L29). When the process shuts
+    /// down ([`Host::leaving`](crate::Host::leaving)), the turn also stops within this time, but it stays open. MCP
+    /// servers are connected for the duration of the call and released when the turn ends, fails or waits (I5).
     pub async fn run(
         &mut self,
         input: Option<TurnInput>,
@@ -34,7 +34,8 @@ impl Session {
             return self.begin((input, None), TurnBounds::OfAgent, trace, cancel).await;
         }
         self.require_stored_state()?;
-        // Dropped when the turn ends or waits, and also on an error or if the caller drops the future.
+        // The servers are released when this value is dropped. It is dropped when the turn ends or waits, on an error,
+        // and if the caller drops the future.
         let _servers = match self.run.is_open() {
             true => self.connect(self.services.agent.clone(), &cancel).await?,
             false => None,
@@ -50,7 +51,8 @@ impl Session {
         result
     }
 
-    /// Starts a turn for a user other than the agent's own. The user stays with the turn wherever it continues (D4).
+    /// Starts a turn for another user than the user in the agent's configuration. The turn keeps this user even if
+    /// another process continues it (D4).
     pub async fn run_for(
         &mut self,
         user: UserName,
@@ -72,14 +74,14 @@ impl Session {
         if self.run.is_open() {
             return Err(InputError::TurnOpen(self.run.turns).into());
         }
-        // The agent is read once, so that the turn never sees a part of another generation.
+        // The agent is read once, so that the turn never mixes parts of two generations.
         let _servers = self.connect(self.services.live.current(), &cancel).await?;
         if let Some(user) = user {
             self.use_agent(self.services.agent.for_user(Some(user.as_str()))?);
         }
         let (plugins, pinned) = (self.services.agent.pins(), Some(pinned::pins_of(&self.services.agent)));
         let components = plugins.iter().map(|pin| (pin.name.clone(), pin.digest.clone())).collect();
-        // This is stored before the turn's own record and has no effect without it (row 38).
+        // The components are stored before the turn itself. Without the turn, this entry has no effect (row 38).
         self.services.store.record_turn_plugins(&self.services.agent.config().record_name(), components).await?;
         self.approvals().bind_rules().await?;
         let config = match bounds {
@@ -94,7 +96,7 @@ impl Session {
         result
     }
 
-    /// Releases what a finished turn held, including its generation of plugins.
+    /// Releases the resources of a finished turn, including its generation of plugins.
     fn release_turn(&mut self) {
         if !self.run.is_open() {
             self.held_requests.clear();
@@ -103,8 +105,8 @@ impl Session {
     }
 }
 
-/// Compiles what the limits of some plugins need, so that the compilation does not count against their calls' time. On a
-/// failure, the call itself also reports the reason.
+/// Compiles additional code that some plugins need because of their limits. The compilation runs before the calls, so
+/// that it does not count towards their time limits. If the compilation fails, the call itself also reports the reason.
 async fn prepare_plugins(services: &SessionServices, cancel: &CancellationToken) {
     for setup in services.agent.setups().values() {
         tokio::select! {

@@ -1,5 +1,5 @@
-//! Summarises messages that are about to leave the prompt. A model writes the summary, or the host extracts it (L27). The
-//! summary is not streamed to watchers.
+//! Summarises messages that are about to be removed from the prompt. A model writes the summary, or the host extracts
+//! it (L27). The summary is not streamed to watchers.
 
 use super::action::{ActionContext, ActionResult, store_failed};
 use crate::agent::SummaryWriter;
@@ -17,26 +17,27 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Author of a summary that the host extracted. It takes the place of a model's name.
+/// Author of a summary that the host extracted. It is stored in place of a model's name.
 pub const EXTRACT: &str = "extract";
-/// Maximum number of bytes of messages in a summary prompt, whatever the model's window.
+/// Maximum size of the messages in a summary prompt, in bytes. It also applies to models with a larger context window.
 const MAX_PROMPT_BYTES: usize = 96 * 1024;
-/// Assumed bytes per token. The real number is higher, so the request fits.
+/// Assumed number of bytes per token. The actual number is usually higher, so the request fits into the context window.
 const BYTES_PER_TOKEN: usize = 3;
-/// Tokens reserved for the instructions around the messages.
+/// Number of tokens that are reserved for the instructions around the messages.
 const OVERHEAD_TOKENS: u32 = 400;
-/// Minimum and maximum bytes of one message in the prompt.
+/// Minimum and maximum size of one piece of a message in the prompt, in bytes.
 const PIECE_BYTES: (usize, usize) = (120, 4_000);
 
-/// A model's summary or the problem with it, and what it cost.
+/// A model's summary or the reason why it cannot be used, and its cost.
 struct ModelSummary {
     text: Result<String, String>,
+    /// Name of the model.
     by: String,
     usage: Usage,
     raw: Value,
 }
 
-/// Summarises the messages that leave the prompt.
+/// Summarises the messages that are removed from the prompt.
 pub(super) async fn summarise(context: &mut ActionContext<'_>, plan: SummaryPlan) -> ActionResult {
     let messages = context.history.load(&plan.messages).await.map_err(store_failed)?;
     let messages: Vec<&StoredMessage> = messages.iter().map(Arc::as_ref).collect();
@@ -84,9 +85,9 @@ async fn ask_for_summary(
 ) -> ModelSummary {
     let model = writer.info().model.clone();
     let max_tokens = context.services.agent.config().reply_tokens.min((model.window / 4).max(1));
-    let room =
+    let prompt_tokens =
         model.window.saturating_sub(max_tokens).saturating_sub(OVERHEAD_TOKENS).saturating_sub(plan.limit) as usize;
-    let bytes = (room * BYTES_PER_TOKEN).min(MAX_PROMPT_BYTES);
+    let bytes = (prompt_tokens * BYTES_PER_TOKEN).min(MAX_PROMPT_BYTES);
     let (system, prompt) = (instructions(plan.limit), prompt(plan.earlier.as_ref(), messages, bytes));
     notes.texts.extend([system.clone(), prompt.clone()]);
     let by = model.to_string();
@@ -125,7 +126,7 @@ async fn ask_for_summary(
     }
 }
 
-/// Returns the text if it can serve as a summary.
+/// Returns the text if it is usable as a summary. The error is the reason why the text is not usable.
 fn usable(text: &str, calls: usize, stop: StopReason) -> Result<String, &'static str> {
     match (text.is_empty(), calls, stop) {
         (_, _, StopReason::ContentFilter) => Err("it was cut by the provider's content filter"),
@@ -136,7 +137,7 @@ fn usable(text: &str, calls: usize, stop: StopReason) -> Result<String, &'static
 }
 
 fn instructions(limit: u32) -> String {
-    // A token is about three quarters of a word, and the text around the summary takes some tokens, too.
+    // A token is about three quarters of a word, and the text around the summary also uses some tokens.
     let words = (limit.saturating_sub(60) / 2).max(20);
     format!(
         "You keep the record of a conversation between a user, an assistant and its tools. The messages below leave the \
@@ -148,7 +149,8 @@ fn instructions(limit: u32) -> String {
     )
 }
 
-/// Writes the earlier summary and the messages, each cut to its share of `bytes`.
+/// Builds the prompt from the earlier summary and the messages. Each piece of a message is truncated to its share of
+/// `bytes`.
 fn prompt(earlier: Option<&HistorySummary>, messages: &[&StoredMessage], bytes: usize) -> String {
     let mut text = String::new();
     if let Some(earlier) = earlier {
@@ -156,9 +158,9 @@ fn prompt(earlier: Option<&HistorySummary>, messages: &[&StoredMessage], bytes: 
     }
     text.push_str("The messages:\n");
     let pieces: Vec<String> = messages.iter().flat_map(|message| pieces(message)).collect();
-    let each = (bytes / pieces.len().max(1)).clamp(PIECE_BYTES.0, PIECE_BYTES.1);
-    // Short pieces leave room for others. If even the minimum of each is too much, only the latest pieces are shown.
-    let shown: Vec<String> = pieces.iter().map(|piece| cut(piece, each)).collect();
+    let piece_bytes = (bytes / pieces.len().max(1)).clamp(PIECE_BYTES.0, PIECE_BYTES.1);
+    // If the pieces do not fit even at their minimum size, only the latest pieces are included.
+    let shown: Vec<String> = pieces.iter().map(|piece| cut(piece, piece_bytes)).collect();
     let mut left = bytes;
     let fits = shown.iter().rev().take_while(|piece| {
         let fits = piece.len() < left;
@@ -194,7 +196,7 @@ fn pieces(message: &StoredMessage) -> Vec<String> {
     pieces.collect()
 }
 
-/// Cuts the text to at most `bytes` bytes at a character boundary and marks the cut.
+/// Truncates the text to at most `bytes` bytes at a character boundary, and marks the truncated text.
 fn cut(text: &str, bytes: usize) -> String {
     const CUT: &str = " [cut]";
     if text.len() <= bytes {
@@ -222,7 +224,7 @@ mod tests {
             let messages: Vec<&StoredMessage> = messages.iter().collect();
             let text = prompt(None, &messages, bytes);
             assert!(text.len() <= bytes + 200, "{} of {bytes}", text.len());
-            assert!(bytes == 0 || text.contains(&format!("[user] {count} ä")), "the last one of {count}");
+            assert!(bytes == 0 || text.contains(&format!("[user] {count} ä")), "the last message of {count}");
         }
     }
 
@@ -233,7 +235,7 @@ mod tests {
         assert_eq!(
             usable("They tal", 0, StopReason::Length),
             Ok("They tal".to_owned()),
-            "a cut summary is better than none"
+            "a truncated summary is better than no summary"
         );
         assert!(usable("", 0, StopReason::Stop).is_err());
         assert!(usable("I call.", 1, StopReason::ToolCalls).is_err());

@@ -1,4 +1,5 @@
-//! The text dialect of tool calls (L20): writes tools and calls as text before a model call and reads calls from the reply.
+//! The text dialect of tool calls (L20): writes tools and calls as text before a model call, and reads calls from the
+//! text of the reply.
 
 use super::action::ActionContext;
 use super::outgoing::OutgoingPrompt;
@@ -14,18 +15,19 @@ use tokio::sync::mpsc::{Receiver, Sender};
 pub(super) struct TextCalls {
     pub(super) calls: Vec<ResolvedCall>,
     pub(super) unreadable: Vec<UnreadableCall>,
-    /// The reply's original text. Empty if all calls could be read.
+    /// The reply's original text. It is empty if all calls could be read.
     pub(super) written: String,
 }
 
-/// Which pieces of a streamed reply the watchers see.
+/// Selects the pieces of a streamed reply that the watchers receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamFilter {
-    /// All pieces.
+    /// The watchers receive all pieces.
     Whole,
-    /// The text without the calls in it.
+    /// The watchers receive all pieces, but the text does not contain the calls.
     WithoutCalls,
-    /// Only the thinking, because a plan is not text for the user (L24).
+    /// The watchers do not receive the text, because a plan is not text for the user (L24). They still receive the
+    /// thinking.
     Thinking,
 }
 
@@ -49,8 +51,8 @@ pub(super) fn write_tools_as_text(context: &ActionContext<'_>, outgoing: &mut Ou
     let tools = std::mem::take(&mut request.tools);
     let sourced = tools.iter().map(|tool| (tool, registry.source_of(&tool.author_name)));
     let sections = prompt::texts(&schema_sections(sourced)).into_iter().map(Part::Text);
-    let (sections, place) = (sections.collect::<Vec<_>>(), position_of_turn(context, &outgoing.ids));
-    match place.and_then(|place| request.messages.get_mut(place)).filter(|message| message.role == Role::User) {
+    let (sections, index) = (sections.collect::<Vec<_>>(), position_of_turn(context, &outgoing.ids));
+    match index.and_then(|index| request.messages.get_mut(index)).filter(|message| message.role == Role::User) {
         Some(message) => drop(message.parts.splice(0..0, sections)),
         None if sections.is_empty() => {}
         None => request.messages.push(Message { role: Role::User, parts: sections, seen_count: 0 }),
@@ -59,7 +61,7 @@ pub(super) fn write_tools_as_text(context: &ActionContext<'_>, outgoing: &mut Ou
     request.messages = calls_as_text(messages, &|name| registry.address_of(name));
 }
 
-/// Reads and resolves the calls in a reply's text and removes them from it.
+/// Reads and resolves the calls in a reply's text, and removes these calls from the text.
 pub(super) fn read_text_calls(context: &ActionContext<'_>, reply: &mut Reply) -> TextCalls {
     let mut read = TextCalls::default();
     if context.services.agent.config().tool_dialect == ToolDialect::Native {
@@ -82,8 +84,8 @@ pub(super) fn read_text_calls(context: &ActionContext<'_>, reply: &mut Reply) ->
     read
 }
 
-/// Returns the calls of existing tools in the code blocks of a reply without other calls. The model is told once per turn that
-/// they did not run. After that, they are taken as part of the answer.
+/// Returns the calls of existing tools in the code blocks of a reply that contains no other calls. The model is told
+/// once per turn that such calls did not run. After that, calls in code blocks are treated as part of the answer.
 fn quoted_calls(context: &ActionContext<'_>, text: &str) -> Vec<UnreadableCall> {
     if context.run.turn.as_ref().is_none_or(|turn| turn.told_about_quoted_calls) {
         return Vec::new();
@@ -102,7 +104,7 @@ fn position_of_turn(context: &ActionContext<'_>, ids: &[u64]) -> Option<usize> {
     ids.iter().position(|id| *id == first)
 }
 
-/// Forwards the pieces that the watchers see until the reply ends.
+/// Forwards the pieces that the watchers receive, until the reply ends.
 pub(super) async fn relay(filter: StreamFilter, mut deltas: Receiver<Delta>, watchers: Sender<Delta>) {
     let (mut reader, mut pieces) = (TaggedReader::default(), Vec::new());
     while let Some(delta) = deltas.recv().await {

@@ -1,4 +1,4 @@
-//! Selects the tools that a model is offered: all of them, or those nearest to the task (L25).
+//! Selects the tools that a model is offered: all tools, or the tools that match the task best (L25).
 
 use crate::agent::Agent;
 use crate::host::SessionServices;
@@ -21,19 +21,19 @@ const PLANNABLE_BUILTINS: [&str; 2] = [builtins::name::READ_RESULT, builtins::na
 pub(super) async fn select_tools(services: &SessionServices, query: &str) -> Option<Vec<String>> {
     let agent = &services.agent;
     let tools = agent.registry().offered();
-    let is_always_offered = |place: &usize| belongs_to_loop(services, &tools[*place].author_name);
+    let is_always_offered = |index: &usize| belongs_to_loop(services, &tools[*index].author_name);
     let (always, others): (Vec<usize>, Vec<usize>) = (0..tools.len()).partition(is_always_offered);
     let count = agent.config().offered_tools as usize;
     if others.len() <= count {
         return None;
     }
     let order = nearest(services, &[query.to_owned()]).await.pop().unwrap_or_default();
-    let nearest = order.into_iter().filter(|place| !is_always_offered(place)).take(count);
+    let nearest = order.into_iter().filter(|index| !is_always_offered(index)).take(count);
     Some(names_at(services, nearest.chain(always).collect()))
 }
 
-/// Adds to each step the tools that the executor is offered: the tool that the planner named, and the tools nearest to the
-/// task.
+/// Adds to each step the tools that the executor is offered: the tool that the planner named, and the tools that match
+/// the task best.
 pub(super) async fn add_step_tools(services: &SessionServices, steps: Vec<PlanStep>) -> Vec<PlannedStep> {
     let tools = services.agent.registry().offered();
     let count = services.agent.config().offered_tools as usize;
@@ -43,7 +43,7 @@ pub(super) async fn add_step_tools(services: &SessionServices, steps: Vec<PlanSt
         let is_named = |tool: &OfferedTool| tool.author_name == step.tool || tool.name == step.tool;
         let named = tools.iter().position(|tool| is_named(tool) && may_be_planned(services, tool));
         let others =
-            order.into_iter().filter(|place| Some(*place) != named && may_be_planned(services, &tools[*place]));
+            order.into_iter().filter(|index| Some(*index) != named && may_be_planned(services, &tools[*index]));
         let offered = names_at(services, named.into_iter().chain(others).take(count).collect());
         let tokens = tool_tokens(services, Some(&offered));
         PlannedStep { step, offered, tokens }
@@ -51,8 +51,8 @@ pub(super) async fn add_step_tools(services: &SessionServices, steps: Vec<PlanSt
     planned.collect()
 }
 
-/// Whether a step of a plan may call this tool. The loop itself follows the plan, so its tools are excluded, except those
-/// that read what is not in the prompt.
+/// Returns whether a step of a plan may call this tool. The loop itself follows the plan, so the tools of the loop are
+/// excluded, except for the tools that read data which is not in the prompt.
 pub(super) fn may_be_planned(services: &SessionServices, tool: &OfferedTool) -> bool {
     PLANNABLE_BUILTINS.contains(&tool.author_name.as_str()) || !belongs_to_loop(services, &tool.author_name)
 }
@@ -62,7 +62,7 @@ fn belongs_to_loop(services: &SessionServices, name: &str) -> bool {
     source == Some(&ToolSource::BuiltIn) && !ORDINARY_BUILTINS.contains(&name)
 }
 
-/// Returns the measured number of tokens that offering these tools costs (L26). `None` means all tools.
+/// Returns the estimated number of tokens that these tools use in a prompt (L26). `None` means all offered tools.
 pub(super) fn tool_tokens(services: &SessionServices, offered: Option<&[String]>) -> u32 {
     let registry = services.agent.registry();
     match (services.agent.config().tool_dialect, offered) {
@@ -77,15 +77,15 @@ pub(super) fn tool_tokens(services: &SessionServices, offered: Option<&[String]>
     }
 }
 
-/// Returns the names in registry order, so that the same set produces the same prompt.
-fn names_at(services: &SessionServices, mut places: Vec<usize>) -> Vec<String> {
-    places.sort_unstable();
+/// Returns the names in registry order, so that the same set of tools always produces the same prompt.
+fn names_at(services: &SessionServices, mut indexes: Vec<usize>) -> Vec<String> {
+    indexes.sort_unstable();
     let tools = services.agent.registry().offered();
-    places.into_iter().map(|place| tools[place].author_name.clone()).collect()
+    indexes.into_iter().map(|index| tools[index].author_name.clone()).collect()
 }
 
-/// Returns the indexes of all tools for each query, nearest first. If the embedding model fails, the tools are ranked by words;
-/// the turn does not fail.
+/// Ranks the tools for each query. Returns the indexes of all tools, with the best match first. If the embedding model
+/// fails, the tools are ranked by their words, and the turn continues.
 async fn nearest(services: &SessionServices, queries: &[String]) -> Vec<Vec<usize>> {
     let agent = &services.agent;
     let tools = agent.registry().offered();
@@ -96,13 +96,13 @@ async fn nearest(services: &SessionServices, queries: &[String]) -> Vec<Vec<usiz
                 tracing::warn!(
                     session = services.subject,
                     error,
-                    "the embedding model failed, so tools are ranked by words"
+                    "the embedding model failed, so tools are ranked by their words"
                 );
             }
         }
     }
-    let words = agent.registry().words();
-    queries.iter().map(|query| nearest_by_words(words, query, tools.len())).collect()
+    let search_index = agent.registry().search_index();
+    queries.iter().map(|query| nearest_by_words(search_index, query, tools.len())).collect()
 }
 
 async fn rank_by_meaning(

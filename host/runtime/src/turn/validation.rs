@@ -10,7 +10,8 @@ use serde_json::Value;
 /// Name under which the output schema rejects an output.
 const OUTPUT_SCHEMA: &str = "output schema";
 
-/// Runs the validators in order. Each sees the output as the previous one left it. The schema is checked last.
+/// Runs the validators in order. Each validator receives the output that the previous validator returned. The schema is
+/// checked last.
 pub(super) async fn validate(context: &mut ActionContext<'_>, validation: Validation) -> ActionResult {
     let agent = context.agent();
     let number = context.run.turns;
@@ -20,7 +21,7 @@ pub(super) async fn validate(context: &mut ActionContext<'_>, validation: Valida
     };
     let (positions, texts) = context.positions(|entry| entry.turn == number);
     let mut notes = CommitNotes { texts, ..CommitNotes::default() };
-    // If the agent has a schema, a result that a call brought is already data.
+    // If the agent has an output schema, the `result` argument of a call is already structured data.
     let mut data = match validation.result.clone().filter(|_| agent.output_schema().is_some()) {
         Some(json) => OutputData::Json(json),
         None => OutputData::Text(validation.text.clone()),
@@ -66,7 +67,7 @@ pub(super) async fn validate(context: &mut ActionContext<'_>, validation: Valida
 }
 
 fn check_schema(context: &ActionContext<'_>, data: OutputData) -> OutputVerdict {
-    // The agent decides whether the output is text or data, not a validator (L13).
+    // The agent's configuration determines whether the output is text or data. A validator cannot change this (L13).
     let Some(schema) = context.services.agent.output_schema() else {
         return OutputVerdict::Accepted(OutputData::Text(data.for_history()));
     };

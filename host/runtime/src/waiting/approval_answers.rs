@@ -1,4 +1,4 @@
-//! People's answers to calls that wait for an approval (L17), including answers that arrive as events (I6).
+//! Users' decisions about calls that wait for an approval (L17), including decisions that arrive as events (I6).
 
 use super::responses::{RespondError, ResponseOutcome};
 use crate::approvals::{
@@ -31,7 +31,7 @@ enum DecisionData {
         call: CallId,
         #[serde(default)]
         scope: GrantScope,
-        /// Arguments to use in place of those that the model wrote.
+        /// Arguments to use in place of the arguments that the model wrote.
         #[serde(default)]
         arguments: Option<Value>,
     },
@@ -54,7 +54,7 @@ impl From<DecisionData> for ApprovalDecision {
 }
 
 impl Session {
-    /// Returns the calls that wait for an approval, with everything that is needed to decide about them.
+    /// Returns the calls that wait for an approval, with the details that are necessary to decide about them.
     pub async fn pending_approvals(&mut self) -> Result<Vec<ApprovalItem>, SessionError> {
         let mut items = self.run.asking();
         let ids: Vec<CallId> = items.iter().map(|item| item.call.clone()).collect();
@@ -65,8 +65,9 @@ impl Session {
         Ok(items)
     }
 
-    /// Decides about calls that wait for an approval, either about all of them or, on an error, about none (L17).
-    /// [`Session::run`] then continues. If a tool has changed since the request, the answer is void and the host asks again.
+    /// Stores decisions about calls that wait for an approval (L17). If an error is returned, none of the decisions is
+    /// stored. [`Session::run`] then continues the turn. If a tool has changed since its approval was requested, the
+    /// host ignores the decision and requests the approval again.
     pub async fn approve(&mut self, mut decisions: Vec<ApprovalDecision>) -> Result<(), SessionError> {
         self.require_stored_state()?;
         for decision in &mut decisions {
@@ -97,13 +98,14 @@ impl Session {
         self.apply(Input::Approval { answers }, Default::default()).await
     }
 
-    /// Checks edited arguments against the tool's schema (L8). Succeeds if there is no such tool.
+    /// Checks edited arguments against the tool's schema (L8). Succeeds if the agent has no tool with this name.
     pub fn check_edited(&self, tool: &str, edited: &Value) -> Result<(), Vec<Violation>> {
         self.services.agent.registry().get(tool).map_or(Ok(()), |tool| tool.check_arguments(edited))
     }
 
-    /// Takes an answer to an approval request. The answer applies to the calls that still wait for exactly this request. If
-    /// the host asked about a call again because its tool changed, only an answer to the later request counts.
+    /// Processes an answer to an approval request. The answer applies to the calls that still wait for exactly this
+    /// request. If the host requested the approval of a call again because its tool changed, only an answer to the
+    /// later request is accepted.
     pub(super) async fn respond_to_approval(&mut self, event: &CloudEvent) -> Result<ResponseOutcome, RespondError> {
         let session = self.subject().to_owned();
         let request = event.parentid.clone().ok_or(RespondError::NoParent)?;
@@ -126,8 +128,8 @@ impl Session {
             decision.call = matching.cloned().ok_or_else(unknown)?;
         }
         let waiting: BTreeSet<CallId> = self.run.asking().into_iter().map(|item| item.call).collect();
-        let open = |call: &CallId| waiting.contains(call) && !requested.superseded.contains(call);
-        let decisions: Vec<_> = decisions.into_iter().filter(|decision| open(&decision.call)).collect();
+        let is_open = |call: &CallId| waiting.contains(call) && !requested.superseded.contains(call);
+        let decisions: Vec<_> = decisions.into_iter().filter(|decision| is_open(&decision.call)).collect();
         if decisions.is_empty() {
             return Ok(ResponseOutcome::Late);
         }
@@ -135,9 +137,9 @@ impl Session {
         Ok(ResponseOutcome::Taken { violations: Vec::new(), waits: self.run.waits() })
     }
 
-    /// Returns the calls that a request of this session asked about, or `None` if there is no such request. Only the session's
-    /// durable events count, because the host itself committed them. Content of an outbox event, or text written by a plugin,
-    /// service or model, is never taken for a request (row 51).
+    /// Returns the calls of an approval request of this session, or `None` if the session has no request with this id.
+    /// Only the session's durable events are searched, because the host itself committed them. The content of an outbox
+    /// event, or text from a plugin, service or model, is never treated as a request (row 51).
     async fn calls_of_request(&self, request: &str) -> Result<Option<RequestedCalls>, RespondError> {
         let Some(number) = approval_request_number(&self.run, request) else { return Ok(None) };
         let (mut after, mut requested): (_, Option<RequestedCalls>) = (number.saturating_sub(1), None);
@@ -163,6 +165,6 @@ impl Session {
 /// The calls of an approval request.
 struct RequestedCalls {
     calls: BTreeSet<CallId>,
-    /// Calls that a later request asked about again.
+    /// Calls whose approval was requested again by a later request.
     superseded: BTreeSet<CallId>,
 }

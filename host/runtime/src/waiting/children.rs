@@ -14,21 +14,22 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// How often, and at what interval, opening a child session is retried while a dropped driver still holds its lease.
+/// Maximum number of retries to open a child session while a dropped driver still has the session's lease.
 const LEASE_RETRIES: u32 = 50;
+/// Time between two attempts to open a child session.
 const LEASE_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Everything that the turn of a child session needs.
+/// The data that is necessary to run the turn of a child session.
 pub(crate) struct ChildTurn {
     pub(crate) host: Host,
     pub(crate) agent: LiveAgent,
     pub(crate) call: CallId,
     /// State of the child session before its first input.
-    pub(crate) new: Run,
+    pub(crate) new_run: Run,
     pub(crate) input: TurnInput,
     pub(crate) bounds: LoopConfig,
     pub(crate) trace: TraceContext,
-    pub(crate) above: ParentWatchers,
+    pub(crate) parent_watchers: ParentWatchers,
     pub(crate) cancel: CancellationToken,
 }
 
@@ -38,11 +39,11 @@ impl Session {
         self.run.delegations().into_iter().map(|(call, _)| call).collect()
     }
 
-    /// Opens the session that works for a delegated call, so that a person can answer its questions there (L16, L17). Returns
-    /// `None` if nothing can be answered now: the session has not started, another process holds it, or it cannot continue.
-    /// In the last case, [`Session::run`] turns the error into the call's result.
+    /// Opens the session that works for a delegated call, so that a user can answer the questions of this session (L16,
+    /// L17). Returns `None` if the session has not started, another process has its lease, or it cannot continue. If it
+    /// cannot continue, [`Session::run`] converts the error to the call's result.
     pub async fn open_delegated(&mut self, call: &CallId) -> Result<Option<Session>, SessionError> {
-        let Some((call, subject)) = self.run.delegations().into_iter().find(|(known, _)| known == call) else {
+        let Some((call, subject)) = self.run.delegations().into_iter().find(|(delegated, _)| delegated == call) else {
             return Ok(None);
         };
         let Ok(work) = self.child_turn(&call, &subject, &CancellationToken::new()).await? else { return Ok(None) };
@@ -70,19 +71,20 @@ impl Session {
             return Ok(Err(ToolError::Failed { message }));
         };
         let agent = self.services.agent.clone();
-        let same = |delegate: &&Delegate| delegate.subject(&self.services.subject, call) == subject;
-        let Some(delegate) = agent.config().delegates.get(&record.name).filter(same) else {
+        let has_subject = |delegate: &&Delegate| delegate.subject(&self.services.subject, call) == subject;
+        let Some(delegate) = agent.config().delegates.get(&record.name).filter(has_subject) else {
             let message = format!("the agent `{}` is no longer configured", record.name);
             return Ok(Err(ToolError::NotFound { message }));
         };
-        let below = delegate.agent.current();
-        let name = below.config().name.clone();
+        let current = delegate.agent.current();
+        let name = current.config().name.clone();
         let child = match self.run.may_delegate(&name) {
-            Ok(()) => below.for_user(agent.config().user.as_deref()),
+            Ok(()) => current.for_user(agent.config().user.as_deref()),
             Err(error) => return Ok(Err(error)),
         };
-        // The child also gets later revocations and grants, unless it works for a different user than its configuration names.
-        let live = |child: Arc<Agent>| match Arc::ptr_eq(&child, &below) {
+        // The child also receives later changes of its grants, unless it works for another user than the user in its
+        // configuration.
+        let live = |child: Arc<Agent>| match Arc::ptr_eq(&child, &current) {
             true => delegate.agent.clone(),
             false => child.into(),
         };
@@ -94,17 +96,17 @@ impl Session {
             bounds: self.run.bounds_below(child.bounds()),
             agent: live(child),
             call: call.clone(),
-            new: self.run.delegated(subject, name),
+            new_run: self.run.delegated(subject, name),
             input: delegate.input(&arguments),
             trace,
-            above: self.watchers.for_children(),
+            parent_watchers: self.watchers.for_children(),
             cancel: cancel.clone(),
         }))
     }
 }
 
-/// Opens the child's session. If the parent's driver was dropped, the child's previous driver may still hold the lease for
-/// a moment, so the open is retried.
+/// Opens the child's session. If the parent's driver was dropped, the child's previous driver may still have the lease
+/// for a moment, so opening the session is retried.
 pub(crate) async fn open_child(child: &ChildTurn, mode: OpenMode) -> Result<Session, SessionError> {
     for _ in 0..LEASE_RETRIES {
         match open_child_once(child, mode).await {
@@ -118,12 +120,12 @@ pub(crate) async fn open_child(child: &ChildTurn, mode: OpenMode) -> Result<Sess
 }
 
 async fn open_child_once(child: &ChildTurn, mode: OpenMode) -> Result<Session, SessionError> {
-    let watchers = Watchers::for_child(child.above.clone());
-    let session = Session::open_as(&child.host, child.agent.clone(), (child.new.clone(), mode), watchers).await?;
-    if session.state().delegated_by == child.new.delegated_by {
+    let watchers = Watchers::for_child(child.parent_watchers.clone());
+    let session = Session::open_as(&child.host, child.agent.clone(), (child.new_run.clone(), mode), watchers).await?;
+    if session.state().delegated_by == child.new_run.delegated_by {
         return Ok(session);
     }
-    // For example, a document was imported under the subject that belongs to this call.
+    // This can happen if, for example, a document was imported under the subject that belongs to this call.
     let subject = session.subject().to_owned();
     session.close().await?;
     let error = RestoreError::Inconsistent("the session with this call's subject was not delegated by this session");

@@ -1,4 +1,4 @@
-//! The result of a tool call that a session of another agent worked for (L16).
+//! Converts the result of a delegate's turn to the result of the call that delegated the work (L16).
 
 use crate::session::TurnResult;
 use crate::tools::results::{bounded, error_result};
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Note for the model if the agent stopped at its limit of model calls.
-const LIMIT_NOTE: &str = "[the agent stopped at its limit of model calls: this may be incomplete]";
+const LIMIT_NOTE: &str = "[the agent stopped at its limit of model calls: this result may be incomplete]";
 
-/// Returns the result of the call that a session worked for, or `None` if its turn has not ended.
+/// Returns the result of the call that a session works for, or `None` if the session's turn has not ended.
 pub(crate) fn delegate_result(session: &str, ended: &TurnResult, spent: Duration) -> Option<CallResult> {
     let cost = CallCost { wall_us: u64::try_from(spent.as_micros()).unwrap_or(u64::MAX), ..CallCost::default() };
     let result = match ended {
@@ -27,13 +27,15 @@ pub(crate) fn delegate_result(session: &str, ended: &TurnResult, spent: Duration
     Some(CallResult { cost, ..result })
 }
 
-/// Builds the error result of work that was started. The session id, which differs each time, is only in the structured
-/// result for programs. The model's text is equal for equal failures, so that the host notices repeated ones (L28).
+/// Builds the error result of a delegated call. The session id differs each time, so it is only in the structured
+/// result for programs. The text for the model is the same for the same failure, so that the host can detect repeated
+/// failures (L28).
 fn failed_in(session: &str, code: &str, error: &ToolError) -> CallResult {
     CallResult { structured: Some(json!({"session": session, "error": code})), ..error_result(error) }
 }
 
-/// Builds the result from the output. The structured result tells programs what the work cost.
+/// Builds the result of a delegated call from the output of the turn. The structured result informs programs about the
+/// cost.
 fn answer(output: &Output) -> CallResult {
     let data = match &output.data {
         Value::String(text) => Content::Text(text.clone()),
@@ -57,7 +59,7 @@ fn answer(output: &Output) -> CallResult {
 fn error_of(error: &TurnError) -> ToolError {
     let message = format!("{}: {}", error.code(), without_request(&error.to_string()));
     match error {
-        // A retry may find a model that answers.
+        // A retry may succeed, because a model may be available again.
         TurnError::ModelFailed { retryability: Retryability::Retryable, .. } => {
             ToolError::Unavailable { message, retry_after: None }
         }
@@ -67,25 +69,25 @@ fn error_of(error: &TurnError) -> ToolError {
 
 /// Removes the provider's request id from a model's error message, because it differs each time.
 fn without_request(message: &str) -> String {
-    let mut rest = message;
+    let mut remaining = message;
     let mut shown = String::with_capacity(message.len());
-    while let Some((before, after)) = rest.split_once("request ") {
+    while let Some((before, after)) = remaining.split_once("request ") {
         let (id, tail) = after.split_at(after.find([')', ' ', ',']).unwrap_or(after.len()));
         let separator =
             [" (", ", "].into_iter().find(|prefix| before.ends_with(prefix)).filter(|_| tail.starts_with(')'));
         match separator {
             Some(prefix) if !id.is_empty() => {
                 shown.push_str(&before[..before.len() - prefix.len()]);
-                rest = if prefix == " (" { &tail[1..] } else { tail };
+                remaining = if prefix == " (" { &tail[1..] } else { tail };
             }
             _ => {
                 shown.push_str(before);
                 shown.push_str("request ");
-                rest = after;
+                remaining = after;
             }
         }
     }
-    shown + rest
+    shown + remaining
 }
 
 #[cfg(test)]
@@ -125,7 +127,7 @@ mod tests {
         assert_eq!(structured["session"], "reader/1");
         assert_eq!(ended(output(json!({"pages": 3}))).content, [Content::Json(json!({"pages": 3}))]);
         let bound = ended(Output { limit_reached: true, ..output(json!("Half.")) });
-        assert_eq!(bound.content.len(), 2, "the model is told that it may be incomplete");
+        assert_eq!(bound.content.len(), 2, "the model is told that the result may be incomplete");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Asks people about plugins at their first use while a turn runs (P6).
+//! Asks the user for missing grants at the first use of plugins while a turn runs (P6).
 
 use crate::host::{PluginUse, SessionServices};
 use agent_core::change::CallRecord;
@@ -8,7 +8,8 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The open question and the plugins that were already asked about while a turn runs.
+/// The first-use questions of a running turn: the open question, and the plugins whose grants the user was already
+/// asked for.
 #[derive(Default)]
 pub(crate) struct FirstUseQuestions {
     open: Option<BoxFuture<'static, ()>>,
@@ -16,7 +17,7 @@ pub(crate) struct FirstUseQuestions {
 }
 
 impl FirstUseQuestions {
-    /// Whether a question is open.
+    /// Returns whether a question is open.
     pub(crate) fn is_open(&self) -> bool {
         self.open.is_some()
     }
@@ -30,22 +31,23 @@ impl FirstUseQuestions {
         self.open = None;
     }
 
-    /// Whether a call of this tool may be dispatched now. If not, a question about its plugin is opened first or is already open.
-    pub(crate) fn admit(&mut self, services: &SessionServices, call: &CallRecord) -> bool {
+    /// Returns whether a call may be dispatched now. The result is `false` if a first-use question about the call's
+    /// plugin must be answered first. If no other question is open, this method opens the question.
+    pub(crate) fn may_dispatch(&mut self, services: &SessionServices, call: &CallRecord) -> bool {
         let tool = call.name.as_str();
         let Some(ToolSource::Plugin { plugin, .. }) = services.agent.registry().source_of(tool) else { return true };
         let definition = services.agent.registry().get(tool).map(|tool| &tool.definition);
         let reads = definition.is_some_and(|definition| definition.traits.read_only);
-        let reach = if reads { CallEffect::Reads } else { CallEffect::Changes };
-        let is_asked = self.asked.get(plugin).is_some_and(|asked| *asked >= reach);
-        let plugin_use = PluginUse { tool: Some(tool), arguments: call.effective_arguments(), reach };
+        let effect = if reads { CallEffect::Reads } else { CallEffect::Changes };
+        let is_asked = self.asked.get(plugin).is_some_and(|asked| *asked >= effect);
+        let plugin_use = PluginUse { tool: Some(tool), arguments: call.effective_arguments(), effect };
         let question = if is_asked { None } else { services.ask_at_first_use(plugin, &plugin_use) };
         match question {
             // Another question is open, or the question about this plugin is not answered yet.
             _ if self.is_open() && (is_asked || question.is_some()) => false,
             None => true,
             Some(question) => {
-                self.asked.insert(plugin.clone(), reach);
+                self.asked.insert(plugin.clone(), effect);
                 self.open = Some(question);
                 false
             }
@@ -53,10 +55,10 @@ impl FirstUseQuestions {
     }
 }
 
-/// Asks about the context builder before the first turn that uses it.
+/// Asks the user for missing grants of the context builder before the first turn that uses the context builder.
 pub(crate) async fn ask_about_builder(services: &SessionServices) {
     let builder = services.agent.config().context_builder.as_deref();
-    let building = PluginUse { tool: None, arguments: &Value::Null, reach: CallEffect::Changes };
+    let building = PluginUse { tool: None, arguments: &Value::Null, effect: CallEffect::Changes };
     if let Some(question) = builder.and_then(|builder| services.ask_at_first_use(builder, &building)) {
         question.await;
     }

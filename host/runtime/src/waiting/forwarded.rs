@@ -8,7 +8,8 @@ use agent_core::event::WaitCause;
 use agent_core::run::{Awaited, Run};
 use agent_core::tool::ToolSource;
 
-/// Returns what a call waits for if it is answered outside the host, or `None` if the host runs it.
+/// Returns the answer that a call waits for if the call is answered outside the host, or `None` if the host runs the
+/// call.
 pub(crate) fn forwarded_call(services: &SessionServices, run: &Run, record: &CallRecord) -> Option<ForwardedCall> {
     if let Some(awaits) = awaited_agent(services, record).or_else(|| awaited_answer(run, record)) {
         return Some(ForwardedCall { awaits, contract: None });
@@ -24,7 +25,7 @@ pub(crate) fn forwarded_call(services: &SessionServices, run: &Run, record: &Cal
     Some(forward(&services.scope(run), &record.id, request, contract))
 }
 
-/// Returns what a call to another agent waits for, or `None` if the call is not a delegation.
+/// Returns the result that a call to another agent waits for, or `None` if the call is not a delegation.
 fn awaited_agent(services: &SessionServices, record: &CallRecord) -> Option<Awaited> {
     let delegate = services.agent.config().delegates.get(&record.name)?;
     let session = delegate.subject(&services.subject, &record.id);

@@ -1,4 +1,4 @@
-//! Questions to people: questions that the model asks during a turn (L18), and decisions about calls whose outcome is
+//! Questions to users: questions that the model asks during a turn (L18), and decisions about calls whose outcome is
 //! unknown (D3).
 
 use crate::outbox::now_ms;
@@ -49,7 +49,7 @@ impl Session {
     }
 }
 
-/// Returns what a call that asks the user waits for, or `None` for any other call.
+/// Returns the answer that a question to the user waits for, or `None` for any other call.
 pub(super) fn awaited_answer(run: &Run, record: &CallRecord) -> Option<Awaited> {
     let is_own = record.source == Some(ToolSource::BuiltIn);
     if !is_own || LoopBreak::of_tool(&record.name) != Some(LoopBreak::Ask) {

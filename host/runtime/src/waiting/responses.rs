@@ -1,4 +1,5 @@
-//! Service answers to forwarded calls: each is matched to its call, checked against the agreed schema, and taken once (L10, I6).
+//! Answers of services to forwarded calls. Each answer is matched to its call, checked against the agreed schema, and
+//! accepted only once (L10, I6).
 
 use crate::agent::ANY_TYPE;
 use crate::approvals::{APPROVAL_RESOLVED, without_edit_note};
@@ -24,20 +25,20 @@ use std::collections::BTreeMap;
 pub enum ResponseOutcome {
     /// The answer became the call's result.
     Taken {
-        /// Where the answer does not match the agreed schema. If this is not empty, the model gets an error with these
-        /// violations in place of the answer.
+        /// Violations of the agreed schema. If there are any, the model receives an error with these violations in
+        /// place of the answer.
         violations: Vec<Violation>,
-        /// What the turn still waits for. If this is empty, [`Session::run`] continues the turn.
+        /// The answers that the turn still waits for. If the list is empty, [`Session::run`] continues the turn.
         waits: Vec<Wait>,
     },
-    /// The call already has exactly this answer. Nothing has changed.
+    /// The call already has exactly this answer. The session is not changed.
     Duplicate,
-    /// The call already has another result: it was answered differently, has expired, or its turn is over. Nothing has
-    /// changed.
+    /// The call already has another result, because it was answered differently, it has expired, or its turn has ended.
+    /// The session is not changed.
     Late,
 }
 
-/// An answer was rejected. Nothing has changed.
+/// The reason why an answer was rejected. The session is not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum RespondError {
     /// The event does not name the request that it answers.
@@ -46,7 +47,7 @@ pub enum RespondError {
     /// The event claims a type that is reserved for the host.
     #[error(
         "the event's `type` is `{event_type}`: types that begin with `agent-host.`, or look like it, are reserved for the host; \
-         the only one of them that an answer may have is `{APPROVAL_RESOLVED}`"
+         the only reserved type that an answer may have is `{APPROVAL_RESOLVED}`"
     )]
     Reserved {
         /// Type of the event.
@@ -65,11 +66,11 @@ pub enum RespondError {
     /// The session has no call with this id.
     #[error("the event's `parentid` is `{call}`, but session `{session}` has no such call; {waiting}")]
     NoCall {
-        /// The call's id as the event gives it.
+        /// Id of the call as it is in the event.
         call: String,
         /// Subject of the session.
         session: String,
-        /// Text that lists the calls that wait.
+        /// Text that lists the waiting calls.
         waiting: String,
     },
     /// The call does not wait for a service.
@@ -79,7 +80,7 @@ pub enum RespondError {
         call: CallId,
         /// Text about the state of the call.
         state: &'static str,
-        /// Text that lists the calls that wait.
+        /// Text that lists the waiting calls.
         waiting: String,
     },
     /// No schema was agreed for answers of this type.
@@ -95,7 +96,10 @@ pub enum RespondError {
         known: String,
     },
     /// An answer to an approval request does not name its session.
-    #[error("the event has no `subject`; an approval must name its session there, which is `{session}`")]
+    #[error(
+        "the event has no `subject`; an answer to an approval request must have its session as `subject`, which is \
+         `{session}`"
+    )]
     NoSubject {
         /// Subject of the session that received the event.
         session: String,
@@ -106,7 +110,7 @@ pub enum RespondError {
          {{\"decisions\": [{{\"call\": ID, \"verdict\": \"granted\"|\"denied\"}}]}}"
     )]
     Decisions {
-        /// What is wrong with the data.
+        /// Description of the problem with the data.
         problem: String,
         /// Type of the event, which determines the form of its data.
         event_type: HostEventType,
@@ -114,13 +118,13 @@ pub enum RespondError {
     /// The session never sent this approval request.
     #[error("the event's `parentid` is `{request}`, but session `{session}` has sent no such approval request")]
     NoRequest {
-        /// The request's id as the event gives it.
+        /// Id of the request as it is in the event.
         request: String,
         /// Subject of the session.
         session: String,
     },
-    /// The answer decides about a call that the request did not ask about.
-    #[error("the approval request `{request}` did not ask about call `{call}`")]
+    /// The answer contains a decision about a call that is not part of the approval request.
+    #[error("the approval request `{request}` does not contain call `{call}`")]
     NotRequested {
         /// Id of the call.
         call: CallId,
@@ -139,9 +143,9 @@ impl From<StoreError> for RespondError {
 }
 
 impl Session {
-    /// Takes a service's answer to a forwarded call (L10), or an answer to an approval request (L17). Only the stored state is
-    /// needed (L1), because the schema of the answer was stored when the request was sent. [`Session::run`] then continues the
-    /// turn.
+    /// Processes a service's answer to a forwarded call (L10), or an answer to an approval request (L17). Only the
+    /// stored state is needed (L1), because the schema of the answer was stored when the request was sent.
+    /// [`Session::run`] then continues the turn.
     pub async fn respond(&mut self, event: CloudEvent) -> Result<ResponseOutcome, RespondError> {
         let session = self.subject().to_owned();
         self.require_stored_state()?;
@@ -157,15 +161,15 @@ impl Session {
         let parent = event.parentid.clone().ok_or(RespondError::NoParent)?;
         self.expire_overdue_calls().await?;
         let filter = CallFilter::Ids(self.services.call_ids(&parent));
-        let found = self.services.store.calls(&session, filter).await?;
-        let Some(record) = found.into_iter().next() else {
+        let records = self.services.store.calls(&session, filter).await?;
+        let Some(record) = records.into_iter().next() else {
             return Err(RespondError::NoCall { call: parent, session, waiting: self.waiting_calls() });
         };
         let call = record.id.clone();
         let answer = answer_result(event.data.clone());
         if let Some(result) = &record.result {
-            let same = without_edit_note(&record, &result.content) == answer.content && !result.is_error;
-            return Ok(if same { ResponseOutcome::Duplicate } else { ResponseOutcome::Late });
+            let is_same = without_edit_note(&record, &result.content) == answer.content && !result.is_error;
+            return Ok(if is_same { ResponseOutcome::Duplicate } else { ResponseOutcome::Late });
         }
         let contract = match self.run.waits().into_iter().find(|wait| wait.call == call).map(|wait| wait.cause) {
             Some(WaitCause::Service { emits, .. }) => emits,
@@ -187,7 +191,8 @@ impl Session {
         Ok(ResponseOutcome::Taken { violations, waits: self.run.waits() })
     }
 
-    /// Returns where the data does not match the agreed schema. Returns an error if no answer of this type was agreed.
+    /// Checks the data of the event against the agreed schema and returns the violations. Returns an error if no schema
+    /// was agreed for answers of this type.
     async fn violations(
         &self,
         contract: &Digest,
@@ -249,7 +254,8 @@ fn answer_result(data: Option<Value>) -> CallResult {
     CallResult { content: bounded(vec![content]), structured: data, ..CallResult::default() }
 }
 
-/// Builds the error for the model if an answer does not match the agreed schema: each place with the violated rule.
+/// Builds the error for the model if an answer does not match the agreed schema. The error lists the location and the
+/// violated rule of each violation.
 fn broken_contract(event_type: &str, violations: &[Violation]) -> CallResult {
     let problems = violations.iter().map(|violation| {
         let pointer = if violation.pointer.is_empty() { "the whole answer" } else { &violation.pointer };

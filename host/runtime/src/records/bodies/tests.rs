@@ -1,4 +1,5 @@
-//! The stored JSON of step records: exactly as this version writes it, and as older versions wrote it.
+//! Tests of the stored JSON of step records: the exact JSON that this version writes, and the JSON that older versions
+//! wrote.
 
 use super::*;
 use agent_core::message::{Digest, Dimensions, Media, Role};
@@ -38,7 +39,7 @@ fn read(kind: &str, body: Value) -> Result<StepRecordBody, UnreadableRecord> {
     StepRecordBody::read(&StepRecord { turn: 1, step: 1, kind: kind.to_owned(), body })
 }
 
-/// D1: records of how a turn began and of a step's context.
+/// D1: context records for the beginning of a turn and for a step.
 #[test]
 fn d1_context_records_keep_their_json() {
     let answers = HostCallLog { answers: vec![HostAnswer::NoValues], left_out: 0 };
@@ -100,7 +101,7 @@ fn d1_context_records_keep_their_json() {
     assert_stored(StepRecordBody::StepContext(Box::new(record)), "step_context", &expected);
 }
 
-/// D1: records of a model call.
+/// D1: the records that belong to a model call.
 #[test]
 fn d1_model_call_records_keep_their_json() {
     let mask = Mask { message: 1, part: 0, item: None, text: "[a picture]".to_owned() };
@@ -151,7 +152,7 @@ fn d1_model_call_records_keep_their_json() {
     assert_stored(StepRecordBody::Summary(Box::new(record)), "summary", &expected);
 }
 
-/// D1: records of verdicts and of decisions on media.
+/// D1: the records of a validator's verdict and of a media policy's decisions.
 #[test]
 fn d1_verdict_and_media_policy_records_keep_their_json() {
     let asked = ValidatorQuestion {
@@ -181,12 +182,12 @@ fn d1_verdict_and_media_policy_records_keep_their_json() {
     let expected = json!({"plugin": "a@1", "asked": {"model": model(), "messages": 2}, "items": [item],
         "answer": [{"mask": "[kept]"}], "cost": cost()});
     assert_stored(StepRecordBody::MediaPolicy(Box::new(record)), "media_policy", &expected);
-    let record = vec![UnscaledMedium { position, text: "[not shown]".to_owned() }];
+    let record = vec![UnscaledPicture { position, text: "[not shown]".to_owned() }];
     let expected = json!([{"position": position, "text": "[not shown]"}]);
     assert_stored(StepRecordBody::MediaNotScaled(record), "media_not_scaled", &expected);
 }
 
-/// D1, P2, P5, S6: records of the questions, requests and answers of calls, and of forks.
+/// D1, P2, P5, S6: the records of a call's questions, requests and answers, and the record of a fork.
 #[test]
 fn d1_call_and_fork_records_keep_their_json() {
     let question = ModelQuestionRecord {
@@ -251,10 +252,10 @@ fn d1_call_and_fork_records_keep_their_json() {
     assert_stored(StepRecordBody::Fork(Box::new(record)), "fork", &expected);
 }
 
-/// S6: records of older versions can be read, and the result shows what is missing.
+/// S6: records of older versions can be read, and the result shows which data is missing.
 #[test]
 fn s6_records_of_older_versions_are_read() {
-    // Written before the inputs of plugin calls were recorded.
+    // This record was written before the inputs of plugin calls were recorded.
     let Ok(StepRecordBody::Verdict(verdict)) = read("verdict", json!({"plugin": "a@1", "answer": "accept"})) else {
         panic!("a verdict")
     };
@@ -269,14 +270,14 @@ fn s6_records_of_older_versions_are_read() {
     assert_eq!(builder.answer["state"], json!([1]));
     let Ok(StepRecordBody::Context(context)) = read("context", json!({"builder": null})) else { panic!("a context") };
     assert_eq!(context.builder, None);
-    // Written before forks stored the sessions of their turns.
+    // This record was written before forks stored the sessions of their turns.
     let Ok(StepRecordBody::Fork(fork)) = read("fork", json!({"from": "a/1", "ran_in": {"call_1_1_1": "a/0"}})) else {
         panic!("a fork")
     };
     assert_eq!(fork.ran_in.len(), 1);
 }
 
-/// A newer host may add kinds and fields.
+/// A newer host may add new kinds of records and new fields.
 #[test]
 fn records_of_newer_versions_are_read_or_reported_as_unreadable() {
     assert_eq!(read("tomorrow", json!({})), Err(UnreadableRecord));

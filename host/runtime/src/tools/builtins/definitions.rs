@@ -1,11 +1,12 @@
-//! The definitions of the host's own tools, as the model sees them.
+//! The definitions of the host's built-in tools that the model is shown.
 
 use super::name;
 use crate::tools::availability::Availability;
 use agent_core::tool::{ToolDefinition, ToolSource, Traits};
 use serde_json::{Value, json};
 
-/// The built-in tools of an agent. If no file tree is granted, the file tools keep their names but are not offered.
+/// Returns the built-in tools of an agent. If no file tree is granted, the file tools are defined but not offered to
+/// the model.
 pub fn definitions(trees_granted: bool) -> Vec<(ToolDefinition, ToolSource, Availability)> {
     let files = if trees_granted { Availability::Offered } else { no_tree() };
     let tools = [

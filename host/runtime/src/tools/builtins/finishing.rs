@@ -5,7 +5,8 @@ use agent_core::loop_break::{LoopBreak, argument, name};
 use agent_core::tool::{ToolDefinition, ToolSource, Traits, Violation};
 use serde_json::{Map, Value, json};
 
-/// The definitions of these tools. The `result` of `task_completion` has the agent's output schema.
+/// Returns the definitions of the tools that end a turn. The argument `result` of `task_completion` has the agent's
+/// output schema, if there is one.
 pub fn finishing_definitions(output_schema: Option<&Value>) -> Vec<(ToolDefinition, ToolSource, Availability)> {
     let text = |description: &str| json!({"type": "string", "description": description});
     let result = match output_schema {
@@ -50,43 +51,43 @@ pub fn finishing_definitions(output_schema: Option<&Value>) -> Vec<(ToolDefiniti
     tools.into()
 }
 
-/// How a call of this tool ends the loop. `None` for any other tool.
+/// Returns how a call of this tool ends the loop. `None` if the tool does not end the loop.
 pub(crate) fn loop_break(definition: &ToolDefinition, source: &ToolSource) -> Option<LoopBreak> {
     LoopBreak::of_tool(&definition.name).filter(|_| *source == ToolSource::BuiltIn)
 }
 
-/// Removes the violations of a structured result. The validators and the output schema check that result later, like
-/// any output (L12).
+/// Removes the violations in the structured `result` of `task_completion`. The validators and the output schema check
+/// this result later, as they check every output (L12).
 pub(crate) fn ignoring_result_violations(
     definition: &ToolDefinition,
     source: &ToolSource,
     mut violations: Vec<Violation>,
 ) -> Vec<Violation> {
-    let plain = definition.input_schema.pointer(&format!("/properties/{}/description", argument::RESULT)).is_some();
-    let is_output = loop_break(definition, source) == Some(LoopBreak::Complete) && !plain;
+    let is_text = definition.input_schema.pointer(&format!("/properties/{}/description", argument::RESULT)).is_some();
+    let is_output = loop_break(definition, source) == Some(LoopBreak::Complete) && !is_text;
     let of_result = format!("/{}", argument::RESULT);
     violations.retain(|violation| !is_output || !violation.pointer.starts_with(&of_result));
     violations
 }
 
-/// The schema, moved to another place in a document. References within the schema are adjusted.
-fn embedded(schema: &Value, place: &str) -> Value {
+/// Moves a schema to the location `pointer` in another document, and adjusts the references within the schema.
+fn embedded(schema: &Value, pointer: &str) -> Value {
     match schema {
         Value::Object(fields) if fields.get("$id").is_some_and(Value::is_string) => schema.clone(),
         Value::Object(fields) => {
             let moved = fields.iter().filter(|(key, _)| *key != "$schema").map(|(key, value)| {
                 let value = match (key.as_str(), value) {
                     ("$ref", Value::String(target)) if target == "#" || target.starts_with("#/") => {
-                        Value::String(format!("{place}{}", &target[1..]))
+                        Value::String(format!("{pointer}{}", &target[1..]))
                     }
                     ("const" | "enum" | "default" | "examples", data) => data.clone(),
-                    (_, value) => embedded(value, place),
+                    (_, value) => embedded(value, pointer),
                 };
                 (key.clone(), value)
             });
             Value::Object(moved.collect::<Map<_, _>>())
         }
-        Value::Array(items) => items.iter().map(|item| embedded(item, place)).collect(),
+        Value::Array(items) => items.iter().map(|item| embedded(item, pointer)).collect(),
         other => other.clone(),
     }
 }
@@ -104,7 +105,7 @@ mod tests {
         registry.resolve(&RequestedCall { provider_id: None, name, arguments }).disposition
     }
 
-    /// L18: the model sees the output schema, and its references keep their meaning.
+    /// L18: the model sees the output schema, and the references in the schema still resolve.
     #[test]
     fn l18_the_result_argument_has_the_output_schema() {
         let schema = json!({
@@ -128,7 +129,7 @@ mod tests {
         assert!(matches!(disposition(Some(&schema), r#"{"result": {}}"#), Disposition::Breaks(LoopBreak::Complete)));
     }
 
-    /// L8, L12: the result argument is required. The validators and the output schema check later whether it is
+    /// L8, L12: the result argument is required. The validators and the output schema check later whether the result is
     /// acceptable.
     #[test]
     fn l18_an_invalid_result_is_left_to_the_output_check_of_l12() {
@@ -140,7 +141,7 @@ mod tests {
         assert!(breaks(disposition(None, r#"{"result": "three"}"#)));
         assert!(
             !breaks(disposition(None, r#"{"result": 3}"#)),
-            "without an output schema, the result must be a text (L13)"
+            "without an output schema, the result must be a string (L13)"
         );
     }
 }

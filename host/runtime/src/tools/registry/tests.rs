@@ -35,7 +35,7 @@ fn registry() -> Registry {
     .unwrap()
 }
 
-/// P10: the next registry reuses a tool's compiled schemas if they are the same, and only then.
+/// P10: a new registry reuses a tool's compiled schemas only if the schemas are unchanged.
 #[test]
 fn p10_schemas_are_compiled_once() {
     let of_type = |kind: &str| ToolDefinition {
@@ -57,10 +57,10 @@ fn p10_schemas_are_compiled_once() {
     assert!(other.get("count").unwrap().check_arguments(&json!({"path": "x"})).is_err());
 }
 
-/// P10, L15: the offer is shared, also with a tool that has a field which the host fills in. It is rebuilt when a tool
-/// is withheld or removed.
+/// P10, L15: registries share the offered tools, even if a tool has a field that the host fills in. The offered tools
+/// are collected again when a tool is withheld or removed.
 #[test]
-fn p10_the_offer_is_shared_only_if_it_is_the_same() {
+fn p10_offered_tools_are_shared_only_if_they_are_the_same() {
     let reserved = || ToolDefinition {
         input_schema: json!({"type": "object", "properties": {RESERVED_FIELD: {"type": "string"}}}),
         ..tool("pay")
@@ -89,7 +89,7 @@ fn p10_the_offer_is_shared_only_if_it_is_the_same() {
 }
 
 #[test]
-fn l7_a_duplicate_name_is_refused_naming_both_sources() {
+fn l7_the_error_for_a_duplicate_name_names_both_sources() {
     let tools = [("text", "text.count"), ("words", "text.count")];
     let tools = tools.map(|(source, name)| (tool(name), plugin(source), Availability::Offered));
     let message = Registry::new(tools).unwrap_err().to_string();
@@ -113,8 +113,8 @@ fn i5_a_call_to_an_unreachable_server_names_the_reason() {
     }
 }
 
-/// L20: a call in the model's text finds tools of MCP servers and services by their address. An error lists the tools
-/// that exist.
+/// L20: a call in the model's text finds the tools of MCP servers and services by their address. The error for an
+/// unknown tool lists the existing tools.
 #[test]
 fn l20_calls_in_text_are_looked_up_by_address() {
     let mcp = |server: &str| ToolSource::of_server(server);
@@ -134,12 +134,12 @@ fn l20_calls_in_text_are_looked_up_by_address() {
         assert_eq!(call.source.as_ref(), registry.source_of(name));
         assert!(matches!(call.disposition, Disposition::Ready { .. }), "{:?}", call.disposition);
     }
-    for (server, tool, told) in [
+    for (server, tool, expected) in [
         ("mcp", "read", "call it as `ocr.read` or `scan.read`"),
         ("service", "extract", "`service` has no tool `extract`; there are ocr.extract"),
     ] {
-        let Disposition::NotFound { message } = resolve(server, tool).disposition else { panic!("{tool} is there") };
-        assert!(message.contains(told), "{message}");
+        let Disposition::NotFound { message } = resolve(server, tool).disposition else { panic!("{tool} was found") };
+        assert!(message.contains(expected), "{message}");
     }
     // I5: a server that could not be reached.
     assert!(matches!(resolve("desk", "echo").disposition, Disposition::Refused(ToolError::Unavailable { .. })));
@@ -163,7 +163,7 @@ fn l8_calls_with_invalid_arguments_are_refused() {
     for arguments in ["{}", "{\"path\": 1}", "{\"path\": ", "[]"] {
         let resolved = registry().resolve(&call("text_count", arguments));
         let Disposition::Refused(ToolError::InvalidArguments { violations }) = resolved.disposition else {
-            panic!("{arguments} was let through")
+            panic!("{arguments} was accepted")
         };
         assert!(!violations.is_empty());
     }
@@ -188,7 +188,7 @@ fn l15_the_reserved_field_is_hidden_ignored_and_filled_in() {
 }
 
 #[test]
-fn p6_a_withheld_tool_is_not_offered_and_says_what_to_add() {
+fn p6_a_withheld_tool_is_not_offered_and_its_denial_names_the_missing_grant() {
     let registry = registry();
     assert_eq!(registry.offered().len(), 1);
     let resolved = registry.resolve(&call("read_file", "{\"path\": \"a\"}"));
@@ -198,12 +198,12 @@ fn p6_a_withheld_tool_is_not_offered_and_says_what_to_add() {
     assert_eq!(denial, Denial { plugin, thing, grant: "add `read = [\".\"]`".to_owned() });
 }
 
-/// L25: the index of a registry is built once and gives the same results as a new one.
+/// L25: the search index of a registry is built once and returns the same results as a new index.
 #[test]
-fn l25_the_words_of_the_tools_are_indexed_once() {
+fn l25_the_search_index_of_the_tools_is_built_once() {
     let registry = registry();
-    let (first, again) = (registry.words(), registry.words());
-    assert!(std::ptr::eq(first, again), "the same index serves every turn and step");
+    let (first, again) = (registry.search_index(), registry.search_index());
+    assert!(std::ptr::eq(first, again), "every turn and step uses the same index");
     let new = Index::new(registry.offered().iter().map(|tool| (&tool.author_name, &tool.description)));
     for query in ["count the text", "does", "fly"] {
         assert_eq!(first.nearest(query, 9), new.nearest(query, 9), "{query}");
@@ -213,7 +213,7 @@ fn l25_the_words_of_the_tools_are_indexed_once() {
 
 /// L17, row 19: an approval covers a tool's complete definition.
 #[test]
-fn l17_a_changed_definition_is_another_tool() {
+fn l17_a_changed_definition_has_another_digest() {
     let server = ToolSource::of_server("web");
     let digest = |definition: ToolDefinition, source: &ToolSource| digest_of_tool(&definition, source);
     let one = digest(tool("pay"), &server);
@@ -229,7 +229,7 @@ fn l17_a_changed_definition_is_another_tool() {
     }
     assert_ne!(digest(tool("pay"), &ToolSource::of_server("wed")), one);
     let component = Digest::from_sha256([7; 32]);
-    assert_eq!(digest(tool("pay"), &plugin("bank")), component, "for a plugin, the component's digest counts");
+    assert_eq!(digest(tool("pay"), &plugin("bank")), component, "for a plugin, the component's digest is used");
 }
 
 #[test]

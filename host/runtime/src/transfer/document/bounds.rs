@@ -1,19 +1,19 @@
-//! Limits that are checked for every byte of a document before it is parsed, so that reading stops early at an item that is too
-//! long or a value that is nested too deeply.
+//! Limits that are checked for every byte of a document before it is parsed, so that reading stops early if an item is
+//! too long or a value is nested too deeply.
 
 use agent_store::{MAX_BLOB_BYTES, MAX_JSON_DEPTH};
 
-/// Maximum bytes of one item: a message, a call, an event or the state. `session export` writes each item as one line. The limits
-/// of the data in it are far lower.
+/// Maximum size of one item, in bytes. An item is a message, a call, an event or the state. `session export` writes
+/// each item as one line. The limits of the data within an item are far lower.
 const MAX_ITEM_BYTES: u64 = 64 << 20;
-/// Maximum bytes of a media item, which contains the media as base64.
+/// Maximum size of an item that contains media as base64, in bytes.
 const MAX_MEDIA_ITEM_BYTES: u64 = MAX_BLOB_BYTES.div_ceil(3) * 4 + (1 << 20);
-/// Maximum nesting depth: the deepest value that is stored, plus the levels around it.
+/// Maximum nesting depth of a document: the maximum depth of a stored value, plus the levels around the value.
 const MAX_DEPTH: usize = MAX_JSON_DEPTH + 16;
 /// Name of the member that contains the bytes of media.
 const MEDIA_MEMBER: &[u8] = b"base64";
 
-/// Why a document exceeds the limits.
+/// The limit that a document exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LimitExceeded {
     /// A value is nested too deeply.
@@ -27,27 +27,29 @@ impl std::fmt::Display for LimitExceeded {
         match self {
             Self::TooDeep => write!(formatter, "it is nested more than {MAX_DEPTH} levels deep"),
             Self::TooLong => {
-                let (item, medium) = (MAX_ITEM_BYTES >> 20, MAX_MEDIA_ITEM_BYTES >> 20);
+                let (item, media) = (MAX_ITEM_BYTES >> 20, MAX_MEDIA_ITEM_BYTES >> 20);
                 write!(
                     formatter,
-                    "one of its items (one line of the document) is longer than {item} MiB, or {medium} MiB for media"
+                    "one of its items (one line of the document) is longer than {item} MiB, or {media} MiB for media"
                 )
             }
         }
     }
 }
 
-/// State of the scan.
+/// The state of a scan that checks the limits.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
+    /// Number of nested arrays and objects at the current byte.
     depth: usize,
-    in_text: bool,
+    in_string: bool,
     escaped: bool,
-    /// Bytes since the last item ended.
-    item: u64,
-    /// Start of the last string. Before a value, this is the member's name.
-    last: Vec<u8>,
-    is_medium: bool,
+    /// Number of bytes since the last item ended.
+    item_bytes: u64,
+    /// The first bytes of the last string. Before a value, this string is the member's name.
+    last_string: Vec<u8>,
+    /// Whether the current string contains the bytes of media.
+    is_media: bool,
 }
 
 impl Bounds {
@@ -62,40 +64,40 @@ impl Bounds {
     }
 
     fn step(&mut self, byte: u8) -> Result<(), LimitExceeded> {
-        self.item += 1;
-        if self.in_text {
-            self.step_in_text(byte);
+        self.item_bytes += 1;
+        if self.in_string {
+            self.step_in_string(byte);
         } else {
             match byte {
                 b'"' => {
-                    (self.in_text, self.is_medium) = (true, self.last == MEDIA_MEMBER);
-                    self.last.clear();
+                    (self.in_string, self.is_media) = (true, self.last_string == MEDIA_MEMBER);
+                    self.last_string.clear();
                 }
                 b'{' | b'[' => self.depth += 1,
                 b'}' | b']' => self.depth = self.depth.saturating_sub(1),
-                b',' if self.depth <= 2 => self.item = 0,
-                b'\n' => self.item = 0,
+                b',' if self.depth <= 2 => self.item_bytes = 0,
+                b'\n' => self.item_bytes = 0,
                 _ => {}
             }
         }
-        let longest = if self.in_text && self.is_medium { MAX_MEDIA_ITEM_BYTES } else { MAX_ITEM_BYTES };
+        let max_bytes = if self.in_string && self.is_media { MAX_MEDIA_ITEM_BYTES } else { MAX_ITEM_BYTES };
         match () {
             () if self.depth > MAX_DEPTH => Err(LimitExceeded::TooDeep),
-            () if self.item > longest => Err(LimitExceeded::TooLong),
+            () if self.item_bytes > max_bytes => Err(LimitExceeded::TooLong),
             () => Ok(()),
         }
     }
 
-    fn step_in_text(&mut self, byte: u8) {
+    fn step_in_string(&mut self, byte: u8) {
         match byte {
             _ if self.escaped => self.escaped = false,
             b'\\' => self.escaped = true,
             b'"' => {
-                self.in_text = false;
-                // The bytes of the media do not count for the rest of the item.
-                self.item = if self.is_medium { 0 } else { self.item };
+                self.in_string = false;
+                // The bytes of the media do not count towards the size of the item.
+                self.item_bytes = if self.is_media { 0 } else { self.item_bytes };
             }
-            _ if self.last.len() <= MEDIA_MEMBER.len() => self.last.push(byte),
+            _ if self.last_string.len() <= MEDIA_MEMBER.len() => self.last_string.push(byte),
             _ => {}
         }
     }

@@ -1,7 +1,8 @@
 //! Reads a document item by item, so that only a few items of a session are in memory at a time.
 //!
-//! The first pass reads the members that are not lists and notes where each list starts. Later passes read one list each. A
-//! background thread parses while the caller processes earlier items; it waits if the caller is slower.
+//! The first pass reads the members that are not lists and notes where each list starts. Later passes read one list
+//! each. A background thread parses the document while the caller processes earlier items. The thread waits if the
+//! caller is slower.
 
 use super::bounds::{Bounds, LimitExceeded};
 use super::{FORMAT, VERSION};
@@ -17,9 +18,10 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
 /// Maximum size of a document in bytes.
-const MAX_DOCUMENT: u64 = 16 << 30;
-/// Maximum number of items, and of bytes, in one batch.
+const MAX_DOCUMENT_BYTES: u64 = 16 << 30;
+/// Number of items after which a batch is complete.
 const BATCH_ITEMS: usize = 200;
+/// Number of bytes after which a batch is complete, even if it has fewer items.
 const BATCH_BYTES: usize = 2 << 20;
 
 /// An exported session that can be read more than once: a file or bytes in memory.
@@ -91,7 +93,7 @@ impl List {
     }
 }
 
-/// The members that are not lists, and the offsets of the lists.
+/// The members of a document that are not lists, and the byte offsets of the lists.
 #[derive(Default)]
 pub(in crate::transfer) struct Head {
     pub(in crate::transfer) session: Option<Box<RawValue>>,
@@ -104,7 +106,7 @@ pub(in crate::transfer) struct Head {
 /// Consecutive items of a list.
 #[derive(Default)]
 pub(in crate::transfer) struct Batch {
-    /// Index of the first item.
+    /// Index of the first item of this batch in its list.
     pub(in crate::transfer) first: usize,
     pub(in crate::transfer) items: Vec<Box<RawValue>>,
 }
@@ -126,7 +128,7 @@ impl SessionDocument {
                 }
                 bounds.scan(bytes).map_err(|exceeded| TransferError::NotASession { problem: exceeded.to_string() })?;
                 copied += read as u64;
-                if copied > MAX_DOCUMENT {
+                if copied > MAX_DOCUMENT_BYTES {
                     return Err(TransferError::Read(too_large()));
                 }
                 to.write_all(bytes).map_err(TransferError::Read)?;
@@ -135,7 +137,7 @@ impl SessionDocument {
         join_reader(copying).await
     }
 
-    /// Reads the whole document once and returns its head.
+    /// Reads the complete document once and returns its head.
     pub(in crate::transfer) async fn head(self) -> Result<(Self, Head), TransferError> {
         let read = tokio::task::spawn_blocking(move || {
             let Self { mut source } = self;
@@ -145,7 +147,7 @@ impl SessionDocument {
         join_reader(read).await
     }
 
-    /// Starts to read a list.
+    /// Starts to read a list of the document.
     pub(in crate::transfer) fn items(self, head: &Head, list: List) -> Items {
         let start = head.lists[list as usize].unwrap_or_default();
         let (sender, receiver) = channel(1);
@@ -165,12 +167,13 @@ pub(in crate::transfer) struct Items {
 }
 
 impl Items {
-    /// Returns the next items, or `None` after the last.
+    /// Returns the next batch of items, or `None` after the last batch.
     pub(in crate::transfer) async fn next(&mut self) -> Option<Batch> {
         self.receiver.recv().await
     }
 
-    /// Stops reading and returns the document for the next list, or the error of this list.
+    /// Stops reading the list. Returns the document, so that another list can be read, or the error that occurred in
+    /// this list.
     pub(in crate::transfer) async fn end(self) -> Result<SessionDocument, TransferError> {
         drop(self.receiver);
         join_reader(self.reading).await
@@ -182,7 +185,7 @@ async fn join_reader<T>(task: JoinHandle<Result<T, TransferError>>) -> Result<T,
     task.await.map_err(|error| TransferError::Read(io::Error::other(error)))?
 }
 
-/// Counts the bytes that the parser reads and stops at the limits.
+/// A reader that counts the bytes that the parser reads, and that returns an error if a limit is exceeded.
 struct BoundedReader<R> {
     inner: R,
     bounds: Bounds,
@@ -190,7 +193,8 @@ struct BoundedReader<R> {
     exceeded: Option<LimitExceeded>,
 }
 
-/// The parser owns its reader, and the visitors need its position, so they share it.
+/// A shared reference to a reader. The parser must own its reader, but the visitors also need the position of that
+/// reader.
 struct SharedReader<'a, R>(&'a RefCell<BoundedReader<R>>);
 
 impl<R: BufRead> Read for SharedReader<'_, R> {
@@ -198,7 +202,7 @@ impl<R: BufRead> Read for SharedReader<'_, R> {
         let mut reader = self.0.borrow_mut();
         let read = reader.inner.read(buffer)?;
         reader.position += read as u64;
-        if reader.position > MAX_DOCUMENT {
+        if reader.position > MAX_DOCUMENT_BYTES {
             return Err(too_large());
         }
         if let Err(exceeded) = reader.bounds.scan(&buffer[..read]) {
@@ -210,7 +214,7 @@ impl<R: BufRead> Read for SharedReader<'_, R> {
 }
 
 fn too_large() -> io::Error {
-    io::Error::other(format!("it is larger than {} GiB", MAX_DOCUMENT >> 30))
+    io::Error::other(format!("it is larger than {} GiB", MAX_DOCUMENT_BYTES >> 30))
 }
 
 /// Checks that the document starts as a JSON object.
@@ -268,7 +272,7 @@ impl Head {
 struct HeadVisitor<'a> {
     head: &'a mut Head,
     position: &'a dyn Fn() -> u64,
-    /// The error with which reading stopped.
+    /// The error that stopped the reading, if there is one.
     refused: &'a mut Option<TransferError>,
 }
 
@@ -286,7 +290,7 @@ impl<'de> Visitor<'de> for HeadVisitor<'_> {
             A::Error::custom("the document is refused")
         };
         while let Some(name) = members.next_key::<String>()? {
-            let twice = || damaged("its top level", format!("`{name}` occurs twice"));
+            let duplicate = || damaged("its top level", format!("`{name}` occurs twice"));
             let is_new = match name.as_str() {
                 "format" => {
                     let format: String = members.next_value()?;
@@ -315,7 +319,7 @@ impl<'de> Visitor<'de> for HeadVisitor<'_> {
                 },
             };
             if !is_new {
-                return Err(refuse(twice()));
+                return Err(refuse(duplicate()));
             }
         }
         Ok(())
@@ -354,11 +358,11 @@ impl<'de> Visitor<'de> for SkipItems {
 fn read_list(source: &mut dyn Source, start: u64, sender: &Sender<Batch>) -> Result<(), TransferError> {
     source.seek(SeekFrom::Start(start)).map_err(TransferError::Read)?;
     let reader = bounded(source, 1);
-    let is_wanted = Cell::new(true);
+    let has_receiver = Cell::new(true);
     let mut json = serde_json::Deserializer::from_reader(SharedReader(&reader));
-    let read = json.deserialize_seq(BatchSender { sender, is_wanted: &is_wanted });
+    let read = json.deserialize_seq(BatchSender { sender, has_receiver: &has_receiver });
     match read {
-        Err(error) if is_wanted.get() => Err(unreadable(error, reader.borrow().exceeded)),
+        Err(error) if has_receiver.get() => Err(unreadable(error, reader.borrow().exceeded)),
         _ => Ok(()),
     }
 }
@@ -366,7 +370,7 @@ fn read_list(source: &mut dyn Source, start: u64, sender: &Sender<Batch>) -> Res
 /// Sends the items of a list in batches.
 struct BatchSender<'a> {
     sender: &'a Sender<Batch>,
-    is_wanted: &'a Cell<bool>,
+    has_receiver: &'a Cell<bool>,
 }
 
 impl<'de> Visitor<'de> for BatchSender<'_> {
@@ -380,7 +384,7 @@ impl<'de> Visitor<'de> for BatchSender<'_> {
         let (mut batch, mut bytes) = (Batch::default(), 0);
         let send = |batch: Batch| {
             self.sender.blocking_send(batch).map_err(|_| {
-                self.is_wanted.set(false);
+                self.has_receiver.set(false);
                 A::Error::custom("the receiver was dropped")
             })
         };
@@ -397,7 +401,7 @@ impl<'de> Visitor<'de> for BatchSender<'_> {
     }
 }
 
-/// Converts a parser error.
+/// Converts a parser error to a transfer error.
 fn unreadable(error: serde_json::Error, exceeded: Option<LimitExceeded>) -> TransferError {
     match (exceeded, error.classify()) {
         (Some(exceeded), _) => TransferError::NotASession { problem: exceeded.to_string() },

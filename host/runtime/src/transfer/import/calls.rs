@@ -1,4 +1,4 @@
-//! Imports calls. The records of the open turn's calls must agree with the state.
+//! Imports calls. The records of the open turn's calls must match the state.
 
 use super::media::correct_content;
 use super::{Claims, Import, check_name, damaged, parse_items};
@@ -13,8 +13,9 @@ use std::collections::HashSet;
 /// A call of the open turn according to the state.
 pub(super) struct OpenCall {
     name: String,
-    /// Whether the state says that the call has a result.
+    /// Whether the call has a result according to the state.
     is_done: bool,
+    /// Whether a record of the call has been read.
     is_recorded: bool,
     /// Whether a message of the model contains the call.
     pub(super) is_written: bool,
@@ -31,10 +32,10 @@ impl Import {
         let calls: Vec<(usize, CallRecord)> = parse_items(List::Calls, batch)?;
         refuse_repeated(&calls, staging).await?;
         let mut change = Change::default();
-        for (place, mut record) in calls {
-            self.check_call(place, &record)?;
+        for (index, mut record) in calls {
+            self.check_call(index, &record)?;
             if let Some(result) = &mut record.result {
-                correct_content(&mut result.content, &format!("calls[{place}]"), staging).await?;
+                correct_content(&mut result.content, &format!("calls[{index}]"), staging).await?;
             }
             // This host determines the source of an open call itself and does not accept edited arguments.
             if record.result.is_none() && self.claims == Claims::Forgotten {
@@ -48,10 +49,10 @@ impl Import {
         Ok(staging.add(change, Vec::new(), Vec::new()).await?)
     }
 
-    /// Checks that a call without a result belongs to the open turn and agrees with the state.
-    fn check_call(&mut self, place: usize, record: &CallRecord) -> Result<(), TransferError> {
+    /// Checks that a call without a result belongs to the open turn and matches the state.
+    fn check_call(&mut self, index: usize, record: &CallRecord) -> Result<(), TransferError> {
         let id = &record.id;
-        check_name(&id.0).map_err(|problem| damaged(format!("calls[{place}].id"), problem))?;
+        check_name(&id.0).map_err(|problem| damaged(format!("calls[{index}].id"), problem))?;
         if record.turn == 0 || record.turn > self.run.turns {
             return Err(damaged("calls", format!("the turn of the call `{id}` has not started")));
         }
@@ -63,16 +64,16 @@ impl Import {
                 }
             };
         };
-        let is_another =
+        let is_mismatch =
             record.name != open.name || record.turn != self.run.turns || record.result.is_some() != open.is_done;
-        if is_another {
+        if is_mismatch {
             return Err(damaged("calls", format!("the record of the open call `{id}` does not match the state")));
         }
         open.is_recorded = true;
         Ok(())
     }
 
-    /// Checks, after the last call, that all open calls have a record.
+    /// Checks that all open calls have a record. Must be called after the last call was read.
     pub(super) fn check_open_calls(&self) -> Result<(), TransferError> {
         match self.open.iter().find(|(_, open)| !open.is_recorded) {
             Some((call, _)) => Err(damaged("calls", format!("the open call `{call}` is missing"))),
@@ -82,14 +83,14 @@ impl Import {
 }
 
 async fn refuse_repeated(calls: &[(usize, CallRecord)], staging: &Staging<'_>) -> Result<(), TransferError> {
-    let twice =
-        |place: usize, id: &CallId| Err(damaged(format!("calls[{place}]"), format!("the call `{id}` occurs twice")));
-    let mut new = HashSet::new();
-    if let Some((place, record)) = calls.iter().find(|(_, record)| !new.insert(&record.id)) {
-        return twice(*place, &record.id);
+    let duplicate =
+        |index: usize, id: &CallId| Err(damaged(format!("calls[{index}]"), format!("the call `{id}` occurs twice")));
+    let mut seen = HashSet::new();
+    if let Some((index, record)) = calls.iter().find(|(_, record)| !seen.insert(&record.id)) {
+        return duplicate(*index, &record.id);
     }
     let ids = calls.iter().map(|(_, record)| record.id.clone()).collect();
-    let there = staging.store.calls(staging.session(), CallFilter::Ids(ids)).await?;
-    let known = calls.iter().find(|(_, record)| there.iter().any(|other| other.id == record.id));
-    known.map_or(Ok(()), |(place, record)| twice(*place, &record.id))
+    let stored = staging.store.calls(staging.session(), CallFilter::Ids(ids)).await?;
+    let repeated = calls.iter().find(|(_, record)| stored.iter().any(|other| other.id == record.id));
+    repeated.map_or(Ok(()), |(index, record)| duplicate(*index, &record.id))
 }

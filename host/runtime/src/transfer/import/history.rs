@@ -12,26 +12,27 @@ use agent_store::StepRecord;
 impl Import {
     pub(super) async fn store_hidden(&mut self, batch: Batch, staging: &mut Staging<'_>) -> Result<(), TransferError> {
         let mut change = Change::default();
-        for (place, hidden) in parse_items::<HiddenMessage>(List::Hidden, batch)? {
+        for (index, hidden) in parse_items::<HiddenMessage>(List::Hidden, batch)? {
             if hidden.id == 0 || hidden.id > self.messages {
-                return Err(damaged(format!("hidden[{place}]"), "this message does not exist"));
+                return Err(damaged(format!("hidden[{index}]"), "this message does not exist"));
             }
             change.hidden.push(hidden);
         }
         Ok(staging.add(change, Vec::new(), Vec::new()).await?)
     }
 
-    /// Denial and approval events are skipped, because they are entries of this host's audit log.
+    /// Stores events. Denial and approval events are skipped, because they would become entries in this host's audit
+    /// log.
     pub(super) async fn store_events(&mut self, batch: Batch, staging: &mut Staging<'_>) -> Result<(), TransferError> {
         let mut change = Change::default();
-        for (place, DocumentEvent { mut event, .. }) in parse_items(List::Events, batch)? {
+        for (index, DocumentEvent { mut event, .. }) in parse_items(List::Events, batch)? {
             let (read, kept) = &mut self.events;
             *read += 1;
             if event.sequence != *read {
-                return Err(damaged(format!("events[{place}]"), format!("event {read} is missing")));
+                return Err(damaged(format!("events[{index}]"), format!("event {read} is missing")));
             }
             if event.session != self.exported_as {
-                return Err(damaged(format!("events[{place}]"), "it belongs to another session"));
+                return Err(damaged(format!("events[{index}]"), "it belongs to another session"));
             }
             if !matches!(event.kind, EventKind::Denied { .. } | EventKind::ApprovalResolved { .. }) {
                 *kept += 1;
@@ -39,7 +40,7 @@ impl Import {
                 staging.session().clone_into(&mut event.session);
                 let turn = event.turn;
                 change.events.push(event);
-                self.check_turn(List::Events, place, turn)?;
+                self.check_turn(List::Events, index, turn)?;
             }
         }
         Ok(staging.add(change, Vec::new(), Vec::new()).await?)
@@ -47,10 +48,10 @@ impl Import {
 
     pub(super) async fn store_records(&mut self, batch: Batch, staging: &mut Staging<'_>) -> Result<(), TransferError> {
         let mut records = Vec::with_capacity(batch.items.len());
-        for (place, DocumentRecord { turn, step, kind, body, .. }) in parse_items(List::Records, batch)? {
-            self.check_turn(List::Records, place, turn)?;
+        for (index, DocumentRecord { turn, step, kind, body, .. }) in parse_items(List::Records, batch)? {
+            self.check_turn(List::Records, index, turn)?;
             let body = serde_json::from_str(body.get());
-            let body = body.map_err(|error| damaged(format!("records[{place}].body"), error))?;
+            let body = body.map_err(|error| damaged(format!("records[{index}].body"), error))?;
             records.push(StepRecord { turn, step, kind, body });
         }
         Ok(staging.add(Change::default(), records, Vec::new()).await?)
@@ -59,8 +60,8 @@ impl Import {
 
 pub(super) async fn store_texts(batch: Batch, staging: &mut Staging<'_>) -> Result<(), TransferError> {
     let mut texts = Vec::with_capacity(batch.items.len());
-    for (place, DocumentText { digest, text }) in parse_items(List::Texts, batch)? {
-        check_digest(&format!("texts[{place}]"), &digest, text.as_bytes())?;
+    for (index, DocumentText { digest, text }) in parse_items(List::Texts, batch)? {
+        check_digest(&format!("texts[{index}]"), &digest, text.as_bytes())?;
         texts.push(text);
     }
     Ok(staging.add(Change::default(), Vec::new(), texts).await?)

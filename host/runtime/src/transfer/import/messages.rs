@@ -1,4 +1,4 @@
-//! Imports messages. Roles, tokens, and the view's facts about a message are derived from the messages.
+//! Imports messages. Roles, token counts, and the data in the view about a message are derived from the messages.
 
 use super::media::correct_parts;
 use super::{Import, damaged, parse_items};
@@ -15,13 +15,13 @@ use std::collections::HashMap;
 /// Number of calls that are loaded at once. The number is small because each call may have a long result.
 const CALLS_PER_READ: usize = 16;
 
-/// What the check of messages needs to know about a stored call.
+/// The facts about a stored call that are needed to check messages.
 #[derive(Clone, Copy)]
 struct CallFacts {
     has_result: bool,
-    /// Length of the text of its result in bytes.
+    /// Size of the text of the call's result, in bytes.
     bytes: usize,
-    /// Tokens of the media in its result.
+    /// Number of tokens of the media in the call's result.
     media: u32,
 }
 
@@ -35,32 +35,32 @@ impl Import {
         let calls = self.calls_of(&messages, staging).await?;
         let limit = self.run.turn.as_ref().map_or(0, |turn| turn.config.result_characters) as usize;
         let mut change = Change::default();
-        for (place, mut message) in messages {
+        for (index, mut message) in messages {
             self.messages += 1;
-            let at = format!("messages[{place}]");
+            let location = format!("messages[{index}]");
             if message.id != self.messages {
-                return Err(damaged(at, format!("message {} is missing", self.messages)));
+                return Err(damaged(location, format!("message {} is missing", self.messages)));
             }
-            self.check_turn(List::Messages, place, message.turn)?;
-            check_role(&message, &calls).map_err(|problem| damaged(&at, problem))?;
+            self.check_turn(List::Messages, index, message.turn)?;
+            check_role(&message, &calls).map_err(|problem| damaged(&location, problem))?;
             if let Body::Parts(parts) = &mut message.body {
-                correct_parts(parts, &at, staging).await?;
+                correct_parts(parts, &location, staging).await?;
             }
             if message.role == Role::System {
                 message.role = Role::User;
-                self.system += 1;
+                self.system_messages += 1;
             }
             message.tokens = tokens_of(&message, &calls, limit);
-            self.note(&message);
+            self.record_facts(&message);
             change.messages.push(message);
         }
         Ok(staging.add(change, Vec::new(), Vec::new()).await?)
     }
 
-    /// Notes what the state needs to know about the message.
-    fn note(&mut self, message: &NewMessage) {
-        if let Some(known) = self.view.get_mut(&message.id) {
-            *known = Some((message.turn, message.role, message.tokens));
+    /// Records the facts about a message that are needed to check and complete the session's state.
+    fn record_facts(&mut self, message: &NewMessage) {
+        if let Some(entry) = self.view.get_mut(&message.id) {
+            *entry = Some((message.turn, message.role, message.tokens));
         }
         let from = self.run.turn.as_ref().map_or(0, |turn| turn.begun_until);
         if message.turn == self.run.turns && message.role == Role::Assistant && from > 0 && message.id >= from {
@@ -74,8 +74,8 @@ impl Import {
         }
     }
 
-    /// Loads the calls that these messages contain or answer. Each record must equal the call that the model wrote, so that a
-    /// person who approves it sees what will run.
+    /// Loads the calls that these messages contain or answer. Each record must equal the call that the model wrote, so
+    /// that a user who approves the call sees the call that will run.
     async fn calls_of(
         &self,
         messages: &[(usize, NewMessage)],
@@ -118,7 +118,8 @@ impl Import {
         Ok(found)
     }
 
-    /// Checks, after the last message, the number of messages and that the model wrote all open calls.
+    /// Checks the number of messages, and that the model wrote all open calls. Must be called after the last message
+    /// was read.
     pub(super) fn check_messages(&self) -> Result<(), TransferError> {
         if self.run.next_message != self.messages + 1 {
             let (count, messages) = (self.run.next_message.saturating_sub(1), self.messages);
@@ -147,8 +148,8 @@ fn answered_call(part: &Part) -> Option<&CallId> {
     }
 }
 
-/// Checks that tool results are in messages of tools and calls in messages of the model, and that each result answers a
-/// recorded call.
+/// Checks the role of a message. Tool results must be in messages of tools, and calls must be in messages of the model.
+/// Each result must answer a recorded call.
 fn check_role(message: &NewMessage, calls: &HashMap<CallId, CallFacts>) -> Result<(), String> {
     let role = message.role.as_str();
     let parts = match &message.body {
@@ -173,14 +174,14 @@ fn check_role(message: &NewMessage, calls: &HashMap<CallId, CallFacts>) -> Resul
     Ok(())
 }
 
-/// Returns the tokens of a message in the prompt, which are at least those of its content.
+/// Returns the number of tokens of a message in the prompt, which is at least the number of tokens of its content.
 fn tokens_of(message: &NewMessage, calls: &HashMap<CallId, CallFacts>, limit: usize) -> u32 {
     match &message.body {
         Body::Parts(parts) => tokens::of_parts(parts),
         Body::ResultOf(call) => {
             let (bytes, media) = calls.get(call).map(|call| (call.bytes, call.media)).unwrap_or_default();
-            let least = u32::try_from(bytes.min(limit) / 4).unwrap_or(u32::MAX).saturating_add(media);
-            message.tokens.max(least)
+            let min_tokens = u32::try_from(bytes.min(limit) / 4).unwrap_or(u32::MAX).saturating_add(media);
+            message.tokens.max(min_tokens)
         }
     }
 }

@@ -12,9 +12,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long file work may take before the call fails.
-const FILE_TIME: Duration = Duration::from_secs(30);
-/// Characters reserved for the note that follows a part of a result.
+/// Maximum time for the file operations of a call. After that time, the call fails.
+const FILE_TIME_LIMIT: Duration = Duration::from_secs(30);
+/// Number of characters that are reserved for the note after a part of a result.
 const NOTE_CHARACTERS: usize = 200;
 /// Maximum number of facts that a search returns.
 const MAX_FACTS: usize = 50;
@@ -27,7 +27,7 @@ struct ListDirectory {
 #[derive(Deserialize)]
 struct ReadFile {
     path: String,
-    #[serde(default = "one")]
+    #[serde(default = "first_line")]
     from_line: u64,
     lines: Option<u64>,
 }
@@ -45,7 +45,7 @@ struct MemorySearch {
     limit: Option<usize>,
 }
 
-fn one() -> u64 {
+fn first_line() -> u64 {
     1
 }
 
@@ -71,18 +71,18 @@ fn read<'a, T: Deserialize<'a>>(arguments: &'a Value) -> Result<T, ToolError> {
         .map_err(|error| ToolError::Failed { message: format!("the arguments cannot be read: {error}") })
 }
 
-/// Runs file work on a blocking thread. Work that exceeds its time is abandoned (row 33).
+/// Runs file operations on a blocking thread. Operations that exceed the time limit are abandoned (row 33).
 async fn in_trees(
     services: &SessionServices,
     work: impl FnOnce(&HostTrees) -> Result<ToolDone, ToolError> + Send + 'static,
 ) -> Result<ToolDone, ToolError> {
     let trees = HostTrees { sandbox: services.sandbox.clone(), granted: services.current_host_trees() };
     let work = tokio::task::spawn_blocking(move || work(&trees));
-    match tokio::time::timeout(FILE_TIME, work).await {
+    match tokio::time::timeout(FILE_TIME_LIMIT, work).await {
         Ok(Ok(result)) => result,
         Ok(Err(error)) => Err(ToolError::Failed { message: format!("reading failed: {error}") }),
         Err(_) => Err(ToolError::Unavailable {
-            message: format!("the file system did not answer within {} s", FILE_TIME.as_secs()),
+            message: format!("the file system did not answer within {} s", FILE_TIME_LIMIT.as_secs()),
             retry_after: None,
         }),
     }
@@ -128,12 +128,13 @@ async fn memory_search(
         found.iter().map(|fact| json!({"text": fact.text, "written": fact.written, "score": fact.score})).collect();
     let evicted = services.store.search_evicted(&services.subject, &query, limit).await;
     let evicted = evicted.map_err(|error| ToolError::Failed { message: error.to_string() })?;
-    let body = json!({ "facts": facts, "earlier_in_this_session": earlier(services, &evicted).await? });
+    let body = json!({ "facts": facts, "earlier_in_this_session": format_hits(services, &evicted).await? });
     Ok(ToolDone { content: vec![Content::Json(body)], structured: None })
 }
 
-/// Formats found messages. For a tool result, the call id for `read_result` is included.
-async fn earlier(services: &SessionServices, hits: &[MessageHit]) -> Result<Vec<Value>, ToolError> {
+/// Formats the messages that a search found. For a tool result, the call id is included, so that the model can pass it
+/// to `read_result`.
+async fn format_hits(services: &SessionServices, hits: &[MessageHit]) -> Result<Vec<Value>, ToolError> {
     let ids = MessageRange::Ids(hits.iter().map(|hit| hit.id).collect());
     let messages = services.store.messages(&services.subject, ids).await;
     let messages = messages.map_err(|error| ToolError::Failed { message: error.to_string() })?;

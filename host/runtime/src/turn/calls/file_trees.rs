@@ -1,4 +1,5 @@
-//! Reads granted file trees through open descriptors. No path and no link leads out of them (P6, rows 12 and 39).
+//! Reads granted file trees through open descriptors. Neither a path nor a link can lead out of a tree (P6, rows 12 and
+//! 39).
 
 use agent_core::message::Content;
 use agent_core::tool::{ToolDone, ToolError};
@@ -11,16 +12,16 @@ use std::path::{Component, Path, PathBuf};
 
 /// Maximum number of directory entries in a listing.
 const MAX_ENTRIES: usize = 1_000;
-/// Lines that one call reads by default.
+/// Default number of lines that one call reads.
 const DEFAULT_LINES: u64 = 1_000;
-/// Maximum bytes that one call returns.
+/// Maximum number of bytes that one call returns.
 const MAX_BYTES: usize = 512 * 1024;
-/// Maximum bytes of a file that one call scans to find its lines.
-const MAX_SCANNED: u64 = 64 << 20;
+/// Maximum number of bytes of a file that one call scans to find the requested lines.
+const MAX_SCANNED_BYTES: u64 = 64 << 20;
 
 /// The file trees that the host's built-in tools may read.
 pub(super) struct HostTrees {
-    /// Keeps the trees open.
+    /// The sandbox, which keeps the trees open.
     pub(super) sandbox: Sandbox,
     /// The trees that are granted now.
     pub(super) granted: Vec<TreeGrant>,
@@ -47,15 +48,15 @@ pub(super) fn list(trees: &HostTrees, path: &str) -> Result<ToolDone, ToolError>
             continue;
         }
         let name = entry.file_name().to_string_lossy().into_owned();
-        let about = entry.metadata().ok();
-        found.push((name, about));
+        let metadata = entry.metadata().ok();
+        found.push((name, metadata));
     }
     found.sort_by(|(left, _), (right, _)| left.cmp(right));
     let entries: Vec<_> = found
         .into_iter()
-        .map(|(name, about)| match about {
-            Some(about) if about.is_file() => json!({"name": name, "kind": "file", "bytes": about.len()}),
-            Some(about) => json!({"name": name, "kind": kind(about.file_type())}),
+        .map(|(name, metadata)| match metadata {
+            Some(metadata) if metadata.is_file() => json!({"name": name, "kind": "file", "bytes": metadata.len()}),
+            Some(metadata) => json!({"name": name, "kind": kind(metadata.file_type())}),
             None => json!({"name": name, "kind": "unknown"}),
         })
         .collect();
@@ -77,15 +78,16 @@ pub(super) fn read(trees: &HostTrees, path: &str, from_line: u64, lines: Option<
 }
 
 fn lines_of(file: File, path: &str, (from_line, lines): (u64, Option<u64>)) -> Result<ToolDone, ToolError> {
-    let mut reader = BufReader::new(file.take(MAX_SCANNED));
+    let mut reader = BufReader::new(file.take(MAX_SCANNED_BYTES));
     let last = from_line.saturating_add(lines.unwrap_or(DEFAULT_LINES)) - 1;
     let (mut text, mut number, mut line) = (String::new(), 0, Vec::new());
     loop {
         line.clear();
-        let room = (MAX_BYTES + 1) as u64;
-        let bytes = reader.by_ref().take(room).read_until(b'\n', &mut line).map_err(|error| explain(path, &error))?;
+        let line_limit = (MAX_BYTES + 1) as u64;
+        let bytes =
+            reader.by_ref().take(line_limit).read_until(b'\n', &mut line).map_err(|error| explain(path, &error))?;
         if bytes == 0 && reader.get_ref().limit() == 0 {
-            text.push_str(&format!("[only the first {MAX_SCANNED} bytes of {path} are read]\n"));
+            text.push_str(&format!("[only the first {MAX_SCANNED_BYTES} bytes of {path} are read]\n"));
             break;
         }
         if bytes == 0 {
@@ -108,37 +110,39 @@ fn lines_of(file: File, path: &str, (from_line, lines): (u64, Option<u64>)) -> R
             break;
         }
         let line = std::str::from_utf8(&line).map_err(|_| ToolError::Failed {
-            message: format!("`{path}` is not UTF-8 text: line {number} has other bytes"),
+            message: format!("`{path}` is not UTF-8 text: line {number} contains invalid bytes"),
         })?;
         text.push_str(&format!("{number}\t{}\n", line.trim_end_matches(['\r', '\n'])));
     }
     Ok(ToolDone::text(text))
 }
 
-/// Opens the path in the granted tree that contains it. If several do, the most specific tree is used.
+/// Opens the path in the granted tree that contains it. If several trees contain the path, the most specific tree is
+/// used.
 fn open(trees: &HostTrees, path: &str) -> Result<HostObject, ToolError> {
-    let wanted = plain(Path::new(path));
+    let requested = normalized(Path::new(path));
     let containing = trees.granted.iter().filter_map(|tree| {
-        let guest = plain(Path::new(&tree.guest));
-        let host = plain(&tree.host);
+        let guest = normalized(Path::new(&tree.guest));
+        let host = normalized(&tree.host);
         let root =
-            [guest, host].into_iter().filter(|root| wanted.starts_with(root)).max_by_key(|r| r.as_os_str().len());
-        root.filter(|root| root.is_absolute() == wanted.is_absolute()).map(|root| (tree, root))
+            [guest, host].into_iter().filter(|root| requested.starts_with(root)).max_by_key(|r| r.as_os_str().len());
+        root.filter(|root| root.is_absolute() == requested.is_absolute()).map(|root| (tree, root))
     });
     let Some((tree, root)) = containing.max_by_key(|(_, root)| root.as_os_str().len()) else {
         let granted: Vec<_> = trees.granted.iter().map(|tree| format!("`{}`", tree.guest)).collect();
         let message = format!("`{path}` is in none of the granted trees: {}", granted.join(", "));
         return Err(ToolError::Denied { message });
     };
-    let inner = wanted.strip_prefix(&root).unwrap_or(&wanted);
+    let inner = requested.strip_prefix(&root).unwrap_or(&requested);
     let inner = if inner.as_os_str().is_empty() { "." } else { inner.to_str().unwrap_or_default() };
     let opened: HostTree =
         trees.sandbox.host_tree(tree).map_err(|problem| ToolError::Failed { message: problem.to_string() })?;
     opened.open(inner).map_err(|error| explain(path, &error))
 }
 
-/// Removes `.` and empty components. `..` stays, because the directory descriptor checks it.
-fn plain(path: &Path) -> PathBuf {
+/// Removes `.` and empty components from a path. Components `..` are kept, because the directory descriptor checks
+/// them.
+fn normalized(path: &Path) -> PathBuf {
     path.components().filter(|component| *component != Component::CurDir).collect()
 }
 

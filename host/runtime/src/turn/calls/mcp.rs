@@ -24,7 +24,7 @@ pub(super) async fn call(
     };
     let called = services.agent.servers().call(server, &tool.remote_name, record.effective_arguments()).await;
     let outcome = match called {
-        Ok(done) => stored(services, server, done).await?,
+        Ok(done) => store_media(services, server, done).await?,
         Err(error) => Err(error),
     };
     let wall_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -33,7 +33,7 @@ pub(super) async fn call(
 
 /// Stores the media of a result. The bytes determine the MIME type if they identify it, because servers often only guess from
 /// the file name.
-async fn stored(
+async fn store_media(
     services: &SessionServices,
     server: &str,
     done: McpToolResult,

@@ -1,4 +1,4 @@
-//! Dispatches tool calls. Their intents are committed before anything runs.
+//! Dispatches tool calls. The intents of the calls are committed before any of the calls runs.
 
 use super::Driver;
 use crate::approvals::BlockedDispatch;
@@ -12,12 +12,14 @@ use agent_core::change::CallRecord;
 use agent_core::message::CallId;
 use agent_core::run::{Dispatch, DispatchedCall, Input, TurnError};
 
-/// What happened to calls that were ready to be dispatched.
+/// The outcome of dispatching calls.
 pub(super) enum Dispatched {
-    /// At least one call runs or waits for an answer from outside.
-    Some,
-    /// No call was dispatched. One can be when a running call ends or a question is answered.
+    /// At least one call now runs, waits for an answer from outside the host, or was blocked. The state of the run has
+    /// changed.
+    StateChanged,
+    /// No call was dispatched. A call can be dispatched after a running call ends or a first-use question is answered.
     NotYet,
+    /// The turn ends with this error.
     Failed(TurnError),
 }
 
@@ -25,7 +27,7 @@ pub(super) enum Dispatched {
 struct ReadyCall {
     record: CallRecord,
     dispatch: Dispatch,
-    /// What the call waits for if it is answered outside the host.
+    /// The answer that the call waits for. `None` if the host runs the call.
     forwarded: Option<ForwardedCall>,
 }
 
@@ -42,16 +44,17 @@ impl Driver<'_> {
         if let Some(BlockedDispatch { input, denial }) = blocked {
             let denials = denial.into_iter().collect();
             self.commit(input, CommitNotes { denials, ..CommitNotes::default() }).await?;
-            return Ok(Dispatched::Some);
+            return Ok(Dispatched::StateChanged);
         }
         let ready = match self.forward(records, dispatches).await? {
             Ok(ready) => ready,
             Err(error) => return Ok(Dispatched::Failed(error)),
         };
-        let ready = self.with_room(ready).into_iter();
+        let ready = self.within_parallel_limit(ready).into_iter();
         let (services, questions) = (&self.session.services, &mut self.questions);
-        let ready: Vec<ReadyCall> =
-            ready.filter(|call| call.dispatch.request.is_some() || questions.admit(services, &call.record)).collect();
+        let ready: Vec<ReadyCall> = ready
+            .filter(|call| call.dispatch.request.is_some() || questions.may_dispatch(services, &call.record))
+            .collect();
         if ready.is_empty() {
             return Ok(Dispatched::NotYet);
         }
@@ -63,7 +66,7 @@ impl Driver<'_> {
         }
         self.commit(Input::Dispatched { calls }, notes).await?;
         self.start_calls(ready);
-        Ok(Dispatched::Some)
+        Ok(Dispatched::StateChanged)
     }
 
     /// Determines which calls are answered outside the host. The inner error ends the turn.
@@ -78,7 +81,8 @@ impl Driver<'_> {
                 None => forwarded_call(&self.session.services, &self.session.run, &record),
                 Some(_) => match self.session.approvals().forwarded_held_request(&record).await? {
                     Some(forwarded) => Some(forwarded),
-                    // The request could be read a moment ago, and the tool must not run a second time.
+                    // The check before the dispatch could read the request, but now it cannot be read. The turn ends,
+                    // because the tool must not run a second time.
                     None => {
                         let message = format!("the service request of call {} can no longer be read", record.id);
                         return Ok(Err(TurnError::HostFailed { message }));
@@ -90,23 +94,23 @@ impl Driver<'_> {
         Ok(Ok(ready))
     }
 
-    /// Selects the calls that may start now. Children count towards the limit of parallel calls, which the loop does not know,
-    /// and a sequential call runs alone (L9).
-    fn with_room(&self, ready: Vec<ReadyCall>) -> Vec<ReadyCall> {
+    /// Selects the calls that may start now. Children count towards the limit of parallel calls. They must be counted
+    /// here, because the loop does not know about them. A sequential call is not started while children run (L9).
+    fn within_parallel_limit(&self, ready: Vec<ReadyCall>) -> Vec<ReadyCall> {
         let (session, children) = (&*self.session, self.children.len());
-        let cap = session.run.turn.as_ref().map_or(1, |turn| turn.config.parallel_calls.max(1) as usize);
+        let limit = session.run.turn.as_ref().map_or(1, |turn| turn.config.parallel_calls.max(1) as usize);
         let registry = session.services.agent.registry();
-        let mut free = cap.saturating_sub(self.running.len() + children);
-        let mut has_room = |ReadyCall { record, forwarded, .. }: &ReadyCall| {
+        let mut free = limit.saturating_sub(self.running.len() + children);
+        let mut may_start = |ReadyCall { record, forwarded, .. }: &ReadyCall| {
             if forwarded.is_some() {
                 return true;
             }
-            let alone = registry.get(&record.name).is_some_and(|tool| tool.definition.traits.sequential);
-            let has_room = free > 0 && (children == 0 || !alone);
-            free -= usize::from(has_room);
-            has_room
+            let is_sequential = registry.get(&record.name).is_some_and(|tool| tool.definition.traits.sequential);
+            let may_start = free > 0 && (children == 0 || !is_sequential);
+            free -= usize::from(may_start);
+            may_start
         };
-        ready.into_iter().filter(|call| has_room(call)).collect()
+        ready.into_iter().filter(|call| may_start(call)).collect()
     }
 
     /// Starts the calls whose intents are committed.
