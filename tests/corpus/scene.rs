@@ -1,13 +1,14 @@
 //! The setup of an attack: a test host with a witness, which is a separate agent that must keep finishing turns during
 //! the attack.
 
-use crate::support::{TestHost, call_reply, components, results, run_turn, script, text_reply};
+use crate::support::{BUILT_COMPONENTS, TestHost, call_reply, components, results, run_turn, script, text_reply};
 use crate::usage::Usage;
 use agent_plugins::{CallLimits, Generation, Grants};
 use agent_runtime::{Agent, AgentConfig, OpenSession, PluginAllowance, Session, TurnResult};
 use serde_json::{Value, json};
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,8 +26,31 @@ const WITNESS_TURNS: usize = 200;
 /// The time limit of a call that would not end.
 pub(crate) const SHORT: Duration = Duration::from_millis(300);
 
-/// Runs the test of a row while no other test of this process runs, on a runtime whose idle threads end soon.
+/// Runs the test of a row in a process of its own, because the resources of the whole process are counted. Other tests
+/// of the corpus run beside it in their own processes. Each process runs this test binary for the one test.
 pub(crate) fn run_exclusively(test: impl Future<Output = ()>) {
+    let thread = std::thread::current();
+    match thread.name() {
+        // A process that was started for one test has the variable.
+        Some(name) if std::env::var_os(BUILT_COMPONENTS).is_none() => run_in_own_process(name),
+        _ => run_in_this_process(test),
+    }
+}
+
+fn run_in_own_process(name: &str) {
+    let program = std::env::current_exe().expect("a running program has a file");
+    let run = Command::new(program)
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .env(BUILT_COMPONENTS, components())
+        .output()
+        .unwrap_or_else(|error| panic!("the process of the test does not start: {error}"));
+    // The harness shows what is printed here if the test fails, or if it does not capture output.
+    print!("{}{}", String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(run.status.success(), "{name} failed in its own process: {}", run.status);
+}
+
+/// Runs the test on a runtime whose idle threads end soon.
+fn run_in_this_process(test: impl Future<Output = ()>) {
     static EXCLUSIVE: Mutex<()> = Mutex::new(());
     let _alone = EXCLUSIVE.lock().unwrap_or_else(PoisonError::into_inner);
     components();

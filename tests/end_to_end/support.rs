@@ -20,10 +20,17 @@ pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("host/app is two levels deep")
 }
 
+/// Environment variable for test processes that another test process starts: the folder of the components, which are
+/// built already.
+pub(crate) const BUILT_COMPONENTS: &str = "AGENT_HOST_BUILT_COMPONENTS";
+
 /// The folder of all plugins and fixtures as `NAME.wasm`, built once by the code behind `plugin build`.
 pub(crate) fn components() -> &'static Path {
     static COMPONENTS: OnceLock<PathBuf> = OnceLock::new();
     COMPONENTS.get_or_init(|| {
+        if let Some(built) = std::env::var_os(BUILT_COMPONENTS) {
+            return PathBuf::from(built);
+        }
         let out = scratch().join("components");
         std::fs::create_dir_all(&out).expect("the target directory is writable");
         let mut projects: Vec<Project> = projects_in(&repository().join("plugins")).expect("plugins can be read");
