@@ -1,4 +1,4 @@
-//! D1: bytes are stored once, visible to the sessions that put them, and read in ranges.
+//! D1: bytes are stored once, are visible to the sessions that stored them, and can be read in ranges.
 
 use super::{SessionWriter, TestStore};
 use crate::{BlobReference, Commit, MediaDescription, StoreError, digest_of};
@@ -31,8 +31,8 @@ pub(super) async fn blob_is_visible_only_to_sessions_that_put_it(test: TestStore
     let unseen = StoreError::NoBlob { digest: media.digest.clone() };
     assert_eq!(store.read("two", &media.digest, 0, 9).await, Err(unseen));
 
-    let again = store.put("two", b"pixels".to_vec(), picture("b.png")).await.unwrap();
-    assert_eq!(again, Media { name: Some("b.png".to_owned()), ..media.clone() });
+    let same_bytes = store.put("two", b"pixels".to_vec(), picture("b.png")).await.unwrap();
+    assert_eq!(same_bytes, Media { name: Some("b.png".to_owned()), ..media.clone() });
     assert_eq!(store.media("one", &media.digest).await, Ok(Some(media.clone())));
     assert_eq!(store.read("two", &media.digest, 0, 9).await.as_deref(), Ok(b"pixels".as_slice()));
     let untyped = store.put("one", vec![0], MediaDescription::default()).await;
@@ -69,14 +69,14 @@ pub(super) async fn record_texts_are_stored_by_digest(test: TestStore) {
     writer.commit(Commit { texts, ..Commit::default() }).await.unwrap();
     assert_eq!(store.text(&digest).await.as_deref(), Ok("section"));
     assert_eq!(store.text(&digest_of(b"another")).await.as_deref(), Ok("another"));
-    assert_eq!(store.media("s", &digest).await, Ok(None), "a text is not a medium");
+    assert_eq!(store.media("s", &digest).await, Ok(None), "a text is not a media item");
     assert!(store.read("s", &digest, 0, 1).await.is_err());
 
-    // The same bytes can also be stored as media, and media can contain bytes that are not text.
+    // The same bytes can also be stored as a media item, and a media item can contain bytes that are not text.
     store.put("s", b"section".to_vec(), picture("section")).await.unwrap();
     assert_eq!(store.read("s", &digest, 0, 99).await.as_deref(), Ok(b"section".as_slice()));
     store.put_text("s", "section".to_owned()).await.unwrap();
-    assert!(store.media("s", &digest).await.unwrap().is_some(), "the blob is still a medium");
+    assert!(store.media("s", &digest).await.unwrap().is_some(), "the blob is still a media item");
     let binary = store.put("s", vec![0xff, 0xfe], picture("binary")).await.unwrap();
     assert!(matches!(store.text(&binary.digest).await, Err(StoreError::Invalid { .. })));
     let missing = digest_of(b"missing");
@@ -112,8 +112,8 @@ pub(super) async fn references_are_listed_in_pages(test: TestStore) {
     expected.sort_by_key(|reference| reference.digest().clone());
     assert_eq!(store.references("s", None, 9).await.as_deref(), Ok(expected.as_slice()));
     assert_eq!(store.references("s", None, 1).await.as_deref(), Ok(&expected[..1]));
-    let rest = store.references("s", Some(expected[0].digest()), 9).await;
-    assert_eq!(rest.as_deref(), Ok(&expected[1..]));
+    let second_page = store.references("s", Some(expected[0].digest()), 9).await;
+    assert_eq!(second_page.as_deref(), Ok(&expected[1..]));
     let missing = store.references("none", None, 9).await;
     assert_eq!(missing, Err(StoreError::NoSession { session: "none".to_owned() }));
 }
@@ -128,7 +128,7 @@ pub(super) async fn media_are_shared_between_sessions(test: TestStore) {
     for unseen in [text, digest_of(b"nowhere")] {
         let refused = store.share("from", "to", &[media.digest.clone(), unseen.clone()]).await;
         assert_eq!(refused, Err(StoreError::NoBlob { digest: unseen }));
-        assert_eq!(store.media("to", &media.digest).await, Ok(None), "all or none");
+        assert_eq!(store.media("to", &media.digest).await, Ok(None), "no item is shared if one digest is refused");
     }
     let own = store.put_text("to", "pixels".to_owned()).await.unwrap();
     assert_eq!(own, media.digest);
