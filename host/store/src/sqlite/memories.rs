@@ -18,7 +18,7 @@ impl Memories for SqliteStore {
             let (size, limit) = (memory.text.len() as u64, MAX_MEMORY_BYTES as u64);
             return Err(StoreError::TooLarge { what: "a memory".to_owned(), size, limit });
         }
-        let written = written(&memory)?;
+        let written = written_time(&memory)?;
         let id = id.to_owned();
         self.write(Effort::Long, move |connection| {
             let sql = "INSERT INTO memories (id, user, kind, session, text, written, agent, turn)
@@ -105,14 +105,15 @@ impl Memories for SqliteStore {
     }
 }
 
-/// Removes the memories of a session and returns how many there were.
+/// Removes the memories of a session and returns the number of removed memories.
 pub(super) fn forget_session(connection: &Connection, session: &str) -> Result<u64, Failure> {
     let sql = "DELETE FROM memories WHERE session = ?1 RETURNING number";
     let numbers = collect(connection, sql, [session], |row| Ok(row.get(0)?))?;
     remove_words(connection, &numbers)
 }
 
-/// Removes entries from the index. Merging the index afterwards also drops entries that are only marked as deleted.
+/// Removes memories from the full-text index and returns their number. Merging the index afterwards also removes the
+/// data of entries that are only marked as deleted.
 fn remove_words(connection: &Connection, numbers: &[i64]) -> Result<u64, Failure> {
     for number in numbers {
         connection.prepare_cached("DELETE FROM memory_words WHERE rowid = ?1")?.execute([number])?;
@@ -123,7 +124,7 @@ fn remove_words(connection: &Connection, numbers: &[i64]) -> Result<u64, Failure
     Ok(numbers.len() as u64)
 }
 
-fn written(memory: &Memory) -> Result<i64, StoreError> {
+fn written_time(memory: &Memory) -> Result<i64, StoreError> {
     match &memory.written {
         None => Ok(now()),
         Some(text) => text
@@ -135,8 +136,9 @@ fn written(memory: &Memory) -> Result<i64, StoreError> {
 
 fn stored_memory(row: &Row<'_>) -> Result<StoredMemory, Failure> {
     let kind: String = row.get(2)?;
-    let kind =
-        [MemoryKind::Tool, MemoryKind::Final, MemoryKind::Limit].into_iter().find(|known| known.as_str() == kind);
+    let kind = [MemoryKind::Tool, MemoryKind::Final, MemoryKind::Limit]
+        .into_iter()
+        .find(|candidate| candidate.as_str() == kind);
     let memory = Memory {
         user: row.get(1)?,
         kind: kind.ok_or_else(|| Failure::Unreadable("a memory has an unknown kind".to_owned()))?,

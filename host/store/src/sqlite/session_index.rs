@@ -16,13 +16,13 @@ impl SessionIndex for SqliteStore {
         let owner = self.owner.clone();
         self.read(move |connection| {
             let SessionFilter { subject, agent, user, unowned, state, delegated_by } = filter;
-            // Build these conditions for each case, so that SQLite can use their indexes.
-            let one = if subject.is_some() { "subject = ?6" } else { "?6 IS NULL" };
-            let parent = if delegated_by.is_some() { "delegated_by = ?4" } else { "?4 IS NULL" };
+            // Build these conditions for each case, so that SQLite can use the indexes of these columns.
+            let by_subject = if subject.is_some() { "subject = ?6" } else { "?6 IS NULL" };
+            let by_parent = if delegated_by.is_some() { "delegated_by = ?4" } else { "?4 IS NULL" };
             let sql = format!(
                 "SELECT subject, agent, user, created, updated, revision, turns, last_message, state, title, owner,
                  delegated_by FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR user = ?2 OR (?7 AND user IS NULL))
-                 AND (?3 IS NULL OR state = ?3) AND {parent} AND {one}
+                 AND (?3 IS NULL OR state = ?3) AND {by_parent} AND {by_subject}
                  ORDER BY place DESC, id DESC LIMIT ?5"
             );
             let parameters = params![agent, user, state, delegated_by, page(limit), subject, unowned == Unowned::Shown];
@@ -52,7 +52,7 @@ impl SessionIndex for SqliteStore {
     }
 
     async fn search_messages(&self, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
-        // Commits do not wait for the index, so it may be behind; a search updates it first.
+        // Commits do not update the index, so a search updates it first.
         self.update_message_index().await?;
         let query = query.to_owned();
         self.read(move |connection| search::messages(connection, &query, limit)).await
@@ -71,7 +71,7 @@ impl SqliteStore {
         if self.access == Access::Read {
             return Ok(());
         }
-        while self.write(Effort::Long, search::index_some).await? == search::Progress::Indexed {}
+        while self.write(Effort::Long, search::index_next_batch).await? == search::Progress::Indexed {}
         Ok(())
     }
 }

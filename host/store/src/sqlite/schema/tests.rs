@@ -1,4 +1,4 @@
-//! D1: a file of any earlier version is migrated to the current one with all of its data.
+//! D1: a file of any earlier version is migrated to the current version with all of its data.
 
 use super::{APPLICATION_ID, FIRST};
 use crate::{
@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use std::path::Path;
 
-/// Writes a file as a host of the first version left it: a session with an open call, a text and a memory.
+/// Writes a file in the form of the first schema version. It contains a session with an open call, a text and a memory.
 fn write_first_version(path: &Path) {
     let connection = Connection::open(path).unwrap();
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
