@@ -175,9 +175,9 @@ mod tests {
     use super::*;
 
     async fn stored_login(configuration: &str, host: &str) -> Result<Option<Login>, String> {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let file = directory.path().join("config.json");
-        std::fs::write(&file, configuration).expect("written");
+        std::fs::write(&file, configuration).expect("the file is written");
         Credentials { file: Some(file) }.login(host, "https").await.map_err(|error| error.to_string())
     }
 
@@ -199,9 +199,9 @@ mod tests {
         }
         assert_eq!(Credentials::default().login("a.example", "https").await.ok(), Some(None));
         // Row 42: a login that was stored for TLS is not sent without TLS.
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let file = directory.path().join("config.json");
-        std::fs::write(&file, auths).expect("written");
+        std::fs::write(&file, auths).expect("the file is written");
         let stored = Credentials { file: Some(file) };
         assert_eq!(stored.login("old.example", "http").await.ok(), Some(None));
         assert_eq!(stored.login("registry.example", "http").await.ok(), Some(password("ann", "secret")));
@@ -213,13 +213,15 @@ mod tests {
     #[tokio::test]
     async fn errors_do_not_show_credentials() {
         let broken = r#"{"auths": {"a.example": {"auth": "c2VjcmV0" "#;
-        let error = stored_login(broken, "a.example").await.expect_err("refused");
+        let error = stored_login(broken, "a.example").await.expect_err("it is refused");
         assert!(error.contains("config.json:1") && !error.contains("c2VjcmV0"), "{error}");
-        let error = stored_login(r#"{"credHelpers": {"a.example": "../sh"}}"#, "a.example").await.expect_err("refused");
+        let error =
+            stored_login(r#"{"credHelpers": {"a.example": "../sh"}}"#, "a.example").await.expect_err("it is refused");
         assert!(error.contains("not a valid name of a credential helper"), "{error}");
-        let error = stored_login(r#"{"credsStore": "not-installed-here"}"#, "a.example").await.expect_err("refused");
+        let error =
+            stored_login(r#"{"credsStore": "not-installed-here"}"#, "a.example").await.expect_err("it is refused");
         assert!(error.contains("docker-credential-not-installed-here"), "{error}");
-        let login = password("ann", "secret").expect("a login");
+        let login = password("ann", "secret").expect("there is a login");
         assert_eq!(format!("{login:?}"), "Login");
     }
 }

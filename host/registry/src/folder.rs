@@ -347,35 +347,47 @@ mod tests {
     // P11: a file is replaced only if requested, and only a locked file is removed.
     #[test]
     fn local_files_are_not_replaced_or_removed() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let folder = PluginFolder::new(directory.path());
         let file = directory.path().join("calc.wasm");
-        std::fs::write(&file, b"built here").expect("written");
-        let error =
-            folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile).expect_err("refused").to_string();
+        std::fs::write(&file, b"built here").expect("the file is written");
+        let error = folder
+            .install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile)
+            .expect_err("it is refused")
+            .to_string();
         assert!(error.contains("not locked") && error.contains("--replace"), "{error}");
         assert_eq!(std::fs::read(&file).expect("it exists"), b"built here");
-        assert_eq!(folder.lock_file().expect("there is no lock file").plugins(), []);
+        assert_eq!(folder.lock_file().expect("a missing lock file is read as empty").plugins(), []);
 
-        folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::AnyFile).expect("installed");
+        folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::AnyFile).expect("the plugin is installed");
         folder.install(plugin("calc", b"two"), b"two", ReplacePolicy::LockedFile).expect("a locked file is replaced");
         assert_eq!(std::fs::read(&file).expect("it exists"), b"two");
-        std::fs::write(&file, b"changed").expect("written");
+        std::fs::write(&file, b"changed").expect("the file is written");
         let error = folder
             .install(plugin("calc", b"three"), b"three", ReplacePolicy::LockedFile)
-            .expect_err("refused")
+            .expect_err("it is refused")
             .to_string();
         assert!(error.contains("changed since it was locked"), "{error}");
         assert!(
-            folder.remove("calc", RemoveMode::EntryAndFile).expect_err("refused").to_string().contains("--keep-file")
+            folder
+                .remove("calc", RemoveMode::EntryAndFile)
+                .expect_err("it is refused")
+                .to_string()
+                .contains("--keep-file")
         );
-        folder.remove("calc", RemoveMode::EntryOnly).expect("unlocked");
+        folder.remove("calc", RemoveMode::EntryOnly).expect("the entry is removed");
         assert_eq!(std::fs::read(&file).expect("it exists"), b"changed");
         assert!(
-            folder.remove("calc", RemoveMode::EntryAndFile).expect_err("gone").to_string().contains("locks no plugin")
+            folder
+                .remove("calc", RemoveMode::EntryAndFile)
+                .expect_err("the plugin is not locked")
+                .to_string()
+                .contains("locks no plugin")
         );
-        let names: Vec<_> =
-            std::fs::read_dir(directory.path()).expect("read").map(|entry| entry.expect("one").file_name()).collect();
+        let names: Vec<_> = std::fs::read_dir(directory.path())
+            .expect("the file is read")
+            .map(|entry| entry.expect("the entry is read").file_name())
+            .collect();
         assert_eq!(names.len(), 2, "no temporary files remain: {names:?}");
     }
 
@@ -383,9 +395,9 @@ mod tests {
     // is not locked is loaded.
     #[test]
     fn modified_locked_plugin_is_refused() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let folder = PluginFolder::new(directory.path());
-        folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile).expect("installed");
+        folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile).expect("the plugin is installed");
         let vet = |file: &str, name: &str, component: &[u8]| {
             let read = || Ok(Arc::new(component.to_vec()));
             LockFileVetting::default()
@@ -398,7 +410,7 @@ mod tests {
             let error = vet(file, name, b"two").expect_err(name);
             assert!(error.contains("locks `calc`") && error.contains("plugin add --replace"), "{error}");
         }
-        std::fs::write(LockFile::path(directory.path()), "<<<<<<< ours\n").expect("written");
+        std::fs::write(LockFile::path(directory.path()), "<<<<<<< ours\n").expect("the file is written");
         assert!(
             vet("mine.wasm", "mine", b"anything").expect_err("the lock file is invalid").contains("plugins.lock:1")
         );
@@ -408,14 +420,15 @@ mod tests {
     // changed.
     #[test]
     fn stored_component_is_verified_by_its_origin_entry() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let folder = PluginFolder::new(directory.path());
-        let file = folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile).expect("installed");
+        let file =
+            folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile).expect("the plugin is installed");
         let read = || Ok(Arc::new(b"one".to_vec()));
         let identity = identity("calc", b"one");
         let origin_entry = LockFileVetting::default()
             .verify_file(&file, &identity, &read)
-            .expect("it may serve")
+            .expect("the plugin may be loaded")
             .expect("it is locked");
         assert_eq!(
             LockFileVetting::default().verify_file(
@@ -427,22 +440,22 @@ mod tests {
         );
         assert_eq!(LockFileVetting::default().verify_stored(Some(&origin_entry), &identity, &read), Ok(()));
         let strict = LockFileVetting { trust: Trust { policy: crate::SignaturePolicy::Required, ..Trust::default() } };
-        let refused = strict.verify_stored(Some(&origin_entry), &identity, &read).expect_err("refused");
+        let refused = strict.verify_stored(Some(&origin_entry), &identity, &read).expect_err("it is refused");
         assert!(refused.contains("registry.example/team/calc: it is not signed"), "{refused}");
         assert!(strict.verify_stored(Some("[[plugin"), &identity, &read).is_err(), "an unreadable entry is an error");
     }
 
     #[test]
     fn state_of_a_locked_plugin_is_determined() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let folder = PluginFolder::new(directory.path());
         let locked = plugin("calc", b"one");
         assert!(matches!(folder.state(&locked, &Trust::default()), PluginState::Missing));
-        let file = folder.install(locked.clone(), b"one", ReplacePolicy::LockedFile).expect("installed");
+        let file = folder.install(locked.clone(), b"one", ReplacePolicy::LockedFile).expect("the plugin is installed");
         assert!(matches!(folder.state(&locked, &Trust::default()), PluginState::Valid(Signer::Untrusted { .. })));
         let strict = Trust { policy: crate::SignaturePolicy::Required, ..Trust::default() };
         assert!(matches!(folder.state(&locked, &strict), PluginState::Untrusted(_)));
-        std::fs::write(file, b"onf").expect("flipped");
+        std::fs::write(file, b"onf").expect("the file is changed");
         assert!(
             matches!(folder.state(&locked, &Trust::default()), PluginState::Modified(found) if found == digest_of(b"onf"))
         );

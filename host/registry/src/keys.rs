@@ -225,46 +225,49 @@ mod tests {
     // P11: a key pair is written in minisign's format, only its owner can read it, and it is never replaced.
     #[test]
     fn keys_are_created_once_and_read_back() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let path = directory.path().join("team.key");
-        let public = create(&path, Protection::None).expect("created");
+        let public = create(&path, Protection::None).expect("it is created");
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
             assert_eq!(path.metadata().expect("it exists").permissions().mode() & 0o777, 0o600);
         }
-        assert_eq!(PublicKey::read(&directory.path().join("team.pub")).expect("read"), public);
-        let file = KeyFile::read(&path).expect("read");
+        assert_eq!(PublicKey::read(&directory.path().join("team.pub")).expect("the file is read"), public);
+        let file = KeyFile::read(&path).expect("the file is read");
         assert!(!file.needs_password());
-        assert_eq!(file.open(None).expect("opened").public, public);
+        assert_eq!(file.open(None).expect("the key is opened").public, public);
         let before = std::fs::read(&path).expect("it exists");
-        assert!(create(&path, Protection::None).expect_err("refused").to_string().contains("not replaced"));
-        std::fs::remove_file(directory.path().join("team.pub")).expect("removed");
-        assert!(create(&path, Protection::None).expect_err("refused").to_string().contains("not replaced"));
+        assert!(create(&path, Protection::None).expect_err("it is refused").to_string().contains("not replaced"));
+        std::fs::remove_file(directory.path().join("team.pub")).expect("the file is removed");
+        assert!(create(&path, Protection::None).expect_err("it is refused").to_string().contains("not replaced"));
         assert_eq!(std::fs::read(&path).expect("it exists"), before);
     }
 
     #[test]
     fn encrypted_key_needs_its_password() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let path = directory.path().join("team.key");
-        let public = create(&path, Protection::Password("correct horse".to_owned())).expect("created");
-        let file = KeyFile::read(&path).expect("read");
+        let public = create(&path, Protection::Password("correct horse".to_owned())).expect("it is created");
+        let file = KeyFile::read(&path).expect("the file is read");
         assert!(file.needs_password());
-        assert!(file.open(None).expect_err("refused").to_string().contains("needs its password"));
-        assert!(file.open(Some("wrong".to_owned())).expect_err("refused").to_string().contains("password is wrong"));
-        assert_eq!(file.open(Some("correct horse".to_owned())).expect("opened").public, public);
+        assert!(file.open(None).expect_err("it is refused").to_string().contains("needs its password"));
+        assert!(
+            file.open(Some("wrong".to_owned())).expect_err("it is refused").to_string().contains("password is wrong")
+        );
+        assert_eq!(file.open(Some("correct horse".to_owned())).expect("the key is opened").public, public);
     }
 
     // P11: a file with the extension of a public key never contains a secret key, and a failed attempt leaves no single
     // key behind.
     #[test]
     fn no_single_half_of_a_key_pair_remains() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let error = create(&directory.path().join("team.pub"), Protection::None).expect_err("refused").to_string();
+        let directory = tempfile::tempdir().expect("the directory is created");
+        let error =
+            create(&directory.path().join("team.pub"), Protection::None).expect_err("it is refused").to_string();
         assert!(error.contains("public half"), "{error}");
-        std::fs::create_dir(directory.path().join("team.key")).expect("created");
-        create(&directory.path().join("team.key"), Protection::None).expect_err("a folder is there");
+        std::fs::create_dir(directory.path().join("team.key")).expect("it is created");
+        create(&directory.path().join("team.key"), Protection::None).expect_err("a folder with this name exists");
         assert!(!directory.path().join("team.pub").exists());
         assert_eq!(std::fs::read_dir(directory.path()).expect("it exists").count(), 1);
     }
@@ -272,16 +275,16 @@ mod tests {
     // Row 16: if a secret key is used where a public key is expected, the error does not contain it.
     #[test]
     fn errors_do_not_show_secret_keys() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let path = directory.path().join("team.key");
-        create(&path, Protection::None).expect("created");
+        create(&path, Protection::None).expect("it is created");
         let secret = std::fs::read_to_string(&path).expect("it exists");
-        let line = secret.lines().nth(1).expect("the key");
-        let error = PublicKey::parse(line).expect_err("refused").to_string();
+        let line = secret.lines().nth(1).expect("the file contains a key");
+        let error = PublicKey::parse(line).expect_err("it is refused").to_string();
         assert!(!error.contains(&line[..12]), "{error}");
         let public = KeyFile::read(&directory.path().join("team.pub"));
-        assert!(public.err().expect("refused").to_string().contains("only its public half"));
-        let key = KeyFile::read(&path).expect("read").open(None).expect("opened");
+        assert!(public.err().expect("it is refused").to_string().contains("only its public half"));
+        let key = KeyFile::read(&path).expect("the file is read").open(None).expect("the key is opened");
         assert!(!format!("{key:?}").contains(&line[12..40]));
     }
 }

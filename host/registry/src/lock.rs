@@ -270,10 +270,12 @@ mod tests {
 
     #[test]
     fn errors_of_lock_files_say_where_and_what_to_do() {
-        assert!(read("").expect_err("no format").contains("plugins/plugins.lock"));
+        assert!(read("").expect_err("the format is missing").contains("plugins/plugins.lock"));
         let conflict = "format = 1\n<<<<<<< ours\n";
-        assert!(read(conflict).expect_err("a conflict").contains("plugins/plugins.lock:2: "));
-        assert!(read("format = 2\n[[plugin]]\nnew = 1\n").expect_err("newer").contains("update agent-host"));
+        assert!(read(conflict).expect_err("the file has a merge conflict").contains("plugins/plugins.lock:2: "));
+        assert!(
+            read("format = 2\n[[plugin]]\nnew = 1\n").expect_err("the format is newer").contains("update agent-host")
+        );
         let text = LockFile { plugins: vec![plugin("calc"), plugin("calc")] }.to_text();
         assert!(read(&text).expect_err("the entry is listed twice").contains("`calc` is listed twice"));
         for name in ["../calc", "a/b", "..", "", "a\\b"] {
@@ -281,8 +283,12 @@ mod tests {
             assert!(read(&text).expect_err(name).contains("not a valid plugin name"), "{name}");
         }
         let text = LockFile { plugins: vec![LockedPlugin { manifest: None, ..plugin("calc") }] }.to_text();
-        assert!(read(&text).expect_err("no place").contains("`calc` comes from a registry but has no `manifest`"));
+        assert!(
+            read(&text)
+                .expect_err("the manifest is missing")
+                .contains("`calc` comes from a registry but has no `manifest`")
+        );
         let digest = LockFile { plugins: vec![plugin("calc")] }.to_text().replace("sha256:", "sha512:");
-        assert!(read(&digest).expect_err("no digest").contains("digest"));
+        assert!(read(&digest).expect_err("the digest is invalid").contains("digest"));
     }
 }

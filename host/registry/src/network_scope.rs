@@ -130,7 +130,7 @@ mod tests {
     #[tokio::test]
     async fn names_are_resolved_within_a_scope() {
         let resolve = async |scope, name: &str| {
-            let resolved = ScopedResolver(scope).resolve(name.parse().expect("a name")).await;
+            let resolved = ScopedResolver(scope).resolve(name.parse().expect("the name is valid")).await;
             resolved.map(|addresses| addresses.count()).map_err(|error| error.to_string())
         };
         assert!(resolve(NetworkScope::ThisMachine, "localhost").await.is_ok_and(|count| count > 0));

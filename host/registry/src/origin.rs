@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn credential_is_available_for_its_origin_only() {
         let registry = url("https://registry.example:5000/v2/");
-        let basic = OriginLogin::new(login(), &registry).basic().expect("a password");
+        let basic = OriginLogin::new(login(), &registry).basic().expect("the login has a password");
         let bearer = OriginCredential::bearer("token", &registry);
         for credential in [&basic, &bearer] {
             assert!(credential.authorization_for(&url("https://registry.example:5000/other?x=y")).is_some());

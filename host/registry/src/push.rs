@@ -197,14 +197,15 @@ mod tests {
             ..PluginFacts::default()
         };
         let bytes = b"component";
-        let our_config = serde_json::to_vec(&config(&facts, bytes, "2026-11-22T14:18:13.028954521Z")).expect("JSON");
+        let our_config =
+            serde_json::to_vec(&config(&facts, bytes, "2026-11-22T14:18:13.028954521Z")).expect("the JSON is valid");
         let digests = [agent_plugins::digest_of(bytes), agent_plugins::digest_of(&our_config)];
         let (their_manifest, their_config) =
             oci_wasm_documents(&digests[0], bytes.len(), (&digests[1], our_config.len()));
-        assert_eq!(serde_json::from_slice::<Value>(&our_config).expect("JSON"), their_config);
+        assert_eq!(serde_json::from_slice::<Value>(&our_config).expect("the JSON is valid"), their_config);
         // The config is also compared as text, because its digest identifies the artifact.
         assert!(String::from_utf8_lossy(&our_config).starts_with(r#"{"created":"2026-11-22T14:18:13.028954521Z","author":null,"architecture":"wasm","os":"wasip2","layerDigests":["#));
-        let mut manifest = serde_json::to_value(manifest(&facts, &our_config, bytes)).expect("JSON");
+        let mut manifest = serde_json::to_value(manifest(&facts, &our_config, bytes)).expect("the JSON is valid");
         let layer_annotations = json!({"org.opencontainers.image.title": "calc.wasm"});
         assert_eq!(
             manifest["layers"][0].as_object_mut().and_then(|layer| layer.remove("annotations")),
@@ -213,7 +214,7 @@ mod tests {
         let title = manifest["annotations"].as_object_mut().and_then(|annotations| annotations.remove(TITLE));
         assert_eq!(title, Some(json!("calc")));
         assert_eq!(manifest, their_manifest);
-        let read: Manifest = serde_json::from_value(their_manifest).expect("read");
+        let read: Manifest = serde_json::from_value(their_manifest).expect("the file is read");
         assert_eq!(read.component().expect("it is a plugin").digest, digests[0]);
     }
 }

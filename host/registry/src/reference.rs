@@ -241,7 +241,8 @@ mod tests {
         ] {
             assert_eq!(Reference::parse(text).expect(text).to_string(), text);
         }
-        let reference = Reference::parse("oci://Registry.example:443/team/calc:v1_2.3-x").expect("a reference");
+        let reference =
+            Reference::parse("oci://Registry.example:443/team/calc:v1_2.3-x").expect("the reference is valid");
         assert_eq!(reference.repository().host(), "registry.example:443");
         assert_eq!((reference.repository().name(), reference.tag()), ("calc", Some("v1_2.3-x")));
     }
@@ -273,7 +274,7 @@ mod tests {
         assert!(matches!(Source::parse("./calc"), Ok(Source::File(_))));
         assert!(matches!(Source::parse("out/calc.wasm"), Ok(Source::File(_))));
         assert!(matches!(Source::parse("registry.example/calc:1"), Ok(Source::Registry(_))));
-        let error = Source::parse("https://user:secret@example.com/calc.wasm").expect_err("refused").to_string();
+        let error = Source::parse("https://user:secret@example.com/calc.wasm").expect_err("it is refused").to_string();
         assert!(error.contains("`https://example.com/calc.wasm`") && !error.contains("secret"), "row 16: {error}");
         // Row 18: a source in a lock file has the same meaning in every folder, regardless of the files in that folder.
         assert!(matches!(Source::parse_written("registry.example/team/calc.wasm"), Ok(Source::Registry(_))));

@@ -539,7 +539,7 @@ mod tests {
     // Row 18: an upload may be sent to another public server, but not to a private address.
     #[test]
     fn uploads_are_not_sent_to_private_addresses() {
-        let started = Url::parse("https://registry.example/v2/a/blobs/uploads/").expect("an address");
+        let started = Url::parse("https://registry.example/v2/a/blobs/uploads/").expect("the address is valid");
         let at = |location| upload_url((&started, NetworkScope::Public), location).map(String::from);
         assert_eq!(at(Some("/v2/a/1?x=y")).as_deref(), Ok("https://registry.example/v2/a/1?x=y"));
         assert_eq!(at(Some("https://store.example/1")).as_deref(), Ok("https://store.example/1"));

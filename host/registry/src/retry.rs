@@ -150,7 +150,7 @@ mod tests {
     /// P11: both forms of `Retry-After` are parsed, and a date is compared with the server's `Date` header.
     #[test]
     fn retry_after_is_read_in_both_forms() {
-        let now = httpdate::parse_http_date("Fri, 20 Nov 2026 12:00:00 GMT").expect("a date");
+        let now = httpdate::parse_http_date("Fri, 20 Nov 2026 12:00:00 GMT").expect("the date is valid");
         let later = "Fri, 20 Nov 2026 12:00:09 GMT";
         let cases = [
             (vec![(RETRY_AFTER, "7")], Some(7)),

@@ -155,10 +155,10 @@ mod tests {
     use crate::keys::{KeyFile, Protection, create};
 
     fn key() -> SigningKey {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let path = directory.path().join("a.key");
-        create(&path, Protection::None).expect("created");
-        KeyFile::read(&path).expect("read").open(None).expect("opened")
+        create(&path, Protection::None).expect("it is created");
+        KeyFile::read(&path).expect("the file is read").open(None).expect("the key is opened")
     }
 
     fn wanted() -> Claims {
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn signature_is_valid_for_its_claims_only() {
         let key = key();
-        let text = sign(&key, b"component", &wanted()).expect("signed");
+        let text = sign(&key, b"component", &wanted()).expect("signing succeeds");
         assert_eq!(verify(&key.public, b"component", &text, &wanted()), Ok(()));
         assert_eq!(verify(&key.public, b"Component", &text, &wanted()), Err(SignatureProblem::Invalid));
         let other = |change: fn(&mut Claims)| {
@@ -194,9 +194,9 @@ mod tests {
     #[test]
     fn invalid_signatures_are_distinguished() {
         let (own_key, other_key) = (key(), key());
-        let text = sign(&own_key, b"component", &wanted()).expect("signed");
+        let text = sign(&own_key, b"component", &wanted()).expect("signing succeeds");
         let verified = verify(&other_key.public, b"component", &text, &wanted());
-        assert_eq!(verified, Err(SignatureProblem::OtherKey(signing_key_id(&text).expect("a key"))));
+        assert_eq!(verified, Err(SignatureProblem::OtherKey(signing_key_id(&text).expect("there is a key"))));
         // The comment is covered by the signature, too.
         let forged = text.replace("version:1.0.0", "version:2.0.0");
         let claims = Claims { version: "2.0.0".to_owned(), ..wanted() };

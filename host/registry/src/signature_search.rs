@@ -72,7 +72,8 @@ impl Candidates {
             if is_other || entry.size > MAX_MANIFEST_BYTES || !self.digests.insert(entry.digest.clone()) {
                 continue;
             }
-            self.signatures.push(Candidate { name: entry.digest.to_string(), key: entry.annotations.remove(KEY_ANNOTATION) });
+            self.signatures
+                .push(Candidate { name: entry.digest.to_string(), key: entry.annotations.remove(KEY_ANNOTATION) });
         }
     }
 }

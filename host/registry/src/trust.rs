@@ -176,10 +176,10 @@ mod tests {
     const SOURCE: &str = "registry.example/team/calc";
 
     fn key() -> SigningKey {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let path = directory.path().join("a.key");
-        create(&path, Protection::None).expect("created");
-        KeyFile::read(&path).expect("read").open(None).expect("opened")
+        create(&path, Protection::None).expect("it is created");
+        KeyFile::read(&path).expect("the file is read").open(None).expect("the key is opened")
     }
 
     fn claims() -> Claims {
@@ -196,16 +196,16 @@ mod tests {
     #[test]
     fn policy_decides_about_untrusted_plugins() {
         let (team, untrusted_key) = (key(), key());
-        let signed_by = |key: &SigningKey| vec![sign(key, b"component", &claims()).expect("signed")];
+        let signed_by = |key: &SigningKey| vec![sign(key, b"component", &claims()).expect("signing succeeds")];
         let verify = |policy, signatures: &[String]| {
             trust(policy, &[("registry.example/team", &team)]).verify(SOURCE, b"component", &claims(), signatures)
         };
         use SignaturePolicy::{Off, Required, Warn};
         for policy in [Required, Warn] {
-            let signer = verify(policy, &signed_by(&team)).expect("trusted");
+            let signer = verify(policy, &signed_by(&team)).expect("the signature is trusted");
             assert!(matches!(signer, Signer::Trusted { key, .. } if key == team.public));
         }
-        let refused = |signatures: &[String]| verify(Required, signatures).expect_err("refused").to_string();
+        let refused = |signatures: &[String]| verify(Required, signatures).expect_err("it is refused").to_string();
         assert!(refused(&[]).contains("it is not signed, but [sharing] has `signatures = \"required\"`"));
         assert!(refused(&signed_by(&untrusted_key)).contains("not trusted for registry.example/team/calc"));
         let accepted_reason = |signatures: &[String]| match verify(Warn, signatures) {
@@ -226,12 +226,12 @@ mod tests {
     fn changed_plugin_is_refused_by_policy_warn_too() {
         let team = key();
         let trust = trust(SignaturePolicy::Warn, &[("registry.example", &team)]);
-        let signature = [sign(&team, b"component", &claims()).expect("signed")];
+        let signature = [sign(&team, b"component", &claims()).expect("signing succeeds")];
         let verify = |component: &[u8], claims: &Claims| trust.verify(SOURCE, component, claims, &signature);
         assert!(verify(b"component", &claims()).is_ok());
-        assert!(verify(b"Component", &claims()).expect_err("refused").to_string().contains("was changed"));
+        assert!(verify(b"Component", &claims()).expect_err("it is refused").to_string().contains("was changed"));
         let other = Claims { name: "clac".to_owned(), ..claims() };
-        assert!(verify(b"component", &other).expect_err("refused").to_string().contains("the plugin `calc`"));
+        assert!(verify(b"component", &other).expect_err("it is refused").to_string().contains("the plugin `calc`"));
     }
 
     // Row 23: a key is trusted only in its own namespace, and the longest matching namespace is used.
@@ -246,8 +246,8 @@ mod tests {
         assert_eq!(keys_for("registry.example/calc"), std::slice::from_ref(&registry_key.public));
         assert_eq!(keys_for("registry.example:5000/calc"), []);
         assert_eq!(keys_for("registry.example.evil/calc"), []);
-        let signature = [sign(&registry_key, b"component", &claims()).expect("signed")];
-        let error = trust.verify(SOURCE, b"component", &claims(), &signature).expect_err("refused");
+        let signature = [sign(&registry_key, b"component", &claims()).expect("signing succeeds")];
+        let error = trust.verify(SOURCE, b"component", &claims(), &signature).expect_err("it is refused");
         assert!(error.to_string().contains("not trusted for registry.example/team/calc"), "{error}");
     }
 }
