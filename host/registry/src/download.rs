@@ -39,19 +39,19 @@ impl Registry {
     pub(crate) async fn download(
         &self,
         repository: &Repository,
-        wanted: &Descriptor,
+        descriptor: &Descriptor,
         downloads: &Downloads,
         progress: &Progress<'_>,
     ) -> Result<Vec<u8>, RegistryError> {
-        let place = format!("{repository}@{}", wanted.digest);
-        if wanted.size > downloads.most {
-            return Err(RegistryError::TooLarge { place, size: wanted.size, most: downloads.most });
+        let place = format!("{repository}@{}", descriptor.digest);
+        if descriptor.size > downloads.most {
+            return Err(RegistryError::TooLarge { place, size: descriptor.size, limit: downloads.most });
         }
-        let mut partial = PartialDownload::open(&downloads.directory, wanted)?;
+        let mut partial = PartialDownload::open(&downloads.directory, descriptor)?;
         let mut resumed = partial.length;
         let mut delays = delays(FIRST_DELAY, 2.0, MAX_ATTEMPTS);
         loop {
-            match self.continue_download(repository, wanted, &mut partial, progress).await {
+            match self.continue_download(repository, descriptor, &mut partial, progress).await {
                 Ok(()) => {}
                 Err(error) if error.is_offline() && partial.length > 0 => {
                     let Some(delay) = delays.next() else { return Err(error) };
@@ -63,7 +63,7 @@ impl Registry {
             }
             let bytes = partial.read()?;
             let found = digest_of(&bytes);
-            if found == wanted.digest {
+            if found == descriptor.digest {
                 partial.delete();
                 return Ok(bytes);
             }
@@ -72,7 +72,7 @@ impl Registry {
             // from the beginning is wrong, fail.
             if resumed == 0 {
                 partial.delete();
-                return Err(RegistryError::tampered(place, &wanted.digest, &found));
+                return Err(RegistryError::tampered(place, &descriptor.digest, &found));
             }
             resumed = 0;
         }
@@ -82,47 +82,47 @@ impl Registry {
     async fn continue_download(
         &self,
         repository: &Repository,
-        wanted: &Descriptor,
+        descriptor: &Descriptor,
         partial: &mut PartialDownload,
         progress: &Progress<'_>,
     ) -> Result<(), RegistryError> {
-        let place = format!("{repository}@{}", wanted.digest);
-        progress(partial.length, Some(wanted.size));
-        if partial.length == wanted.size && wanted.size > 0 {
+        let place = format!("{repository}@{}", descriptor.digest);
+        progress(partial.length, Some(descriptor.size));
+        if partial.length == descriptor.size && descriptor.size > 0 {
             return Ok(());
         }
-        let mut response = self.open_blob(repository, &wanted.digest, partial.length).await?;
+        let mut response = self.open_blob(repository, &descriptor.digest, partial.length).await?;
         let continues =
             response.status() == StatusCode::PARTIAL_CONTENT && range_start(&response) == Some(partial.length);
         if partial.length > 0 && !continues {
             partial.restart()?;
             if response.status() != StatusCode::OK {
-                response = self.open_blob(repository, &wanted.digest, 0).await?;
+                response = self.open_blob(repository, &descriptor.digest, 0).await?;
             }
         }
         let response = ensure_success(response, &place).await?;
         read_parts(response, &place, async |piece| {
-            if partial.length + piece.len() as u64 > wanted.size {
-                let found = format!("more than {} bytes", wanted.size);
+            if partial.length + piece.len() as u64 > descriptor.size {
+                let found = format!("more than {} bytes", descriptor.size);
                 partial.restart()?;
                 return Err(RegistryError::Tampered {
                     place: place.clone(),
-                    wanted: format!("{} bytes", wanted.size),
+                    expected: format!("{} bytes", descriptor.size),
                     found,
                 });
             }
             partial.add(&piece)?;
-            progress(partial.length, Some(wanted.size));
+            progress(partial.length, Some(descriptor.size));
             Ok(())
         })
         .await?;
-        match partial.length == wanted.size {
+        match partial.length == descriptor.size {
             true => Ok(()),
             // The server ended the response regularly. An interruption would be a connection error.
             false => {
                 let found = format!("{} bytes", partial.length);
                 partial.restart()?;
-                Err(RegistryError::Tampered { place, wanted: format!("{} bytes", wanted.size), found })
+                Err(RegistryError::Tampered { place, expected: format!("{} bytes", descriptor.size), found })
             }
         }
     }
@@ -158,7 +158,7 @@ impl Registry {
         }
         let response = ensure_success(response, &place).await?;
         let length = response.content_length();
-        let too_large = |size| RegistryError::TooLarge { place: place.clone(), size, most: max_bytes };
+        let too_large = |size| RegistryError::TooLarge { place: place.clone(), size, limit: max_bytes };
         if let Some(length) = length.filter(|length| *length > max_bytes) {
             return Err(too_large(length));
         }
@@ -194,8 +194,8 @@ struct PartialDownload {
 }
 
 impl PartialDownload {
-    fn open(directory: &Path, wanted: &Descriptor) -> Result<Self, RegistryError> {
-        let path = directory.join(format!("{}.partial", wanted.digest.hex()));
+    fn open(directory: &Path, descriptor: &Descriptor) -> Result<Self, RegistryError> {
+        let path = directory.join(format!("{}.partial", descriptor.digest.hex()));
         let failed = |source| RegistryError::file(path.clone(), "written", source);
         std::fs::create_dir_all(directory).map_err(failed)?;
         let file = File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
@@ -209,7 +209,7 @@ impl PartialDownload {
                 Self { path: path.clone(), file, length: 0, name: PartialName::Unnamed }
             }
         };
-        if partial.length > wanted.size {
+        if partial.length > descriptor.size {
             partial.restart()?;
         }
         (&partial.file).seek(SeekFrom::Start(partial.length)).map_err(failed)?;

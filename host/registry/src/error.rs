@@ -71,32 +71,32 @@ pub enum RegistryError {
         reason: String,
     },
     /// The artifact does not contain a plugin.
-    #[error("{place} is not a plugin: {what}")]
+    #[error("{place} is not a plugin: {content}")]
     NotAPlugin {
         /// The requested reference.
         place: String,
         /// Description of the artifact's content.
-        what: String,
+        content: String,
     },
     /// The content exceeds a size limit.
-    #[error("{place} has {size} bytes; the maximum is {most} bytes")]
+    #[error("{place} has {size} bytes; the maximum is {limit} bytes")]
     TooLarge {
         /// The reference, address or file that the error is about.
         place: String,
         /// Size in bytes. If the total size is unknown, the number of bytes received so far.
         size: u64,
         /// Maximum size in bytes.
-        most: u64,
+        limit: u64,
     },
     /// The content does not have the expected digest or size.
     #[error(
-        "{place}: the received data has {found}, not {wanted}; it was changed in transit or on the server, and is not used"
+        "{place}: the received data has {found}, not {expected}; it was changed in transit or on the server, and is not used"
     )]
     Tampered {
         /// The requested reference or address.
         place: String,
         /// Expected digest or size, as text for the message.
-        wanted: String,
+        expected: String,
         /// Actual digest or size, as text for the message.
         found: String,
     },
@@ -156,9 +156,9 @@ impl RegistryError {
         Self::File { path: path.into(), action, source }
     }
 
-    pub(crate) fn tampered(place: impl Into<String>, wanted: &Digest, found: &Digest) -> Self {
+    pub(crate) fn tampered(place: impl Into<String>, expected: &Digest, found: &Digest) -> Self {
         let describe = |digest: &Digest| format!("the digest {digest}");
-        Self::Tampered { place: place.into(), wanted: describe(wanted), found: describe(found) }
+        Self::Tampered { place: place.into(), expected: describe(expected), found: describe(found) }
     }
 }
 

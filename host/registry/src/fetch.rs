@@ -72,8 +72,8 @@ impl Registry {
         };
         let tagged = self.with_resolved_tag(reference).await?;
         let (digest, size, manifest) = self.manifest(&tagged).await?;
-        let what = |what: String| RegistryError::NotAPlugin { place: tagged.to_string(), what };
-        let component = manifest.component().map_err(what)?.clone();
+        let not_a_plugin = |content: String| RegistryError::NotAPlugin { place: tagged.to_string(), content };
+        let component = manifest.component().map_err(not_a_plugin)?.clone();
         Ok(ResolvedPlugin { source: source.clone(), manifest: Some(digest), size, component: Some(component) })
     }
 

@@ -13,7 +13,9 @@ pub(crate) const MAX_COMPONENT_BYTES: u64 = 256 * 1024 * 1024;
 pub(crate) fn read(path: &Path, max_bytes: u64) -> Result<Vec<u8>, RegistryError> {
     read_component(path, max_bytes).map_err(|error| match error {
         LoadError::Read(source) => RegistryError::file(path, "read", source),
-        LoadError::TooLarge { size, most } => RegistryError::TooLarge { place: path.display().to_string(), size, most },
+        LoadError::TooLarge { size, most } => {
+            RegistryError::TooLarge { place: path.display().to_string(), size, limit: most }
+        }
         error => RegistryError::file(path, "read", io::Error::other(error)),
     })
 }

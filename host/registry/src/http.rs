@@ -317,7 +317,7 @@ pub(crate) fn check_redirect_target((from, network_scope): (&Url, NetworkScope),
 /// Converts an error of a request. It distinguishes servers that cannot be reached from interrupted connections,
 /// because only an interrupted request is retried.
 fn send_error(error: &reqwest::Error, place: &str) -> RegistryError {
-    let (place, reason) = (place.to_owned(), reason(error));
+    let (place, reason) = (place.to_owned(), innermost_reason(error));
     match error.is_connect() || error.is_timeout() || error.is_builder() {
         true => RegistryError::Unreachable { place, reason },
         false => RegistryError::Interrupted { place, reason },
@@ -329,7 +329,7 @@ fn host_of(url: &Url) -> String {
 }
 
 /// Returns the innermost cause of an error as text.
-fn reason(error: &reqwest::Error) -> String {
+fn innermost_reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "the server does not answer in time".to_owned();
     }
@@ -342,7 +342,7 @@ fn reason(error: &reqwest::Error) -> String {
 
 /// Reads the whole body of a response, up to a maximum size.
 pub(crate) async fn read_body(response: Response, max_bytes: u64, place: &str) -> Result<Bytes, RegistryError> {
-    let too_large = |size| RegistryError::TooLarge { place: place.to_owned(), size, most: max_bytes };
+    let too_large = |size| RegistryError::TooLarge { place: place.to_owned(), size, limit: max_bytes };
     if let Some(length) = response.content_length().filter(|length| *length > max_bytes) {
         return Err(too_large(length));
     }

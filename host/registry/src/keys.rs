@@ -261,7 +261,7 @@ mod tests {
     // P11: a file with the extension of a public key never contains a secret key, and a failed attempt leaves no single
     // key behind.
     #[test]
-    fn no_single_half_of_a_key_pair_remains() {
+    fn failed_key_creation_leaves_no_single_key() {
         let directory = tempfile::tempdir().expect("the directory is created");
         let error =
             create(&directory.path().join("team.pub"), Protection::None).expect_err("it is refused").to_string();

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_lock_files_say_where_and_what_to_do() {
+    fn lock_file_errors_contain_the_line_and_advice() {
         assert!(read("").expect_err("the format is missing").contains("plugins/plugins.lock"));
         let conflict = "format = 1\n<<<<<<< ours\n";
         assert!(read(conflict).expect_err("the file has a merge conflict").contains("plugins/plugins.lock:2: "));

@@ -104,7 +104,7 @@ impl Manifest {
                 if !CONFIG_TYPES.contains(&config) {
                     let config = crate::error::display_text(config);
                     return Err(format!(
-                        "its config has the media type `{config}`, but that of a component is `{CONFIG_TYPE}`; push it with \
+                        "its config has the media type `{config}`, but the config of a component has `{CONFIG_TYPE}`; push it with \
                          `plugin push` or another tool that writes wasm artifacts"
                     ));
                 }
@@ -172,7 +172,7 @@ mod tests {
 
     // P11: artifacts that other tools created are loaded. The error for any other artifact describes its content.
     #[test]
-    fn error_says_what_an_artifact_contains_instead() {
+    fn error_describes_the_content_of_other_artifacts() {
         for config in CONFIG_TYPES {
             for layer in WASM_TYPES {
                 assert!(manifest(config, &[layer]).component().is_ok(), "{config} {layer}");

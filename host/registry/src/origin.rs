@@ -97,13 +97,13 @@ impl TokenServers {
         let (Some(registry), Some(realm)) = (registry.domain(), realm.domain()) else { return false };
         both_https
             && !is_loopback(realm)
-            && registrable(registry).is_some_and(|domain| registrable(realm) == Some(domain))
+            && registrable_domain(registry).is_some_and(|domain| registrable_domain(realm) == Some(domain))
     }
 }
 
 /// Returns the registrable domain of a host according to the public suffix list, such as `docker.io` for
 /// `auth.docker.io`. Returns `None` if the list does not contain the suffix, as for names in a local network.
-fn registrable(host: &str) -> Option<&str> {
+fn registrable_domain(host: &str) -> Option<&str> {
     let host = host.strip_suffix('.').unwrap_or(host);
     let domain = psl::domain(host.as_bytes())?;
     domain.suffix().is_known().then(|| std::str::from_utf8(domain.as_bytes()).ok())?

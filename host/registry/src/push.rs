@@ -87,7 +87,8 @@ impl Registry {
         }
         let version_tag = tag_of_version(&facts.version);
         let tag = reference.tag().map(str::to_owned).or_else(|| version_tag.clone());
-        let tag = tag.ok_or_else(|| refused("it has no tag, and the plugin has no version that can be used as one"))?;
+        let tag =
+            tag.ok_or_else(|| refused("it has no tag, and the plugin has no version that can be used as a tag"))?;
         let reference = reference.with_tag(&tag);
         let repository = reference.repository();
         let config = serde_json::to_vec(&config(facts, component, created)).expect("the value serialises to JSON");

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_references_say_why() {
+    fn reference_errors_contain_the_reason() {
         for (text, message) in [
             ("calc", "does not name a registry"),
             ("team/calc:1", "does not start with the host"),

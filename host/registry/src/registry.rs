@@ -122,7 +122,7 @@ impl Registry {
         name: &str,
         max_bytes: u64,
     ) -> Result<Option<StoredManifest>, RegistryError> {
-        let place = place(repository, name);
+        let place = reference_text(repository, name);
         let url = self.url(repository, &format!("manifests/{name}"))?;
         let request = Request::get(url).accepting(&format!("{MANIFEST_TYPE}, {INDEX_TYPE}, application/json;q=0.5"));
         let response = self.get_small((repository, access), request, (&place, max_bytes)).await?;
@@ -132,9 +132,9 @@ impl Registry {
         let digest = digest_of(&bytes);
         // The content must match the digest in `name`, if it is a digest. It must also match the digest that the
         // registry reports, if there is one.
-        for wanted in Digest::parse(name).ok().iter().chain(&reported) {
-            if *wanted != digest {
-                return Err(RegistryError::tampered(place, wanted, &digest));
+        for expected in Digest::parse(name).ok().iter().chain(&reported) {
+            if *expected != digest {
+                return Err(RegistryError::tampered(place, expected, &digest));
             }
         }
         Ok(Some(StoredManifest { digest, bytes, media_type }))
@@ -174,7 +174,7 @@ impl Registry {
         let Some(stored) = self.find_manifest((repository, Access::Pull), name).await? else {
             return Err(self.not_found(reference).await);
         };
-        let not_a_plugin = |what: String| RegistryError::NotAPlugin { place: reference.to_string(), what };
+        let not_a_plugin = |content: String| RegistryError::NotAPlugin { place: reference.to_string(), content };
         let json: serde_json::Value = serde_json::from_slice(&stored.bytes)
             .map_err(|_| not_a_plugin("the registry's manifest is not JSON".to_owned()))?;
         let kind = json["mediaType"].as_str().unwrap_or(&stored.media_type);
@@ -216,7 +216,7 @@ impl Registry {
         name: &str,
         (bytes, media_type): (&[u8], &str),
     ) -> Result<Digest, RegistryError> {
-        let place = place(repository, name);
+        let place = reference_text(repository, name);
         let url = self.url(repository, &format!("manifests/{name}"))?;
         let request = Request::new(Method::PUT, url).with_body(bytes.to_vec(), media_type);
         let response = ensure_success(self.send(repository, Access::Push, request, &place).await?, &place).await?;
@@ -233,7 +233,7 @@ impl Registry {
     /// from the beginning: it first checks whether the bytes have arrived, and otherwise starts a new upload session.
     pub(crate) async fn put_blob(&self, repository: &Repository, bytes: &Bytes) -> Result<(), RegistryError> {
         let digest = digest_of(bytes);
-        let place = place(repository, digest.as_str());
+        let place = reference_text(repository, digest.as_str());
         let mut attempts = Attempts::new(&self.http.listener, &place);
         loop {
             match self.upload(repository, (bytes, &digest), &place).await {
@@ -286,7 +286,7 @@ impl Registry {
         digest: &Digest,
         offset: u64,
     ) -> Result<Response, RegistryError> {
-        let place = place(repository, digest.as_str());
+        let place = reference_text(repository, digest.as_str());
         let request = Request { offset, ..Request::get(self.url(repository, &format!("blobs/{digest}"))?) };
         let response = self.send(repository, Access::Pull, request, &place).await?;
         if response.status() == StatusCode::NOT_FOUND {
@@ -302,9 +302,9 @@ impl Registry {
         descriptor: &Descriptor,
         max_bytes: u64,
     ) -> Result<Bytes, RegistryError> {
-        let place = place(repository, descriptor.digest.as_str());
+        let place = reference_text(repository, descriptor.digest.as_str());
         if descriptor.size > max_bytes {
-            return Err(RegistryError::TooLarge { place, size: descriptor.size, most: max_bytes });
+            return Err(RegistryError::TooLarge { place, size: descriptor.size, limit: max_bytes });
         }
         let request = Request::get(self.url(repository, &format!("blobs/{}", descriptor.digest))?);
         let response = self.get_small((repository, Access::Pull), request, (&place, descriptor.size)).await?;
@@ -359,7 +359,7 @@ impl Registry {
         (repository, subject): (&Repository, &Digest),
         artifact_type: &str,
     ) -> Result<Option<Listing>, RegistryError> {
-        let place = place(repository, subject.as_str());
+        let place = reference_text(repository, subject.as_str());
         let mut url = self.url(repository, &format!("referrers/{subject}"))?;
         url.query_pairs_mut().append_pair("artifactType", artifact_type);
         let (mut next, mut remaining_bytes, mut listing) = (Some(url), MAX_LIST_BYTES, None);
@@ -516,7 +516,7 @@ fn missing_content(place: String) -> RegistryError {
 }
 
 /// Formats a tag or digest in a repository as a reference, for messages.
-fn place(repository: &Repository, name: &str) -> String {
+fn reference_text(repository: &Repository, name: &str) -> String {
     let separator = if name.starts_with("sha256:") { '@' } else { ':' };
     format!("{repository}{separator}{name}")
 }

@@ -56,8 +56,8 @@ pub fn sign(key: &SigningKey, component: &[u8], claims: &Claims) -> Result<Strin
 }
 
 /// Verifies that this key signed these bytes with exactly these claims.
-pub(crate) fn verify(key: &PublicKey, component: &[u8], text: &str, wanted: &Claims) -> Result<(), SignatureProblem> {
-    compare_claims(&verify_and_read_claims(key, component, text)?, wanted)
+pub(crate) fn verify(key: &PublicKey, component: &[u8], text: &str, expected: &Claims) -> Result<(), SignatureProblem> {
+    compare_claims(&verify_and_read_claims(key, component, text)?, expected)
 }
 
 /// Verifies that this key signed these bytes, and returns the signed claims.
@@ -128,20 +128,20 @@ fn parse_claims(comment: &str) -> Claims {
     }
 }
 
-fn compare_claims(signed: &Claims, wanted: &Claims) -> Result<(), SignatureProblem> {
-    let differs = |what: &str, signed: &str, wanted: &str| {
+fn compare_claims(signed: &Claims, expected: &Claims) -> Result<(), SignatureProblem> {
+    let differs = |what: &str, signed: &str, expected: &str| {
         let signed = if signed.is_empty() { "none".to_owned() } else { format!("`{}`", display_text(signed)) };
-        SignatureProblem::OtherClaims(format!("it was made for the {what} {signed}, not `{}`", display_text(wanted)))
+        SignatureProblem::OtherClaims(format!("it was made for the {what} {signed}, not `{}`", display_text(expected)))
     };
-    if signed.name != wanted.name {
-        return Err(differs("plugin", &signed.name, &wanted.name));
+    if signed.name != expected.name {
+        return Err(differs("plugin", &signed.name, &expected.name));
     }
-    if signed.version != wanted.version {
-        return Err(differs("version", &signed.version, &wanted.version));
+    if signed.version != expected.version {
+        return Err(differs("version", &signed.version, &expected.version));
     }
-    let Some(manifest) = &wanted.manifest else { return Ok(()) };
-    if signed.repository != wanted.repository {
-        return Err(differs("repository", &signed.repository, &wanted.repository));
+    let Some(manifest) = &expected.manifest else { return Ok(()) };
+    if signed.repository != expected.repository {
+        return Err(differs("repository", &signed.repository, &expected.repository));
     }
     match &signed.manifest {
         Some(signed) if signed == manifest => Ok(()),
@@ -161,7 +161,7 @@ mod tests {
         KeyFile::read(&path).expect("the file is read").open(None).expect("the key is opened")
     }
 
-    fn wanted() -> Claims {
+    fn expected_claims() -> Claims {
         Claims {
             name: "calc".to_owned(),
             version: "1.0.0".to_owned(),
@@ -174,11 +174,11 @@ mod tests {
     #[test]
     fn signature_is_valid_for_its_claims_only() {
         let key = key();
-        let text = sign(&key, b"component", &wanted()).expect("signing succeeds");
-        assert_eq!(verify(&key.public, b"component", &text, &wanted()), Ok(()));
-        assert_eq!(verify(&key.public, b"Component", &text, &wanted()), Err(SignatureProblem::Invalid));
+        let text = sign(&key, b"component", &expected_claims()).expect("signing succeeds");
+        assert_eq!(verify(&key.public, b"component", &text, &expected_claims()), Ok(()));
+        assert_eq!(verify(&key.public, b"Component", &text, &expected_claims()), Err(SignatureProblem::Invalid));
         let other = |change: fn(&mut Claims)| {
-            let mut claims = wanted();
+            let mut claims = expected_claims();
             change(&mut claims);
             match verify(&key.public, b"component", &text, &claims) {
                 Err(SignatureProblem::OtherClaims(message)) => message,
@@ -194,8 +194,8 @@ mod tests {
     #[test]
     fn invalid_signatures_are_distinguished() {
         let (own_key, other_key) = (key(), key());
-        let text = sign(&own_key, b"component", &wanted()).expect("signing succeeds");
-        let verified = verify(&other_key.public, b"component", &text, &wanted());
+        let text = sign(&own_key, b"component", &expected_claims()).expect("signing succeeds");
+        let verified = verify(&other_key.public, b"component", &text, &expected_claims());
         assert_eq!(verified, Err(SignatureProblem::OtherKey(signing_key_id(&text).expect("there is a key"))));
         // The comment is covered by the signature, too.
         let forged = text.replace("version:1.0.0", "version:2.0.0");
@@ -203,13 +203,16 @@ mod tests {
         assert_eq!(verify(&own_key.public, b"component", &forged, &claims), Err(SignatureProblem::Invalid));
         for length in 0..text.len() {
             assert!(
-                verify(&own_key.public, b"component", &text[..length], &wanted()).is_err()
+                verify(&own_key.public, b"component", &text[..length], &expected_claims()).is_err()
                     || text[length..].trim().is_empty(),
                 "{length}"
             );
         }
         for unreadable in ["", "\n\n\n\n", "untrusted comment: a\nRUQ=\ntrusted comment: b\nAA==\n"] {
-            assert_eq!(verify(&own_key.public, b"component", unreadable, &wanted()), Err(SignatureProblem::Unreadable));
+            assert_eq!(
+                verify(&own_key.public, b"component", unreadable, &expected_claims()),
+                Err(SignatureProblem::Unreadable)
+            );
         }
         let with_tab = Claims { version: "1\tname:evil".to_owned(), ..wanted() };
         assert!(sign(&own_key, b"component", &with_tab).is_err(), "this version would add other claims");

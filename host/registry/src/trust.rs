@@ -194,7 +194,7 @@ mod tests {
 
     // Row 23: the policy determines the handling of plugins without a trusted signature.
     #[test]
-    fn policy_decides_about_untrusted_plugins() {
+    fn policy_decides_whether_untrusted_plugins_are_accepted() {
         let (team, untrusted_key) = (key(), key());
         let signed_by = |key: &SigningKey| vec![sign(key, b"component", &claims()).expect("signing succeeds")];
         let verify = |policy, signatures: &[String]| {
@@ -223,7 +223,7 @@ mod tests {
     // Row 23: if a trusted key signed the plugin, a changed component or claim is refused even if unsigned plugins are
     // accepted.
     #[test]
-    fn changed_plugin_is_refused_by_policy_warn_too() {
+    fn changed_plugin_is_refused_even_if_the_policy_is_warn() {
         let team = key();
         let trust = trust(SignaturePolicy::Warn, &[("registry.example", &team)]);
         let signature = [sign(&team, b"component", &claims()).expect("signing succeeds")];

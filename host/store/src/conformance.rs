@@ -203,6 +203,6 @@ fn result_message(id: MessageId, call: &str) -> NewMessage {
 }
 
 /// Returns a JSON value that is nested in `levels` arrays.
-fn nested(levels: usize) -> Value {
+fn nested_json(levels: usize) -> Value {
     (0..levels).fold(json!("core"), |inner, _| json!([inner]))
 }

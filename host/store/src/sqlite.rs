@@ -70,8 +70,8 @@ pub struct SqliteStore {
 /// Whether the store may write to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
-    Write,
-    Read,
+    ReadWrite,
+    ReadOnly,
 }
 
 /// Options for opening a store in a file.
@@ -181,10 +181,10 @@ impl SqliteStore {
             space: SpaceLimit::Fixed,
         };
         let counters = Arc::new(Counters::default());
-        let readers = Some(Readers::new(path.clone(), Access::Read));
+        let readers = Some(Readers::new(path.clone(), Access::ReadOnly));
         let writer = Writer::start(connection, path, writer_options, counters.clone())?;
         let (owner, turn_plugins) = (Arc::new(Owner::in_memory()), versions::TurnPluginCache::default());
-        Ok(Self { writer, readers, owner, counters, turn_plugins, access: Access::Read })
+        Ok(Self { writer, readers, owner, counters, turn_plugins, access: Access::ReadOnly })
     }
 
     /// Opens an empty store in memory. Dropping it deletes the data.
@@ -231,10 +231,10 @@ impl SqliteStore {
         owner: Owner,
     ) -> Result<Self, StoreError> {
         let counters = Arc::new(Counters::default());
-        let readers = owner.shares_a_file().then(|| Readers::new(path.clone(), Access::Write));
+        let readers = owner.shares_a_file().then(|| Readers::new(path.clone(), Access::ReadWrite));
         let writer = Writer::start(connection, path, writer_options, counters.clone())?;
         let turn_plugins = versions::TurnPluginCache::default();
-        Ok(Self { writer, readers, owner: Arc::new(owner), counters, turn_plugins, access: Access::Write })
+        Ok(Self { writer, readers, owner: Arc::new(owner), counters, turn_plugins, access: Access::ReadWrite })
     }
 
     /// Moves the content of the write-ahead log into the database file and empties the log, as far as no reader still

@@ -171,7 +171,7 @@ fn folder_and_missing_folder_are_refused() {
 
 /// Limit 28: a commit on a full disk fails, earlier commits are kept, and commits succeed again when there is space.
 #[tokio::test]
-async fn full_disk_loses_nothing() {
+async fn full_disk_loses_no_commits() {
     let folder = Folder::new();
     let path = folder.database();
     let options = Options { max_bytes: Some(1 << 20), ..Options::default() };

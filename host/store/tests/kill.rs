@@ -56,7 +56,7 @@ impl Drop for KilledOnDrop {
 
 fn start(database: &Path) -> KilledOnDrop {
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["killed_process_loses_nothing_and_holds_no_lease", "--exact", "--nocapture"])
+        .args(["killed_process_loses_no_commits_and_keeps_no_lease", "--exact", "--nocapture"])
         .env(DATABASE_VARIABLE, database)
         .stdout(Stdio::piped())
         .spawn();
@@ -68,7 +68,7 @@ fn revision_in(line: &str) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn killed_process_loses_nothing_and_holds_no_lease() {
+async fn killed_process_loses_no_commits_and_keeps_no_lease() {
     if let Ok(path) = std::env::var(DATABASE_VARIABLE) {
         return commit_until_killed(path).await;
     }

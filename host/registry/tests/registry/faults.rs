@@ -185,7 +185,7 @@ async fn registry_login_uses_the_docker_configuration() {
 /// The error for missing content lists the existing content, and the error for an unreachable server reports that it
 /// cannot be reached.
 #[tokio::test]
-async fn errors_for_missing_content_say_what_exists() {
+async fn errors_for_missing_content_list_the_existing_tags() {
     let (registry, reference, _) = with_plugin().await;
     let client = TestClient::new();
     let error = client.fetch(&reference.replace("1.0.0", "2.0.0")).await.expect_err("it is refused").to_string();

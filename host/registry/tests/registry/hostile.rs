@@ -25,7 +25,7 @@ fn login(registry: &TestRegistry, set_faults: fn(&mut Faults)) -> TestClient {
 
 /// Row 16: a secret that a server returns in an error message is not displayed.
 #[tokio::test]
-async fn secrets_in_error_answers_are_not_shown() {
+async fn secrets_in_error_responses_are_not_shown() {
     let (registry, reference) = with_plugin().await;
     for (tokens, secret) in [(false, "YW5uOnZlcnkgc2VjcmV0"), (true, "a-token")] {
         let client = login(&registry, |_| {});
@@ -88,7 +88,7 @@ async fn invalid_tag_is_not_the_newest_version() {
 /// Row 23: a signature that contains the id of the trusted key, but was made with another key, is not accepted. It does
 /// not hide a valid signature.
 #[tokio::test]
-async fn signature_with_a_copied_key_number_is_refused() {
+async fn signature_with_a_copied_key_id_is_refused() {
     let (registry, client) = (TestRegistry::start(), TestClient::new());
     let reference = format!("{}/team/calc:1.0.0", registry.host());
     let bytes = component(1000);

@@ -107,7 +107,7 @@ async fn valid_signature_among_ten_thousand_is_found_quickly() {
 /// If the list does not contain keys, or invalid signatures claim the trusted key, the signatures on all pages are
 /// read.
 #[tokio::test]
-async fn claims_of_a_list_do_not_decide() {
+async fn signature_is_found_if_keys_in_the_list_are_missing_or_false() {
     let signed_plugin = SignedPlugin::new().await;
     let key_id = signed_plugin.sign_and_read_key_id().await;
     signed_plugin.add_untrusted_signatures(300, (Some(&key_id), 0));

@@ -107,7 +107,7 @@ async fn retry_after_may_be_a_date() {
 
 /// A small response that is interrupted is requested again.
 #[tokio::test]
-async fn interrupted_answers_are_requested_again() {
+async fn interrupted_responses_are_requested_again() {
     let (registry, (client, notices)) = (TestRegistry::start(), listening_client());
     let reference = format!("{}/team/calc:1.0.0", registry.host());
     let bytes = component(1000);

@@ -124,7 +124,7 @@ async fn signature_lost_from_the_index_is_still_found() {
 
 /// A signature is not accepted for another repository or another component.
 #[tokio::test]
-async fn signature_is_not_valid_elsewhere() {
+async fn signature_is_not_valid_for_other_content() {
     let (registry, client, team) = (TestRegistry::start(), TestClient::new(), key());
     let reference = format!("{}/team/calc:1.0.0", registry.host());
     let bytes = component(1000);

@@ -1,6 +1,6 @@
 //! Limit 26: hostile text is stored and found unchanged, or refused with a clear error.
 
-use super::{SessionWriter, TestStore, call, commit_of, message, nested, text_parts};
+use super::{SessionWriter, TestStore, call, commit_of, message, nested_json, text_parts};
 use crate::{CallFilter, Commit, MAX_JSON_DEPTH, MemoryFilter, MessageRange, RecordRange, StepRecord, StoreError};
 use agent_core::change::{CallChange, Change};
 use agent_core::event::EventKind;
@@ -94,23 +94,23 @@ pub(super) async fn too_deep_json_is_refused(test: TestStore) {
     let store = &test.store;
     let mut writer = SessionWriter::new(store, "s").await;
     // A message adds two levels of nesting to its JSON: the list of parts and the part.
-    let deepest = vec![Part::Json(nested(MAX_JSON_DEPTH - 2))];
+    let deepest = vec![Part::Json(nested_json(MAX_JSON_DEPTH - 2))];
     let change = Change { messages: vec![message(1, deepest.clone())], ..Change::default() };
     writer.commit(commit_of(change)).await.unwrap();
     assert_eq!(store.messages("s", MessageRange::Ids(vec![1])).await.unwrap()[0].parts, deepest);
 
-    let deeper = vec![Part::Json(nested(MAX_JSON_DEPTH - 1))];
+    let deeper = vec![Part::Json(nested_json(MAX_JSON_DEPTH - 1))];
     let too_deep = [
         commit_of(Change { messages: vec![message(2, deeper)], ..Change::default() }),
         commit_of(Change {
             calls: vec![CallChange::Requested(agent_core::change::CallRecord {
-                arguments: nested(MAX_JSON_DEPTH + 1),
+                arguments: nested_json(MAX_JSON_DEPTH + 1),
                 ..call("c", 1)
             })],
             ..Change::default()
         }),
         Commit {
-            records: vec![StepRecord { turn: 1, step: 1, kind: "k".to_owned(), body: nested(500) }],
+            records: vec![StepRecord { turn: 1, step: 1, kind: "k".to_owned(), body: nested_json(500) }],
             ..commit_of(Change::default())
         },
     ];

@@ -32,7 +32,7 @@ fn memory(session: &str, words: &str) -> Memory {
 
 /// Creates three sessions and deletes one of them, adds two memories and removes one of them. Each session has a call
 /// with a result.
-async fn fill(store: &Arc<dyn Store>) {
+async fn create_test_data(store: &Arc<dyn Store>) {
     for session in ["one", "two", "gone"] {
         let mut writer = SessionWriter::new(store, session).await;
         writer.append_texts(&["Grüße aus Köln", "", "a walrus and a walrus"]).await;
@@ -64,7 +64,7 @@ fn no_differences(projection: Projection, compared: u64) -> ProjectionComparison
 
 pub(super) async fn projections_match_the_log(test: TestStore) {
     let store = &test.store;
-    fill(store).await;
+    create_test_data(store).await;
     let expected = [
         no_differences(Projection::MessageWords, 12),
         no_differences(Projection::MemoryWords, 1),

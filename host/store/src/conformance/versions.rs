@@ -11,7 +11,7 @@ fn digest(byte: u8) -> Digest {
     Digest::from_sha256([byte; 32])
 }
 
-fn served(plugin: &str, byte: u8, instead: VersionEnd) -> ServedPlugin {
+fn served_plugin(plugin: &str, byte: u8, instead: VersionEnd) -> ServedPlugin {
     ServedPlugin {
         plugin: plugin.to_owned(),
         digest: digest(byte),
@@ -28,7 +28,7 @@ async fn listed_versions(store: &Arc<dyn Store>, plugin: Option<&str>) -> Vec<Pl
 
 pub(super) async fn versions_start_and_end(test: TestStore) {
     let store = &test.store;
-    let both = |byte: u8, why| vec![served("calc", 1, VersionEnd::Replaced), served("text", byte, why)];
+    let both = |byte: u8, why| vec![served_plugin("calc", 1, VersionEnd::Replaced), served_plugin("text", byte, why)];
     for _ in 0..2 {
         store.set_serving("/one", both(2, VersionEnd::Replaced)).await.unwrap();
     }
@@ -36,7 +36,7 @@ pub(super) async fn versions_start_and_end(test: TestStore) {
     store.set_serving("/two", both(2, VersionEnd::Replaced)).await.unwrap();
     store.set_serving("/one", both(3, VersionEnd::Replaced)).await.unwrap();
     store.set_serving("/one", both(2, VersionEnd::Trapped)).await.unwrap();
-    store.set_serving("/one", vec![served("calc", 1, VersionEnd::Replaced)]).await.unwrap();
+    store.set_serving("/one", vec![served_plugin("calc", 1, VersionEnd::Replaced)]).await.unwrap();
     let which = VersionFilter { directory: Some("/one".into()), plugin: Some("text".into()) };
     let text = store.versions(which, 100).await.unwrap();
     let seen: Vec<_> = text.iter().map(|version| (version.digest.clone(), version.why)).collect();
@@ -82,7 +82,7 @@ pub(super) async fn new_rollback_replaces_the_previous_one(test: TestStore) {
 pub(super) async fn rollback_updates_the_history_at_once(test: TestStore) {
     let store = &test.store;
     for byte in [1, 2] {
-        store.set_serving("/one", vec![served("text", byte, VersionEnd::Replaced)]).await.unwrap();
+        store.set_serving("/one", vec![served_plugin("text", byte, VersionEnd::Replaced)]).await.unwrap();
     }
     let (directory, plugin) = ("/one".to_owned(), "text".to_owned());
     let rollback = Rollback { directory, plugin, from: digest(2), to: digest(1), why: VersionEnd::Requested };
@@ -104,13 +104,14 @@ pub(super) async fn set_serving_returns_each_change_once(test: TestStore) {
         to: to.map(digest),
     };
     let serve = |serving: Vec<ServedPlugin>| async move { store.set_serving("/one", serving).await.unwrap() };
-    let both = |byte| vec![served("calc", 1, VersionEnd::Replaced), served("text", byte, VersionEnd::Replaced)];
+    let both =
+        |byte| vec![served_plugin("calc", 1, VersionEnd::Replaced), served_plugin("text", byte, VersionEnd::Replaced)];
     assert_eq!(serve(both(2)).await, [change("calc", None, Some(1)), change("text", None, Some(2))]);
     assert_eq!(serve(both(2)).await, []);
     let now = store.serving("/one").await.unwrap();
     assert_eq!(now, [("calc".to_owned(), digest(1)), ("text".to_owned(), digest(2))]);
     assert_eq!(serve(both(3)).await, [change("text", Some(2), Some(3))]);
-    assert_eq!(serve(vec![served("calc", 1, VersionEnd::Replaced)]).await, [change("text", Some(3), None)]);
+    assert_eq!(serve(vec![served_plugin("calc", 1, VersionEnd::Replaced)]).await, [change("text", Some(3), None)]);
 }
 
 pub(super) async fn trial_totals_grow_until_the_trial_ends(test: TestStore) {
@@ -130,7 +131,7 @@ pub(super) async fn trial_totals_grow_until_the_trial_ends(test: TestStore) {
         calls,
         traps,
     };
-    store.set_serving("/one", vec![served("text", 1, VersionEnd::Replaced)]).await.unwrap();
+    store.set_serving("/one", vec![served_plugin("text", 1, VersionEnd::Replaced)]).await.unwrap();
     assert_eq!(store.trials("/one").await, Ok(Vec::new()), "the first version is not on trial");
     store.set_serving("/one", vec![on_trial(2, 1)]).await.unwrap();
     assert_eq!(store.trials("/one").await.unwrap(), [stored(0, 0)]);

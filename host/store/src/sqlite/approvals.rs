@@ -3,7 +3,7 @@
 use super::SqliteStore;
 use super::audit;
 use super::failure::{Failure, invalid};
-use super::queries::{collect, now, page, rfc3339};
+use super::queries::{collect, now, rfc3339, sql_limit};
 use super::writer::Effort;
 use crate::{Approvals, AuditAction, MAX_PAGE, NamedRule, StoreError, StoredGrant, digest_of};
 use agent_core::approval::{ApprovalScope, LastingGrant};
@@ -34,7 +34,7 @@ impl Approvals for SqliteStore {
         self.read(move |connection| {
             let sql = "SELECT id, agent, tool, digest, arguments, given, identity, grants FROM approvals
                        WHERE agent = ?1 ORDER BY given DESC, id LIMIT ?2";
-            collect(connection, sql, params![agent, page(MAX_PAGE)], stored_grant)
+            collect(connection, sql, params![agent, sql_limit(MAX_PAGE)], stored_grant)
         })
         .await
     }

@@ -2,7 +2,7 @@
 
 use super::SqliteStore;
 use super::failure::Failure;
-use super::queries::{collect, from_json, now, page, rfc3339, signed, to_json, unsigned};
+use super::queries::{collect, from_json, now, rfc3339, signed, sql_limit, to_json, unsigned};
 use super::writer::Effort;
 use crate::{Audit, AuditAction, AuditEntry, StoreError};
 use agent_core::change::{OutboxEffect, OutboxItem};
@@ -30,7 +30,7 @@ impl Audit for SqliteStore {
     async fn audit_entries(&self, since: i64, after: u64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
         self.read(move |connection| {
             let sql = "SELECT number, time, body FROM audit WHERE number > ?1 AND time >= ?2 ORDER BY number LIMIT ?3";
-            collect(connection, sql, params![signed(after), since, page(limit)], entry)
+            collect(connection, sql, params![signed(after), since, sql_limit(limit)], entry)
         })
         .await
     }

@@ -2,7 +2,7 @@
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
-use super::queries::{collect, page, session_number, signed, unsigned};
+use super::queries::{collect, session_number, signed, sql_limit, unsigned};
 use super::writer::Effort;
 use crate::{BlobReference, Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, StoreError, digest_of};
 use agent_core::message::{Digest, Dimensions, Media};
@@ -91,7 +91,7 @@ impl Blobs for SqliteStore {
             let session = session_number(connection, &session)?;
             let sql = "SELECT digest, size, mime_type, width, height, name FROM blob_references
                        JOIN blobs ON blobs.id = blob WHERE session = ?1 AND digest > ?2 ORDER BY digest LIMIT ?3";
-            collect(connection, sql, params![session, after, page(limit)], reference)
+            collect(connection, sql, params![session, after, sql_limit(limit)], reference)
         })
         .await
     }

@@ -253,7 +253,7 @@ impl PreparedCommit {
         let mut statement = connection.prepare_cached(sql)?;
         let found = statement.query_row(params![session_row.session, id.0], |row| row.get::<_, Option<String>>(0));
         let Some(result) = found.optional()? else {
-            return Ok((None, invalid(format!("call `{id}`"), "no reply of the session requested it").into()));
+            return Ok((None, invalid(format!("call `{id}`"), "the session contains no request for this call").into()));
         };
         let refusal = StoreError::AlreadyFinished { session: self.lease.session.clone(), call: id.clone() };
         Ok((result.as_deref().map(from_json).transpose()?, refusal.into()))

@@ -2,7 +2,7 @@
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
-use super::queries::{collect, page};
+use super::queries::{collect, sql_limit};
 use super::writer::Effort;
 use crate::{Bucket, ENTRY_BYTES, KeyValue, MAX_ENTRIES, MAX_KEY_BYTES, MAX_VALUE_BYTES, StoreError, Swap};
 use async_trait::async_trait;
@@ -51,7 +51,7 @@ impl KeyValue for SqliteStore {
         self.read(move |connection| {
             let sql = "SELECT key FROM key_values WHERE agent = ?1 AND plugin = ?2 AND bucket = ?3 AND key > ?4
                        ORDER BY key LIMIT ?5";
-            let parameters = params![bucket.agent, bucket.plugin, bucket.name, after, page(limit)];
+            let parameters = params![bucket.agent, bucket.plugin, bucket.name, after, sql_limit(limit)];
             collect(connection, sql, parameters, |row| Ok(row.get(0)?))
         })
         .await

@@ -2,8 +2,8 @@
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
-use super::queries::{collect, now, page, rfc3339};
-use super::search::{Match, expression, score, words};
+use super::queries::{collect, now, rfc3339, sql_limit};
+use super::search::{Match, match_expression, score, words};
 use super::writer::Effort;
 use crate::{MAX_MEMORY_BYTES, Memories, Memory, MemoryFilter, MemoryKind, MemoryScope, StoreError, StoredMemory};
 use agent_core::plugin::Recollection;
@@ -41,7 +41,7 @@ impl Memories for SqliteStore {
         if words.is_empty() {
             return Ok(Vec::new());
         }
-        let (filter, expression) = (filter.clone(), expression(&words, Match::Any));
+        let (filter, expression) = (filter.clone(), match_expression(&words, Match::Any));
         self.read(move |connection| {
             let (condition, agent) = match &filter.scope {
                 MemoryScope::AllAgents => ("?4 IS NULL", None),
@@ -54,7 +54,7 @@ impl Memories for SqliteStore {
                  WHERE memory_words MATCH ?1 AND m.user = ?2 AND {condition} AND (?5 IS NULL OR m.session <> ?5)
                  ORDER BY w.rank, m.number DESC LIMIT ?3"
             );
-            let parameters = params![expression, filter.user, page(limit), agent, filter.excluded_session];
+            let parameters = params![expression, filter.user, sql_limit(limit), agent, filter.excluded_session];
             collect(connection, &sql, parameters, |row| {
                 Ok(Recollection {
                     id: row.get(0)?,
@@ -74,7 +74,7 @@ impl Memories for SqliteStore {
                        WHERE user = ?1 AND (?2 = '' OR
                            (written, number) < (SELECT written, number FROM memories WHERE id = ?2))
                        ORDER BY written DESC, number DESC LIMIT ?3";
-            collect(connection, sql, params![user, after, page(limit)], stored_memory)
+            collect(connection, sql, params![user, after, sql_limit(limit)], stored_memory)
         })
         .await
     }

@@ -2,7 +2,7 @@
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
-use super::queries::{collect, from_json, now, page, rfc3339, session_number, signed, to_json, unsigned};
+use super::queries::{collect, from_json, now, rfc3339, session_number, signed, sql_limit, to_json, unsigned};
 use super::writer::Effort;
 use crate::{Outbox, OutboxFilter, StoreError, StoredOutboxItem};
 use agent_core::change::{OutboxEffect, OutboxItem};
@@ -41,7 +41,7 @@ impl Outbox for SqliteStore {
                  FROM outbox o JOIN sessions s ON s.id = o.session
                  WHERE o.number > ?1 {pending} {of_session} ORDER BY o.number LIMIT ?2"
             );
-            collect(connection, &sql, params![signed(after), page(limit), session], stored_item)
+            collect(connection, &sql, params![signed(after), sql_limit(limit), session], stored_item)
         })
         .await
     }

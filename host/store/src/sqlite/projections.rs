@@ -75,7 +75,7 @@ impl Differences {
         Ok(())
     }
 
-    fn done(self) -> ProjectionComparison {
+    fn into_comparison(self) -> ProjectionComparison {
         let Self { projection, compared, pending, different, examples } = self;
         ProjectionComparison { projection, compared, pending, different, examples }
     }
@@ -85,7 +85,7 @@ impl Differences {
 type Checksums = BTreeMap<i64, u64>;
 
 /// Returns the checksums of an index. The inner result is the problem if the index cannot be read.
-fn words_in(connection: &Connection, index: &str) -> Result<Result<Checksums, String>, Failure> {
+fn index_checksums(connection: &Connection, index: &str) -> Result<Result<Checksums, String>, Failure> {
     connection.execute_batch(&format!(
         "DROP TABLE IF EXISTS temp.words_of_{index};
          CREATE VIRTUAL TABLE temp.words_of_{index} USING fts5vocab(main, {index}, instance);"
@@ -145,7 +145,7 @@ fn compare_words(
     name: &dyn Fn(i64) -> Result<String, Failure>,
 ) -> Result<ProjectionComparison, Failure> {
     let mut differences = Differences::of(projection);
-    let (mut found, unreadable) = match words_in(connection, index)? {
+    let (mut found, unreadable) = match index_checksums(connection, index)? {
         Ok(found) => (found, None),
         Err(problem) => (Checksums::new(), Some(problem)),
     };
@@ -168,7 +168,7 @@ fn compare_words(
     for number in found.keys() {
         differences.add(|| Ok(format!("unexpected words for row {number}")))?;
     }
-    Ok(differences.done())
+    Ok(differences.into_comparison())
 }
 
 fn compare_messages(connection: &Connection) -> Result<ProjectionComparison, Failure> {
@@ -263,7 +263,7 @@ fn compare_sessions(connection: &Connection, read: StatusReader) -> Result<Proje
             differences.add(|| Ok(format!("session {subject}: stored {stored}, but the log has {expected}")))?;
         }
     }
-    Ok(differences.done())
+    Ok(differences.into_comparison())
 }
 
 impl std::fmt::Display for ListColumns {
@@ -277,13 +277,13 @@ fn rebuild_messages(connection: &Connection) -> Result<u64, Failure> {
     recreate_index(connection, "message_words")?;
     connection.execute("INSERT OR REPLACE INTO message_words_progress VALUES (1, 0)", [])?;
     while search::index_next_batch(connection)? == Progress::Indexed {}
-    count(connection, "messages")
+    count_rows(connection, "messages")
 }
 
 fn rebuild_memories(connection: &Connection) -> Result<u64, Failure> {
     recreate_index(connection, "memory_words")?;
     connection.execute("INSERT INTO memory_words (rowid, text) SELECT number, text FROM memories", [])?;
-    count(connection, "memories")
+    count_rows(connection, "memories")
 }
 
 /// Drops the index and creates it again, because a damaged index cannot be emptied.
@@ -303,6 +303,6 @@ fn rebuild_sessions(connection: &Connection, read: StatusReader) -> Result<u64, 
     Ok(rows.len() as u64)
 }
 
-fn count(connection: &Connection, table: &str) -> Result<u64, Failure> {
+fn count_rows(connection: &Connection, table: &str) -> Result<u64, Failure> {
     Ok(connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).map(unsigned)?)
 }

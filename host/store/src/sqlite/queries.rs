@@ -195,7 +195,7 @@ pub(super) fn unsigned(number: i64) -> u64 {
 }
 
 /// Converts a caller's limit for an SQL query, and reduces it to [`MAX_PAGE`].
-pub(super) fn page(limit: usize) -> i64 {
+pub(super) fn sql_limit(limit: usize) -> i64 {
     limit.min(MAX_PAGE) as i64
 }
 

@@ -64,7 +64,7 @@ impl Shared {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
             Some(connection) => connection,
-            None if self.access == Access::Read => file::open_to_read(&self.path)?,
+            None if self.access == Access::ReadOnly => file::open_to_read(&self.path)?,
             None => file::open_reader(&self.path)?,
         };
         connection.prepare_cached("BEGIN DEFERRED")?.execute([])?;

@@ -9,8 +9,18 @@ use std::path::Path;
 const APPLICATION_ID: i64 = 0x6167_686f;
 
 /// All migrations in order. `user_version` of a file is the number of migrations that were applied to it.
-const MIGRATIONS: &[&str] =
-    &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, KEY_VALUE_USAGE, BOUND_APPROVALS, ORDER_OF_SESSIONS, VIEW_PIECES];
+const MIGRATIONS: &[&str] = &[
+    INITIAL_SCHEMA,
+    OUTBOX_AND_APPROVALS,
+    HIDE_REASONS,
+    MEMORY_ORIGINS,
+    AUDIT_AND_VERSIONS,
+    PLUGIN_TRIALS,
+    KEY_VALUE_USAGE,
+    APPROVAL_BINDINGS,
+    SESSION_ORDER,
+    VIEW_PIECES,
+];
 
 /// Refuses a file that belongs to another program or was migrated by a newer host. Does not write to the file.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure> {
@@ -69,7 +79,7 @@ pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Failur
 /// Tables with large rows have a row number, so that the content is stored outside of the index. Tables with small rows
 /// store them in the index itself (`WITHOUT ROWID`). A commit rewrites one row of `sessions` and one row of
 /// `snapshots`; neither row grows with the history.
-const FIRST: &str = "
+const INITIAL_SCHEMA: &str = "
 CREATE TABLE sessions (
     id INTEGER PRIMARY KEY,
     subject TEXT NOT NULL UNIQUE,
@@ -217,7 +227,7 @@ INSERT INTO message_words_progress VALUES (1, 0);
 ///
 /// Numbers of outbox items are never reused, so that a reader that continues after a number does not miss any item. The
 /// id of an approval is the digest of its content.
-const SECOND: &str = "
+const OUTBOX_AND_APPROVALS: &str = "
 ALTER TABLE calls ADD COLUMN edited TEXT;
 
 ALTER TABLE sessions ADD COLUMN delegated_by TEXT;
@@ -248,13 +258,13 @@ CREATE INDEX approvals_by_agent ON approvals (agent, given);
 
 /// Adds the reason why a message left the view. The reasons for older messages are not known, so `superseded` is stored
 /// for them.
-const THIRD: &str = "
+const HIDE_REASONS: &str = "
 ALTER TABLE hidden ADD COLUMN why TEXT NOT NULL DEFAULT 'superseded';
 ";
 
 /// Adds the agent and the turn that made a memory. For older memories, the turn is read from the memory's id, which
 /// contains the session, the turn and the kind.
-const FOURTH: &str = "
+const MEMORY_ORIGINS: &str = "
 ALTER TABLE memories ADD COLUMN agent TEXT NOT NULL DEFAULT '';
 ALTER TABLE memories ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
 UPDATE memories SET
@@ -266,7 +276,7 @@ CREATE INDEX memories_by_session ON memories (session, turn);
 
 /// Adds the history of plugin versions, the rollbacks, and the audit log. No row refers to a session, because the audit
 /// log outlives sessions.
-const FIFTH: &str = "
+const AUDIT_AND_VERSIONS: &str = "
 CREATE TABLE audit (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     time INTEGER NOT NULL,
@@ -305,7 +315,7 @@ CREATE TABLE plugin_rollbacks (
 
 /// Adds plugin versions on trial, with the counts of calls in all processes. Versions that served before this migration
 /// are not on trial.
-const SIXTH: &str = "
+const PLUGIN_TRIALS: &str = "
 CREATE TABLE plugin_trials (
     directory TEXT NOT NULL,
     plugin TEXT NOT NULL,
@@ -319,7 +329,7 @@ CREATE TABLE plugin_trials (
 
 /// Adds the identities to which lasting approvals and rules for tool names are bound, and the components with which the
 /// turns of an agent have started. Older approvals have no identity, so the host requests approval again.
-const BOUND_APPROVALS: &str = "
+const APPROVAL_BINDINGS: &str = "
 ALTER TABLE approvals ADD COLUMN identity TEXT;
 ALTER TABLE approvals ADD COLUMN grants TEXT;
 
@@ -372,7 +382,7 @@ END;
 
 /// Adds the order of sessions by the time at which a turn was last started or stopped. The order is stored as a number,
 /// because clocks may be set back. 0 means that no turn was started in the session.
-const ORDER_OF_SESSIONS: &str = "
+const SESSION_ORDER: &str = "
 ALTER TABLE sessions ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
 UPDATE sessions SET place = ordered.place FROM (
     SELECT id, row_number() OVER (ORDER BY updated, id) AS place FROM sessions WHERE revision > 0

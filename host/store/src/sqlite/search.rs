@@ -114,7 +114,7 @@ fn hits(
          JOIN messages m ON m.number = w.rowid JOIN sessions s ON s.id = m.session {CALL_OF_MESSAGE}
          WHERE message_words MATCH ?1 AND s.state <> 'incomplete' AND {condition} ORDER BY w.rank LIMIT ?2"
     );
-    let parameters = params![expression(&words, required), limit.min(MAX_HITS) as i64, session];
+    let parameters = params![match_expression(&words, required), limit.min(MAX_HITS) as i64, session];
     collect(connection, &sql, parameters, |row| {
         let message = message(row, 2)?;
         Ok(MessageHit {
@@ -144,7 +144,7 @@ pub(super) fn words(query: &str) -> Vec<&str> {
 }
 
 /// Builds the index's match expression. Words are quoted, so that `AND`, `OR`, `NOT` and `NEAR` are ordinary words.
-pub(super) fn expression(words: &[&str], required: Match) -> String {
+pub(super) fn match_expression(words: &[&str], required: Match) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
     match required {
         Match::Every => quoted.join(" AND "),
@@ -221,7 +221,7 @@ mod tests {
         );
         assert!(words("\"\0*()-+^:{}").is_empty());
         assert_eq!(words(&"x1 x2 ".repeat(100)).len(), 2);
-        assert_eq!(expression(&["a", "OR"], Match::Every), "\"a\" AND \"OR\"");
+        assert_eq!(match_expression(&["a", "OR"], Match::Every), "\"a\" AND \"OR\"");
         let many: String = (0..200).map(|number| format!("w{number} ")).collect();
         assert_eq!(words(&many).len(), MAX_WORDS);
     }

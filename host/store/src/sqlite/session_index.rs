@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::owners::{Liveness, Owner};
-use super::queries::{collect, page, rfc3339, unsigned};
+use super::queries::{collect, rfc3339, sql_limit, unsigned};
 use super::search;
 use super::writer::Effort;
 use super::{Access, SqliteStore};
@@ -25,7 +25,7 @@ impl SessionIndex for SqliteStore {
                  AND (?3 IS NULL OR state = ?3) AND {by_parent} AND {by_subject}
                  ORDER BY place DESC, id DESC LIMIT ?5"
             );
-            let parameters = params![agent, user, state, delegated_by, page(limit), subject, unowned == Unowned::Shown];
+            let parameters = params![agent, user, state, delegated_by, sql_limit(limit), subject, unowned == Unowned::Shown];
             collect(connection, &sql, parameters, |row| summary(&owner, row))
         })
         .await
@@ -46,7 +46,7 @@ impl SessionIndex for SqliteStore {
         self.read(move |connection| {
             let sql = "SELECT s.subject, p.run FROM sessions s JOIN snapshots p ON p.session = s.id
                        WHERE s.subject > ?1 AND s.state IN ('running', 'suspended') ORDER BY s.subject LIMIT ?2";
-            collect(connection, sql, params![after, page(limit)], |row| Ok((row.get(0)?, row.get(1)?)))
+            collect(connection, sql, params![after, sql_limit(limit)], |row| Ok((row.get(0)?, row.get(1)?)))
         })
         .await
     }
@@ -68,7 +68,7 @@ impl SessionIndex for SqliteStore {
 impl SqliteStore {
     /// Indexes all committed messages. A read-only store searches only the messages that are already indexed.
     async fn update_message_index(&self) -> Result<(), StoreError> {
-        if self.access == Access::Read {
+        if self.access == Access::ReadOnly {
             return Ok(());
         }
         while self.write(Effort::Long, search::index_next_batch).await? == search::Progress::Indexed {}

@@ -7,8 +7,8 @@ use super::failure::{Failure, invalid};
 use super::memories::forget_session;
 use super::owners::{Liveness, Owner};
 use super::queries::{
-    CALL_COLUMNS, CALL_OF_MESSAGE, MESSAGE_COLUMNS, call, collect, collect_page, from_json, message, now, page,
-    rfc3339, session_number, signed, unsigned,
+    CALL_COLUMNS, CALL_OF_MESSAGE, MESSAGE_COLUMNS, call, collect, collect_page, from_json, message, now, rfc3339,
+    session_number, signed, sql_limit, unsigned,
 };
 use super::search;
 use super::writer::Effort;
@@ -63,7 +63,7 @@ impl SessionLog for SqliteStore {
         self.read(move |connection| {
             let sql = "SELECT id, seen_count, why FROM hidden WHERE session = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
             let number = session_number(connection, &session)?;
-            collect(connection, sql, params![number, signed(after), page(limit)], |row| {
+            collect(connection, sql, params![number, signed(after), sql_limit(limit)], |row| {
                 let why = HideReason::parse(&row.get::<_, String>(2)?).unwrap_or_default();
                 Ok(HiddenMessage { id: unsigned(row.get(0)?), seen_count: row.get(1)?, why })
             })
@@ -197,7 +197,7 @@ fn messages_after(
         "SELECT {MESSAGE_COLUMNS} FROM messages m {CALL_OF_MESSAGE}
          WHERE m.session = ?1 AND m.id > ?2 ORDER BY m.id LIMIT ?3"
     );
-    collect_page(connection, &sql, params![number, signed(id), page(limit)], |row| message(row, 0))
+    collect_page(connection, &sql, params![number, signed(id), sql_limit(limit)], |row| message(row, 0))
 }
 
 fn calls(connection: &Connection, session: &str, filter: &CallFilter) -> Result<Vec<CallRecord>, Failure> {
@@ -220,7 +220,7 @@ fn events(connection: &Connection, session: &str, after: u64, limit: usize) -> R
     let number = session_number(connection, session)?;
     let sql = "SELECT sequence, turn, time, kind FROM events
                WHERE session = ?1 AND sequence > ?2 ORDER BY sequence LIMIT ?3";
-    collect_page(connection, sql, params![number, signed(after), page(limit)], |row| {
+    collect_page(connection, sql, params![number, signed(after), sql_limit(limit)], |row| {
         let event = Event {
             session: session.to_owned(),
             turn: row.get(1)?,
@@ -242,13 +242,13 @@ fn records(connection: &Connection, session: &str, range: RecordRange) -> Result
     };
     match range {
         RecordRange::Turn(turn) => {
-            collect(connection, &select("turn = ?2"), params![session, turn, page(MAX_PAGE)], stored_record)
+            collect(connection, &select("turn = ?2"), params![session, turn, sql_limit(MAX_PAGE)], stored_record)
         }
         RecordRange::Kind(kind) => {
-            collect(connection, &select("kind = ?2"), params![session, kind, page(MAX_PAGE)], stored_record)
+            collect(connection, &select("kind = ?2"), params![session, kind, sql_limit(MAX_PAGE)], stored_record)
         }
         RecordRange::After { number, limit } => {
-            let parameters = params![session, signed(number), page(limit)];
+            let parameters = params![session, signed(number), sql_limit(limit)];
             collect_page(connection, &select("number > ?2"), parameters, stored_record)
         }
     }

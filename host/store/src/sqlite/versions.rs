@@ -2,7 +2,7 @@
 
 use super::SqliteStore;
 use super::failure::Failure;
-use super::queries::{collect, now, page, rfc3339, unsigned};
+use super::queries::{collect, now, rfc3339, sql_limit, unsigned};
 use super::writer::Effort;
 use crate::{
     MAX_PAGE, PLUGIN_STORE_ORIGIN, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoreError, StoredTrial,
@@ -23,7 +23,7 @@ const MAX_CACHED_AGENTS: usize = 1_000;
 pub(super) struct TurnPluginCache(Mutex<HashMap<String, HashSet<(String, Digest)>>>);
 
 impl TurnPluginCache {
-    fn retain_unknown(&self, agent: &str, plugins: &mut Vec<(String, Digest)>) {
+    fn retain_uncached(&self, agent: &str, plugins: &mut Vec<(String, Digest)>) {
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(agent) {
             plugins.retain(|component| !known.contains(component));
         }
@@ -70,7 +70,7 @@ impl PluginVersions for SqliteStore {
             let sql = "SELECT number, directory, plugin, digest, origin, began, ended, why FROM plugin_versions
                        WHERE (?1 IS NULL OR directory = ?1) AND (?2 IS NULL OR plugin = ?2)
                        ORDER BY number DESC LIMIT ?3";
-            collect(connection, sql, params![which.directory, which.plugin, page(limit)], version)
+            collect(connection, sql, params![which.directory, which.plugin, sql_limit(limit)], version)
         })
         .await
     }
@@ -94,7 +94,7 @@ impl PluginVersions for SqliteStore {
         self.read(move |connection| {
             let sql = "SELECT plugin, digest, before, calls, traps FROM plugin_trials
                        WHERE directory = ?1 ORDER BY plugin LIMIT ?2";
-            collect(connection, sql, params![directory, page(MAX_PAGE)], trial)
+            collect(connection, sql, params![directory, sql_limit(MAX_PAGE)], trial)
         })
         .await
     }
@@ -123,7 +123,7 @@ impl PluginVersions for SqliteStore {
 
     async fn record_turn_plugins(&self, agent: &str, mut plugins: Vec<(String, Digest)>) -> Result<(), StoreError> {
         // Rows are never deleted, so no query is needed for components that this process has already seen.
-        self.turn_plugins.retain_unknown(agent, &mut plugins);
+        self.turn_plugins.retain_uncached(agent, &mut plugins);
         if plugins.is_empty() {
             return Ok(());
         }
@@ -202,7 +202,7 @@ impl PluginVersions for SqliteStore {
         self.read(move |connection| {
             let sql = "SELECT directory, plugin, rolled_back, serving, why FROM plugin_rollbacks
                        WHERE directory = ?1 ORDER BY plugin LIMIT ?2";
-            collect(connection, sql, params![directory, page(MAX_PAGE)], |row| {
+            collect(connection, sql, params![directory, sql_limit(MAX_PAGE)], |row| {
                 Ok(Rollback {
                     directory: row.get(0)?,
                     plugin: row.get(1)?,
@@ -342,5 +342,5 @@ fn digest(text: String) -> Result<Digest, Failure> {
 fn parse_version_end(word: &str) -> Result<VersionEnd, Failure> {
     let reasons = [VersionEnd::Replaced, VersionEnd::Removed, VersionEnd::Trapped, VersionEnd::Requested];
     let found = reasons.into_iter().find(|end| end.as_str() == word);
-    found.ok_or_else(|| Failure::Unreadable(format!("a plugin version has the unknown end `{word}`")))
+    found.ok_or_else(|| Failure::Unreadable(format!("a plugin version ended for the unknown reason `{word}`")))
 }

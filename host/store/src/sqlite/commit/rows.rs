@@ -86,7 +86,7 @@ pub(super) fn call_row(change: CallChange) -> Result<CallRow, StoreError> {
 fn requested_call_row(record: CallRecord) -> Result<CallRow, StoreError> {
     let what = format!("call `{}`", record.id);
     if (record.state == CallState::Finished) != record.result.is_some() {
-        return Err(invalid(what, "a call has a result if it has finished, and only then"));
+        return Err(invalid(what, "a finished call must have a result, and an unfinished call must not have one"));
     }
     Ok(CallRow::Requested {
         source: record.source.as_ref().map(|source| to_json(&what, source)).transpose()?,

@@ -1,6 +1,6 @@
 //! D1: a file of any earlier version is migrated to the current version with all of its data.
 
-use super::{APPLICATION_ID, FIRST};
+use super::{APPLICATION_ID, INITIAL_SCHEMA};
 use crate::{
     Approvals, Audit, CallFilter, Commit, Lease, MemoryFilter, MemoryKind, MessageRange, OpenMode, Options, Outbox,
     OutboxFilter, PluginVersions, RecordRange, SessionFilter, SessionIndex, SessionLog, SessionMeta, SqliteStore,
@@ -17,7 +17,7 @@ use std::path::Path;
 fn write_first_version(path: &Path) {
     let connection = Connection::open(path).unwrap();
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
-    connection.execute_batch(FIRST).unwrap();
+    connection.execute_batch(INITIAL_SCHEMA).unwrap();
     connection.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
     connection.pragma_update(None, "user_version", 1).unwrap();
     let text = "a prompt";

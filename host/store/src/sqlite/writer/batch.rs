@@ -34,7 +34,7 @@ pub(super) struct LastCommit {
     pub(super) duration: Duration,
 }
 
-/// What to do if another process holds the write lock.
+/// Whether to wait if another process holds the write lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WhenLocked {
     /// Wait for the lock.
@@ -92,7 +92,7 @@ impl Committer {
                 return BatchOutcome::Finished;
             }
         }
-        let done = match self.run_all(batch) {
+        let done = match self.run_jobs(batch) {
             TransactionState::Ready(done) => done,
             TransactionState::Aborted(outcome) => return outcome,
         };
@@ -115,7 +115,7 @@ impl Committer {
         BatchOutcome::Finished
     }
 
-    fn run_all(&self, batch: &mut VecDeque<QueuedJob>) -> TransactionState {
+    fn run_jobs(&self, batch: &mut VecDeque<QueuedJob>) -> TransactionState {
         let mut done = Vec::with_capacity(batch.len());
         while let Some(mut queued) = batch.pop_front() {
             if !queued.job.is_awaited() {
@@ -183,7 +183,7 @@ impl Committer {
     fn run(&self, queued: &mut QueuedJob) -> Result<(), StoreError> {
         let run = catch_unwind(AssertUnwindSafe(|| queued.job.run(&self.connection)));
         run.unwrap_or_else(|_| {
-            let problem = "the write job panicked; nothing of it was stored".to_owned();
+            let problem = "the write job panicked, and none of its changes were stored".to_owned();
             Err(StoreError::Failed { path: self.path.to_path_buf(), problem })
         })
     }

@@ -139,7 +139,7 @@ async fn caller_leads_a_limited_number_of_jobs() {
 
 /// Limit 10: a job whose caller stopped waiting is skipped, and the other callers get their results.
 #[tokio::test(flavor = "current_thread")]
-async fn job_of_a_caller_that_gave_up_is_skipped() {
+async fn job_of_a_cancelled_caller_is_skipped() {
     for options in [WRITER_THREAD, CALLERS] {
         let writer = Arc::new(writer(options));
         let (job, started, release) = blocking_job();
