@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(verified, Err(SignatureProblem::OtherKey(signing_key_id(&text).expect("there is a key"))));
         // The comment is covered by the signature, too.
         let forged = text.replace("version:1.0.0", "version:2.0.0");
-        let claims = Claims { version: "2.0.0".to_owned(), ..wanted() };
+        let claims = Claims { version: "2.0.0".to_owned(), ..expected_claims() };
         assert_eq!(verify(&own_key.public, b"component", &forged, &claims), Err(SignatureProblem::Invalid));
         for length in 0..text.len() {
             assert!(
@@ -214,7 +214,7 @@ mod tests {
                 Err(SignatureProblem::Unreadable)
             );
         }
-        let with_tab = Claims { version: "1\tname:evil".to_owned(), ..wanted() };
+        let with_tab = Claims { version: "1\tname:evil".to_owned(), ..expected_claims() };
         assert!(sign(&own_key, b"component", &with_tab).is_err(), "this version would add other claims");
     }
 }

@@ -118,7 +118,7 @@ pub(super) async fn trial_totals_grow_until_the_trial_ends(test: TestStore) {
     let store = &test.store;
     let on_trial = |byte: u8, before: u8| ServedPlugin {
         trial: Some(digest(before)),
-        ..served("text", byte, VersionEnd::Replaced)
+        ..served_plugin("text", byte, VersionEnd::Replaced)
     };
     let count = |byte: u8, calls: u32, traps: u32| {
         let (directory, plugin) = ("/one".to_owned(), "text".to_owned());
