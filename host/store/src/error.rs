@@ -99,21 +99,21 @@ pub enum StoreError {
     /// The file is not a SQLite database.
     #[error("`{path}` is not a SQLite database, and it was left unchanged: choose a different file")]
     NotADatabase {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
     },
     /// The file is a SQLite database of another program.
     #[error("`{path}` is the SQLite database of another program, and it was left unchanged: choose a different file")]
     Foreign {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
     },
-    /// The file is damaged.
+    /// The database file is damaged.
     #[error(
         "the database `{path}` is damaged ({problem}), and it was left unchanged: restore it from a backup, or move it away"
     )]
     Damaged {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
         /// The problem, as SQLite or the code that read the data reported it.
         problem: String,
@@ -124,42 +124,42 @@ pub enum StoreError {
          `agent-host store rebuild` to rebuild the index"
     )]
     DamagedIndex {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
         /// The problem, as SQLite reported it.
         problem: String,
     },
-    /// A newer version of the host migrated the file.
+    /// A newer version of the host has migrated the database file.
     #[error(
         "the database `{path}` has version {found}, but this host supports versions up to {supported}: use a newer host"
     )]
     Newer {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
-        /// Schema version of the file.
+        /// Schema version of the database file.
         found: i64,
         /// Newest schema version that this host supports.
         supported: i64,
     },
-    /// The file cannot be written.
+    /// The database file cannot be written.
     #[error(
         "the database `{path}` cannot be written: if its disk is writable, give the file and its folder write permission; \
          otherwise keep the data in another folder (--data DIR)"
     )]
     ReadOnly {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
     },
-    /// The disk is full, or the file reached its configured maximum size. Everything committed before is kept.
+    /// The disk is full, or the database file reached its configured maximum size. All earlier commits are kept.
     #[error("there is no space left for the database `{path}`: free some disk space, then try again")]
     DiskFull {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
     },
-    /// Another process kept the file locked for longer than the store waits.
+    /// Another process kept the database file locked for longer than the store waits.
     #[error("the database `{path}` is locked by another process{holder}: try again when it is done")]
     Locked {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
         /// The process that holds the lock, such as ` (1234, `agent-host`, which is stopped)`. Empty if it is unknown.
         holder: String,
@@ -175,7 +175,7 @@ pub enum StoreError {
     /// The operating system or SQLite reported another error.
     #[error("the database `{path}` cannot be used: {problem}")]
     Failed {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
         /// The error, as the operating system or SQLite reported it.
         problem: String,
