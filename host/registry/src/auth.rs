@@ -1,7 +1,7 @@
-//! Authentication after `401`: Basic credentials, and the bearer tokens of registries.
+//! Authentication after a `401` response, with Basic credentials or with the bearer tokens of registries.
 
 use crate::error::{RegistryError, display_text};
-use crate::http::{Http, Request, Route, body, check_redirect_target, error_text, route};
+use crate::http::{Http, Request, Route, check_redirect_target, error_text, read_body, route};
 use crate::network_scope::{NetworkScope, scope_of_server};
 use crate::origin::{OriginCredential, OriginLogin, TokenServers};
 use reqwest::header::WWW_AUTHENTICATE;
@@ -9,10 +9,10 @@ use reqwest::{Method, Response, StatusCode};
 use serde::Deserialize;
 use url::Url;
 
-/// Maximum size of a token server's answer, in bytes.
-const TOKEN_BYTES: u64 = 1024 * 1024;
+/// Maximum size of a token server's response, in bytes.
+const MAX_TOKEN_BYTES: u64 = 1024 * 1024;
 
-/// The authentication that a registry asks for.
+/// The kind of authentication that a registry requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
     Basic,
@@ -25,8 +25,8 @@ struct Token {
     access_token: Option<String>,
 }
 
-/// Reads the challenge of the registry's answer. An answer from another origin, or reached through one, has no challenge: it does
-/// not come from the registry (row 42).
+/// Reads the challenge of a registry's response. Returns `None` for a response from another origin, or one that was
+/// reached through another origin, because it does not come from the registry (row 42).
 pub(crate) fn read_challenge(response: &Response) -> Option<Challenge> {
     if route(response) != Route::SameOrigin {
         return None;
@@ -35,7 +35,7 @@ pub(crate) fn read_challenge(response: &Response) -> Option<Challenge> {
     challenges.iter().filter_map(|value| parse_challenge(value.to_str().ok()?)).next()
 }
 
-/// Parses `WWW-Authenticate`. Returns `None` for unknown schemes.
+/// Parses a `WWW-Authenticate` header. Returns `None` for unknown schemes.
 pub(crate) fn parse_challenge(header: &str) -> Option<Challenge> {
     let (scheme, rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
     if scheme.eq_ignore_ascii_case("basic") {
@@ -52,7 +52,7 @@ pub(crate) fn parse_challenge(header: &str) -> Option<Challenge> {
     Some(Challenge::Bearer { realm: value("realm")?, service: value("service"), scope: value("scope") })
 }
 
-/// Parses `name="value", name=value`. A comma inside quotes is part of the value.
+/// Parses parameters of the form `name="value", name=value`. A comma inside quotes is part of the value.
 fn parameters(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut rest = text.trim();
@@ -72,18 +72,19 @@ fn parameters(text: &str) -> Vec<(String, String)> {
 /// A request to a registry that requires authentication.
 pub(crate) struct AuthContext<'a> {
     pub(crate) http: &'a Http,
-    /// The requested URL; its origin is the registry's.
+    /// The requested URL. Its origin is the origin of the registry.
     pub(crate) url: &'a Url,
-    /// The scope of the token to ask for.
+    /// The scope of the token to request.
     pub(crate) scope: &'a str,
-    /// The requested reference, for messages.
+    /// The requested reference, for error messages.
     pub(crate) place: &'a str,
     /// Token servers that the user allowed.
     pub(crate) token_servers: &'a TokenServers,
 }
 
-/// Answers a challenge with a credential for the registry's origin. `None` if there is nothing to answer with.
-pub(crate) async fn answer(
+/// Obtains a credential for the registry's origin in response to a challenge. Returns `None` if no credential is
+/// available.
+pub(crate) async fn authenticate(
     context: &AuthContext<'_>,
     challenge: &Challenge,
     login: Option<&OriginLogin>,
@@ -95,12 +96,12 @@ pub(crate) async fn answer(
     let network_scope = scope_of_server(context.url).await;
     let url = token_server_url((context.url, network_scope), realm).map_err(server)?;
     context.http.check(&url, context.place)?;
-    let login = login.map(|login| for_token_server(context, login, &url)).transpose()?;
+    let login = login.map(|login| login_for_token_server(context, login, &url)).transpose()?;
     let scope = scope.as_deref().unwrap_or(context.scope);
     let request =
         Request { named_by: Some(network_scope), ..token_request(url, (service.as_deref(), scope), login.as_ref()) };
     let response = context.http.send(request, context.place).await?;
-    // The redirect target did not get the login, and a token from another server is not the registry's.
+    // The login was not sent to the redirect target, and a token from another server is not valid for the registry.
     if route(&response) == Route::OtherOrigin {
         return Err(server("its token server redirects to another server; the redirect was not followed".to_owned()));
     }
@@ -111,14 +112,19 @@ pub(crate) async fn answer(
             return Err(server(format!("the request for a token failed: {}", error_text(response).await)));
         }
     }
-    let bytes = body(response, TOKEN_BYTES, context.place).await?;
+    let bytes = read_body(response, MAX_TOKEN_BYTES, context.place).await?;
     let token: Option<Token> = serde_json::from_slice(&bytes).ok();
     let token = token.and_then(|token| token.token.or(token.access_token));
     Ok(token.map(|token| OriginCredential::bearer(&token, context.url)))
 }
 
-/// Returns the registry's login for the token server that the registry names, if the login may be sent there.
-fn for_token_server(context: &AuthContext<'_>, login: &OriginLogin, realm: &Url) -> Result<OriginLogin, RegistryError> {
+/// Returns the registry's login for a token server that the registry names. Fails if the login must not be sent to that
+/// server.
+fn login_for_token_server(
+    context: &AuthContext<'_>,
+    login: &OriginLogin,
+    realm: &Url,
+) -> Result<OriginLogin, RegistryError> {
     login.for_token_server(context.url, realm, context.token_servers).ok_or_else(|| {
         let (registry, server) = (context.url.origin().ascii_serialization(), realm.origin().ascii_serialization());
         RegistryError::Unauthorised {
@@ -131,7 +137,8 @@ fn for_token_server(context: &AuthContext<'_>, login: &OriginLogin, realm: &Url)
     })
 }
 
-/// Builds the request for a token: with a refresh token in a form, with a password, or anonymously.
+/// Builds the request for a token. The request contains a refresh token in a form, a user name and password, or no
+/// login.
 fn token_request(mut url: Url, (service, scope): (Option<&str>, &str), login: Option<&OriginLogin>) -> Request {
     if let Some(token) = login.and_then(|login| login.refresh_token_for(&url)) {
         let mut form = url::form_urlencoded::Serializer::new(String::new());
@@ -151,9 +158,9 @@ fn token_request(mut url: Url, (service, scope): (Option<&str>, &str), login: Op
     Request { credential: login.and_then(OriginLogin::basic), ..Request::get(url) }
 }
 
-/// Checks the URL of the token server that a registry names.
+/// Parses and checks the URL of a token server that a registry names.
 pub(crate) fn token_server_url(context: (&Url, NetworkScope), realm: &str) -> Result<Url, String> {
-    let url = Url::parse(realm).map_err(|_| "it names no valid address of a token server".to_owned())?;
+    let url = Url::parse(realm).map_err(|_| "it does not contain a valid address of a token server".to_owned())?;
     let host = display_text(url.host_str().unwrap_or_default());
     check_redirect_target(context, &url)
         .map_err(|why| format!("it asks to send a login to `{host}`, {why}; nothing was sent"))?;
@@ -164,7 +171,7 @@ pub(crate) fn token_server_url(context: (&Url, NetworkScope), realm: &str) -> Re
 mod tests {
     use super::*;
 
-    // P11: the forms of `WWW-Authenticate` that registries send.
+    // P11: all forms of `WWW-Authenticate` that registries send are parsed.
     #[test]
     fn challenges_with_commas_are_parsed() {
         let read = parse_challenge(
@@ -178,33 +185,35 @@ mod tests {
         assert_eq!(read, Some(expected));
         assert_eq!(parse_challenge(r#"Basic realm="Registry""#), Some(Challenge::Basic));
         assert_eq!(parse_challenge("basic"), Some(Challenge::Basic));
-        let bare = parse_challenge("bearer realm=https://a.example/t, service=s");
-        assert!(matches!(bare, Some(Challenge::Bearer { service: Some(service), .. }) if service == "s"));
-        for nothing in ["", "Negotiate", "Bearer", "Bearer service=\"s\"", "Bearer realm=\"\"", "Bearer realm"] {
-            assert_eq!(parse_challenge(nothing), None, "{nothing}");
+        let unquoted = parse_challenge("bearer realm=https://a.example/t, service=s");
+        assert!(matches!(unquoted, Some(Challenge::Bearer { service: Some(service), .. }) if service == "s"));
+        for invalid in ["", "Negotiate", "Bearer", "Bearer service=\"s\"", "Bearer realm=\"\"", "Bearer realm"] {
+            assert_eq!(parse_challenge(invalid), None, "{invalid}");
         }
     }
 
-    // Row 18, row 16: a login is not sent without TLS if the registry uses TLS, and not to private addresses.
+    // Rows 16 and 18: if the registry uses TLS, a login is not sent without TLS, and it is not sent to private
+    // addresses.
     #[test]
     fn logins_are_not_sent_to_private_addresses() {
-        let at = |context: &str, realm| {
+        let url_for = |context: &str, realm| {
             let context = Url::parse(context).expect(context);
             token_server_url(
                 (&context, crate::network_scope::scope_in_url(&context).unwrap_or(NetworkScope::Public)),
                 realm,
             )
         };
-        assert!(at("https://registry.example/", "https://auth.example/token").is_ok());
-        assert!(at("http://127.0.0.1:5000/", "http://127.0.0.1:5001/token").is_ok());
-        for inside in
+        assert!(url_for("https://registry.example/", "https://auth.example/token").is_ok());
+        assert!(url_for("http://127.0.0.1:5000/", "http://127.0.0.1:5001/token").is_ok());
+        for private in
             ["http://auth.example/token", "https://127.0.0.1/token", "https://10.0.0.1/", "https://[::1]/", "file:///x"]
         {
             assert!(
-                at("https://registry.example/", inside).is_err_and(|message| message.contains("nothing was sent")),
-                "{inside}"
+                url_for("https://registry.example/", private)
+                    .is_err_and(|message| message.contains("nothing was sent")),
+                "{private}"
             );
         }
-        assert!(at("https://registry.example/", "token").is_err());
+        assert!(url_for("https://registry.example/", "token").is_err());
     }
 }

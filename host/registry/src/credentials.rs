@@ -1,4 +1,4 @@
-//! Reads credentials that `docker login` stored: from `config.json`, and from the credential helpers that it names.
+//! Reads credentials that `docker login` stored in `config.json` or in a credential helper that this file names.
 
 use crate::error::{RegistryError, display_text};
 use crate::reference::is_loopback;
@@ -12,28 +12,28 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-/// Maximum size of the configuration, and of a helper's answer.
+/// Maximum size of the configuration file and of a helper's output, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
-/// Timeout of a helper, which may ask a person for the password of a keyring.
+/// Time limit for a helper, which may ask the user for the password of a keyring.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
 /// User name that a helper returns with a token instead of a password.
 const TOKEN_USER: &str = "<token>";
 
-/// Where credentials are stored. Nothing is read before a registry asks for them.
+/// The location of stored credentials. Nothing is read until a registry requires a login.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
-    /// Path of Docker's `config.json`. `None`: requests are anonymous.
+    /// Path of Docker's `config.json`. `None` if all requests are anonymous.
     pub file: Option<PathBuf>,
 }
 
-/// A stored login. It must not be shown.
+/// A stored login. It must never be displayed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Login {
     Password {
         user: String,
         password: String,
     },
-    /// A refresh token.
+    /// A refresh token, which is exchanged for a bearer token.
     Identity(String),
 }
 
@@ -62,14 +62,14 @@ struct Entry {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct HelperAnswer {
+struct HelperOutput {
     username: String,
     secret: String,
 }
 
 impl Credentials {
-    /// Returns the login for a registry, if there is one. A login that was stored for `https://…` is not used without TLS, unless
-    /// the registry is on this machine.
+    /// Returns the stored login for a registry, or `None` if there is no login. A login that was stored for `https://…`
+    /// is not used without TLS, unless the registry is on this machine.
     pub(crate) async fn login(&self, host: &str, scheme: &str) -> Result<Option<Login>, RegistryError> {
         let Some(file) = &self.file else { return Ok(None) };
         let refused = |reason: String| RegistryError::Credentials { host: host.to_owned(), reason };
@@ -80,7 +80,7 @@ impl Credentials {
             }
             _ => tokio::fs::read(file).await.map_err(|error| refused(format!("{}: {error}", file.display())))?,
         };
-        // The parser's message could show the content, so only its line is reported.
+        // Report only the line of the error, because the parser's message could contain parts of the file.
         let configuration: Configuration = serde_json::from_slice(&text).map_err(|error| {
             refused(format!(
                 "{}:{}: it is not a valid Docker configuration; log in again with `docker login`",
@@ -93,13 +93,13 @@ impl Credentials {
             return run_helper(helper, host).await.map_err(refused);
         }
         let is_downgraded = |key: &str| key.starts_with("https://") && scheme != "https" && !is_loopback(host);
-        let mut of_host = configuration.auths.iter().filter(|(key, _)| host_of(key) == host && !is_downgraded(key));
+        let mut matching = configuration.auths.iter().filter(|(key, _)| host_of(key) == host && !is_downgraded(key));
         let exact = configuration.auths.get(host);
-        Ok(exact.or_else(|| of_host.next().map(|(_, entry)| entry)).and_then(login_of))
+        Ok(exact.or_else(|| matching.next().map(|(_, entry)| entry)).and_then(login_of))
     }
 }
 
-/// Keys are hosts, or URLs in files of older versions.
+/// Returns the host of a key in `auths`. Keys are hosts, or URLs in files of older Docker versions.
 fn host_of(key: &str) -> &str {
     let rest = key.split_once("://").map_or(key, |(_, rest)| rest);
     rest.split('/').next().unwrap_or(rest)
@@ -138,35 +138,35 @@ async fn run_helper(helper: &str, host: &str) -> Result<Option<Login>, String> {
         .map_err(failed)?;
     let exchange = async {
         if let Some(mut stdin) = child.stdin.take() {
-            // A helper may answer without reading its input.
+            // A helper may write its output without reading its input.
             match stdin.write_all(host.as_bytes()).await {
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
                 written => written?,
             }
         }
-        let mut answer = Vec::new();
+        let mut output = Vec::new();
         if let Some(stdout) = child.stdout.take() {
-            stdout.take(MAX_BYTES).read_to_end(&mut answer).await?;
+            stdout.take(MAX_BYTES).read_to_end(&mut output).await?;
         }
-        Ok::<_, std::io::Error>((child.wait().await?, answer))
+        Ok::<_, std::io::Error>((child.wait().await?, output))
     };
-    let answered = tokio::time::timeout(HELPER_TIMEOUT, exchange)
+    let exchanged = tokio::time::timeout(HELPER_TIMEOUT, exchange)
         .await
         .map_err(|_| format!("`{program}` does not answer in time"))?;
-    let (status, answer) = answered.map_err(failed)?;
+    let (status, output) = exchanged.map_err(failed)?;
     if !status.success() {
-        // The protocol reports missing credentials with these words on stdout.
-        let message = String::from_utf8_lossy(&answer);
+        // If there are no credentials, the helper writes this text to stdout.
+        let message = String::from_utf8_lossy(&output);
         if message.contains("credentials not found") || message.trim().is_empty() {
             return Ok(None);
         }
         return Err(format!("`{program}` failed: {}", display_text(&message)));
     }
-    let answer: HelperAnswer =
-        serde_json::from_slice(&answer).map_err(|_| format!("`{program}` did not return credentials"))?;
-    Ok(Some(match answer.username.as_str() {
-        TOKEN_USER => Login::Identity(answer.secret),
-        _ => Login::Password { user: answer.username, password: answer.secret },
+    let login: HelperOutput =
+        serde_json::from_slice(&output).map_err(|_| format!("`{program}` did not return credentials"))?;
+    Ok(Some(match login.username.as_str() {
+        TOKEN_USER => Login::Identity(login.secret),
+        _ => Login::Password { user: login.username, password: login.secret },
     }))
 }
 
@@ -174,10 +174,10 @@ async fn run_helper(helper: &str, host: &str) -> Result<Option<Login>, String> {
 mod tests {
     use super::*;
 
-    async fn found(configuration: &str, host: &str) -> Result<Option<Login>, String> {
-        let directory = tempfile::tempdir().expect("a directory");
+    async fn stored_login(configuration: &str, host: &str) -> Result<Option<Login>, String> {
+        let directory = tempfile::tempdir().expect("the directory is created");
         let file = directory.path().join("config.json");
-        std::fs::write(&file, configuration).expect("written");
+        std::fs::write(&file, configuration).expect("the file is written");
         Credentials { file: Some(file) }.login(host, "https").await.map_err(|error| error.to_string())
     }
 
@@ -185,23 +185,23 @@ mod tests {
         Some(Login::Password { user: user.to_owned(), password: password.to_owned() })
     }
 
-    // P11: credentials are read from the Docker configuration, in each of its forms.
+    // P11: credentials are read from each form of the Docker configuration.
     #[tokio::test]
     async fn logins_are_found_by_host() {
         let auths = r#"{"auths": {"registry.example": {"auth": "YW5uOnNlY3JldA=="},
             "https://old.example/v1/": {"username": "bob", "password": "b"}, "token.example": {"identitytoken": "t"},
             "empty.example": {}}}"#;
-        assert_eq!(found(auths, "registry.example").await, Ok(password("ann", "secret")));
-        assert_eq!(found(auths, "old.example").await, Ok(password("bob", "b")));
-        assert_eq!(found(auths, "token.example").await, Ok(Some(Login::Identity("t".to_owned()))));
+        assert_eq!(stored_login(auths, "registry.example").await, Ok(password("ann", "secret")));
+        assert_eq!(stored_login(auths, "old.example").await, Ok(password("bob", "b")));
+        assert_eq!(stored_login(auths, "token.example").await, Ok(Some(Login::Identity("t".to_owned()))));
         for host in ["empty.example", "other.example", "registry.example:5000"] {
-            assert_eq!(found(auths, host).await, Ok(None), "{host}");
+            assert_eq!(stored_login(auths, host).await, Ok(None), "{host}");
         }
         assert_eq!(Credentials::default().login("a.example", "https").await.ok(), Some(None));
-        // Row 42: a login stored for TLS is not sent without it.
-        let directory = tempfile::tempdir().expect("a directory");
+        // Row 42: a login that was stored for TLS is not sent without TLS.
+        let directory = tempfile::tempdir().expect("the directory is created");
         let file = directory.path().join("config.json");
-        std::fs::write(&file, auths).expect("written");
+        std::fs::write(&file, auths).expect("the file is written");
         let stored = Credentials { file: Some(file) };
         assert_eq!(stored.login("old.example", "http").await.ok(), Some(None));
         assert_eq!(stored.login("registry.example", "http").await.ok(), Some(password("ann", "secret")));
@@ -209,17 +209,19 @@ mod tests {
         assert_eq!(absent.login("a.example", "https").await.ok(), Some(None));
     }
 
-    // Row 16: an error never shows the content of the file.
+    // Row 16: an error never contains the content of the file.
     #[tokio::test]
     async fn errors_do_not_show_credentials() {
         let broken = r#"{"auths": {"a.example": {"auth": "c2VjcmV0" "#;
-        let error = found(broken, "a.example").await.expect_err("refused");
+        let error = stored_login(broken, "a.example").await.expect_err("it is refused");
         assert!(error.contains("config.json:1") && !error.contains("c2VjcmV0"), "{error}");
-        let error = found(r#"{"credHelpers": {"a.example": "../sh"}}"#, "a.example").await.expect_err("refused");
+        let error =
+            stored_login(r#"{"credHelpers": {"a.example": "../sh"}}"#, "a.example").await.expect_err("it is refused");
         assert!(error.contains("not a valid name of a credential helper"), "{error}");
-        let error = found(r#"{"credsStore": "not-installed-here"}"#, "a.example").await.expect_err("refused");
+        let error =
+            stored_login(r#"{"credsStore": "not-installed-here"}"#, "a.example").await.expect_err("it is refused");
         assert!(error.contains("docker-credential-not-installed-here"), "{error}");
-        let login = password("ann", "secret").expect("a login");
+        let login = password("ann", "secret").expect("there is a login");
         assert_eq!(format!("{login:?}"), "Login");
     }
 }

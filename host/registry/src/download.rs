@@ -1,4 +1,5 @@
-//! Downloads of components: limited in size, resumed after an interruption, and verified before they are used.
+//! Downloads components. The size is limited, an interrupted download is resumed, and the content is verified before it
+//! is used.
 
 use crate::error::RegistryError;
 use crate::http::{Request, range_start, read_parts};
@@ -14,41 +15,43 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use url::Url;
 
-/// Maximum number of attempts of one download. Each attempt continues where the previous one was interrupted.
+/// Maximum number of attempts for one download. Each attempt continues at the byte where the previous attempt was
+/// interrupted.
 const MAX_ATTEMPTS: u32 = 5;
-/// Delay before the second attempt; each further delay is twice as long.
+/// Delay before the second attempt. Each further delay is twice as long as the previous one.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 
-/// Where incomplete downloads are stored, and how large a component may be.
+/// The folder for incomplete downloads, and the size limit for components.
 #[derive(Clone, Debug)]
 pub struct Downloads {
-    /// A folder that only this user can access.
+    /// Folder for incomplete downloads. Only this user should have access to it.
     pub directory: PathBuf,
     /// Maximum size of a component, in bytes.
     pub most: u64,
 }
 
-/// Is called with the number of bytes received and, if known, the total. It is called often, so it should return quickly.
+/// A callback that receives the number of downloaded bytes and, if known, the total number. It is called often, so it
+/// should return quickly.
 pub type Progress<'p> = dyn Fn(u64, Option<u64>) + Send + Sync + 'p;
 
 impl Registry {
-    /// Downloads and verifies the bytes of a descriptor. It continues an earlier download.
+    /// Downloads and verifies the bytes of a descriptor. If an incomplete download exists, it is continued.
     pub(crate) async fn download(
         &self,
         repository: &Repository,
-        wanted: &Descriptor,
+        descriptor: &Descriptor,
         downloads: &Downloads,
         progress: &Progress<'_>,
     ) -> Result<Vec<u8>, RegistryError> {
-        let place = format!("{repository}@{}", wanted.digest);
-        if wanted.size > downloads.most {
-            return Err(RegistryError::TooLarge { place, size: wanted.size, most: downloads.most });
+        let place = format!("{repository}@{}", descriptor.digest);
+        if descriptor.size > downloads.most {
+            return Err(RegistryError::TooLarge { place, size: descriptor.size, limit: downloads.most });
         }
-        let mut partial = Partial::open(&downloads.directory, wanted)?;
+        let mut partial = PartialDownload::open(&downloads.directory, descriptor)?;
         let mut resumed = partial.length;
         let mut delays = delays(FIRST_DELAY, 2.0, MAX_ATTEMPTS);
         loop {
-            match self.continue_download(repository, wanted, &mut partial, progress).await {
+            match self.continue_download(repository, descriptor, &mut partial, progress).await {
                 Ok(()) => {}
                 Err(error) if error.is_offline() && partial.length > 0 => {
                     let Some(delay) = delays.next() else { return Err(error) };
@@ -60,15 +63,16 @@ impl Registry {
             }
             let bytes = partial.read()?;
             let found = digest_of(&bytes);
-            if found == wanted.digest {
+            if found == descriptor.digest {
                 partial.delete();
                 return Ok(bytes);
             }
             partial.restart()?;
-            // An earlier part may have been damaged, so start again once. If a complete download is wrong, fail.
+            // The part from an earlier process may have been damaged, so start again once. If a download that started
+            // from the beginning is wrong, fail.
             if resumed == 0 {
                 partial.delete();
-                return Err(RegistryError::tampered(place, &wanted.digest, &found));
+                return Err(RegistryError::tampered(place, &descriptor.digest, &found));
             }
             resumed = 0;
         }
@@ -78,62 +82,63 @@ impl Registry {
     async fn continue_download(
         &self,
         repository: &Repository,
-        wanted: &Descriptor,
-        partial: &mut Partial,
+        descriptor: &Descriptor,
+        partial: &mut PartialDownload,
         progress: &Progress<'_>,
     ) -> Result<(), RegistryError> {
-        let place = format!("{repository}@{}", wanted.digest);
-        progress(partial.length, Some(wanted.size));
-        if partial.length == wanted.size && wanted.size > 0 {
+        let place = format!("{repository}@{}", descriptor.digest);
+        progress(partial.length, Some(descriptor.size));
+        if partial.length == descriptor.size && descriptor.size > 0 {
             return Ok(());
         }
-        let mut response = self.open_blob(repository, &wanted.digest, partial.length).await?;
-        let goes_on =
+        let mut response = self.open_blob(repository, &descriptor.digest, partial.length).await?;
+        let continues =
             response.status() == StatusCode::PARTIAL_CONTENT && range_start(&response) == Some(partial.length);
-        if partial.length > 0 && !goes_on {
+        if partial.length > 0 && !continues {
             partial.restart()?;
             if response.status() != StatusCode::OK {
-                response = self.open_blob(repository, &wanted.digest, 0).await?;
+                response = self.open_blob(repository, &descriptor.digest, 0).await?;
             }
         }
         let response = ensure_success(response, &place).await?;
         read_parts(response, &place, async |piece| {
-            if partial.length + piece.len() as u64 > wanted.size {
-                let found = format!("more than {} bytes", wanted.size);
+            if partial.length + piece.len() as u64 > descriptor.size {
+                let found = format!("more than {} bytes", descriptor.size);
                 partial.restart()?;
                 return Err(RegistryError::Tampered {
                     place: place.clone(),
-                    wanted: format!("{} bytes", wanted.size),
+                    expected: format!("{} bytes", descriptor.size),
                     found,
                 });
             }
             partial.add(&piece)?;
-            progress(partial.length, Some(wanted.size));
+            progress(partial.length, Some(descriptor.size));
             Ok(())
         })
         .await?;
-        match partial.length == wanted.size {
+        match partial.length == descriptor.size {
             true => Ok(()),
-            // The server ended the answer regularly; an interruption would be a connection error.
+            // The server ended the response regularly. An interruption would be a connection error.
             false => {
                 let found = format!("{} bytes", partial.length);
                 partial.restart()?;
-                Err(RegistryError::Tampered { place, wanted: format!("{} bytes", wanted.size), found })
+                Err(RegistryError::Tampered { place, expected: format!("{} bytes", descriptor.size), found })
             }
         }
     }
 
-    /// Downloads a web file. Returns `None` if it does not exist. An interrupted download starts again.
-    pub(crate) async fn page(
+    /// Downloads a file from a web server. Returns `None` if the file does not exist. If the download is interrupted,
+    /// it starts again from the beginning.
+    pub(crate) async fn download_page(
         &self,
         url: &Url,
-        most: u64,
+        max_bytes: u64,
         progress: &Progress<'_>,
     ) -> Result<Option<Vec<u8>>, RegistryError> {
         let place = url.to_string();
         let mut attempts = Attempts::new(&self.http().listener, &place);
         loop {
-            match self.download_page_once(url, most, progress).await {
+            match self.download_page_once(url, max_bytes, progress).await {
                 Err(RegistryError::Interrupted { reason, .. }) if attempts.wait(reason.clone(), None).await => {}
                 page => return page,
             }
@@ -143,7 +148,7 @@ impl Registry {
     async fn download_page_once(
         &self,
         url: &Url,
-        most: u64,
+        max_bytes: u64,
         progress: &Progress<'_>,
     ) -> Result<Option<Vec<u8>>, RegistryError> {
         let place = url.to_string();
@@ -153,14 +158,14 @@ impl Registry {
         }
         let response = ensure_success(response, &place).await?;
         let length = response.content_length();
-        let too_large = |size| RegistryError::TooLarge { place: place.clone(), size, most };
-        if let Some(length) = length.filter(|length| *length > most) {
+        let too_large = |size| RegistryError::TooLarge { place: place.clone(), size, limit: max_bytes };
+        if let Some(length) = length.filter(|length| *length > max_bytes) {
             return Err(too_large(length));
         }
         let mut bytes = Vec::new();
         read_parts(response, &place, async |piece| {
             bytes.extend_from_slice(&piece);
-            if bytes.len() as u64 > most {
+            if bytes.len() as u64 > max_bytes {
                 return Err(too_large(bytes.len() as u64));
             }
             progress(bytes.len() as u64, length);
@@ -171,26 +176,26 @@ impl Registry {
     }
 }
 
-/// Whether an incomplete download can be continued later.
+/// The name of the file of an incomplete download. A later process can continue only a download with the regular name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PartialName {
-    /// The file has its regular name.
+    /// The file has the regular name of the download.
     Regular,
-    /// Another process uses the file with the regular name, so this one is unnamed.
+    /// Another process is using the file with the regular name, so this file is unnamed.
     Unnamed,
 }
 
-/// An incomplete download in `DIRECTORY/HEX.partial`. Only one process at a time uses the file.
-struct Partial {
+/// An incomplete download in the file `DIRECTORY/HEX.partial`. Only one process at a time uses the file.
+struct PartialDownload {
     path: PathBuf,
     file: File,
     length: u64,
     name: PartialName,
 }
 
-impl Partial {
-    fn open(directory: &Path, wanted: &Descriptor) -> Result<Self, RegistryError> {
-        let path = directory.join(format!("{}.partial", wanted.digest.hex()));
+impl PartialDownload {
+    fn open(directory: &Path, descriptor: &Descriptor) -> Result<Self, RegistryError> {
+        let path = directory.join(format!("{}.partial", descriptor.digest.hex()));
         let failed = |source| RegistryError::file(path.clone(), "written", source);
         std::fs::create_dir_all(directory).map_err(failed)?;
         let file = File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(failed)?;
@@ -204,7 +209,7 @@ impl Partial {
                 Self { path: path.clone(), file, length: 0, name: PartialName::Unnamed }
             }
         };
-        if partial.length > wanted.size {
+        if partial.length > descriptor.size {
             partial.restart()?;
         }
         (&partial.file).seek(SeekFrom::Start(partial.length)).map_err(failed)?;
@@ -237,7 +242,7 @@ impl Partial {
 
     fn delete(&self) {
         if self.name == PartialName::Regular {
-            // If this fails, the file only wastes disk space.
+            // Ignore this error, because a remaining file only wastes disk space.
             let _ = std::fs::remove_file(&self.path);
         }
     }

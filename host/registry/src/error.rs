@@ -1,4 +1,4 @@
-//! Errors of this crate, with messages for people: what happened, where, and what to do.
+//! Errors of this crate. Each message tells the user what happened, where it happened, and what to do.
 
 use agent_core::message::Digest;
 use agent_core::visible::visible_name;
@@ -14,23 +14,23 @@ pub enum RegistryError {
     Reference {
         /// The text as it was written.
         text: String,
-        /// What is wrong with the text.
+        /// Reason why the text is not valid.
         reason: &'static str,
     },
-    /// The server does not answer.
+    /// The server cannot be reached or does not respond.
     #[error("{place} cannot be reached: {reason}")]
     Unreachable {
         /// The requested reference or address.
         place: String,
-        /// Why the server cannot be reached.
+        /// Reason why the server cannot be reached.
         reason: String,
     },
-    /// The connection ended before the answer was complete.
+    /// The connection ended before the response was complete.
     #[error("{place}: the connection was interrupted: {reason}")]
     Interrupted {
         /// The requested reference or address.
         place: String,
-        /// Why the connection ended.
+        /// Reason why the connection ended.
         reason: String,
     },
     /// Secure connections are not possible on this system.
@@ -41,25 +41,25 @@ pub enum RegistryError {
     Unauthorised {
         /// The requested reference or address.
         place: String,
-        /// What the server answered.
+        /// Description of the server's response.
         message: String,
-        /// What to do.
+        /// Advice for the user.
         advice: String,
     },
-    /// The requested thing does not exist.
+    /// The requested content does not exist.
     #[error("{place} was not found{advice}")]
     NotFound {
-        /// The requested reference, address or thing.
+        /// The requested reference or address, or another description of the missing content.
         place: String,
-        /// What exists instead, as the end of the sentence. May be empty.
+        /// Description of the content that exists instead, as the end of the sentence. May be empty.
         advice: String,
     },
-    /// The server returned an error or an invalid answer.
+    /// The server returned an error or an invalid response.
     #[error("{place}: {message}")]
     Server {
         /// The requested reference or address.
         place: String,
-        /// Description of the server's answer.
+        /// Description of the server's response.
         message: String,
     },
     /// Stored credentials cannot be read.
@@ -67,53 +67,53 @@ pub enum RegistryError {
     Credentials {
         /// Host of the registry.
         host: String,
-        /// Why not, and what to do.
+        /// Reason why they cannot be read, with advice for the user.
         reason: String,
     },
     /// The artifact does not contain a plugin.
-    #[error("{place} is not a plugin: {what}")]
+    #[error("{place} is not a plugin: {content}")]
     NotAPlugin {
         /// The requested reference.
         place: String,
-        /// What the artifact contains instead.
-        what: String,
+        /// Description of the artifact's content.
+        content: String,
     },
     /// The content exceeds a size limit.
-    #[error("{place} has {size} bytes; the maximum is {most} bytes")]
+    #[error("{place} has {size} bytes; the maximum is {limit} bytes")]
     TooLarge {
-        /// The reference, address or file.
+        /// The reference, address or file that the error is about.
         place: String,
-        /// Size in bytes, as far as it is known.
+        /// Size in bytes. If the total size is unknown, the number of bytes received so far.
         size: u64,
         /// Maximum size in bytes.
-        most: u64,
+        limit: u64,
     },
     /// The content does not have the expected digest or size.
     #[error(
-        "{place}: the received data has {found}, not {wanted}; it was changed in transit or on the server, and is not used"
+        "{place}: the received data has {found}, not {expected}; it was changed in transit or on the server, and is not used"
     )]
     Tampered {
         /// The requested reference or address.
         place: String,
-        /// Expected digest or size, for people.
-        wanted: String,
-        /// Actual digest or size, for people.
+        /// Expected digest or size, as text for the message.
+        expected: String,
+        /// Actual digest or size, as text for the message.
         found: String,
     },
     /// A signature is invalid, or a required signature is missing.
     #[error("{place}: {reason}")]
     Signature {
-        /// The reference, address or file.
+        /// The reference, address or file that the error is about.
         place: String,
-        /// What is wrong, and what to do.
+        /// Description of the problem, with advice for the user.
         reason: String,
     },
     /// A key cannot be used.
     #[error("{place}: {reason}")]
     Key {
-        /// The key's file, or the start of its text.
+        /// Path of the key file, or the start of the key's text.
         place: String,
-        /// What is wrong, and what to do.
+        /// Description of the problem, with advice for the user.
         reason: String,
     },
     /// The lock file cannot be used.
@@ -121,17 +121,17 @@ pub enum RegistryError {
     Lock {
         /// Path of the lock file.
         path: PathBuf,
-        /// Line number, starting at 1, if it is known.
+        /// Line number, counted from 1. `None` if it is unknown.
         line: Option<usize>,
-        /// What is wrong, and what to do.
+        /// Description of the problem, with advice for the user.
         reason: String,
     },
-    /// A different version or file already exists there.
+    /// Different content already exists under this reference or file name.
     #[error("{place}: {reason}")]
     Conflict {
-        /// The reference or file.
+        /// The reference or file that already exists.
         place: String,
-        /// What exists already, and what to do.
+        /// Description of the existing content, with advice for the user.
         reason: String,
     },
     /// A file operation failed.
@@ -156,20 +156,21 @@ impl RegistryError {
         Self::File { path: path.into(), action, source }
     }
 
-    pub(crate) fn tampered(place: impl Into<String>, wanted: &Digest, found: &Digest) -> Self {
-        let named = |digest: &Digest| format!("the digest {digest}");
-        Self::Tampered { place: place.into(), wanted: named(wanted), found: named(found) }
+    pub(crate) fn tampered(place: impl Into<String>, expected: &Digest, found: &Digest) -> Self {
+        let describe = |digest: &Digest| format!("the digest {digest}");
+        Self::Tampered { place: place.into(), expected: describe(expected), found: describe(found) }
     }
 }
 
-/// Prepares text of others for one line of a message: makes invisible characters visible, and limits the length.
+/// Prepares text from another source for one line of a message. Invisible characters become visible, and the length is
+/// limited.
 pub(crate) fn display_text(text: &str) -> String {
-    const LONGEST: usize = 300;
+    const MAX_CHARACTERS: usize = 300;
     let line: String = text
         .trim()
         .chars()
-        .take(LONGEST + 1)
+        .take(MAX_CHARACTERS + 1)
         .map(|character| if character.is_whitespace() { ' ' } else { character })
         .collect();
-    visible_name(&line, LONGEST)
+    visible_name(&line, MAX_CHARACTERS)
 }

@@ -1,8 +1,8 @@
-//! A plugin folder with its lock file: adds and removes plugins, and checks that they are what the lock file says.
+//! A plugin folder with its lock file. Plugins are added and removed, and their files are compared with the lock file.
 
 use crate::error::RegistryError;
 use crate::files::{MAX_COMPONENT_BYTES, read, read_if_exists};
-use crate::local_signature::{unsigned_in_store, verify_local};
+use crate::local_signature::{unsigned_in_store_reason, verify_local};
 use crate::lock::{LockFile, LockedPlugin, namespace_of};
 use crate::trust::{LOCAL_NAMESPACE, Signer, Trust};
 use agent_core::message::Digest;
@@ -10,7 +10,7 @@ use agent_plugins::{ComponentVerifier, PluginIdentity, ReadComponent, digest_of,
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// A folder of plugins.
+/// A folder that contains plugins and a lock file.
 #[derive(Clone, Debug)]
 pub struct PluginFolder {
     path: PathBuf,
@@ -19,34 +19,34 @@ pub struct PluginFolder {
 /// Which existing files a new plugin may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplacePolicy {
-    /// Only the file that the lock file describes.
+    /// Only a file that matches its entry in the lock file.
     LockedFile,
-    /// Any file.
+    /// Any existing file may be replaced.
     AnyFile,
 }
 
-/// State of a locked plugin.
+/// State of a plugin that the lock file lists.
 #[derive(Debug)]
 pub enum PluginState {
-    /// The file is the locked one, and its signature is accepted.
+    /// The file matches the lock file, and its signature is accepted.
     Valid(Signer),
     /// The file does not exist.
     Missing,
-    /// The file has this other digest.
+    /// The file has a different digest than the lock file. Contains the digest of the file.
     Modified(Digest),
-    /// The file is the locked one, but its signature is not accepted.
+    /// The file matches the lock file, but its signature is not accepted.
     Untrusted(RegistryError),
     /// The file cannot be read.
     Unreadable(RegistryError),
 }
 
 impl PluginFolder {
-    /// Makes a handle for a folder; it does not access the folder.
+    /// Creates a handle for a folder. This does not access the folder.
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
 
-    /// Path of the folder.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -56,12 +56,13 @@ impl PluginFolder {
         LockFile::read(&self.path)
     }
 
-    /// Path of a plugin's file.
+    /// Returns the path of a plugin's file.
     pub fn file(&self, plugin: &LockedPlugin) -> PathBuf {
         self.path.join(plugin.file_name())
     }
 
-    /// Returns an error if adding the plugin would replace a file that is not locked or was changed.
+    /// Checks whether the plugin may be added. Fails if this would replace a file that is not locked or was changed,
+    /// unless `replace` allows it, or if another file contains a plugin with the same name.
     pub fn check_replaceable(&self, plugin: &LockedPlugin, replace: ReplacePolicy) -> Result<(), RegistryError> {
         let path = self.file(plugin);
         self.refuse_duplicate_name(plugin)?;
@@ -80,7 +81,8 @@ impl PluginFolder {
         Err(RegistryError::Conflict { place: path.display().to_string(), reason: reason.to_owned() })
     }
 
-    /// Refuses a plugin whose name another file already has: grants belong to names, so a name must be unique in a folder.
+    /// Fails if another file contains a plugin with the same name. A name must be unique in a folder, because grants
+    /// belong to names.
     fn refuse_duplicate_name(&self, plugin: &LockedPlugin) -> Result<(), RegistryError> {
         let own = self.file(plugin);
         let entries =
@@ -91,7 +93,7 @@ impl PluginFolder {
                 continue;
             }
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-            // A file that cannot be read cannot serve.
+            // Ignore a file that cannot be read, because it cannot be loaded as a plugin.
             let Ok(bytes) = read(&path, MAX_COMPONENT_BYTES) else { continue };
             if read_claims(&stem, &bytes).is_ok_and(|other| other.identity.name == plugin.name) {
                 let reason = format!(
@@ -104,8 +106,8 @@ impl PluginFolder {
         Ok(())
     }
 
-    /// Locks a plugin and writes its file, each atomically. The lock file is written first, because a running session loads
-    /// the new file only if the lock file describes it.
+    /// Adds a plugin to the lock file and writes the plugin's file, each atomically. The lock file is written first,
+    /// because a running session loads the new file only if the lock file describes it.
     pub fn install(
         &self,
         plugin: LockedPlugin,
@@ -123,7 +125,7 @@ impl PluginFolder {
         Ok(path)
     }
 
-    /// Removes a plugin from the lock file, and its file if requested. A file that was changed is not removed.
+    /// Removes a plugin from the lock file and, if requested, removes its file. A file that was changed is not removed.
     pub fn remove(&self, name: &str, file: RemoveMode) -> Result<LockedPlugin, RegistryError> {
         let _lock = self.lock_folder()?;
         let mut lock = self.lock_file()?;
@@ -153,7 +155,7 @@ impl PluginFolder {
         Ok(plugin)
     }
 
-    /// Determines the state of a locked plugin from local files only.
+    /// Determines the state of a locked plugin. This reads only local files.
     pub fn state(&self, plugin: &LockedPlugin, trust: &Trust) -> PluginState {
         let path = self.file(plugin);
         let bytes = match read_if_exists(&path, MAX_COMPONENT_BYTES) {
@@ -171,7 +173,7 @@ impl PluginFolder {
         }
     }
 
-    /// Checks whether a file that is not locked may serve. The error is the reason why not.
+    /// Checks whether a file that is not locked may be loaded. The error is the reason for the refusal.
     pub fn unlocked_may_serve(&self, path: &Path, trust: &Trust) -> Result<(), String> {
         if !trust.requires_signature() {
             return Ok(());
@@ -182,16 +184,17 @@ impl PluginFolder {
         verify_local(path, &found.identity, &bytes, trust).map(drop)
     }
 
-    /// Locks the folder, so that two commands on it wait for each other.
+    /// Locks the folder, so that two commands for the same folder run one after the other.
     fn lock_folder(&self) -> Result<Option<File>, RegistryError> {
-        // On systems that cannot open folders like files there is no lock, and the last command wins.
+        // Some operating systems cannot open a folder like a file. There is no lock then, and the changes of the last
+        // command remain.
         let Ok(folder) = File::open(&self.path) else { return Ok(None) };
         folder.lock().map_err(|source| RegistryError::file(&self.path, "locked", source))?;
         Ok(Some(folder))
     }
 }
 
-/// What to remove with a plugin.
+/// The parts of a plugin to remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoveMode {
     /// The entry in the lock file and the plugin's file.
@@ -200,7 +203,7 @@ pub enum RemoveMode {
     EntryOnly,
 }
 
-/// Checks a locked plugin by the signature in the lock file.
+/// Checks a locked plugin with the signature in the lock file.
 fn verify_locked(plugin: &LockedPlugin, component: &[u8], trust: &Trust) -> Result<Signer, RegistryError> {
     let identity = PluginIdentity { name: plugin.name.clone(), digest: plugin.component.clone() };
     let allowed = || Ok(Signer::Untrusted { reason: "it is listed in `unsigned` of [sharing]".to_owned() });
@@ -219,9 +222,10 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), RegistryError> {
     write_file_atomically(path, bytes).map_err(|source| RegistryError::file(path, "written", source))
 }
 
-/// Checks plugins when they are loaded. A file whose name or plugin name is locked must be the locked file, with a signature as
-/// the policy requires. A file that is not locked loads unless signatures are required; then it needs a signature of a key for
-/// local builds, or an exception in the agent's own configuration.
+/// Checks plugins when they are loaded. If the lock file contains the name of the file or the name of the plugin, the
+/// file must match the entry and must have a signature if the policy requires one. A file that is not locked is loaded
+/// unless signatures are required. If they are required, the file needs a signature by a key for local builds, or an
+/// exception in the agent's own configuration.
 #[derive(Clone, Debug, Default)]
 pub struct LockFileVetting {
     /// The signature policy and the trusted keys.
@@ -245,7 +249,7 @@ impl ComponentVerifier for LockFileVetting {
         plugin: &PluginIdentity,
         component: &ReadComponent<'_>,
     ) -> Result<Option<String>, String> {
-        let mut vouched = None;
+        let mut origin_entry = None;
         let folder = file.parent().unwrap_or(Path::new("."));
         let lock = LockFile::read(folder).map_err(|error| error.to_string())?;
         let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
@@ -254,7 +258,7 @@ impl ComponentVerifier for LockFileVetting {
                 return Err(format!(
                     "it is not the locked file: {} locks `{}` to {} from {}, but this file has {}; `agent-host plugin add --replace \
                      --plugins {folder}` restores the locked file, `agent-host plugin remove {} --keep-file --plugins {folder}` \
-                     accepts this one",
+                     accepts this file",
                     LockFile::path(folder).display(),
                     locked.name,
                     locked.component.short(),
@@ -265,7 +269,8 @@ impl ComponentVerifier for LockFileVetting {
                 ));
             }
             self.verify(locked, component)?;
-            // A signature or exception is valid for one name only, because another name would have other grants.
+            // A signature or an exception is valid for only one name, because a plugin with another name would have
+            // other grants.
             if locked.name != plugin.name {
                 return Err(format!(
                     "it contains the plugin `{}`, but {} locks this file as `{}`: rename the file to `{}.wasm`, or remove that entry \
@@ -276,10 +281,10 @@ impl ComponentVerifier for LockFileVetting {
                     plugin.name
                 ));
             }
-            vouched = Some(locked.origin_entry());
+            origin_entry = Some(locked.origin_entry());
         }
-        if vouched.is_some() || !self.trust.requires_signature() {
-            return Ok(vouched);
+        if origin_entry.is_some() || !self.trust.requires_signature() {
+            return Ok(origin_entry);
         }
         let component = component().map_err(|error| format!("it cannot be read: {error}"))?;
         let signed = verify_local(file, plugin, &component, &self.trust)?;
@@ -288,11 +293,11 @@ impl ComponentVerifier for LockFileVetting {
 
     fn verify_stored(
         &self,
-        vouched: Option<&str>,
+        origin_entry: Option<&str>,
         plugin: &PluginIdentity,
         component: &ReadComponent<'_>,
     ) -> Result<(), String> {
-        let entries = vouched
+        let entries = origin_entry
             .map(LockFile::parse_origin_entries)
             .transpose()
             .map_err(|error| error.to_string())?
@@ -307,7 +312,7 @@ impl ComponentVerifier for LockFileVetting {
         match refused {
             Some(reason) => Err(reason),
             None if self.trust.requires_signature() && !self.trust.allows_local(plugin) => {
-                Err(unsigned_in_store(plugin))
+                Err(unsigned_in_store_reason(plugin))
             }
             None => Ok(()),
         }
@@ -339,47 +344,60 @@ mod tests {
         PluginIdentity { name: name.to_owned(), digest: digest_of(component) }
     }
 
-    // P11: files are not overwritten unless requested, and only locked files are removed.
+    // P11: a file is replaced only if requested, and only a locked file is removed.
     #[test]
     fn local_files_are_not_replaced_or_removed() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let folder = PluginFolder::new(directory.path());
         let file = directory.path().join("calc.wasm");
-        std::fs::write(&file, b"built here").expect("written");
-        let error =
-            folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile).expect_err("refused").to_string();
+        std::fs::write(&file, b"built here").expect("the file is written");
+        let error = folder
+            .install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile)
+            .expect_err("it is refused")
+            .to_string();
         assert!(error.contains("not locked") && error.contains("--replace"), "{error}");
         assert_eq!(std::fs::read(&file).expect("it exists"), b"built here");
-        assert_eq!(folder.lock_file().expect("there is no lock file").plugins(), []);
+        assert_eq!(folder.lock_file().expect("a missing lock file is read as empty").plugins(), []);
 
-        folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::AnyFile).expect("installed");
+        folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::AnyFile).expect("the plugin is installed");
         folder.install(plugin("calc", b"two"), b"two", ReplacePolicy::LockedFile).expect("a locked file is replaced");
         assert_eq!(std::fs::read(&file).expect("it exists"), b"two");
-        std::fs::write(&file, b"changed").expect("written");
+        std::fs::write(&file, b"changed").expect("the file is written");
         let error = folder
             .install(plugin("calc", b"three"), b"three", ReplacePolicy::LockedFile)
-            .expect_err("refused")
+            .expect_err("it is refused")
             .to_string();
         assert!(error.contains("changed since it was locked"), "{error}");
         assert!(
-            folder.remove("calc", RemoveMode::EntryAndFile).expect_err("refused").to_string().contains("--keep-file")
+            folder
+                .remove("calc", RemoveMode::EntryAndFile)
+                .expect_err("it is refused")
+                .to_string()
+                .contains("--keep-file")
         );
-        folder.remove("calc", RemoveMode::EntryOnly).expect("unlocked");
+        folder.remove("calc", RemoveMode::EntryOnly).expect("the entry is removed");
         assert_eq!(std::fs::read(&file).expect("it exists"), b"changed");
         assert!(
-            folder.remove("calc", RemoveMode::EntryAndFile).expect_err("gone").to_string().contains("locks no plugin")
+            folder
+                .remove("calc", RemoveMode::EntryAndFile)
+                .expect_err("the plugin is not locked")
+                .to_string()
+                .contains("locks no plugin")
         );
-        let names: Vec<_> =
-            std::fs::read_dir(directory.path()).expect("read").map(|entry| entry.expect("one").file_name()).collect();
+        let names: Vec<_> = std::fs::read_dir(directory.path())
+            .expect("the file is read")
+            .map(|entry| entry.expect("the entry is read").file_name())
+            .collect();
         assert_eq!(names.len(), 2, "no temporary files remain: {names:?}");
     }
 
-    // Row 23: a file that differs from the lock file is refused at load, whatever its name; a file that is not locked loads.
+    // Row 23: a file that differs from the lock file is refused when it is loaded, regardless of its name. A file that
+    // is not locked is loaded.
     #[test]
     fn modified_locked_plugin_is_refused() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let folder = PluginFolder::new(directory.path());
-        folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile).expect("installed");
+        folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile).expect("the plugin is installed");
         let vet = |file: &str, name: &str, component: &[u8]| {
             let read = || Ok(Arc::new(component.to_vec()));
             LockFileVetting::default()
@@ -392,23 +410,25 @@ mod tests {
             let error = vet(file, name, b"two").expect_err(name);
             assert!(error.contains("locks `calc`") && error.contains("plugin add --replace"), "{error}");
         }
-        std::fs::write(LockFile::path(directory.path()), "<<<<<<< ours\n").expect("written");
+        std::fs::write(LockFile::path(directory.path()), "<<<<<<< ours\n").expect("the file is written");
         assert!(
             vet("mine.wasm", "mine", b"anything").expect_err("the lock file is invalid").contains("plugins.lock:1")
         );
     }
 
-    // P11, P10: a stored component is checked by the lock entry that it came with, even after the lock file has changed.
+    // P10, P11: a stored component is checked with the lock entry that it was stored with, even after the lock file has
+    // changed.
     #[test]
     fn stored_component_is_verified_by_its_origin_entry() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let folder = PluginFolder::new(directory.path());
-        let file = folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile).expect("installed");
+        let file =
+            folder.install(plugin("calc", b"one"), b"one", ReplacePolicy::LockedFile).expect("the plugin is installed");
         let read = || Ok(Arc::new(b"one".to_vec()));
         let identity = identity("calc", b"one");
-        let vouched = LockFileVetting::default()
+        let origin_entry = LockFileVetting::default()
             .verify_file(&file, &identity, &read)
-            .expect("it may serve")
+            .expect("the plugin may be loaded")
             .expect("it is locked");
         assert_eq!(
             LockFileVetting::default().verify_file(
@@ -418,24 +438,24 @@ mod tests {
             ),
             Ok(None)
         );
-        assert_eq!(LockFileVetting::default().verify_stored(Some(&vouched), &identity, &read), Ok(()));
+        assert_eq!(LockFileVetting::default().verify_stored(Some(&origin_entry), &identity, &read), Ok(()));
         let strict = LockFileVetting { trust: Trust { policy: crate::SignaturePolicy::Required, ..Trust::default() } };
-        let refused = strict.verify_stored(Some(&vouched), &identity, &read).expect_err("refused");
+        let refused = strict.verify_stored(Some(&origin_entry), &identity, &read).expect_err("it is refused");
         assert!(refused.contains("registry.example/team/calc: it is not signed"), "{refused}");
         assert!(strict.verify_stored(Some("[[plugin"), &identity, &read).is_err(), "an unreadable entry is an error");
     }
 
     #[test]
     fn state_of_a_locked_plugin_is_determined() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let folder = PluginFolder::new(directory.path());
         let locked = plugin("calc", b"one");
         assert!(matches!(folder.state(&locked, &Trust::default()), PluginState::Missing));
-        let file = folder.install(locked.clone(), b"one", ReplacePolicy::LockedFile).expect("installed");
+        let file = folder.install(locked.clone(), b"one", ReplacePolicy::LockedFile).expect("the plugin is installed");
         assert!(matches!(folder.state(&locked, &Trust::default()), PluginState::Valid(Signer::Untrusted { .. })));
         let strict = Trust { policy: crate::SignaturePolicy::Required, ..Trust::default() };
         assert!(matches!(folder.state(&locked, &strict), PluginState::Untrusted(_)));
-        std::fs::write(file, b"onf").expect("flipped");
+        std::fs::write(file, b"onf").expect("the file is changed");
         assert!(
             matches!(folder.state(&locked, &Trust::default()), PluginState::Modified(found) if found == digest_of(b"onf"))
         );

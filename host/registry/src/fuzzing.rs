@@ -1,4 +1,4 @@
-//! Entry points for the fuzz targets in `tests/fuzz`. Only fuzzing builds contain this module.
+//! Entry points for the fuzz targets in `tests/fuzz`. This module exists only in builds for fuzzing.
 
 use crate::auth::{Challenge, parse_challenge, token_server_url};
 use crate::credentials::Login;
@@ -7,19 +7,20 @@ use crate::network_scope::NetworkScope;
 use crate::origin::{OriginLogin, TokenServers};
 use url::Url;
 
-/// Returns the target of a public registry's redirect, if it would be followed.
+/// Returns the target of a redirect from a public registry. `None` if the redirect would not be followed.
 pub fn redirect(registry: &Url, location: &str) -> Option<Url> {
     let url = registry.join(location).ok()?;
     check_redirect_target((registry, NetworkScope::Public), &url).is_ok().then_some(url)
 }
 
-/// Returns whether a request to the URL would carry the registry's credential.
+/// Returns whether a request to the URL would contain the registry's credential.
 pub fn is_credential_sent(registry: &Url, url: &Url) -> bool {
     let credential = login(registry).basic();
     credential.is_some_and(|credential| credential.authorization_for(url).is_some())
 }
 
-/// Returns the token server that a public registry's challenge names, and whether the registry's login would be sent there.
+/// Returns the URL of the token server in a public registry's challenge, and whether the registry's login would be sent
+/// to it.
 pub fn token_server(registry: &Url, header: &str) -> Option<(Url, bool)> {
     let Challenge::Bearer { realm, .. } = parse_challenge(header)? else { return None };
     let url = token_server_url((registry, NetworkScope::Public), &realm).ok()?;

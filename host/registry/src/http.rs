@@ -15,83 +15,93 @@ use std::time::Duration;
 use url::Url;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time between two parts of an answer.
+/// Maximum time between two parts of a response.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum time for a small answer.
+/// Maximum time to receive the body of a small response.
 const SMALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum time for a component.
+/// Maximum time to receive a component, or to send a request with a body.
 const LARGE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 const MAX_REDIRECTS: usize = 5;
-/// Maximum size of an error answer that is read.
+/// Maximum number of bytes that are read from an error response.
 const MAX_ERROR_BYTES: u64 = 64 * 1024;
 
 /// Whether requests without TLS may go to other machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlainHttp {
-    /// No; only to this machine.
+    /// Requests without TLS may only go to this machine.
     #[default]
     LoopbackOnly,
-    /// Yes, because the user allowed it.
+    /// Requests without TLS may go to any machine, because the user allowed it.
     Allowed,
 }
 
-/// The HTTP client. It is cheap to clone.
+/// An HTTP client. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     client: Client,
-    /// For servers on this machine, without a proxy.
-    near: Client,
-    /// For redirects by public servers, and by servers in a private network. Each resolves names only to addresses that such a
-    /// server could reach itself. They are built when they are first needed.
-    redirected: Arc<[OnceLock<Client>; 2]>,
-    plain: PlainHttp,
+    /// Client for servers on this machine. It uses no proxy.
+    loopback_client: Client,
+    /// Clients for redirects from public servers and from servers in a private network. Each client resolves names only
+    /// to addresses that such a server could reach itself. A client is built when it is first needed.
+    redirect_clients: Arc<[OnceLock<Client>; 2]>,
+    plain_http: PlainHttp,
     pub(crate) listener: Listener,
 }
 
-/// Through which origins an answer was reached.
+/// The origins through which a response was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// The answer comes from the requested origin, and no redirect led to another one.
+    /// The response comes from the requested origin, and no redirect led to another origin.
     SameOrigin,
-    /// A redirect led to another origin, even if a further redirect led back.
+    /// A redirect led to another origin, even if a later redirect led back.
     OtherOrigin,
 }
 
-/// One HTTP request.
+/// An HTTP request that can be sent several times.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) url: Url,
-    /// Body and media type.
+    /// Body and its media type.
     pub(crate) body: Option<(Bytes, String)>,
     pub(crate) accept: String,
-    /// Offset at which the answer should start.
-    pub(crate) from: u64,
+    /// Offset in bytes at which the response should start.
+    pub(crate) offset: u64,
     pub(crate) credential: Option<OriginCredential>,
-    /// A secret in the request apart from the credential.
+    /// A secret that the request contains in addition to the credential.
     pub(crate) secret: Option<String>,
-    /// Network scope of the server that named this URL. `None` if a person named it.
+    /// Network scope of the server that provided this URL. `None` if the user provided it.
     pub(crate) named_by: Option<NetworkScope>,
     pub(crate) retry_policy: RetryPolicy,
 }
 
-/// Secrets that were sent and must not be shown, even if the server returns them.
+/// Secrets that were sent to a server. They must not be displayed, even if the server returns them.
 #[derive(Clone)]
 struct Secrets(Vec<String>);
 
-/// Shortest secret that is removed from a server's messages. Shorter ones would match ordinary words.
-const SHORTEST_SECRET: usize = 3;
+/// Minimum length of a secret that is removed from a server's messages. Shorter secrets would match ordinary words.
+const MIN_SECRET_LENGTH: usize = 3;
 
 impl Request {
     pub(crate) fn new(method: Method, url: Url) -> Self {
         let retry_policy = if method == Method::POST { RetryPolicy::IfNotProcessed } else { RetryPolicy::Always };
         let accept = "*/*".to_owned();
-        Self { method, url, body: None, accept, from: 0, credential: None, secret: None, named_by: None, retry_policy }
+        Self {
+            method,
+            url,
+            body: None,
+            accept,
+            offset: 0,
+            credential: None,
+            secret: None,
+            named_by: None,
+            retry_policy,
+        }
     }
 
     fn secrets(&self) -> Secrets {
-        let of_credential = self.credential.iter().flat_map(OriginCredential::secrets);
-        Secrets(self.secret.iter().cloned().chain(of_credential).collect())
+        let credential_secrets = self.credential.iter().flat_map(OriginCredential::secrets);
+        Secrets(self.secret.iter().cloned().chain(credential_secrets).collect())
     }
 
     pub(crate) fn get(url: Url) -> Self {
@@ -108,27 +118,34 @@ impl Request {
 }
 
 impl Http {
-    pub(crate) fn new(plain: PlainHttp) -> Result<Self, RegistryError> {
-        // An error means that the process already has a provider, which is fine.
+    pub(crate) fn new(plain_http: PlainHttp) -> Result<Self, RegistryError> {
+        // Ignore this error: it means that the process already has a provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let tls = |error: reqwest::Error| RegistryError::Tls(error.to_string());
-        // Plain HTTP verifies no certificates, and many containers have none that could be loaded.
-        let near = builder().no_proxy().tls_certs_only([]).build().map_err(tls)?;
-        // Without certificates, servers on this machine still work; other requests report the problem.
-        let client = builder().build().map_err(tls).unwrap_or_else(|_| near.clone());
-        Ok(Self { client, near, redirected: Arc::default(), plain, listener: Listener::default() })
+        // Plain HTTP needs no certificates, and many containers have no certificates that could be loaded.
+        let loopback_client = builder().no_proxy().tls_certs_only([]).build().map_err(tls)?;
+        // If the certificates cannot be loaded, requests to this machine still work, and other requests report the
+        // problem.
+        let client = builder().build().map_err(tls).unwrap_or_else(|_| loopback_client.clone());
+        Ok(Self {
+            client,
+            loopback_client,
+            redirect_clients: Arc::default(),
+            plain_http,
+            listener: Listener::default(),
+        })
     }
 
-    /// `http` for this machine or if the user allowed it, otherwise `https`.
+    /// Returns `http` for this machine or if the user allowed it for all machines, and `https` otherwise.
     pub(crate) fn scheme(&self, host: &str) -> &'static str {
-        if is_loopback(host) || self.plain == PlainHttp::Allowed { "http" } else { "https" }
+        if is_loopback(host) || self.plain_http == PlainHttp::Allowed { "http" } else { "https" }
     }
 
-    /// Sends a request, and retries it if that may help (see [`crate::retry`]).
+    /// Sends a request, and retries it if a retry may succeed (see [`crate::retry`]).
     pub(crate) async fn send(&self, request: Request, place: &str) -> Result<Response, RegistryError> {
         let mut attempts = Attempts::new(&self.listener, place);
         loop {
-            match self.follow(request.clone(), place).await {
+            match self.send_following_redirects(request.clone(), place).await {
                 Ok(response) if request.retry_policy.allows(response.status()) => {
                     if !attempts.wait(status_reason(&response), retry_after(response.headers())).await {
                         return Ok(response);
@@ -144,17 +161,17 @@ impl Http {
         }
     }
 
-    /// Sends a request and follows redirects: never from TLS to plain HTTP, never to an address that the redirecting server
-    /// could not reach itself, and never with a credential once another origin was involved (row 42). The answer carries its
-    /// [`Route`].
-    async fn follow(&self, mut request: Request, place: &str) -> Result<Response, RegistryError> {
+    /// Sends a request and follows redirects. A redirect is never followed from TLS to plain HTTP, or to an address
+    /// that the redirecting server could not reach itself. After a redirect to another origin, no credential is sent
+    /// (row 42). The response contains its [`Route`] as an extension.
+    async fn send_following_redirects(&self, mut request: Request, place: &str) -> Result<Response, RegistryError> {
         let secrets = request.secrets();
-        let (first, mut route) = (request.url.origin(), Route::SameOrigin);
+        let (first_origin, mut route) = (request.url.origin(), Route::SameOrigin);
         for _ in 0..=MAX_REDIRECTS {
             self.check(&request.url, place)?;
-            // Sending a body takes time; an answer must start soon.
+            // Sending a body takes time. Without a body, the response must start soon.
             let timeout = if request.body.is_some() { LARGE_TIMEOUT } else { STALL_TIMEOUT };
-            let sent = tokio::time::timeout(timeout, self.once(&request)).await;
+            let sent = tokio::time::timeout(timeout, self.send_once(&request)).await;
             let sent = sent.map_err(|_| RegistryError::Unreachable {
                 place: place.to_owned(),
                 reason: "the server does not answer in time".to_owned(),
@@ -167,7 +184,7 @@ impl Http {
                 return Ok(response);
             }
             request = follow_redirect(request, &response, place).await?;
-            if request.url.origin() != first {
+            if request.url.origin() != first_origin {
                 route = Route::OtherOrigin;
             }
             if route == Route::OtherOrigin {
@@ -178,25 +195,26 @@ impl Http {
         Err(RegistryError::Server { place: place.to_owned(), message })
     }
 
-    /// Chooses the client: names in a URL that a server named are resolved only within that server's network scope.
+    /// Chooses the client for a request. If a server provided the URL, its host name is resolved only within the
+    /// network scope of that server.
     fn client(&self, request: &Request) -> Result<&Client, reqwest::Error> {
         let host = request.url.host_str().unwrap_or_default();
-        let (slot, most) = match request.named_by {
-            _ if request.url.scheme() == "http" && is_loopback(host) => return Ok(&self.near),
+        let (slot, scope) = match request.named_by {
+            _ if request.url.scheme() == "http" && is_loopback(host) => return Ok(&self.loopback_client),
             None | Some(NetworkScope::ThisMachine) => return Ok(&self.client),
-            Some(NetworkScope::Public) => (&self.redirected[0], NetworkScope::Public),
-            Some(NetworkScope::PrivateNetwork) => (&self.redirected[1], NetworkScope::PrivateNetwork),
+            Some(NetworkScope::Public) => (&self.redirect_clients[0], NetworkScope::Public),
+            Some(NetworkScope::PrivateNetwork) => (&self.redirect_clients[1], NetworkScope::PrivateNetwork),
         };
         match slot.get() {
             Some(client) => Ok(client),
             None => {
-                let client = builder().dns_resolver(Arc::new(ScopedResolver(most))).build()?;
+                let client = builder().dns_resolver(Arc::new(ScopedResolver(scope))).build()?;
                 Ok(slot.get_or_init(|| client))
             }
         }
     }
 
-    async fn once(&self, request: &Request) -> Result<Response, reqwest::Error> {
+    async fn send_once(&self, request: &Request) -> Result<Response, reqwest::Error> {
         let client = self.client(request)?;
         let mut headers = HeaderMap::new();
         let mut add = |name, value: &str| {
@@ -205,8 +223,8 @@ impl Http {
             }
         };
         add(ACCEPT, &request.accept);
-        if request.from > 0 {
-            add(RANGE, &format!("bytes={}-", request.from));
+        if request.offset > 0 {
+            add(RANGE, &format!("bytes={}-", request.offset));
         }
         if let Some((_, media_type)) = &request.body {
             add(CONTENT_TYPE, media_type);
@@ -224,13 +242,14 @@ impl Http {
         building.send().await
     }
 
-    /// Checks that a request may go to this URL: with TLS, or to this machine, or because the user allowed plain HTTP.
+    /// Checks that a request may be sent to this URL. The URL must use TLS or be on this machine, unless the user
+    /// allowed plain HTTP.
     pub(crate) fn check(&self, url: &Url, place: &str) -> Result<(), RegistryError> {
         let host = url.host_str().unwrap_or_default();
         let message = |message: String| Err(RegistryError::Server { place: place.to_owned(), message });
         match url.scheme() {
             "https" => Ok(()),
-            "http" if is_loopback(host) || self.plain == PlainHttp::Allowed => Ok(()),
+            "http" if is_loopback(host) || self.plain_http == PlainHttp::Allowed => Ok(()),
             "http" => message(format!(
                 "`http://{host}` does not use TLS, so anybody on the network could change the data; --plain-http allows it"
             )),
@@ -261,18 +280,19 @@ async fn follow_redirect(request: Request, response: &Response, place: &str) -> 
         let problem = format!("the server redirects an upload to `{}`; the redirect was not followed", host_of(&url));
         return Err(message(problem));
     }
-    // A chain of redirects cannot leave the network scope of its first server.
+    // Keep the narrower scope, so that a chain of redirects cannot leave the network scope of its first server.
     let named_by = request.named_by.map_or(named_by, |first| first.min(named_by));
     Ok(Request { url, named_by: Some(named_by), ..request })
 }
 
-/// Returns the route of an answer. If it is unknown, the strictest one.
+/// Returns the route of a response. If the route is unknown, the strictest route is assumed.
 pub(crate) fn route(response: &Response) -> Route {
     response.extensions().get().copied().unwrap_or(Route::OtherOrigin)
 }
 
-/// Checks whether a server in this network scope may send requests from one URL to another: never from TLS to plain HTTP, and
-/// never to an address that it could not reach itself. Names are checked again when they are resolved.
+/// Checks whether a server in this network scope may redirect requests from one URL to another. It must not redirect
+/// from TLS to plain HTTP, or to an address that it could not reach itself. Host names are checked again when they are
+/// resolved.
 pub(crate) fn check_redirect_target((from, network_scope): (&Url, NetworkScope), to: &Url) -> Result<(), &'static str> {
     if !matches!(to.scheme(), "http" | "https") {
         return Err("which is not a web address and does not use TLS");
@@ -294,9 +314,10 @@ pub(crate) fn check_redirect_target((from, network_scope): (&Url, NetworkScope),
     }
 }
 
-/// Distinguishes servers that cannot be reached from interrupted connections; only the latter are retried.
+/// Converts an error of a request. It distinguishes servers that cannot be reached from interrupted connections,
+/// because only an interrupted request is retried.
 fn send_error(error: &reqwest::Error, place: &str) -> RegistryError {
-    let (place, reason) = (place.to_owned(), reason(error));
+    let (place, reason) = (place.to_owned(), innermost_reason(error));
     match error.is_connect() || error.is_timeout() || error.is_builder() {
         true => RegistryError::Unreachable { place, reason },
         false => RegistryError::Interrupted { place, reason },
@@ -307,8 +328,8 @@ fn host_of(url: &Url) -> String {
     display_text(&format!("{}://{}", url.scheme(), url.host_str().unwrap_or_default()))
 }
 
-/// The innermost reason of an error.
-fn reason(error: &reqwest::Error) -> String {
+/// Returns the innermost cause of an error as text.
+fn innermost_reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "the server does not answer in time".to_owned();
     }
@@ -319,24 +340,24 @@ fn reason(error: &reqwest::Error) -> String {
     display_text(&innermost.to_string())
 }
 
-/// Reads the whole body, up to a maximum size.
-pub(crate) async fn body(response: Response, most: u64, place: &str) -> Result<Bytes, RegistryError> {
-    let too_large = |size| RegistryError::TooLarge { place: place.to_owned(), size, most };
-    if let Some(length) = response.content_length().filter(|length| *length > most) {
+/// Reads the whole body of a response, up to a maximum size.
+pub(crate) async fn read_body(response: Response, max_bytes: u64, place: &str) -> Result<Bytes, RegistryError> {
+    let too_large = |size| RegistryError::TooLarge { place: place.to_owned(), size, limit: max_bytes };
+    if let Some(length) = response.content_length().filter(|length| *length > max_bytes) {
         return Err(too_large(length));
     }
     let mut bytes = Vec::new();
     let read = read_parts(response, place, async |piece| {
         bytes.extend_from_slice(&piece);
-        if bytes.len() as u64 > most { Err(too_large(bytes.len() as u64)) } else { Ok(()) }
+        if bytes.len() as u64 > max_bytes { Err(too_large(bytes.len() as u64)) } else { Ok(()) }
     });
     let too_late =
-        || RegistryError::Unreachable { place: place.to_owned(), reason: "the answer takes too long".to_owned() };
+        || RegistryError::Unreachable { place: place.to_owned(), reason: "the response takes too long".to_owned() };
     tokio::time::timeout(SMALL_TIMEOUT, read).await.map_err(|_| too_late())??;
     Ok(Bytes::from(bytes))
 }
 
-/// Passes the parts of a body to `take` as they arrive.
+/// Passes each part of a body to `take` when it is received.
 pub(crate) async fn read_parts(
     response: Response,
     place: &str,
@@ -347,7 +368,7 @@ pub(crate) async fn read_parts(
         let mut pieces = response.bytes_stream();
         loop {
             let next = tokio::time::timeout(STALL_TIMEOUT, pieces.next()).await;
-            match next.map_err(|_| unreachable("the server stopped sending".to_owned()))? {
+            match next.map_err(|_| unreachable("the server stopped sending data".to_owned()))? {
                 None => return Ok(()),
                 Some(piece) => take(piece.map_err(|error| send_error(&error, place))?).await?,
             }
@@ -357,36 +378,36 @@ pub(crate) async fn read_parts(
     tokio::time::timeout(LARGE_TIMEOUT, read).await.map_err(too_late)?
 }
 
-/// Returns the offset at which the answer starts, from `Content-Range`.
+/// Returns the offset at which the response starts, from its `Content-Range` header.
 pub(crate) fn range_start(response: &Response) -> Option<u64> {
     let range = response.headers().get(CONTENT_RANGE)?.to_str().ok()?;
     range.strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()
 }
 
-/// Describes an error answer in one line: the status, the registry's own words, and when to retry. Secrets that were sent are
-/// removed from it.
+/// Describes an error response in one line: the status, the messages from the registry, and the time after which to
+/// retry. Secrets that were sent are removed from the messages.
 pub(crate) async fn error_text(response: Response) -> String {
     let status = response.status();
     let later = retry_after(response.headers()).filter(|_| RetryPolicy::IfNotProcessed.allows(status));
     let later = later.map(|wait| format!("; it asks to retry after {} s", wait.as_secs())).unwrap_or_default();
     let secrets = response.extensions().get::<Secrets>().cloned().map(|Secrets(secrets)| secrets).unwrap_or_default();
     let redaction = Redaction::new(secrets.iter().map(String::as_str));
-    let text = body(response, MAX_ERROR_BYTES, "").await.unwrap_or_default();
+    let text = read_body(response, MAX_ERROR_BYTES, "").await.unwrap_or_default();
     let json: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
     let error = &json["errors"][0];
-    let words = [&error["code"], &error["message"], &json["details"], &json["error"]];
-    let words = words.iter().filter_map(|word| word.as_str());
-    let words: Vec<_> =
-        words.map(|word| display_text(&redaction.text(without_short_secrets(&secrets, word)))).collect();
-    let words = if words.is_empty() { String::new() } else { format!(": {}", words.join(", ")) };
-    format!("the server answered {status}{words}{later}")
+    let messages = [&error["code"], &error["message"], &json["details"], &json["error"]];
+    let messages = messages.iter().filter_map(|message| message.as_str());
+    let messages: Vec<_> =
+        messages.map(|message| display_text(&redaction.text(without_short_secrets(&secrets, message)))).collect();
+    let messages = if messages.is_empty() { String::new() } else { format!(": {}", messages.join(", ")) };
+    format!("the server answered {status}{messages}{later}")
 }
 
-/// Removes short secrets, which [`Redaction`] leaves because they could be ordinary words.
+/// Removes short secrets, which [`Redaction`] does not remove because they could be ordinary words.
 fn without_short_secrets(secrets: &[String], text: &str) -> String {
     let values = secrets.iter().map(|secret| secret.rsplit(' ').next().unwrap_or_default());
     values
-        .filter(|value| value.len() >= SHORTEST_SECRET)
+        .filter(|value| value.len() >= MIN_SECRET_LENGTH)
         .fold(text.to_owned(), |text, value| text.replace(value, "(secret)"))
 }
 

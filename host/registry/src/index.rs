@@ -1,5 +1,5 @@
-//! A team's plugin index: a repository with one small artifact, under its own tag, for each version of a plugin. Two clients can
-//! add tags to a registry at the same time, but they could not update one shared list.
+//! A team's plugin index: a repository that contains one small artifact, with its own tag, for each version of a
+//! plugin. Two clients can add tags to a registry at the same time, but they could not update one shared list.
 
 use crate::error::{RegistryError, display_text};
 use crate::oci::{DESCRIPTION, Descriptor, EMPTY, EMPTY_TYPE, KINDS, MANIFEST_TYPE, Manifest, TITLE, VERSION};
@@ -16,25 +16,25 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const ENTRY_TYPE: &str = "application/vnd.agent-host.plugin.entry.v1";
-const PREFIX: &str = "plugin-";
-const REFERENCE: &str = "host.agent.plugin.reference";
-const MANIFEST: &str = "host.agent.plugin.manifest";
-const SIGNER: &str = "host.agent.plugin.signer";
-/// Maximum number of entries that are read.
+const ENTRY_TAG_PREFIX: &str = "plugin-";
+const REFERENCE_ANNOTATION: &str = "host.agent.plugin.reference";
+const MANIFEST_ANNOTATION: &str = "host.agent.plugin.manifest";
+const SIGNER_ANNOTATION: &str = "host.agent.plugin.signer";
+/// Maximum number of entries that are read from an index.
 const MAX_ENTRIES: usize = 5_000;
-/// Maximum time to read all entries.
-const TIMEOUT: Duration = Duration::from_secs(5 * 60);
-/// Number of entries that are requested at a time.
-const CONCURRENCY: usize = 8;
+/// Maximum time to read all entries of an index.
+const READ_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+/// Maximum number of entries that are requested at the same time.
+const MAX_CONCURRENT_READS: usize = 8;
 
-/// A version of a plugin in an index.
+/// A version of a plugin that is listed in an index.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct IndexEntry {
     /// Name of the plugin.
     pub name: String,
     /// Version of the plugin.
     pub version: String,
-    /// Description, for people.
+    /// Description of the plugin, to show to users.
     pub description: String,
     /// Kinds of the plugin, such as `tool`.
     pub kinds: Vec<String>,
@@ -42,22 +42,23 @@ pub struct IndexEntry {
     pub reference: String,
     /// Digest of the plugin's manifest when the entry was written.
     pub manifest: Option<Digest>,
-    /// Key that signed the plugin, as claimed by whoever pushed the entry.
+    /// Key that signed the plugin, as stated in the entry. It is not verified, because anybody who may push can write
+    /// entries.
     pub signer: Option<String>,
 }
 
-/// A plugin in an index, with all of its versions.
+/// A plugin that is listed in an index, with all of its versions.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct IndexedPlugin {
     /// Entry of the newest version.
     pub newest: IndexEntry,
-    /// All versions, newest first.
+    /// All versions of the plugin, newest first.
     pub versions: Vec<String>,
 }
 
 impl Registry {
-    /// Adds a version to an index. If the index has another manifest for the same version, this is an error unless overwriting
-    /// is requested, because one version must have one content.
+    /// Adds a version to an index. If the index already has a different manifest for the version, this fails unless
+    /// overwriting is allowed, because each version must have one content.
     pub async fn add_to_index(
         &self,
         index: &Reference,
@@ -76,15 +77,16 @@ impl Registry {
             (VERSION, &facts.version),
             (DESCRIPTION, &facts.description),
             (KINDS, &kinds),
-            (REFERENCE, &reference),
-            (MANIFEST, &digest),
-            (SIGNER, signer.unwrap_or_default()),
+            (REFERENCE_ANNOTATION, &reference),
+            (MANIFEST_ANNOTATION, &digest),
+            (SIGNER_ANNOTATION, signer.unwrap_or_default()),
         ];
         let present = annotations.into_iter().filter(|(_, value)| !value.is_empty());
         manifest.annotations = present.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        let before = self.stored((repository, Access::Push), &tag).await?.and_then(|stored| entry(&stored.bytes));
-        let is_other = before.is_some_and(|before| before.manifest.as_ref() != Some(&pushed.manifest));
-        if is_other && overwrite == Overwrite::Never {
+        let existing =
+            self.find_manifest((repository, Access::Push), &tag).await?.and_then(|stored| parse_entry(&stored.bytes));
+        let is_different = existing.is_some_and(|existing| existing.manifest.as_ref() != Some(&pushed.manifest));
+        if is_different && overwrite == Overwrite::Never {
             return Err(RegistryError::Conflict {
                 place: format!("{repository}: {} {}", facts.name, facts.version),
                 reason:
@@ -94,45 +96,47 @@ impl Registry {
         }
         let bytes = serde_json::to_vec(&manifest).expect("the value serialises to JSON");
         self.put_blob(repository, &Bytes::from_static(EMPTY)).await?;
-        self.put(repository, &tag, (&bytes, MANIFEST_TYPE)).await?;
+        self.put_manifest(repository, &tag, (&bytes, MANIFEST_TYPE)).await?;
         Ok(())
     }
 
-    /// Searches an index for plugins, best match first. Without words, returns all plugins ordered by name.
+    /// Searches an index and returns up to `limit` plugins, best match first. If `words` is empty, the plugins are
+    /// ordered by name.
     pub async fn search(
         &self,
         index: &Reference,
         words: &str,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<IndexedPlugin>, RegistryError> {
-        let plugins = self.indexed(index).await?;
+        let plugins = self.read_index(index).await?;
         if words.trim().is_empty() {
-            return Ok(plugins.into_iter().take(most).collect());
+            return Ok(plugins.into_iter().take(limit).collect());
         }
         let text = |plugin: &IndexedPlugin| {
             let entry = &plugin.newest;
             format!("{} {} {}", entry.description, entry.kinds.join(" "), entry.reference)
         };
         let nearest = WordIndex::new(plugins.iter().map(|plugin| (plugin.newest.name.clone(), text(plugin))));
-        Ok(nearest.nearest(words, most).into_iter().map(|(at, _)| plugins[at].clone()).collect())
+        Ok(nearest.nearest(words, limit).into_iter().map(|(position, _)| plugins[position].clone()).collect())
     }
 
-    async fn indexed(&self, index: &Reference) -> Result<Vec<IndexedPlugin>, RegistryError> {
+    async fn read_index(&self, index: &Reference) -> Result<Vec<IndexedPlugin>, RegistryError> {
         let repository = index.repository();
         let tags = self.tags(repository).await?;
         if tags.is_empty() {
             let advice = ": the first `plugin push --index` creates it".to_owned();
             return Err(RegistryError::NotFound { place: format!("the index {repository}"), advice });
         }
-        let tags = tags.into_iter().filter(|tag| tag.starts_with(PREFIX)).take(MAX_ENTRIES);
-        let entries =
-            futures::stream::iter(tags).map(|tag| async move { self.stored((repository, Access::Pull), &tag).await });
-        let all = tokio::time::timeout(TIMEOUT, entries.buffered(CONCURRENCY).collect::<Vec<_>>()).await;
+        let tags = tags.into_iter().filter(|tag| tag.starts_with(ENTRY_TAG_PREFIX)).take(MAX_ENTRIES);
+        let entries = futures::stream::iter(tags)
+            .map(|tag| async move { self.find_manifest((repository, Access::Pull), &tag).await });
+        let results =
+            tokio::time::timeout(READ_TIMEOUT, entries.buffered(MAX_CONCURRENT_READS).collect::<Vec<_>>()).await;
         let reason = "reading the whole index takes too long".to_owned();
-        let stored = all.map_err(|_| RegistryError::Unreachable { place: repository.to_string(), reason })?;
+        let stored = results.map_err(|_| RegistryError::Unreachable { place: repository.to_string(), reason })?;
         let mut plugins: BTreeMap<(String, String), Vec<IndexEntry>> = BTreeMap::new();
         for stored in stored {
-            let Some(entry) = stored?.and_then(|stored| entry(&stored.bytes)) else { continue };
+            let Some(entry) = stored?.and_then(|stored| parse_entry(&stored.bytes)) else { continue };
             let Ok(reference) = Reference::parse(&entry.reference) else { continue };
             plugins.entry((entry.name.clone(), reference.repository().to_string())).or_default().push(entry);
         }
@@ -149,8 +153,8 @@ impl Registry {
     }
 }
 
-/// Parses the artifact under a tag. `None` if it is not an index entry.
-fn entry(bytes: &[u8]) -> Option<IndexEntry> {
+/// Parses the artifact under a tag. Returns `None` if it is not an index entry.
+fn parse_entry(bytes: &[u8]) -> Option<IndexEntry> {
     let manifest: Manifest = serde_json::from_slice(bytes).ok()?;
     if manifest.artifact_type.as_deref() != Some(ENTRY_TYPE) {
         return None;
@@ -161,43 +165,44 @@ fn entry(bytes: &[u8]) -> Option<IndexEntry> {
         version: annotation(VERSION),
         description: annotation(DESCRIPTION),
         kinds: annotation(KINDS).split(',').filter(|kind| !kind.is_empty()).map(str::to_owned).collect(),
-        reference: Some(annotation(REFERENCE)).filter(|reference| !reference.is_empty())?,
-        manifest: Digest::parse(&annotation(MANIFEST)).ok(),
-        signer: Some(annotation(SIGNER)).filter(|signer| !signer.is_empty()),
+        reference: Some(annotation(REFERENCE_ANNOTATION)).filter(|reference| !reference.is_empty())?,
+        manifest: Digest::parse(&annotation(MANIFEST_ANNOTATION)).ok(),
+        signer: Some(annotation(SIGNER_ANNOTATION)).filter(|signer| !signer.is_empty()),
     })
 }
 
-/// The tag of an entry: readable, and with a digest that makes it unique for a repository, plugin and version.
+/// Returns the tag of an entry. It contains the name and the version in readable form, and a digest that makes it
+/// unique for the repository, plugin and version.
 fn entry_tag(repository: &str, facts: &PluginFacts) -> String {
     let readable = |text: &str| -> String {
         let allowed =
             |character: char| if character.is_ascii_alphanumeric() || character == '.' { character } else { '-' };
         text.chars().take(40).map(allowed).collect()
     };
-    let whole = digest_of(format!("{repository}\0{}\0{}", facts.name, facts.version).as_bytes());
-    format!("{PREFIX}{}-{}-{}", readable(&facts.name), readable(&facts.version), whole.short())
+    let digest = digest_of(format!("{repository}\0{}\0{}", facts.name, facts.version).as_bytes());
+    format!("{ENTRY_TAG_PREFIX}{}-{}-{}", readable(&facts.name), readable(&facts.version), digest.short())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // P11: no two entries share a tag, whatever their names and versions contain.
+    // P11: different entries always have different tags, regardless of the characters in their names and versions.
     #[test]
     fn each_version_has_its_own_tag() {
         let tag = |repository: &str, name: &str, version: &str| {
             let facts = PluginFacts { name: name.to_owned(), version: version.to_owned(), ..PluginFacts::default() };
             entry_tag(repository, &facts)
         };
-        let all = [
+        let tags = [
             tag("a.example/x", "calc-1", "2"),
             tag("a.example/x", "calc", "1-2"),
             tag("b.example/x", "calc", "1-2"),
             tag("a.example/x", "calc", "1+2"),
             tag("a.example/x", &"c".repeat(64), &"9".repeat(1000)),
         ];
-        for (index, tag) in all.iter().enumerate() {
-            assert!(!all[..index].contains(tag), "{tag}");
+        for (index, tag) in tags.iter().enumerate() {
+            assert!(!tags[..index].contains(tag), "{tag}");
             assert!(Reference::parse(&format!("a.example/index:{tag}")).is_ok(), "{tag}");
         }
     }

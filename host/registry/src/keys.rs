@@ -1,4 +1,4 @@
-//! Ed25519 keys in minisign's file format: creating them, readable by their owner only, and reading them.
+//! Creates and reads Ed25519 keys in minisign's file format. Only its owner can read the file of a secret key.
 
 use crate::error::RegistryError;
 use base64::Engine;
@@ -9,13 +9,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a key file, in bytes.
-const KEY_BYTES: u64 = 4096;
+const MAX_KEY_FILE_BYTES: u64 = 4096;
 /// Size of a secret key with its parameters, in bytes.
-const SECRET_BYTES: usize = 158;
-/// Bytes that mark a secret key without a password.
+const SECRET_KEY_BYTES: usize = 158;
+/// Field value of a secret key that is not encrypted with a password.
 const UNENCRYPTED: [u8; 2] = [0, 0];
 
-/// A key that verifies signatures: the second line of a minisign `.pub` file.
+/// A public key, with which signatures are verified. Its text is the second line of a minisign `.pub` file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     text: String,
@@ -23,10 +23,10 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// Parses the base64 text, which starts with `RW`.
+    /// Parses the base64 text of a key, which starts with `RW`.
     pub fn parse(text: &str) -> Result<Self, RegistryError> {
         let text = text.trim();
-        let refused = |reason: &str| RegistryError::Key { place: shown_key(text), reason: reason.to_owned() };
+        let refused = |reason: &str| RegistryError::Key { place: shortened_key(text), reason: reason.to_owned() };
         if text.contains(char::is_whitespace) || text.len() > 64 {
             return Err(refused(
                 "it is not a public key: use the second line of its `.pub` file, which starts with `RW`",
@@ -34,11 +34,11 @@ impl PublicKey {
         }
         let key = minisign_verify::PublicKey::from_base64(text);
         let key =
-            key.map_err(|_| refused("it is not a minisign public key: those have 56 characters and start with `RW`"))?;
+            key.map_err(|_| refused("it is not a minisign public key, which has 56 characters and starts with `RW`"))?;
         Ok(Self { text: text.to_owned(), key })
     }
 
-    /// Reads a `.pub` file.
+    /// Reads a public key from a `.pub` file.
     pub fn read(path: &Path) -> Result<Self, RegistryError> {
         let text = read(path)?;
         Self::parse(text.lines().nth(1).unwrap_or_default()).map_err(|_| RegistryError::Key {
@@ -47,7 +47,7 @@ impl PublicKey {
         })
     }
 
-    /// Returns the base64 text.
+    /// Returns the key as base64 text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -56,7 +56,7 @@ impl PublicKey {
         &self.key
     }
 
-    /// The key's number, as in its signatures.
+    /// Returns the key id that minisign stores in the key and in its signatures.
     pub(crate) fn id(&self) -> Option<[u8; 8]> {
         let bytes = STANDARD.decode(&self.text).ok()?;
         bytes.get(2..10)?.try_into().ok()
@@ -75,10 +75,10 @@ impl fmt::Display for PublicKey {
     }
 }
 
-/// A key that makes signatures. Its secret half is never shown.
+/// A key pair that creates signatures. The secret key is never displayed.
 pub struct SigningKey {
     pub(crate) pair: KeyPair,
-    /// The public half of the key.
+    /// The public key, which verifies the signatures of this key pair.
     pub public: PublicKey,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// A file with a signing key, before its password is known.
+/// The file of a signing key, whose password may not be known yet.
 pub struct KeyFile {
     path: PathBuf,
     text: String,
@@ -99,8 +99,8 @@ impl KeyFile {
     /// Reads the file of a signing key.
     pub fn read(path: &Path) -> Result<Self, RegistryError> {
         let text = read(path)?;
-        let bytes = decoded(&text);
-        if bytes.len() != SECRET_BYTES {
+        let bytes = decode_key(&text);
+        if bytes.len() != SECRET_KEY_BYTES {
             let reason =
                 "it is not a signing key of `agent-host key new` or minisign; a `.pub` file is only its public half";
             return Err(RegistryError::Key { place: path.display().to_string(), reason: reason.to_owned() });
@@ -113,25 +113,26 @@ impl KeyFile {
         self.is_encrypted
     }
 
-    /// Decrypts the key. With a password this takes about a second and much memory, so do not call it on an async thread.
+    /// Decrypts the key. With a password, this takes about a second and a lot of memory, so it must not be called on an
+    /// async thread.
     pub fn open(&self, password: Option<String>) -> Result<SigningKey, RegistryError> {
         let refused = |reason: String| RegistryError::Key { place: self.path.display().to_string(), reason };
         let secret = match (self.is_encrypted, password) {
-            // The key is not checked: minisign writes no checksum if there is no password. Signatures of a damaged key do
-            // not verify with its public half, and every signature is verified.
-            (false, _) => minisign::SecretKey::from_bytes(&decoded(&self.text)),
+            // The key cannot be checked, because minisign writes no checksum if there is no password. The signatures of
+            // a damaged key cannot be verified with its public key, and every signature is verified before use.
+            (false, _) => minisign::SecretKey::from_bytes(&decode_key(&self.text)),
             (true, Some(password)) => {
                 SecretKeyBox::from_string(&self.text).and_then(|secret_box| secret_box.into_secret_key(Some(password)))
             }
             (true, None) => return Err(refused("the key needs its password".to_owned())),
         };
         let secret = secret.map_err(|error| {
-            let wrong = error.to_string();
-            let is_password = wrong.contains("Wrong password");
-            refused(if is_password {
+            let problem = error.to_string();
+            let is_wrong_password = problem.contains("Wrong password");
+            refused(if is_wrong_password {
                 "the password is wrong".to_owned()
             } else {
-                format!("it is not a minisign signing key ({wrong})")
+                format!("it is not a minisign signing key ({problem})")
             })
         })?;
         let public = minisign::PublicKey::from_secret_key(&secret).map_err(|error| refused(error.to_string()))?;
@@ -142,14 +143,14 @@ impl KeyFile {
 
 /// How a secret key is protected in its file.
 pub enum Protection {
-    /// Not at all: whoever can read the file can use the key.
+    /// The key is not encrypted. Anybody who can read the file can use the key.
     None,
-    /// Encrypted with this password.
+    /// The key is encrypted with this password.
     Password(String),
 }
 
-/// Creates a key pair: the secret key in `path`, for its owner only, and the public key next to it with the extension `.pub`.
-/// Existing files are not replaced.
+/// Creates a key pair. The secret key is written to `path`, which only its owner can read. The public key is written
+/// next to it, with the extension `.pub`. Existing files are not replaced.
 pub fn create(path: &Path, protection: Protection) -> Result<PublicKey, RegistryError> {
     let refused = |reason: String| RegistryError::Key { place: path.display().to_string(), reason };
     let public_file = public_path(path);
@@ -168,14 +169,15 @@ pub fn create(path: &Path, protection: Protection) -> Result<PublicKey, Registry
     let public = PublicKey::parse(&pair.pk.to_base64())?;
     write_new(&public_file, &format!("untrusted comment: agent-host public key\n{public}\n"), 0o644)?;
     if let Err(error) = write_new(path, &secret, 0o600) {
-        // A single half would block the next attempt. It was created here and has signed nothing.
+        // A public key without its secret key would block the next attempt. It was created just now and has verified no
+        // signatures, so it can be removed.
         let _ = std::fs::remove_file(&public_file);
         return Err(error);
     }
     Ok(public)
 }
 
-/// Path of the public key that belongs to a secret key.
+/// Returns the path of the public key that belongs to the secret key at `path`.
 pub fn public_path(path: &Path) -> PathBuf {
     path.with_extension("pub")
 }
@@ -197,87 +199,92 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), RegistryError> {
     })
 }
 
-/// Decodes the second line.
-fn decoded(text: &str) -> Vec<u8> {
+/// Decodes the key, which is the second line of the file.
+fn decode_key(text: &str) -> Vec<u8> {
     STANDARD.decode(text.lines().nth(1).unwrap_or_default().trim()).unwrap_or_default()
 }
 
 fn read(path: &Path) -> Result<String, RegistryError> {
     use std::io::Read;
     let mut text = String::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(KEY_BYTES).read_to_string(&mut text));
+    let read = std::fs::File::open(path).and_then(|file| file.take(MAX_KEY_FILE_BYTES).read_to_string(&mut text));
     read.map(|_| text).map_err(|source| RegistryError::file(path, "read", source))
 }
 
-/// The text may be a secret key by mistake, so only its start is shown.
-fn shown_key(text: &str) -> String {
-    let begin: String = text.chars().take(8).filter(|character| !character.is_control()).collect();
-    format!("`{begin}…`")
+/// Formats a key for an error message. The text could be a secret key by mistake, so only its first characters are
+/// shown.
+fn shortened_key(text: &str) -> String {
+    let start: String = text.chars().take(8).filter(|character| !character.is_control()).collect();
+    format!("`{start}…`")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // P11: a key pair is written in minisign's format, readable by its owner only, and never replaced.
+    // P11: a key pair is written in minisign's format, only its owner can read it, and it is never replaced.
     #[test]
     fn keys_are_created_once_and_read_back() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let path = directory.path().join("team.key");
-        let public = create(&path, Protection::None).expect("created");
+        let public = create(&path, Protection::None).expect("it is created");
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
             assert_eq!(path.metadata().expect("it exists").permissions().mode() & 0o777, 0o600);
         }
-        assert_eq!(PublicKey::read(&directory.path().join("team.pub")).expect("read"), public);
-        let file = KeyFile::read(&path).expect("read");
+        assert_eq!(PublicKey::read(&directory.path().join("team.pub")).expect("the file is read"), public);
+        let file = KeyFile::read(&path).expect("the file is read");
         assert!(!file.needs_password());
-        assert_eq!(file.open(None).expect("opened").public, public);
+        assert_eq!(file.open(None).expect("the key is opened").public, public);
         let before = std::fs::read(&path).expect("it exists");
-        assert!(create(&path, Protection::None).expect_err("refused").to_string().contains("not replaced"));
-        std::fs::remove_file(directory.path().join("team.pub")).expect("removed");
-        assert!(create(&path, Protection::None).expect_err("refused").to_string().contains("not replaced"));
+        assert!(create(&path, Protection::None).expect_err("it is refused").to_string().contains("not replaced"));
+        std::fs::remove_file(directory.path().join("team.pub")).expect("the file is removed");
+        assert!(create(&path, Protection::None).expect_err("it is refused").to_string().contains("not replaced"));
         assert_eq!(std::fs::read(&path).expect("it exists"), before);
     }
 
     #[test]
     fn encrypted_key_needs_its_password() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let path = directory.path().join("team.key");
-        let public = create(&path, Protection::Password("correct horse".to_owned())).expect("created");
-        let file = KeyFile::read(&path).expect("read");
+        let public = create(&path, Protection::Password("correct horse".to_owned())).expect("it is created");
+        let file = KeyFile::read(&path).expect("the file is read");
         assert!(file.needs_password());
-        assert!(file.open(None).expect_err("refused").to_string().contains("needs its password"));
-        assert!(file.open(Some("wrong".to_owned())).expect_err("refused").to_string().contains("password is wrong"));
-        assert_eq!(file.open(Some("correct horse".to_owned())).expect("opened").public, public);
+        assert!(file.open(None).expect_err("it is refused").to_string().contains("needs its password"));
+        assert!(
+            file.open(Some("wrong".to_owned())).expect_err("it is refused").to_string().contains("password is wrong")
+        );
+        assert_eq!(file.open(Some("correct horse".to_owned())).expect("the key is opened").public, public);
     }
 
-    // P11: a file named like a public key never contains a secret one, and no single half is left behind.
+    // P11: a file with the extension of a public key never contains a secret key, and a failed attempt leaves no single
+    // key behind.
     #[test]
-    fn no_single_half_of_a_key_pair_remains() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let error = create(&directory.path().join("team.pub"), Protection::None).expect_err("refused").to_string();
+    fn failed_key_creation_leaves_no_single_key() {
+        let directory = tempfile::tempdir().expect("the directory is created");
+        let error =
+            create(&directory.path().join("team.pub"), Protection::None).expect_err("it is refused").to_string();
         assert!(error.contains("public half"), "{error}");
-        std::fs::create_dir(directory.path().join("team.key")).expect("created");
-        create(&directory.path().join("team.key"), Protection::None).expect_err("a folder is there");
+        std::fs::create_dir(directory.path().join("team.key")).expect("it is created");
+        create(&directory.path().join("team.key"), Protection::None).expect_err("a folder with this name exists");
         assert!(!directory.path().join("team.pub").exists());
         assert_eq!(std::fs::read_dir(directory.path()).expect("it exists").count(), 1);
     }
 
-    // Row 16: a text that should be a public key may be a secret one.
+    // Row 16: if a secret key is used where a public key is expected, the error does not contain it.
     #[test]
     fn errors_do_not_show_secret_keys() {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let path = directory.path().join("team.key");
-        create(&path, Protection::None).expect("created");
+        create(&path, Protection::None).expect("it is created");
         let secret = std::fs::read_to_string(&path).expect("it exists");
-        let line = secret.lines().nth(1).expect("the key");
-        let error = PublicKey::parse(line).expect_err("refused").to_string();
+        let line = secret.lines().nth(1).expect("the file contains a key");
+        let error = PublicKey::parse(line).expect_err("it is refused").to_string();
         assert!(!error.contains(&line[..12]), "{error}");
         let public = KeyFile::read(&directory.path().join("team.pub"));
-        assert!(public.err().expect("refused").to_string().contains("only its public half"));
-        let key = KeyFile::read(&path).expect("read").open(None).expect("opened");
+        assert!(public.err().expect("it is refused").to_string().contains("only its public half"));
+        let key = KeyFile::read(&path).expect("the file is read").open(None).expect("the key is opened");
         assert!(!format!("{key:?}").contains(&line[12..40]));
     }
 }

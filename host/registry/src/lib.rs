@@ -1,8 +1,8 @@
-//! Sharing plugins: OCI registries, signatures, the lock file of a plugin folder, and a team's index (P11).
+//! Sharing of plugins: OCI registries, signatures, the lock file of a plugin folder, and a team's plugin index (P11).
 //!
-//! A [`Registry`] resolves, fetches and pushes plugins; [`Trust`] decides whose signatures are accepted; a [`PluginFolder`] contains the
-//! installed plugins and their lock file. Content from elsewhere is limited in size, verified by its digest, and installed
-//! atomically.
+//! A [`Registry`] resolves, fetches and pushes plugins. [`Trust`] decides which signatures are accepted. A
+//! [`PluginFolder`] contains the installed plugins and their lock file. Downloaded content is limited in size, verified
+//! by its digest, and installed atomically.
 //!
 //! ```
 //! use agent_registry::{LockFile, LockedPlugin, Reference};
@@ -14,7 +14,7 @@
 //!
 //! let component = b"the bytes of calc.wasm";
 //! let folder = tempfile::tempdir()?;
-//! let mut lock_file = LockFile::read(folder.path())?; // empty: there is no lock file yet
+//! let mut lock_file = LockFile::read(folder.path())?; // Empty, because there is no lock file yet.
 //! lock_file.set(LockedPlugin {
 //!     name: "calc".to_owned(),
 //!     version: "1.0.0".to_owned(),

@@ -1,26 +1,26 @@
-//! Signatures of components that were built on this machine: a file `FILE.minisig` next to the component, by a key that the agent
-//! trusts for the namespace [`LOCAL_NAMESPACE`].
+//! Signatures of components that were built on this machine. A signature is in the file `FILE.minisig` next to the
+//! component, and is made with a key that the agent trusts for the namespace [`LOCAL_NAMESPACE`].
 
 use crate::error::RegistryError;
 use crate::files::read_if_exists;
 use crate::keys::PublicKey;
 use crate::lock::LockedPlugin;
-use crate::signature::{Claims, SIGNATURE_BYTES};
+use crate::signature::{Claims, MAX_SIGNATURE_BYTES};
 use crate::trust::{LOCAL_NAMESPACE, Signer, Trust};
 use agent_plugins::{PluginIdentity, read_claims, write_file_atomically};
 use std::path::{Path, PathBuf};
 
-/// Path of the signature file that belongs to a component.
+/// Returns the path of the signature file that belongs to a component.
 pub fn signature_path(component: &Path) -> PathBuf {
     let mut name = component.as_os_str().to_owned();
     name.push(".minisig");
     PathBuf::from(name)
 }
 
-/// Reads the signature next to a component. Empty if there is none.
+/// Reads the signature next to a component. Returns an empty list if there is no signature.
 pub fn local_signatures(component: &Path) -> Result<Vec<String>, RegistryError> {
     let path = signature_path(component);
-    let Some(bytes) = read_if_exists(&path, SIGNATURE_BYTES)? else { return Ok(Vec::new()) };
+    let Some(bytes) = read_if_exists(&path, MAX_SIGNATURE_BYTES)? else { return Ok(Vec::new()) };
     let text = String::from_utf8(bytes);
     let text = text.map_err(|error| RegistryError::file(path, "read", std::io::Error::other(error)))?;
     Ok(vec![text])
@@ -34,7 +34,7 @@ pub fn place_local_signature(component: &Path, signature: &str) -> Result<PathBu
     Ok(path)
 }
 
-/// Returns the claims of a local signature: name and version from the component's manifest.
+/// Returns the claims that a local signature must contain: the name and the version from the component's manifest.
 pub fn local_claims(stem: &str, component: &[u8]) -> Result<Claims, RegistryError> {
     let found = read_claims(stem, component).map_err(|error| RegistryError::Signature {
         place: LOCAL_NAMESPACE.to_owned(),
@@ -45,7 +45,8 @@ pub fn local_claims(stem: &str, component: &[u8]) -> Result<Claims, RegistryErro
 }
 
 impl Trust {
-    /// Checks a local file that is about to be locked. It needs a signature only if signatures are required.
+    /// Checks a local file that is about to be added to the lock file. The file needs a signature only if signatures
+    /// are required.
     pub fn verify_file(&self, file: &Path, component: &[u8], plugin: &PluginIdentity) -> Result<Signer, RegistryError> {
         if !self.requires_signature() {
             return Ok(Signer::Untrusted { reason: String::new() });
@@ -60,8 +61,9 @@ impl Trust {
     }
 }
 
-/// Checks whether a component that is not locked may serve although signatures are required. Returns the entry that proves its
-/// origin, to be stored with the component, or `None` if the agent's own configuration allows the component.
+/// Checks whether a component that is not locked may be loaded although signatures are required. Returns the entry that
+/// proves its origin, to be stored with the component. Returns `None` if the agent's own configuration allows the
+/// component without a signature.
 pub(crate) fn verify_local(
     file: &Path,
     plugin: &PluginIdentity,
@@ -69,17 +71,18 @@ pub(crate) fn verify_local(
     trust: &Trust,
 ) -> Result<Option<LockedPlugin>, String> {
     let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    // An exception by name applies to the file of that name, so that no other file can claim it in its manifest.
+    // An exception for a name applies only to the file with that name, so that another file cannot use the exception by
+    // claiming the name in its manifest.
     if trust.allows_digest(&plugin.digest) || (stem == plugin.name && trust.allows_local(plugin)) {
         return Ok(None);
     }
     let signatures = local_signatures(file).map_err(|error| error.to_string())?;
     if signatures.is_empty() {
-        return Err(unsigned(file));
+        return Err(unsigned_reason(file));
     }
     let claims = local_claims(stem, component).map_err(|error| error.to_string())?;
     let signer = trust.verify(LOCAL_NAMESPACE, component, &claims, &signatures).map_err(|error| error.to_string())?;
-    let Signer::Trusted { key, signature } = signer else { return Err(unsigned(file)) };
+    let Signer::Trusted { key, signature } = signer else { return Err(unsigned_reason(file)) };
     Ok(Some(LockedPlugin {
         name: claims.name,
         version: claims.version,
@@ -91,7 +94,7 @@ pub(crate) fn verify_local(
     }))
 }
 
-fn unsigned(file: &Path) -> String {
+fn unsigned_reason(file: &Path) -> String {
     format!(
         "it is not signed, but [sharing] has `signatures = \"required\"`: sign it with `agent-host plugin sign {} --key KEY` and trust \
          that key as `{LOCAL_NAMESPACE}` in [sharing.trusted_keys], or list its name or digest in `unsigned` of [sharing]",
@@ -99,8 +102,8 @@ fn unsigned(file: &Path) -> String {
     )
 }
 
-/// The reason why an unsigned component that is only in the plugin store may not serve.
-pub(crate) fn unsigned_in_store(plugin: &PluginIdentity) -> String {
+/// Returns the reason why an unsigned component that exists only in the plugin store may not be loaded.
+pub(crate) fn unsigned_in_store_reason(plugin: &PluginIdentity) -> String {
     format!(
         "it is not signed, but [sharing] has `signatures = \"required\"`: list `{}` or its digest ({}) in `unsigned` of [sharing], or \
          load it again with a signature",

@@ -1,5 +1,5 @@
-//! `plugins.lock`: where each plugin of a folder comes from, and its exact digest. The file is meant to be committed, so it is sorted
-//! and changes only where a plugin changes.
+//! The lock file `plugins.lock`, which stores the source and the exact digest of each plugin in a folder. Users should
+//! commit it, so it is sorted, and only the lines of a changed plugin change.
 
 use crate::error::{RegistryError, display_text};
 use crate::files::read_if_exists;
@@ -9,42 +9,45 @@ use agent_core::message::Digest;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Name of the lock file, in the folder of the plugins.
+/// Name of the lock file in a plugin folder.
 pub const LOCK_FILE: &str = "plugins.lock";
 
 /// Version of the file format.
 const FORMAT: u32 = 1;
+/// Maximum size of a lock file, in bytes.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
-const HEADER: &str = "# Which plugins of this folder come from where. Written by agent-host: commit it, don't edit it.\n\
+/// Comment at the start of each lock file.
+const HEADER: &str = "# Sources of the plugins in this folder. Written by agent-host: commit this file, but do not edit it.\n\
                       # `agent-host plugin verify` checks it, `agent-host plugin add` fetches what is missing.\n\n";
 
 /// Contents of a lock file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockFile {
-    /// Sorted by name.
+    /// The entries, sorted by plugin name.
     plugins: Vec<LockedPlugin>,
 }
 
-/// Entry of one plugin.
+/// Entry of one plugin in a lock file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockedPlugin {
     /// Name of the plugin, and of its file without `.wasm`.
     pub name: String,
-    /// Version of the plugin. Empty if it has none.
+    /// Version of the plugin. Empty if the plugin has no version.
     #[serde(default)]
     pub version: String,
-    /// Where the plugin comes from, as it was requested. Updates follow the tag in it.
+    /// Source of the plugin, as the user requested it. Updates use the tag in it.
     pub reference: String,
     /// Digest of the manifest in the registry. `None` for files and web addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Digest>,
-    /// SHA-256 digest of the file.
+    /// SHA-256 digest of the plugin's file.
     pub component: Digest,
-    /// Trusted key that signed the plugin. `None` if no trusted key did.
+    /// Trusted key that signed the plugin. `None` if no trusted key signed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<String>,
-    /// Signature, to verify it offline. It may be of a key that is not trusted yet.
+    /// Signature of the plugin, with which it can be verified offline. The signature may be by a key that is not
+    /// trusted yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
 }
@@ -58,7 +61,7 @@ struct Document {
 }
 
 impl LockedPlugin {
-    /// Name of the plugin's file.
+    /// Returns the name of the plugin's file.
     pub fn file_name(&self) -> String {
         format!("{}.wasm", self.name)
     }
@@ -72,7 +75,7 @@ impl LockedPlugin {
         toml::to_string_pretty(&Entry { plugin: [self] }).expect("the value serialises to TOML")
     }
 
-    /// Parses where the plugin comes from.
+    /// Parses the source of the plugin.
     pub fn source(&self) -> Result<Source, RegistryError> {
         Source::parse_written(&self.reference)
     }
@@ -87,7 +90,8 @@ impl LockedPlugin {
     }
 }
 
-/// Returns the namespace of a source, `HOST/PATH`. `None` for files, which belong to the user.
+/// Returns the namespace of a source, such as `HOST/PATH`. Returns `None` for a file, because local files belong to the
+/// user.
 pub fn namespace_of(source: &Source) -> Option<String> {
     match source {
         Source::Registry(reference) => Some(reference.repository().to_string()),
@@ -100,16 +104,17 @@ pub fn namespace_of(source: &Source) -> Option<String> {
 }
 
 impl LockFile {
-    /// Path of the lock file in a plugin folder.
+    /// Returns the path of the lock file in a plugin folder.
     pub fn path(directory: &Path) -> PathBuf {
         directory.join(LOCK_FILE)
     }
 
-    /// Reads the lock file of a folder. It is empty if there is no such file.
+    /// Reads the lock file of a folder. If there is no lock file, the result is empty.
     pub fn read(directory: &Path) -> Result<Self, RegistryError> {
         let path = Self::path(directory);
         let Some(bytes) = read_if_exists(&path, MAX_BYTES)? else {
-            // A broken link is not a missing lock file: whoever made it wanted plugins to be locked.
+            // A broken link is not treated as a missing lock file, because the user who created it wanted plugins to be
+            // locked.
             if path.symlink_metadata().is_ok() {
                 let reason = "it is a link to a file that does not exist; restore that file, or delete the link and add the \
                               plugins again";
@@ -125,12 +130,12 @@ impl LockFile {
 
     fn parse(text: &str, path: &Path) -> Result<Self, RegistryError> {
         let refused = |line, reason: String| RegistryError::Lock { path: path.to_owned(), line, reason };
-        // A newer format may have unknown keys; report the format instead of the keys.
+        // A newer format may have unknown keys. Report the unsupported format instead of the unknown keys.
         #[derive(Deserialize)]
-        struct Head {
+        struct FormatHeader {
             format: u32,
         }
-        if let Ok(Head { format }) = toml::from_str::<Head>(text)
+        if let Ok(FormatHeader { format }) = toml::from_str::<FormatHeader>(text)
             && format != FORMAT
         {
             return Err(refused(
@@ -151,7 +156,8 @@ impl LockFile {
             if !is_plugin_name(&plugin.name) {
                 return Err(refused(None, format!("`{}` is not a valid plugin name", display_text(&plugin.name))));
             }
-            // Without the manifest, the signature could not be checked against the repository that it was made for.
+            // Without the manifest's digest, the signature could not be compared with the repository that it was made
+            // for.
             if plugin.manifest.is_none() && matches!(plugin.source(), Ok(Source::Registry(_))) {
                 let reason = format!(
                     "`{}` comes from a registry but has no `manifest`; remove it with `plugin remove` and add it again",
@@ -160,13 +166,14 @@ impl LockFile {
                 return Err(refused(None, reason));
             }
         }
-        if let Some(twice) = plugins.windows(2).find(|pair| pair[0].name == pair[1].name) {
-            return Err(refused(None, format!("`{}` is listed twice; keep one of the entries", twice[0].name)));
+        if let Some(duplicates) = plugins.windows(2).find(|pair| pair[0].name == pair[1].name) {
+            return Err(refused(None, format!("`{}` is listed twice; keep one of the entries", duplicates[0].name)));
         }
         Ok(Self { plugins })
     }
 
-    /// Parses the entries that are stored with a component, as [`LockedPlugin::voucher`] writes them, one after the other.
+    /// Parses the entries that are stored with a component, one after the other, as [`LockedPlugin::origin_entry`]
+    /// formats them.
     pub fn parse_origin_entries(text: &str) -> Result<Vec<LockedPlugin>, RegistryError> {
         let document: Result<Document, _> = toml::from_str(&format!("format = {FORMAT}\n{text}"));
         document.map(|document| document.plugins).map_err(|error| RegistryError::Lock {
@@ -181,12 +188,12 @@ impl LockFile {
         &self.plugins
     }
 
-    /// Returns the plugin with this name.
+    /// Returns the entry of the plugin with this name, or `None` if it is not locked.
     pub fn plugin(&self, name: &str) -> Option<&LockedPlugin> {
         self.plugins.iter().find(|plugin| plugin.name == name)
     }
 
-    /// Adds a plugin, or replaces the one with the same name.
+    /// Adds a plugin, or replaces the entry with the same name.
     pub fn set(&mut self, plugin: LockedPlugin) {
         match self.plugins.binary_search_by(|other| other.name.cmp(&plugin.name)) {
             Ok(index) => self.plugins[index] = plugin,
@@ -194,7 +201,7 @@ impl LockFile {
         }
     }
 
-    /// Removes and returns the plugin with this name.
+    /// Removes and returns the entry with this name.
     pub fn take(&mut self, name: &str) -> Option<LockedPlugin> {
         let index = self.plugins.iter().position(|plugin| plugin.name == name)?;
         Some(self.plugins.remove(index))
@@ -208,10 +215,10 @@ impl LockFile {
     }
 }
 
-/// A plugin name becomes a file name, so it must not be a path.
+/// Returns whether the text is a valid plugin name. The name is used as a file name, so it must not be a path.
 fn is_plugin_name(name: &str) -> bool {
-    let is_part = |character: char| character.is_ascii_alphanumeric() || "_-.".contains(character);
-    (1..=64).contains(&name.len()) && name.chars().all(is_part) && !name.chars().all(|character| character == '.')
+    let is_allowed = |character: char| character.is_ascii_alphanumeric() || "_-.".contains(character);
+    (1..=64).contains(&name.len()) && name.chars().all(is_allowed) && !name.chars().all(|character| character == '.')
 }
 
 #[cfg(test)]
@@ -235,47 +242,53 @@ mod tests {
         LockFile::parse(text, Path::new("plugins/plugins.lock")).map_err(|error| error.to_string())
     }
 
-    // P11: the lock file does not depend on the order in which plugins were added.
+    // P11: the content of the lock file does not depend on the order in which plugins were added.
     #[test]
     fn lock_file_is_sorted_and_read_back() {
-        let mut one = LockFile { plugins: Vec::new() };
-        let mut other = one.clone();
+        let mut first = LockFile { plugins: Vec::new() };
+        let mut second = first.clone();
         for name in ["web", "calc", "text"] {
-            one.set(plugin(name));
+            first.set(plugin(name));
         }
         for name in ["text", "web", "calc", "web"] {
-            other.set(plugin(name));
+            second.set(plugin(name));
         }
         let reference = "https://plugins.example/a.wasm".to_owned();
-        other.set(LockedPlugin { reference, manifest: None, signer: None, signature: None, ..plugin("a") });
-        assert_eq!(read(&other.to_text()).as_ref(), Ok(&other));
-        assert!(other.take("a").is_some() && other.take("a").is_none());
-        assert_eq!(one.to_text(), other.to_text());
-        let names: Vec<_> = one.plugins().iter().map(|plugin| plugin.name.as_str()).collect();
+        second.set(LockedPlugin { reference, manifest: None, signer: None, signature: None, ..plugin("a") });
+        assert_eq!(read(&second.to_text()).as_ref(), Ok(&second));
+        assert!(second.take("a").is_some() && second.take("a").is_none());
+        assert_eq!(first.to_text(), second.to_text());
+        let names: Vec<_> = first.plugins().iter().map(|plugin| plugin.name.as_str()).collect();
         assert_eq!(names, ["calc", "text", "web"]);
-        // Changing one plugin changes one line.
-        let before = one.to_text();
-        one.set(LockedPlugin { component: digest_of(b"new"), ..plugin("text") });
-        let after = one.to_text();
+        // A change of one plugin changes one line.
+        let before = first.to_text();
+        first.set(LockedPlugin { component: digest_of(b"new"), ..plugin("text") });
+        let after = first.to_text();
         let changed = before.lines().zip(after.lines()).filter(|(before, after)| before != after).count();
         assert_eq!((changed, before.lines().count()), (1, after.lines().count()));
     }
 
     #[test]
-    fn errors_of_lock_files_say_where_and_what_to_do() {
-        assert!(read("").expect_err("no format").contains("plugins/plugins.lock"));
+    fn lock_file_errors_contain_the_line_and_advice() {
+        assert!(read("").expect_err("the format is missing").contains("plugins/plugins.lock"));
         let conflict = "format = 1\n<<<<<<< ours\n";
-        assert!(read(conflict).expect_err("a conflict").contains("plugins/plugins.lock:2: "));
-        assert!(read("format = 2\n[[plugin]]\nnew = 1\n").expect_err("newer").contains("update agent-host"));
+        assert!(read(conflict).expect_err("the file has a merge conflict").contains("plugins/plugins.lock:2: "));
+        assert!(
+            read("format = 2\n[[plugin]]\nnew = 1\n").expect_err("the format is newer").contains("update agent-host")
+        );
         let text = LockFile { plugins: vec![plugin("calc"), plugin("calc")] }.to_text();
-        assert!(read(&text).expect_err("twice").contains("`calc` is listed twice"));
+        assert!(read(&text).expect_err("the entry is listed twice").contains("`calc` is listed twice"));
         for name in ["../calc", "a/b", "..", "", "a\\b"] {
             let text = LockFile { plugins: vec![LockedPlugin { name: name.to_owned(), ..plugin("x") }] }.to_text();
             assert!(read(&text).expect_err(name).contains("not a valid plugin name"), "{name}");
         }
         let text = LockFile { plugins: vec![LockedPlugin { manifest: None, ..plugin("calc") }] }.to_text();
-        assert!(read(&text).expect_err("no place").contains("`calc` comes from a registry but has no `manifest`"));
+        assert!(
+            read(&text)
+                .expect_err("the manifest is missing")
+                .contains("`calc` comes from a registry but has no `manifest`")
+        );
         let digest = LockFile { plugins: vec![plugin("calc")] }.to_text().replace("sha256:", "sha512:");
-        assert!(read(&digest).expect_err("no digest").contains("digest"));
+        assert!(read(&digest).expect_err("the digest is invalid").contains("digest"));
     }
 }

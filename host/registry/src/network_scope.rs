@@ -1,25 +1,28 @@
-//! Network scopes of addresses: public, a private network, or this machine. A server may redirect requests only to addresses that it
-//! could reach itself; otherwise it could use this host to explore networks that it is not part of.
+//! The network scope of an address: public, a private network, or this machine. A server may redirect requests only to
+//! addresses that it could reach itself. Otherwise it could use this host to explore networks that the server does not
+//! belong to.
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 use url::{Host, Url};
 
-const LOOKUP: Duration = Duration::from_secs(10);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// From where an address can be reached, from everywhere to this machine only.
+/// The part of the network from which an address can be reached, ordered from the largest to the smallest part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NetworkScope {
-    /// From everywhere.
+    /// The address can be reached from everywhere.
     Public,
-    /// From the machines of a private network.
+    /// The address can be reached from the machines of a private network.
     PrivateNetwork,
-    /// From this machine only. This includes the metadata addresses of clouds, where machines get their secrets.
+    /// The address can be reached only from this machine. This includes the metadata addresses of clouds, which provide
+    /// secrets to machines.
     ThisMachine,
 }
 
-/// The network scope of the URL's host, if the URL alone determines it. `None` for names that must be resolved.
+/// Returns the network scope of the URL's host, if the URL alone determines it. Returns `None` for a name that must be
+/// resolved.
 pub(crate) fn scope_in_url(url: &Url) -> Option<NetworkScope> {
     match url.host() {
         Some(Host::Domain(name)) => {
@@ -32,14 +35,14 @@ pub(crate) fn scope_in_url(url: &Url) -> Option<NetworkScope> {
     }
 }
 
-/// The network scope of a server that has just answered. A name that cannot be resolved here, because a proxy resolves it, counts
-/// as public, which allows the least.
+/// Returns the network scope of a server that has just sent a response. A name that cannot be resolved here, because a
+/// proxy resolves it, counts as public, which is the strictest scope for redirects.
 pub(crate) async fn scope_of_server(url: &Url) -> NetworkScope {
     if let Some(scope) = scope_in_url(url) {
         return scope;
     }
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or_default());
-    match tokio::time::timeout(LOOKUP, tokio::net::lookup_host((host, port))).await {
+    match tokio::time::timeout(LOOKUP_TIMEOUT, tokio::net::lookup_host((host, port))).await {
         Ok(Ok(addresses)) => addresses.map(|address| scope_of(address.ip())).min().unwrap_or(NetworkScope::Public),
         _ => NetworkScope::Public,
     }
@@ -50,10 +53,10 @@ pub(crate) struct ScopedResolver(pub(crate) NetworkScope);
 
 impl Resolve for ScopedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let most = self.0;
+        let scope = self.0;
         Box::pin(async move {
             let addresses = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let allowed: Vec<_> = addresses.filter(|address| scope_of(address.ip()) <= most).collect();
+            let allowed: Vec<_> = addresses.filter(|address| scope_of(address.ip()) <= scope).collect();
             if allowed.is_empty() {
                 return Err("a redirect leads to a name in a private network, which is not allowed".into());
             }
@@ -72,7 +75,7 @@ fn scope_of(address: IpAddr) -> NetworkScope {
 fn scope_of_v4(address: Ipv4Addr) -> NetworkScope {
     match address.octets() {
         [0 | 127, ..] | [169, 254, ..] => NetworkScope::ThisMachine,
-        // Metadata services of clouds that are not in the link-local range.
+        // Metadata services of clouds whose addresses are outside of the link-local range.
         [100, 100, 100, 200] | [168, 63, 129, 16] | [192, 0, 0, _] => NetworkScope::ThisMachine,
         [10, ..] | [192, 168, ..] | [198, 18 | 19, ..] | [224..=255, ..] => NetworkScope::PrivateNetwork,
         [172, second, ..] if second & 0xf0 == 16 => NetworkScope::PrivateNetwork,
@@ -92,7 +95,8 @@ fn scope_of_v6(address: Ipv6Addr) -> NetworkScope {
     }
 }
 
-/// An IPv6 address that contains an IPv4 address has the scope of that address. `::` and `::1` have this form too.
+/// Returns the scope of an IPv6 address that contains an IPv4 address, which is the scope of the IPv4 address. `::` and
+/// `::1` have this form too.
 fn scope_of_embedded(high: u16, low: u16) -> NetworkScope {
     let [[a, b], [c, d]] = [high, low].map(u16::to_be_bytes);
     scope_of_v4(Ipv4Addr::new(a, b, c, d))
@@ -102,7 +106,7 @@ fn scope_of_embedded(high: u16, low: u16) -> NetworkScope {
 mod tests {
     use super::*;
 
-    // Row 42: the scope of addresses at the limits of each range.
+    // Row 42: the addresses at the limits of each range have the expected scope.
     #[test]
     fn addresses_have_the_expected_scope() {
         use NetworkScope::{PrivateNetwork, Public, ThisMachine};
@@ -125,17 +129,17 @@ mod tests {
     // Row 42: a name that resolves to a private address is refused when the connection is made.
     #[tokio::test]
     async fn names_are_resolved_within_a_scope() {
-        let resolve = async |most, name: &str| {
-            let resolved = ScopedResolver(most).resolve(name.parse().expect("a name")).await;
+        let resolve = async |scope, name: &str| {
+            let resolved = ScopedResolver(scope).resolve(name.parse().expect("the name is valid")).await;
             resolved.map(|addresses| addresses.count()).map_err(|error| error.to_string())
         };
         assert!(resolve(NetworkScope::ThisMachine, "localhost").await.is_ok_and(|count| count > 0));
-        for most in [NetworkScope::Public, NetworkScope::PrivateNetwork] {
-            assert!(resolve(most, "localhost").await.is_err_and(|error| error.contains("private network")));
+        for scope in [NetworkScope::Public, NetworkScope::PrivateNetwork] {
+            assert!(resolve(scope, "localhost").await.is_err_and(|error| error.contains("private network")));
         }
-        let of = async |text: &str| scope_of_server(&Url::parse(text).expect(text)).await;
-        assert_eq!(of("http://localhost:5000/").await, NetworkScope::ThisMachine);
-        assert_eq!(of("https://10.0.0.1/").await, NetworkScope::PrivateNetwork);
-        assert_eq!(of("https://no-such-name.invalid/").await, NetworkScope::Public);
+        let server_scope = async |text: &str| scope_of_server(&Url::parse(text).expect(text)).await;
+        assert_eq!(server_scope("http://localhost:5000/").await, NetworkScope::ThisMachine);
+        assert_eq!(server_scope("https://10.0.0.1/").await, NetworkScope::PrivateNetwork);
+        assert_eq!(server_scope("https://no-such-name.invalid/").await, NetworkScope::Public);
     }
 }

@@ -1,4 +1,4 @@
-//! The documents of the OCI image specification that plugins need, in the layout of the CNCF's wasm OCI artifact.
+//! Documents of the OCI image specification that are needed for plugins, in the layout of the CNCF's wasm OCI artifact.
 
 use agent_core::message::Digest;
 use serde::{Deserialize, Serialize};
@@ -12,14 +12,14 @@ pub(crate) const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
 /// Content of an empty blob.
 pub(crate) const EMPTY: &[u8] = b"{}";
 
-/// Media types of layers that contain a component: the current one, and those of older tools.
+/// Media types of layers that contain a component: the current type and the types of older tools.
 const WASM_TYPES: &[&str] = &[
     WASM_TYPE,
     "application/vnd.wasm.content.layer.v1+wasm",
     "application/vnd.module.wasm.content.layer.v1+wasm",
     "application/vnd.bytecodealliance.wasm.component.layer.v0+wasm",
 ];
-/// Media types of the config of a component.
+/// Media types of the config of an artifact that contains a component.
 const CONFIG_TYPES: &[&str] = &[
     CONFIG_TYPE,
     EMPTY_TYPE,
@@ -30,10 +30,10 @@ const CONFIG_TYPES: &[&str] = &[
 pub(crate) const TITLE: &str = "org.opencontainers.image.title";
 pub(crate) const VERSION: &str = "org.opencontainers.image.version";
 pub(crate) const DESCRIPTION: &str = "org.opencontainers.image.description";
-/// Kinds of the component as in `plugin list`, separated by commas.
+/// Annotation with the kinds of the component, separated by commas, as shown by `plugin list`.
 pub(crate) const KINDS: &str = "host.agent.plugin.kinds";
 
-/// Reference to content by digest.
+/// Reference to content by its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Descriptor {
@@ -58,7 +58,7 @@ impl Descriptor {
     }
 }
 
-/// A manifest: its config and its layers.
+/// An image manifest, which refers to a config and to layers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Manifest {
@@ -89,7 +89,7 @@ impl Manifest {
         }
     }
 
-    /// Returns the layer with the component, or a description of what the artifact contains instead.
+    /// Returns the layer that contains the component, or a description of the artifact's content if it is not a plugin.
     pub(crate) fn component(&self) -> Result<&Descriptor, String> {
         let is_wasm = |layer: &&Descriptor| WASM_TYPES.contains(&layer.media_type.as_str());
         let components: Vec<_> = self.layers.iter().filter(is_wasm).collect();
@@ -104,7 +104,7 @@ impl Manifest {
                 if !CONFIG_TYPES.contains(&config) {
                     let config = crate::error::display_text(config);
                     return Err(format!(
-                        "its config has the media type `{config}`, but that of a component is `{CONFIG_TYPE}`; push it with \
+                        "its config has the media type `{config}`, but the config of a component has `{CONFIG_TYPE}`; push it with \
                          `plugin push` or another tool that writes wasm artifacts"
                     ));
                 }
@@ -121,7 +121,7 @@ impl Manifest {
     }
 }
 
-/// A list of manifests.
+/// An image index, which is a list of manifests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Index {
@@ -153,7 +153,7 @@ pub(crate) struct WasmConfig {
     pub(crate) component: Option<WasmInterfaces>,
 }
 
-/// Names of a component's interfaces.
+/// Names of the interfaces that a component exports and imports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WasmInterfaces {
     pub(crate) exports: Vec<String>,
@@ -170,9 +170,9 @@ mod tests {
         Manifest::new(Descriptor::of(config, EMPTY), layers)
     }
 
-    // P11: artifacts of other tools load; the error for any other artifact says what it contains.
+    // P11: artifacts that other tools created are loaded. The error for any other artifact describes its content.
     #[test]
-    fn error_says_what_an_artifact_contains_instead() {
+    fn error_describes_the_content_of_other_artifacts() {
         for config in CONFIG_TYPES {
             for layer in WASM_TYPES {
                 assert!(manifest(config, &[layer]).component().is_ok(), "{config} {layer}");

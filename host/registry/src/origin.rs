@@ -1,4 +1,4 @@
-//! Credentials that are bound to one origin (scheme, host and port) and only available for URLs of that origin.
+//! Credentials that are bound to one origin (scheme, host and port) and are available only for URLs of that origin.
 
 use crate::credentials::Login;
 use crate::reference::is_loopback;
@@ -21,22 +21,23 @@ pub(crate) struct OriginLogin {
     login: Login,
 }
 
-/// Token servers of another origin that may receive a registry's login, because the user allowed them.
+/// Origins of token servers that may receive the login of a registry with a different origin, because the user allowed
+/// it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TokenServers(Vec<Origin>);
 
 impl OriginCredential {
-    /// Makes a bearer token for the origin of this URL.
+    /// Creates a bearer credential for the origin of this URL.
     pub(crate) fn bearer(token: &str, url: &Url) -> Self {
         Self { origin: url.origin(), authorization: format!("Bearer {token}") }
     }
 
-    /// Returns the header's value if the URL has the credential's origin.
+    /// Returns the value of the `Authorization` header if the URL has the credential's origin, and `None` otherwise.
     pub(crate) fn authorization_for(&self, url: &Url) -> Option<&str> {
         (url.origin() == self.origin).then_some(self.authorization.as_str())
     }
 
-    /// Returns all texts that must not be shown: the header, and the parts of a Basic login.
+    /// Returns all texts that must not be displayed: the header, and the parts of a Basic login.
     pub(crate) fn secrets(&self) -> Vec<String> {
         let mut secrets = vec![self.authorization.clone()];
         secrets.extend(self.authorization.split_once(' ').map(|(_, value)| value.to_owned()));
@@ -55,14 +56,15 @@ impl OriginLogin {
         Self { origin: registry.origin(), login }
     }
 
-    /// Returns the credential for Basic authentication. `None` for a refresh token, which only token servers accept.
+    /// Returns the credential for Basic authentication. Returns `None` for a refresh token, which only token servers
+    /// accept.
     pub(crate) fn basic(&self) -> Option<OriginCredential> {
         let Login::Password { user, password } = &self.login else { return None };
         let authorization = format!("Basic {}", STANDARD.encode(format!("{user}:{password}")));
         Some(OriginCredential { origin: self.origin.clone(), authorization })
     }
 
-    /// Returns the refresh token if the login is one and the URL has the login's origin.
+    /// Returns the refresh token if this login is a refresh token and the URL has the login's origin.
     pub(crate) fn refresh_token_for(&self, url: &Url) -> Option<&str> {
         match &self.login {
             Login::Identity(token) if url.origin() == self.origin => Some(token),
@@ -70,11 +72,11 @@ impl OriginLogin {
         }
     }
 
-    /// Returns the login for the token server that the registry itself has named. This is the only way to move a login to
-    /// another origin, and [`TokenServers::admit`] decides whether it is allowed.
+    /// Returns the login for the token server that the registry itself named. This is the only way to use a login for
+    /// another origin, and [`TokenServers::may_receive_login`] decides whether it is allowed.
     pub(crate) fn for_token_server(&self, registry: &Url, realm: &Url, servers: &TokenServers) -> Option<Self> {
-        let admitted = registry.origin() == self.origin && servers.admit(registry, realm);
-        admitted.then(|| Self { origin: realm.origin(), login: self.login.clone() })
+        let is_allowed = registry.origin() == self.origin && servers.may_receive_login(registry, realm);
+        is_allowed.then(|| Self { origin: realm.origin(), login: self.login.clone() })
     }
 }
 
@@ -83,10 +85,11 @@ impl TokenServers {
         Self(urls.iter().map(Url::origin).collect())
     }
 
-    /// Whether a registry's login may be sent to this token server. It may if the server has the registry's origin, or the user
-    /// allowed it, or both use HTTPS and share a registrable domain, as `registry-1.docker.io` and `auth.docker.io` do. A
-    /// shared domain means one owner, but another port may belong to somebody else, so the server must use the standard port.
-    fn admit(&self, registry: &Url, realm: &Url) -> bool {
+    /// Returns whether a registry's login may be sent to this token server. It may be sent if the server has the
+    /// registry's origin, if the user allowed the server, or if both use HTTPS and have the same registrable domain, as
+    /// `registry-1.docker.io` and `auth.docker.io` do. A registrable domain has one owner, but another port may belong
+    /// to somebody else, so the server must use the standard port.
+    fn may_receive_login(&self, registry: &Url, realm: &Url) -> bool {
         if realm.origin() == registry.origin() || self.0.contains(&realm.origin()) {
             return true;
         }
@@ -94,13 +97,13 @@ impl TokenServers {
         let (Some(registry), Some(realm)) = (registry.domain(), realm.domain()) else { return false };
         both_https
             && !is_loopback(realm)
-            && registrable(registry).is_some_and(|domain| registrable(realm) == Some(domain))
+            && registrable_domain(registry).is_some_and(|domain| registrable_domain(realm) == Some(domain))
     }
 }
 
-/// The registrable domain of a host by the public suffix list, such as `docker.io` for `auth.docker.io`. `None` if the list does
-/// not contain the suffix, as for names in a local network.
-fn registrable(host: &str) -> Option<&str> {
+/// Returns the registrable domain of a host according to the public suffix list, such as `docker.io` for
+/// `auth.docker.io`. Returns `None` if the list does not contain the suffix, as for names in a local network.
+fn registrable_domain(host: &str) -> Option<&str> {
     let host = host.strip_suffix('.').unwrap_or(host);
     let domain = psl::domain(host.as_bytes())?;
     domain.suffix().is_known().then(|| std::str::from_utf8(domain.as_bytes()).ok())?
@@ -130,11 +133,11 @@ mod tests {
         Login::Password { user: "ann".to_owned(), password: "very secret".to_owned() }
     }
 
-    // Row 42: a credential is only available if scheme, host and port match.
+    // Row 42: a credential is available only if scheme, host and port match.
     #[test]
     fn credential_is_available_for_its_origin_only() {
         let registry = url("https://registry.example:5000/v2/");
-        let basic = OriginLogin::new(login(), &registry).basic().expect("a password");
+        let basic = OriginLogin::new(login(), &registry).basic().expect("the login has a password");
         let bearer = OriginCredential::bearer("token", &registry);
         for credential in [&basic, &bearer] {
             assert!(credential.authorization_for(&url("https://registry.example:5000/other?x=y")).is_some());
@@ -157,10 +160,10 @@ mod tests {
         assert!(!format!("{basic:?} {token:?} {bearer:?}").contains("secret"), "row 16");
     }
 
-    // Row 42, P11: token servers of existing registries are accepted, and others are not.
+    // P11, row 42: the token servers of existing registries are accepted, and other token servers are refused.
     #[test]
     fn login_is_sent_to_token_servers_of_the_same_owner() {
-        let admits = |registry: &str, realm: &str| {
+        let is_accepted = |registry: &str, realm: &str| {
             let registry = url(registry);
             let login = OriginLogin::new(login(), &registry);
             login.for_token_server(&registry, &url(realm), &TokenServers::default()).is_some()
@@ -172,7 +175,7 @@ mod tests {
             ("https://registry.example.co.uk:5000/", "https://auth.example.co.uk/token"),
             ("http://127.0.0.1:5000/", "http://127.0.0.1:5000/token"),
         ] {
-            assert!(admits(registry, realm), "{registry} {realm}");
+            assert!(is_accepted(registry, realm), "{registry} {realm}");
         }
         for (registry, realm) in [
             ("https://registry-1.docker.io/", "http://auth.docker.io/token"),
@@ -188,15 +191,18 @@ mod tests {
             ("http://localhost:5000/", "http://localhost:5001/token"),
             ("http://localhost:5000/", "https://localhost/token"),
         ] {
-            assert!(!admits(registry, realm), "{registry} {realm}");
+            assert!(!is_accepted(registry, realm), "{registry} {realm}");
         }
-        let named = TokenServers::of(&[url("http://127.0.0.1:5001/ignored")]);
+        let allowed = TokenServers::of(&[url("http://127.0.0.1:5001/ignored")]);
         let registry = url("http://127.0.0.1:5000/");
-        let of = |realm: &str| OriginLogin::new(login(), &registry).for_token_server(&registry, &url(realm), &named);
-        assert!(of("http://127.0.0.1:5001/token").is_some() && of("http://127.0.0.1:5002/token").is_none());
+        let login_for =
+            |realm: &str| OriginLogin::new(login(), &registry).for_token_server(&registry, &url(realm), &allowed);
+        assert!(
+            login_for("http://127.0.0.1:5001/token").is_some() && login_for("http://127.0.0.1:5002/token").is_none()
+        );
         let other = OriginLogin::new(login(), &url("https://other.example/"));
         assert!(
-            other.for_token_server(&registry, &registry, &named).is_none(),
+            other.for_token_server(&registry, &registry, &allowed).is_none(),
             "the login belongs to another registry"
         );
     }

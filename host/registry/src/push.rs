@@ -11,16 +11,16 @@ use crate::signature::Claims;
 use agent_core::message::Digest;
 use bytes::Bytes;
 
-/// Metadata of a plugin, stored with it in a registry.
+/// Metadata of a plugin, which is stored with the plugin in a registry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginFacts {
     /// Name of the plugin.
     pub name: String,
-    /// Version of the plugin. Empty if it has none.
+    /// Version of the plugin. Empty if the plugin has no version.
     pub version: String,
-    /// Description in one line, for people.
+    /// Description of the plugin in one line, to show to users.
     pub description: String,
-    /// Kinds of the plugin, as in `plugin list`.
+    /// Kinds of the plugin, as shown by `plugin list`.
     pub kinds: Vec<String>,
     /// Names of the component's imports.
     pub imports: Vec<String>,
@@ -28,19 +28,19 @@ pub struct PluginFacts {
     pub exports: Vec<String>,
 }
 
-/// Default creation time of an artifact. It is constant, so that equal components have equal manifests.
+/// Default creation time of an artifact. The time is constant, so that equal components have equal manifests.
 pub const NO_TIMESTAMP: &str = "1970-01-01T00:00:00Z";
 
 /// Whether pushing may replace the content of an existing version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overwrite {
-    /// No; pushing different content is an error.
+    /// Pushing different content under an existing version fails.
     Never,
-    /// Yes, because the user requested it.
+    /// Pushing may replace the content, because the user requested it.
     Allowed,
 }
 
-/// A component that was pushed.
+/// A component that was pushed to a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
     /// Reference of the component, with its tag.
@@ -51,9 +51,10 @@ pub struct Pushed {
     pub(crate) size: u64,
     /// Digest of the component.
     pub component: Digest,
-    /// Digest of the manifest that the tag referred to before, if it was a different one.
+    /// Digest of the manifest that the tag referred to before the push. `None` if the tag is new or already referred to
+    /// the same manifest.
     pub replaced: Option<Digest>,
-    /// Whether the registry already had exactly this component under the tag.
+    /// Whether the tag already referred to exactly this component, so that nothing was uploaded.
     pub already_present: bool,
 }
 
@@ -70,7 +71,8 @@ impl Pushed {
 }
 
 impl Registry {
-    /// Pushes a component. If the reference has no tag, the plugin's version becomes the tag.
+    /// Pushes a component with the creation time `created`. If the reference has no tag, the plugin's version becomes
+    /// the tag.
     pub async fn push(
         &self,
         reference: &Reference,
@@ -85,19 +87,20 @@ impl Registry {
         }
         let version_tag = tag_of_version(&facts.version);
         let tag = reference.tag().map(str::to_owned).or_else(|| version_tag.clone());
-        let tag = tag.ok_or_else(|| refused("it has no tag, and the plugin has no version that can be used as one"))?;
+        let tag =
+            tag.ok_or_else(|| refused("it has no tag, and the plugin has no version that can be used as a tag"))?;
         let reference = reference.with_tag(&tag);
         let repository = reference.repository();
         let config = serde_json::to_vec(&config(facts, component, created)).expect("the value serialises to JSON");
         let manifest = serde_json::to_vec(&manifest(facts, &config, component)).expect("the value serialises to JSON");
         let digest = agent_plugins::digest_of(&manifest);
-        let before = self.stored((repository, Access::Push), &tag).await?.map(|stored| stored.digest);
+        let existing = self.find_manifest((repository, Access::Push), &tag).await?.map(|stored| stored.digest);
         let pushed = Pushed {
             reference: reference.clone(),
             size: manifest.len() as u64,
             component: agent_plugins::digest_of(component),
-            already_present: before.as_ref() == Some(&digest),
-            replaced: before.filter(|before| *before != digest),
+            already_present: existing.as_ref() == Some(&digest),
+            replaced: existing.filter(|existing| *existing != digest),
             manifest: digest,
         };
         if pushed.already_present {
@@ -105,7 +108,7 @@ impl Registry {
         }
         if let Some(other) = pushed.replaced.as_ref().filter(|_| version_tag.as_ref() == Some(&tag)) {
             let reason = format!(
-                "this version already exists with other content, {}; raise `version` in plugin.toml, or use --overwrite to replace it for everybody",
+                "this version already exists with other content, {}; raise `version` in plugin.toml, or use --overwrite to replace it for all users",
                 other.short()
             );
             if overwrite == Overwrite::Never {
@@ -114,7 +117,7 @@ impl Registry {
         }
         self.put_blob(repository, &Bytes::copy_from_slice(component)).await?;
         self.put_blob(repository, &Bytes::from(config)).await?;
-        self.put(repository, &tag, (&manifest, MANIFEST_TYPE)).await?;
+        self.put_manifest(repository, &tag, (&manifest, MANIFEST_TYPE)).await?;
         Ok(pushed)
     }
 }
@@ -136,7 +139,7 @@ fn config(facts: &PluginFacts, component: &[u8], created: &str) -> WasmConfig {
 
 fn manifest(facts: &PluginFacts, config: &[u8], component: &[u8]) -> Manifest {
     let mut layer = Descriptor::of(WASM_TYPE, component);
-    // `oras pull` writes the file under this name.
+    // `oras pull` saves the layer in a file with this name.
     layer.annotations.insert(TITLE.to_owned(), format!("{}.wasm", facts.name));
     let mut manifest = Manifest::new(Descriptor::of(CONFIG_TYPE, config), vec![layer]);
     let kinds = facts.kinds.join(",");
@@ -155,10 +158,11 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// The documents that `oci-wasm` 0.6.0 wrote for a component with these interfaces, read back from Debian's docker-registry 2.8
-    /// on 2026-11-22, with placeholders for the digests. `oci-wasm` read 27 components of five toolchains that this crate pushed,
-    /// byte for byte; its own configs for them differed in `created` only.
-    fn theirs(component: &Digest, size: usize, config: (&Digest, usize)) -> (Value, Value) {
+    /// Returns the documents that `oci-wasm` 0.6.0 wrote for a component with these interfaces. They were read back
+    /// from Debian's docker-registry 2.8 on 2026-11-22, and the digests were replaced with placeholders. `oci-wasm`
+    /// read 27 components of five toolchains that this crate had pushed, byte for byte. Its own configs for these
+    /// components differed only in `created`.
+    fn oci_wasm_documents(component: &Digest, size: usize, config: (&Digest, usize)) -> (Value, Value) {
         let manifest = json!({
             "annotations": {"org.opencontainers.image.version": "0.1.0"},
             "config": {"digest": config.0, "mediaType": "application/vnd.wasm.config.v0+json", "size": config.1},
@@ -181,7 +185,8 @@ mod tests {
         (manifest, config)
     }
 
-    // P11: the layout is the one that other tools write, plus annotations, and without a creation time.
+    // P11: the layout equals the layout that other tools write, with additional annotations and without a creation
+    // time.
     #[test]
     fn layout_matches_other_tools() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
@@ -193,19 +198,24 @@ mod tests {
             ..PluginFacts::default()
         };
         let bytes = b"component";
-        let ours = serde_json::to_vec(&config(&facts, bytes, "2026-11-22T14:18:13.028954521Z")).expect("JSON");
-        let digests = [agent_plugins::digest_of(bytes), agent_plugins::digest_of(&ours)];
-        let (their_manifest, their_config) = theirs(&digests[0], bytes.len(), (&digests[1], ours.len()));
-        assert_eq!(serde_json::from_slice::<Value>(&ours).expect("JSON"), their_config);
+        let our_config =
+            serde_json::to_vec(&config(&facts, bytes, "2026-11-22T14:18:13.028954521Z")).expect("the JSON is valid");
+        let digests = [agent_plugins::digest_of(bytes), agent_plugins::digest_of(&our_config)];
+        let (their_manifest, their_config) =
+            oci_wasm_documents(&digests[0], bytes.len(), (&digests[1], our_config.len()));
+        assert_eq!(serde_json::from_slice::<Value>(&our_config).expect("the JSON is valid"), their_config);
         // The config is also compared as text, because its digest identifies the artifact.
-        assert!(String::from_utf8_lossy(&ours).starts_with(r#"{"created":"2026-11-22T14:18:13.028954521Z","author":null,"architecture":"wasm","os":"wasip2","layerDigests":["#));
-        let mut manifest = serde_json::to_value(manifest(&facts, &ours, bytes)).expect("JSON");
-        let named = json!({"org.opencontainers.image.title": "calc.wasm"});
-        assert_eq!(manifest["layers"][0].as_object_mut().and_then(|layer| layer.remove("annotations")), Some(named));
-        let titled = manifest["annotations"].as_object_mut().and_then(|all| all.remove(TITLE));
-        assert_eq!(titled, Some(json!("calc")));
+        assert!(String::from_utf8_lossy(&our_config).starts_with(r#"{"created":"2026-11-22T14:18:13.028954521Z","author":null,"architecture":"wasm","os":"wasip2","layerDigests":["#));
+        let mut manifest = serde_json::to_value(manifest(&facts, &our_config, bytes)).expect("the JSON is valid");
+        let layer_annotations = json!({"org.opencontainers.image.title": "calc.wasm"});
+        assert_eq!(
+            manifest["layers"][0].as_object_mut().and_then(|layer| layer.remove("annotations")),
+            Some(layer_annotations)
+        );
+        let title = manifest["annotations"].as_object_mut().and_then(|annotations| annotations.remove(TITLE));
+        assert_eq!(title, Some(json!("calc")));
         assert_eq!(manifest, their_manifest);
-        let read: Manifest = serde_json::from_value(their_manifest).expect("read");
+        let read: Manifest = serde_json::from_value(their_manifest).expect("the file is read");
         assert_eq!(read.component().expect("it is a plugin").digest, digests[0]);
     }
 }

@@ -1,4 +1,4 @@
-//! References of plugins: `HOST/PATH[:TAG][@DIGEST]` in a registry, a web address, or a file.
+//! The sources of plugins: a reference `HOST/PATH[:TAG][@DIGEST]` in a registry, a web address, or a file.
 
 use crate::error::RegistryError;
 use agent_core::message::Digest;
@@ -7,9 +7,9 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use url::Url;
 
-/// Maximum length of a repository's path, by the OCI distribution specification.
+/// Maximum length of a repository's path in characters, from the OCI distribution specification.
 const MAX_PATH_LENGTH: usize = 255;
-/// Maximum length of a tag.
+/// Maximum length of a tag in characters, from the OCI distribution specification.
 const MAX_TAG_LENGTH: usize = 128;
 
 /// A reference to an artifact in a registry.
@@ -20,30 +20,31 @@ pub struct Reference {
     digest: Option<Digest>,
 }
 
-/// A repository of a registry, which contains all versions of one plugin.
+/// A repository in a registry. It contains all versions of one plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Repository {
     host: String,
     path: String,
 }
 
-/// Where a plugin comes from.
+/// The source of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A registry.
+    /// An artifact in a registry.
     Registry(Reference),
-    /// A web server.
+    /// A file on a web server.
     Web(Url),
     /// A file on this machine.
     File(PathBuf),
 }
 
 impl Source {
-    /// Parses a source from the command line. A text that is written as a path is a file, and a text that is a valid reference
-    /// is one. Only other texts may be names of existing files, so that a file cannot take the place of a reference.
+    /// Parses a source from the command line. A text in the form of a path is a file, and a valid reference is a
+    /// reference. Any other text is a file if a file with that name exists, so that a file can never replace a valid
+    /// reference.
     pub fn parse(text: &str) -> Result<Self, RegistryError> {
-        let looks_like_a_path = text.starts_with(['/', '.', '~']) || (text.ends_with(".wasm") && !text.contains("://"));
-        if looks_like_a_path {
+        let has_path_form = text.starts_with(['/', '.', '~']) || (text.ends_with(".wasm") && !text.contains("://"));
+        if has_path_form {
             return Ok(Self::File(PathBuf::from(text)));
         }
         match Self::parse_reference_or_url(text) {
@@ -52,7 +53,8 @@ impl Source {
         }
     }
 
-    /// Parses a source from a lock file, where files have absolute paths. The result does not depend on the current folder.
+    /// Parses a source from a lock file, in which files have absolute paths. The result does not depend on the current
+    /// folder.
     pub fn parse_written(text: &str) -> Result<Self, RegistryError> {
         if Path::new(text).is_absolute() {
             Ok(Self::File(PathBuf::from(text)))
@@ -68,7 +70,7 @@ impl Source {
             if url.username().is_empty() && url.password().is_none() {
                 return Ok(Self::Web(url));
             }
-            // Show the refused address without the password.
+            // Show the refused address without the user name and the password.
             let _ = url.set_username("").and_then(|()| url.set_password(None));
             return Err(refused(
                 url.as_str(),
@@ -90,7 +92,7 @@ impl fmt::Display for Source {
 }
 
 impl Reference {
-    /// Parses `[oci://]HOST[:PORT]/PATH[:TAG][@sha256:…]`. There is no default registry.
+    /// Parses a reference of the form `[oci://]HOST[:PORT]/PATH[:TAG][@sha256:…]`. There is no default registry.
     pub fn parse(text: &str) -> Result<Self, RegistryError> {
         let refused = |reason| RegistryError::Reference { text: text.chars().take(300).collect(), reason };
         let rest = text.strip_prefix("oci://").unwrap_or(text);
@@ -121,7 +123,7 @@ impl Reference {
         Ok(Self { repository, tag, digest })
     }
 
-    /// Returns the repository.
+    /// Returns the repository that the reference refers to.
     pub fn repository(&self) -> &Repository {
         &self.repository
     }
@@ -131,7 +133,7 @@ impl Reference {
         self.tag.as_deref()
     }
 
-    /// Returns the digest, if the reference has one. The digest then decides, and not the tag.
+    /// Returns the digest, if the reference has one. If there is a digest, the tag is ignored.
     pub fn digest(&self) -> Option<&Digest> {
         self.digest.as_ref()
     }
@@ -161,12 +163,12 @@ impl fmt::Display for Reference {
 }
 
 impl Repository {
-    /// Returns the registry's host, with the port if there is one.
+    /// Returns the registry's host, followed by the port if there is one.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Returns the path within the registry.
+    /// Returns the path of the repository within the registry.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -183,7 +185,7 @@ impl fmt::Display for Repository {
     }
 }
 
-/// Whether a host, with or without a port, is this machine.
+/// Returns whether a host, with or without a port, is this machine.
 pub(crate) fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _)) => address,
@@ -192,39 +194,40 @@ pub(crate) fn is_loopback(host: &str) -> bool {
     name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Converts a version to a tag. Tags cannot contain `+`, so it becomes `_`.
+/// Converts a version to a tag. Tags cannot contain `+`, so each `+` is replaced by `_`. Returns `None` if the result
+/// is not a valid tag.
 pub(crate) fn tag_of_version(version: &str) -> Option<String> {
     let tag = version.replace('+', "_");
     is_tag(&tag).then_some(tag)
 }
 
 fn is_host(host: &str) -> bool {
-    let is_part = |character: char| character.is_ascii_alphanumeric() || ".-:[]".contains(character);
-    let begins = |character: char| character.is_ascii_alphanumeric() || character == '[';
-    host.starts_with(begins)
-        && host.chars().all(is_part)
+    let is_allowed = |character: char| character.is_ascii_alphanumeric() || ".-:[]".contains(character);
+    let is_allowed_first = |character: char| character.is_ascii_alphanumeric() || character == '[';
+    host.starts_with(is_allowed_first)
+        && host.chars().all(is_allowed)
         && Url::parse(&format!("https://{host}/")).is_ok_and(|url| url.host().is_some())
 }
 
-fn is_path_segment(step: &str) -> bool {
-    let inner = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit();
-    step.starts_with(inner)
-        && step.ends_with(inner)
-        && step.chars().all(|character| inner(character) || "._-".contains(character))
+fn is_path_segment(segment: &str) -> bool {
+    let is_alphanumeric = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit();
+    segment.starts_with(is_alphanumeric)
+        && segment.ends_with(is_alphanumeric)
+        && segment.chars().all(|character| is_alphanumeric(character) || "._-".contains(character))
 }
 
 pub(crate) fn is_tag(tag: &str) -> bool {
-    let first = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let is_allowed_first = |character: char| character.is_ascii_alphanumeric() || character == '_';
     tag.len() <= MAX_TAG_LENGTH
-        && tag.starts_with(first)
-        && tag.chars().all(|character| first(character) || ".-".contains(character))
+        && tag.starts_with(is_allowed_first)
+        && tag.chars().all(|character| is_allowed_first(character) || ".-".contains(character))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // P11: a reference is formatted as it was parsed, and nothing is guessed.
+    // P11: a formatted reference equals the text that was parsed, and no default values are added.
     #[test]
     fn references_are_parsed_and_formatted() {
         let digest = format!("sha256:{}", "a".repeat(64));
@@ -238,13 +241,14 @@ mod tests {
         ] {
             assert_eq!(Reference::parse(text).expect(text).to_string(), text);
         }
-        let reference = Reference::parse("oci://Registry.example:443/team/calc:v1_2.3-x").expect("a reference");
+        let reference =
+            Reference::parse("oci://Registry.example:443/team/calc:v1_2.3-x").expect("the reference is valid");
         assert_eq!(reference.repository().host(), "registry.example:443");
         assert_eq!((reference.repository().name(), reference.tag()), ("calc", Some("v1_2.3-x")));
     }
 
     #[test]
-    fn errors_of_references_say_why() {
+    fn reference_errors_contain_the_reason() {
         for (text, message) in [
             ("calc", "does not name a registry"),
             ("team/calc:1", "does not start with the host"),
@@ -270,9 +274,9 @@ mod tests {
         assert!(matches!(Source::parse("./calc"), Ok(Source::File(_))));
         assert!(matches!(Source::parse("out/calc.wasm"), Ok(Source::File(_))));
         assert!(matches!(Source::parse("registry.example/calc:1"), Ok(Source::Registry(_))));
-        let error = Source::parse("https://user:secret@example.com/calc.wasm").expect_err("refused").to_string();
+        let error = Source::parse("https://user:secret@example.com/calc.wasm").expect_err("it is refused").to_string();
         assert!(error.contains("`https://example.com/calc.wasm`") && !error.contains("secret"), "row 16: {error}");
-        // Row 18: a source in a lock file means the same in every folder, whatever files exist there.
+        // Row 18: a source in a lock file has the same meaning in every folder, regardless of the files in that folder.
         assert!(matches!(Source::parse_written("registry.example/team/calc.wasm"), Ok(Source::Registry(_))));
         assert!(matches!(Source::parse_written("/home/ann/calc.wasm"), Ok(Source::File(_))));
         for text in ["calc.wasm", "./calc", "../calc.wasm"] {

@@ -1,9 +1,9 @@
 //! A client for registries of the OCI distribution specification: manifests, blobs, tags and referrers.
 
-use crate::auth::{AuthContext, answer, read_challenge};
+use crate::auth::{AuthContext, authenticate, read_challenge};
 use crate::credentials::Credentials;
 use crate::error::{RegistryError, display_text};
-use crate::http::{Http, PlainHttp, Request, Route, body, check_redirect_target, error_text, route};
+use crate::http::{Http, PlainHttp, Request, Route, check_redirect_target, error_text, read_body, route};
 use crate::network_scope::{NetworkScope, scope_of_server};
 use crate::oci::{Descriptor, INDEX_TYPE, Index, MANIFEST_TYPE, Manifest};
 use crate::origin::{OriginCredential, OriginLogin, TokenServers};
@@ -18,41 +18,41 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use url::{Origin, Url};
 
-/// Maximum size of a manifest or index, in bytes. Registries have the same limit.
-const MANIFEST_BYTES: u64 = 4 * 1024 * 1024;
-/// Maximum size of a page of tags, in bytes.
-const TAGS_BYTES: u64 = 4 * 1024 * 1024;
-/// Maximum size of all pages of a list of referrers, in bytes.
-pub(crate) const LIST_BYTES: u64 = 16 * 1024 * 1024;
+/// Maximum size of a manifest or an index, in bytes. Registries use the same limit.
+const MAX_MANIFEST_BYTES: u64 = 4 * 1024 * 1024;
+/// Maximum size of one page of a list of tags, in bytes.
+const MAX_TAGS_BYTES: u64 = 4 * 1024 * 1024;
+/// Maximum size of all pages of a list of referrers together, in bytes.
+pub(crate) const MAX_LIST_BYTES: u64 = 16 * 1024 * 1024;
 /// Maximum number of tags that are read from a repository.
 const MAX_TAGS: usize = 25_000;
-/// Maximum number of pages that are read of a list.
+/// Maximum number of pages that are read from a list.
 const MAX_PAGES: usize = 100;
 
-/// A client for registries. One per process is enough, because it caches their tokens.
+/// A client for registries. A process needs only one client, which caches the tokens of all registries.
 #[derive(Debug)]
 pub struct Registry {
     http: Http,
     credentials: Credentials,
     token_servers: TokenServers,
-    /// Cached credentials by the registry's origin and the scope.
+    /// Cached credentials, by the registry's origin and the scope.
     authorizations: Mutex<HashMap<(Origin, String), OriginCredential>>,
 }
 
 /// Whether a list was read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Completeness {
-    Whole,
-    /// There are more items than are read.
-    Cut,
+    Complete,
+    /// The list has more items, which were not read.
+    Truncated,
 }
 
-/// Artifacts that refer to another artifact.
+/// A list of the artifacts that refer to another artifact.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) entries: Vec<Descriptor>,
-    /// Whether there are more entries, which were not read.
-    pub(crate) stopped: bool,
+    /// Whether the list has more entries, which were not read.
+    pub(crate) is_truncated: bool,
 }
 
 /// The permission that an operation on a repository needs.
@@ -72,7 +72,7 @@ impl Access {
     }
 }
 
-/// A manifest or an index, with the digest of its bytes.
+/// A manifest or an index from a registry, with the digest of its bytes.
 pub(crate) struct StoredManifest {
     pub(crate) digest: Digest,
     pub(crate) bytes: Bytes,
@@ -80,20 +80,21 @@ pub(crate) struct StoredManifest {
 }
 
 impl Registry {
-    /// Makes a client that uses these credentials for registries that ask for a login.
+    /// Creates a client that uses these credentials for registries that require a login.
     pub fn new(credentials: Credentials, plain: PlainHttp) -> Result<Self, RegistryError> {
         let (http, token_servers) = (Http::new(plain)?, TokenServers::default());
         Ok(Self { http, credentials, token_servers, authorizations: Mutex::default() })
     }
 
-    /// Allows registries to send their login to the token servers at these URLs, even if those have another origin.
+    /// Allows registries to send their login to the token servers at these URLs, even if a token server has another
+    /// origin than the registry.
     #[must_use]
     pub fn with_token_servers(mut self, urls: &[Url]) -> Self {
         self.token_servers = TokenServers::of(urls);
         self
     }
 
-    /// Calls the listener whenever a request is retried.
+    /// Sets a listener that is called before each retry of a request.
     #[must_use]
     pub fn with_retry_listener(mut self, listener: Arc<RetryListener>) -> Self {
         self.http.listener = Listener(Some(listener));
@@ -104,46 +105,48 @@ impl Registry {
         &self.http
     }
 
-    /// Reads the manifest or index under a tag or digest. `None` if there is none. Before a push, use [`Access::Push`], because
-    /// some registries only show a new repository to clients that may push.
-    pub(crate) async fn stored(
+    /// Reads the manifest or index under a tag or digest. Returns `None` if it does not exist. Before a push, use
+    /// [`Access::Push`], because some registries show a new repository only to clients that may push.
+    pub(crate) async fn find_manifest(
         &self,
         at: (&Repository, Access),
         name: &str,
     ) -> Result<Option<StoredManifest>, RegistryError> {
-        self.stored_within(at, name, MANIFEST_BYTES).await
+        self.find_manifest_within(at, name, MAX_MANIFEST_BYTES).await
     }
 
-    /// Like [`Registry::stored`], with a maximum size.
-    pub(crate) async fn stored_within(
+    /// Like [`Registry::find_manifest`], with a maximum size of `max_bytes`.
+    pub(crate) async fn find_manifest_within(
         &self,
         (repository, access): (&Repository, Access),
         name: &str,
-        most: u64,
+        max_bytes: u64,
     ) -> Result<Option<StoredManifest>, RegistryError> {
-        let place = place(repository, name);
+        let place = reference_text(repository, name);
         let url = self.url(repository, &format!("manifests/{name}"))?;
         let request = Request::get(url).accepting(&format!("{MANIFEST_TYPE}, {INDEX_TYPE}, application/json;q=0.5"));
-        let answer = self.get_small((repository, access), request, (&place, most)).await?;
-        let Some((headers, bytes)) = answer else { return Ok(None) };
+        let response = self.get_small((repository, access), request, (&place, max_bytes)).await?;
+        let Some((headers, bytes)) = response else { return Ok(None) };
         let reported = header(&headers, "docker-content-digest").and_then(|digest| Digest::parse(&digest).ok());
         let media_type = header(&headers, CONTENT_TYPE.as_str()).unwrap_or_default();
         let digest = digest_of(&bytes);
-        // Only the digest in the name is binding, but a digest that the registry reports must not differ either.
-        for wanted in Digest::parse(name).ok().iter().chain(&reported) {
-            if *wanted != digest {
-                return Err(RegistryError::tampered(place, wanted, &digest));
+        // The content must match the digest in `name`, if it is a digest. It must also match the digest that the
+        // registry reports, if there is one.
+        for expected in Digest::parse(name).ok().iter().chain(&reported) {
+            if *expected != digest {
+                return Err(RegistryError::tampered(place, expected, &digest));
             }
         }
         Ok(Some(StoredManifest { digest, bytes, media_type }))
     }
 
-    /// Reads a small answer completely, with retries if it is interrupted. `None` if the content does not exist.
+    /// Reads a small response completely, and retries if it is interrupted. Returns `None` if the content does not
+    /// exist.
     async fn get_small(
         &self,
         (repository, access): (&Repository, Access),
         request: Request,
-        (place, most): (&str, u64),
+        (place, max_bytes): (&str, u64),
     ) -> Result<Option<(HeaderMap, Bytes)>, RegistryError> {
         let mut attempts = Attempts::new(&self.http.listener, place);
         loop {
@@ -153,14 +156,14 @@ impl Registry {
             }
             let response = ensure_success(response, place).await?;
             let headers = response.headers().clone();
-            match body(response, most, place).await {
+            match read_body(response, max_bytes, place).await {
                 Err(RegistryError::Interrupted { reason, .. }) if attempts.wait(reason.clone(), None).await => {}
                 bytes => return bytes.map(|bytes| Some((headers, bytes))),
             }
         }
     }
 
-    /// Reads the manifest of an artifact, with its digest and size.
+    /// Reads the manifest of an artifact. Returns its digest, its size in bytes, and its content.
     pub(crate) async fn manifest(&self, reference: &Reference) -> Result<(Digest, u64, Manifest), RegistryError> {
         let repository = reference.repository();
         let name = match (reference.digest(), reference.tag()) {
@@ -168,34 +171,37 @@ impl Registry {
             (None, Some(tag)) => tag,
             (None, None) => "latest",
         };
-        let Some(stored) = self.stored((repository, Access::Pull), name).await? else {
+        let Some(stored) = self.find_manifest((repository, Access::Pull), name).await? else {
             return Err(self.not_found(reference).await);
         };
-        let not = |what: String| RegistryError::NotAPlugin { place: reference.to_string(), what };
-        let json: serde_json::Value =
-            serde_json::from_slice(&stored.bytes).map_err(|_| not("the registry's manifest is not JSON".to_owned()))?;
+        let not_a_plugin = |content: String| RegistryError::NotAPlugin { place: reference.to_string(), content };
+        let json: serde_json::Value = serde_json::from_slice(&stored.bytes)
+            .map_err(|_| not_a_plugin("the registry's manifest is not JSON".to_owned()))?;
         let kind = json["mediaType"].as_str().unwrap_or(&stored.media_type);
         if kind == INDEX_TYPE || kind.contains("manifest.list") || json["manifests"].is_array() {
-            return Err(not("it is an index of several artifacts, such as an image for several platforms".to_owned()));
+            return Err(not_a_plugin(
+                "it is an index of several artifacts, such as an image for several platforms".to_owned(),
+            ));
         }
-        let manifest = serde_json::from_value(json)
-            .map_err(|error| not(format!("its manifest cannot be read: {}", display_text(&error.to_string()))))?;
+        let manifest = serde_json::from_value(json).map_err(|error| {
+            not_a_plugin(format!("its manifest cannot be read: {}", display_text(&error.to_string())))
+        })?;
         Ok((stored.digest, stored.bytes.len() as u64, manifest))
     }
 
-    /// Makes the error for a missing reference, with the tags that exist.
+    /// Returns the error for a missing reference, which lists the existing tags.
     async fn not_found(&self, reference: &Reference) -> RegistryError {
         let mut tags = self.tags(reference.repository()).await.unwrap_or_default();
-        // Lists of signatures are of no interest to people.
+        // Omit the tags of signature lists, because they do not help the user.
         tags.retain(|tag| !tag.starts_with("sha256-"));
         let advice = match tags.as_slice() {
             [] => ": the registry has no such repository, or does not show it to you".to_owned(),
             tags => {
-                let some: Vec<_> = tags.iter().rev().take(8).map(String::as_str).collect();
+                let shown: Vec<_> = tags.iter().rev().take(8).map(String::as_str).collect();
                 format!(
                     "; the tags of {} are: {}{}",
                     reference.repository(),
-                    some.join(", "),
+                    shown.join(", "),
                     if tags.len() > 8 { " …" } else { "" }
                 )
             }
@@ -204,13 +210,13 @@ impl Registry {
     }
 
     /// Stores a manifest or an index under a tag or its digest.
-    pub(crate) async fn put(
+    pub(crate) async fn put_manifest(
         &self,
         repository: &Repository,
         name: &str,
         (bytes, media_type): (&[u8], &str),
     ) -> Result<Digest, RegistryError> {
-        let place = place(repository, name);
+        let place = reference_text(repository, name);
         let url = self.url(repository, &format!("manifests/{name}"))?;
         let request = Request::new(Method::PUT, url).with_body(bytes.to_vec(), media_type);
         let response = ensure_success(self.send(repository, Access::Push, request, &place).await?, &place).await?;
@@ -223,11 +229,11 @@ impl Registry {
         }
     }
 
-    /// Uploads bytes unless the registry already has them. An upload that failed with an unknown result starts again from the
-    /// beginning: it asks whether the bytes have arrived, and uses a new upload session.
+    /// Uploads bytes unless the registry already has them. If the result of an upload is unknown, the upload is retried
+    /// from the beginning: it first checks whether the bytes have arrived, and otherwise starts a new upload session.
     pub(crate) async fn put_blob(&self, repository: &Repository, bytes: &Bytes) -> Result<(), RegistryError> {
         let digest = digest_of(bytes);
-        let place = place(repository, digest.as_str());
+        let place = reference_text(repository, digest.as_str());
         let mut attempts = Attempts::new(&self.http.listener, &place);
         loop {
             match self.upload(repository, (bytes, &digest), &place).await {
@@ -244,44 +250,44 @@ impl Registry {
         }
     }
 
-    /// Tries to upload the bytes once. Returns the registry's answer if it refused them.
+    /// Tries to upload the bytes once. Returns the registry's response if the upload failed.
     async fn upload(
         &self,
         repository: &Repository,
         (bytes, digest): (&Bytes, &Digest),
         place: &str,
     ) -> Result<Option<Response>, RegistryError> {
-        let there = Request::new(Method::HEAD, self.url(repository, &format!("blobs/{digest}"))?);
-        if self.send(repository, Access::Push, there, place).await?.status() == StatusCode::OK {
+        let exists = Request::new(Method::HEAD, self.url(repository, &format!("blobs/{digest}"))?);
+        if self.send(repository, Access::Push, exists, place).await?.status() == StatusCode::OK {
             return Ok(None);
         }
-        let begin = Request::new(Method::POST, self.url(repository, "blobs/uploads/")?)
+        let start = Request::new(Method::POST, self.url(repository, "blobs/uploads/")?)
             .with_body("", "application/octet-stream");
-        let begun = self.send(repository, Access::Push, begin, place).await?;
-        if !begun.status().is_success() {
-            return Ok(Some(begun));
+        let started = self.send(repository, Access::Push, start, place).await?;
+        if !started.status().is_success() {
+            return Ok(Some(started));
         }
-        let location = header(begun.headers(), LOCATION.as_str());
-        let network_scope = scope_of_server(begun.url()).await;
-        let mut location = upload_url((begun.url(), network_scope), location.as_deref())
+        let location = header(started.headers(), LOCATION.as_str());
+        let network_scope = scope_of_server(started.url()).await;
+        let mut location = upload_url((started.url(), network_scope), location.as_deref())
             .map_err(|message| RegistryError::Server { place: place.to_owned(), message })?;
         location.query_pairs_mut().append_pair("digest", digest.as_str());
-        let new = Request::new(Method::PUT, location);
-        let upload = Request { retry_policy: RetryPolicy::IfNotProcessed, named_by: Some(network_scope), ..new }
+        let request = Request::new(Method::PUT, location);
+        let upload = Request { retry_policy: RetryPolicy::IfNotProcessed, named_by: Some(network_scope), ..request }
             .with_body(bytes.clone(), "application/octet-stream");
         let uploaded = self.send(repository, Access::Push, upload, place).await?;
         Ok(Some(uploaded).filter(|uploaded| !uploaded.status().is_success()))
     }
 
-    /// Requests a blob, starting at an offset.
+    /// Requests a blob, starting at an offset in bytes.
     pub(crate) async fn open_blob(
         &self,
         repository: &Repository,
         digest: &Digest,
-        from: u64,
+        offset: u64,
     ) -> Result<Response, RegistryError> {
-        let place = place(repository, digest.as_str());
-        let request = Request { from, ..Request::get(self.url(repository, &format!("blobs/{digest}"))?) };
+        let place = reference_text(repository, digest.as_str());
+        let request = Request { offset, ..Request::get(self.url(repository, &format!("blobs/{digest}"))?) };
         let response = self.send(repository, Access::Pull, request, &place).await?;
         if response.status() == StatusCode::NOT_FOUND {
             return Err(missing_content(place));
@@ -289,20 +295,20 @@ impl Registry {
         Ok(response)
     }
 
-    /// Reads and verifies a small blob.
-    pub(crate) async fn blob(
+    /// Reads and verifies a blob of at most `max_bytes`.
+    pub(crate) async fn read_blob(
         &self,
         repository: &Repository,
         descriptor: &Descriptor,
-        most: u64,
+        max_bytes: u64,
     ) -> Result<Bytes, RegistryError> {
-        let place = place(repository, descriptor.digest.as_str());
-        if descriptor.size > most {
-            return Err(RegistryError::TooLarge { place, size: descriptor.size, most });
+        let place = reference_text(repository, descriptor.digest.as_str());
+        if descriptor.size > max_bytes {
+            return Err(RegistryError::TooLarge { place, size: descriptor.size, limit: max_bytes });
         }
         let request = Request::get(self.url(repository, &format!("blobs/{}", descriptor.digest))?);
-        let answer = self.get_small((repository, Access::Pull), request, (&place, descriptor.size)).await?;
-        let (_, bytes) = answer.ok_or_else(|| missing_content(place.clone()))?;
+        let response = self.get_small((repository, Access::Pull), request, (&place, descriptor.size)).await?;
+        let (_, bytes) = response.ok_or_else(|| missing_content(place.clone()))?;
         let found = digest_of(&bytes);
         if found == descriptor.digest {
             Ok(bytes)
@@ -311,12 +317,12 @@ impl Registry {
         }
     }
 
-    /// Lists the tags of a repository. Empty if the repository does not exist.
+    /// Lists the tags of a repository. The list is empty if the repository does not exist.
     pub(crate) async fn tags(&self, repository: &Repository) -> Result<Vec<String>, RegistryError> {
         self.tags_with_completeness(repository).await.map(|(tags, _)| tags)
     }
 
-    /// Like [`Registry::tags`], and returns whether the list is complete.
+    /// Like [`Registry::tags`], but also returns whether the list is complete.
     pub(crate) async fn tags_with_completeness(
         &self,
         repository: &Repository,
@@ -330,53 +336,55 @@ impl Registry {
             }
             let Some(url) = next.take() else { break };
             let request = Request::get(url.clone());
-            let answer = self.get_small((repository, Access::Pull), request, (&place, TAGS_BYTES)).await?;
-            let Some((headers, bytes)) = answer else { break };
+            let response = self.get_small((repository, Access::Pull), request, (&place, MAX_TAGS_BYTES)).await?;
+            let Some((headers, bytes)) = response else { break };
             let link = header(&headers, LINK.as_str());
             let page: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
             let before = tags.len();
             let reported = page["tags"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
-            // Tags become parts of URLs and messages, so invalid ones are ignored.
+            // Ignore invalid tags, because tags become parts of URLs and messages.
             tags.extend(reported.filter(|tag| is_tag(tag)).map(str::to_owned));
-            let follows = link.and_then(|link| next_page(&url, &link));
-            // Stop at a page without new tags, which could continue forever.
-            next = follows.filter(|next| tags.len() > before && next.origin() == url.origin());
+            let next_url = link.and_then(|link| next_page(&url, &link));
+            // Stop at a page without new tags, because such pages could continue forever.
+            next = next_url.filter(|next| tags.len() > before && next.origin() == url.origin());
         }
-        let completeness = if next.is_some() { Completeness::Cut } else { Completeness::Whole };
+        let completeness = if next.is_some() { Completeness::Truncated } else { Completeness::Complete };
         Ok((tags, completeness))
     }
 
-    /// Lists the artifacts of a type that refer to an artifact. `None` if the registry does not support this list.
+    /// Lists the artifacts of a type that refer to an artifact. Returns `None` if the registry does not support this
+    /// list.
     pub(crate) async fn referrers(
         &self,
         (repository, subject): (&Repository, &Digest),
         artifact_type: &str,
     ) -> Result<Option<Listing>, RegistryError> {
-        let place = place(repository, subject.as_str());
+        let place = reference_text(repository, subject.as_str());
         let mut url = self.url(repository, &format!("referrers/{subject}"))?;
         url.query_pairs_mut().append_pair("artifactType", artifact_type);
-        let (mut next, mut room, mut listing) = (Some(url), LIST_BYTES, None);
+        let (mut next, mut remaining_bytes, mut listing) = (Some(url), MAX_LIST_BYTES, None);
         for _ in 0..MAX_PAGES {
             let Some(url) = next.take() else { return Ok(listing) };
             let request = Request::get(url.clone()).accepting(INDEX_TYPE);
-            let (headers, bytes) = match self.get_small((repository, Access::Pull), request, (&place, room)).await {
-                Ok(Some(page)) => page,
-                Ok(None) => return Ok(listing),
-                Err(RegistryError::TooLarge { .. }) => break,
-                // Registries without this list report it in different ways.
-                Err(RegistryError::Server { .. }) if listing.is_none() => return Ok(None),
-                Err(error) => return Err(error),
-            };
+            let (headers, bytes) =
+                match self.get_small((repository, Access::Pull), request, (&place, remaining_bytes)).await {
+                    Ok(Some(page)) => page,
+                    Ok(None) => return Ok(listing),
+                    Err(RegistryError::TooLarge { .. }) => break,
+                    // Registries that do not support this list report it in different ways.
+                    Err(RegistryError::Server { .. }) if listing.is_none() => return Ok(None),
+                    Err(error) => return Err(error),
+                };
             let Ok(page) = serde_json::from_slice::<Index>(&bytes) else { return Ok(listing) };
-            room = room.saturating_sub(bytes.len() as u64);
+            remaining_bytes = remaining_bytes.saturating_sub(bytes.len() as u64);
             let entries: &mut Vec<_> = &mut listing.get_or_insert_with(Listing::default).entries;
             let before = entries.len();
             entries.extend(page.manifests);
             let link = header(&headers, LINK.as_str()).and_then(|link| next_page(&url, &link));
-            // Stop at a page without new entries, which could continue forever.
+            // Stop at a page without new entries, because such pages could continue forever.
             next = link.filter(|next| entries.len() > before && next.origin() == url.origin());
         }
-        Ok(Some(Listing { stopped: true, ..listing.unwrap_or_default() }))
+        Ok(Some(Listing { is_truncated: true, ..listing.unwrap_or_default() }))
     }
 
     fn url(&self, repository: &Repository, path: &str) -> Result<Url, RegistryError> {
@@ -385,7 +393,7 @@ impl Registry {
         Url::parse(&text).map_err(|_| RegistryError::Reference { text, reason: "it does not form a valid URL" })
     }
 
-    /// Sends a request, and repeats it with credentials if the registry asks for them.
+    /// Sends a request. If the registry requires a login, sends the request again with credentials.
     async fn send(
         &self,
         repository: &Repository,
@@ -394,13 +402,13 @@ impl Registry {
         place: &str,
     ) -> Result<Response, RegistryError> {
         let scope = access.scope(repository);
-        // Credentials of this registry must not be sent to a server that it redirects to.
+        // Credentials of this registry must not be sent to a server to which the registry redirects.
         let origin = self.url(repository, "")?.origin();
-        let own = origin == request.url.origin();
+        let is_same_origin = origin == request.url.origin();
         let key = (origin, scope);
-        let cached_credentials = self.cached_credentials().get(&key).cloned().filter(|_| own);
+        let cached_credentials = self.cached_credentials().get(&key).cloned().filter(|_| is_same_origin);
         let first = self.http.send(Request { credential: cached_credentials, ..request.clone() }, place).await?;
-        if !own || first.status() != StatusCode::UNAUTHORIZED {
+        if !is_same_origin || first.status() != StatusCode::UNAUTHORIZED {
             return self.check_permission(first, repository, place).await;
         }
         let Some(challenge) = read_challenge(&first) else {
@@ -415,7 +423,7 @@ impl Registry {
             place,
             token_servers: &self.token_servers,
         };
-        let Some(credential) = answer(&context, &challenge, login.as_ref()).await? else {
+        let Some(credential) = authenticate(&context, &challenge, login.as_ref()).await? else {
             let message = error_text(first).await;
             let advice = match login {
                 Some(_) => {
@@ -475,7 +483,7 @@ impl Registry {
     }
 }
 
-/// Returns a successful answer, and an error with the server's message for any other.
+/// Returns the response if its status is a success. Otherwise, returns an error with the server's message.
 pub(crate) async fn ensure_success(response: Response, place: &str) -> Result<Response, RegistryError> {
     match response.status() {
         status if status.is_success() => Ok(response),
@@ -487,12 +495,13 @@ pub(crate) async fn ensure_success(response: Response, place: &str) -> Result<Re
     }
 }
 
-/// Returns the URL of an upload that was started at `begun`, on a server in this network scope.
-fn upload_url((begun, network_scope): (&Url, NetworkScope), location: Option<&str>) -> Result<Url, String> {
-    let location = location.and_then(|location| begun.join(location).ok());
-    let location =
-        location.ok_or_else(|| "the server accepted an upload but did not say where to send it".to_owned())?;
-    check_redirect_target((begun, network_scope), &location).map_err(|why| {
+/// Returns the URL to which the bytes of an upload are sent. The upload was started at the URL `started`, on a server
+/// in this network scope.
+fn upload_url((started, network_scope): (&Url, NetworkScope), location: Option<&str>) -> Result<Url, String> {
+    let location = location.and_then(|location| started.join(location).ok());
+    let location = location
+        .ok_or_else(|| "the server accepted an upload but did not return the address to send it to".to_owned())?;
+    check_redirect_target((started, network_scope), &location).map_err(|why| {
         format!(
             "the server asks to send the upload to `{}`, {why}; nothing was sent there",
             display_text(location.as_str())
@@ -506,17 +515,17 @@ fn missing_content(place: String) -> RegistryError {
     RegistryError::NotFound { place, advice }
 }
 
-/// Formats a reference in a repository, for messages.
-fn place(repository: &Repository, name: &str) -> String {
-    let sign = if name.starts_with("sha256:") { '@' } else { ':' };
-    format!("{repository}{sign}{name}")
+/// Formats a tag or digest in a repository as a reference, for messages.
+fn reference_text(repository: &Repository, name: &str) -> String {
+    let separator = if name.starts_with("sha256:") { '@' } else { ':' };
+    format!("{repository}{separator}{name}")
 }
 
 fn header(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name)?.to_str().ok().map(str::to_owned)
 }
 
-/// Parses `<URL>; rel="next"`.
+/// Parses a `Link` header of the form `<URL>; rel="next"`.
 fn next_page(url: &Url, link: &str) -> Option<Url> {
     let (target, relation) = link.split_once('>')?;
     let target = target.trim().strip_prefix('<')?;
@@ -527,21 +536,21 @@ fn next_page(url: &Url, link: &str) -> Option<Url> {
 mod tests {
     use super::*;
 
-    // Row 18: an upload may go to another public server, but not to a private address.
+    // Row 18: an upload may be sent to another public server, but not to a private address.
     #[test]
     fn uploads_are_not_sent_to_private_addresses() {
-        let begun = Url::parse("https://registry.example/v2/a/blobs/uploads/").expect("an address");
-        let at = |location| upload_url((&begun, NetworkScope::Public), location).map(String::from);
+        let started = Url::parse("https://registry.example/v2/a/blobs/uploads/").expect("the address is valid");
+        let at = |location| upload_url((&started, NetworkScope::Public), location).map(String::from);
         assert_eq!(at(Some("/v2/a/1?x=y")).as_deref(), Ok("https://registry.example/v2/a/1?x=y"));
         assert_eq!(at(Some("https://store.example/1")).as_deref(), Ok("https://store.example/1"));
-        for inside in [
+        for private in [
             "http://127.0.0.1:2375/build",
             "https://localhost/x",
             "https://10.0.0.1/",
             "http://store.example/1",
             "file:///x",
         ] {
-            assert!(at(Some(inside)).is_err_and(|message| message.contains("nothing was sent there")), "{inside}");
+            assert!(at(Some(private)).is_err_and(|message| message.contains("nothing was sent there")), "{private}");
         }
         assert!(at(None).is_err() && at(Some("http://[")).is_err());
     }

@@ -1,4 +1,5 @@
-//! Retries of requests: after which answers, how often and how much later, and who is notified.
+//! Retries of requests: which responses are retried, the number and the delays of the attempts, and the notification of
+//! a listener.
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
@@ -7,33 +8,34 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// Maximum number of attempts of one request.
+/// Maximum number of attempts for one request.
 const MAX_ATTEMPTS: u32 = 4;
-/// Delay before the second attempt; each further delay is [`DELAY_FACTOR`] times as long.
+/// Delay before the second attempt. Each further delay is [`DELAY_FACTOR`] times as long as the previous one.
 const FIRST_DELAY: Duration = Duration::from_millis(300);
 const DELAY_FACTOR: f32 = 3.0;
-/// If the server asks for a longer delay than this, there is no retry and the error says so.
+/// Maximum delay. If the server requests a longer delay, there is no retry, and the error message contains the
+/// requested delay.
 const MAX_DELAY: Duration = Duration::from_secs(30);
-/// Longest delay in seconds that is shown; longer ones are shown as this.
+/// Maximum delay in seconds that is shown to users. Longer delays are shown as this number.
 const MAX_SHOWN_SECONDS: u64 = 1_000_000_000;
 
-/// Tells a listener that a request will be retried after a delay.
+/// Notice for a listener that a request will be retried after a delay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryNotice {
     /// The requested reference or address.
     pub place: String,
-    /// Why the previous attempt failed.
+    /// Reason why the previous attempt failed.
     pub reason: String,
     /// Delay before the next attempt.
     pub wait: Duration,
-    /// Number of the next attempt, and the maximum number of attempts.
+    /// Number of the next attempt, counted from 1, and the maximum number of attempts.
     pub next: (u32, u32),
 }
 
-/// Is called before each delay. It should return quickly.
+/// A callback that is called before each delay. It should return quickly.
 pub type RetryListener = dyn Fn(&RetryNotice) + Send + Sync;
 
-/// The listener, if there is one.
+/// The listener for retries. `None` if there is no listener.
 #[derive(Clone, Default)]
 pub(crate) struct Listener(pub(crate) Option<Arc<RetryListener>>);
 
@@ -43,20 +45,22 @@ impl fmt::Debug for Listener {
     }
 }
 
-/// After which failures a request may be sent again.
+/// The failures after which a request may be sent again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RetryPolicy {
-    /// After any failure, because sending the request twice has the same effect as sending it once.
+    /// The request may be sent again after any failure, because sending it twice has the same effect as sending it
+    /// once.
     #[default]
     Always,
-    /// Only if the server says that it did not process the request.
+    /// The request may be sent again only if the server reports that it did not process the request.
     IfNotProcessed,
-    /// Only if it is unknown whether the server processed the request. For callers that can start the whole operation again.
+    /// The request may be sent again only if it is unknown whether the server processed it. For callers that can start
+    /// the whole operation again.
     IfUnknown,
 }
 
 impl RetryPolicy {
-    /// Whether a request with this status may succeed on a later attempt.
+    /// Returns whether a request that failed with this status may be sent again.
     pub(crate) fn allows(self, status: StatusCode) -> bool {
         match status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => self != RetryPolicy::IfUnknown,
@@ -68,29 +72,29 @@ impl RetryPolicy {
     }
 }
 
-/// The attempts of one request.
+/// Counts the attempts of one request and waits between them.
 pub(crate) struct Attempts<'t> {
     listener: &'t Listener,
     place: &'t str,
-    made: u32,
+    attempt: u32,
     delays: ExponentialBackoff,
 }
 
 impl<'t> Attempts<'t> {
     pub(crate) fn new(listener: &'t Listener, place: &'t str) -> Self {
-        Self { listener, place, made: 1, delays: delays(FIRST_DELAY, DELAY_FACTOR, MAX_ATTEMPTS) }
+        Self { listener, place, attempt: 1, delays: delays(FIRST_DELAY, DELAY_FACTOR, MAX_ATTEMPTS) }
     }
 
-    /// Waits before the next attempt, at least as long as the server asked for. Returns `false` at once if there is no further
-    /// attempt.
+    /// Waits before the next attempt, at least for the delay that the server requested. Returns `false` without waiting
+    /// if there is no further attempt.
     pub(crate) async fn wait(&mut self, reason: String, retry_after: Option<Duration>) -> bool {
         let Some(delay) = self.delays.next() else { return false };
-        let wait = rounded(delay).max(retry_after.unwrap_or_default());
+        let wait = round_to_milliseconds(delay).max(retry_after.unwrap_or_default());
         if wait > MAX_DELAY {
             return false;
         }
-        self.made += 1;
-        let notice = RetryNotice { place: self.place.to_owned(), reason, wait, next: (self.made, MAX_ATTEMPTS) };
+        self.attempt += 1;
+        let notice = RetryNotice { place: self.place.to_owned(), reason, wait, next: (self.attempt, MAX_ATTEMPTS) };
         tracing::info!(place = %notice.place, reason = %notice.reason, ?wait, "a request will be retried");
         if let Some(listener) = &self.listener.0 {
             listener(&notice);
@@ -100,7 +104,7 @@ impl<'t> Attempts<'t> {
     }
 }
 
-/// The delays between a number of attempts. They grow by a factor and have no upper limit.
+/// Returns the delays between a number of attempts. They grow by a factor and have no upper limit.
 pub(crate) fn delays(first: Duration, factor: f32, attempts: u32) -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(first)
@@ -110,13 +114,14 @@ pub(crate) fn delays(first: Duration, factor: f32, attempts: u32) -> Exponential
         .build()
 }
 
-/// Rounds to milliseconds, because the factor is a number of limited precision.
-fn rounded(delay: Duration) -> Duration {
+/// Rounds a delay to milliseconds, because the multiplication with the factor is not exact.
+fn round_to_milliseconds(delay: Duration) -> Duration {
     Duration::from_millis((delay.as_secs_f64() * 1000.0).round() as u64)
 }
 
-/// The delay that the server asks for (RFC 9110, 10.2.3). A date is compared with the server's own `Date` header, so that the clocks
-/// need not agree; without that header, it is compared with the current time.
+/// Returns the delay that the server requests with `Retry-After` (RFC 9110, 10.2.3). A date is compared with the
+/// server's own `Date` header, so that the clocks do not have to agree. Without that header, the date is compared with
+/// the current time.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     retry_after_at(headers, SystemTime::now())
 }
@@ -132,7 +137,7 @@ fn retry_after_at(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(date(later)?.duration_since(answered).unwrap_or_default())
 }
 
-/// Describes an answer after which the request is retried.
+/// Describes a response after which the request is retried.
 pub(crate) fn status_reason(response: &Response) -> String {
     format!("the server answered {}", response.status())
 }
@@ -142,10 +147,10 @@ mod tests {
     use super::*;
     use reqwest::header::{HeaderName, HeaderValue};
 
-    /// P11: both forms of `Retry-After` are read, and a date is compared with the server's `Date`.
+    /// P11: both forms of `Retry-After` are parsed, and a date is compared with the server's `Date` header.
     #[test]
     fn retry_after_is_read_in_both_forms() {
-        let now = httpdate::parse_http_date("Fri, 20 Nov 2026 12:00:00 GMT").expect("a date");
+        let now = httpdate::parse_http_date("Fri, 20 Nov 2026 12:00:00 GMT").expect("the date is valid");
         let later = "Fri, 20 Nov 2026 12:00:09 GMT";
         let cases = [
             (vec![(RETRY_AFTER, "7")], Some(7)),

@@ -1,5 +1,5 @@
-//! Signatures in minisign's format over a component. The trusted comment names the plugin, version, repository and manifest that the
-//! signature is for.
+//! Signatures of components in minisign's format. The trusted comment contains the name, version, repository and
+//! manifest of the signed plugin.
 
 use crate::error::{RegistryError, display_text};
 use crate::keys::{PublicKey, SigningKey};
@@ -8,35 +8,36 @@ use base64::Engine;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Maximum size of a signature with its comments, in bytes.
-pub(crate) const SIGNATURE_BYTES: u64 = 16 * 1024;
+pub(crate) const MAX_SIGNATURE_BYTES: u64 = 16 * 1024;
 
-/// What a signature claims about the bytes that it covers.
+/// The claims of a signature about the bytes that it covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
     /// Name of the plugin.
     pub name: String,
-    /// Version of the plugin. Empty if it has none.
+    /// Version of the plugin. Empty if the plugin has no version.
     pub version: String,
-    /// Repository that the plugin was pushed to, `HOST/PATH`. Empty for files.
+    /// Repository that the plugin was pushed to, as `HOST/PATH`. Empty for files.
     pub repository: String,
     /// Digest of the plugin's manifest in the repository. `None` for files.
     pub manifest: Option<Digest>,
 }
 
-/// Why a signature is not accepted.
+/// Reason why a signature is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SignatureProblem {
     /// The text is not a signature.
     Unreadable,
-    /// It was made with another key.
+    /// The signature was made with another key. Contains the id of that key.
     OtherKey(String),
-    /// It does not match the bytes or its own comment.
+    /// The signature does not match the bytes or its own comment.
     Invalid,
-    /// It is valid, but for something else, which the text describes.
+    /// The signature is valid, but its claims differ from the expected claims. Contains a description of the
+    /// difference.
     OtherClaims(String),
 }
 
-/// Signs a component.
+/// Signs a component, and includes the claims in the signature's trusted comment.
 pub fn sign(key: &SigningKey, component: &[u8], claims: &Claims) -> Result<String, RegistryError> {
     let refused = |reason: String| RegistryError::Signature { place: claims.name.clone(), reason };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map(|time| time.as_secs()).unwrap_or_default();
@@ -54,24 +55,24 @@ pub fn sign(key: &SigningKey, component: &[u8], claims: &Claims) -> Result<Strin
     signed.map(|signature| signature.into_string()).map_err(|error| refused(error.to_string()))
 }
 
-/// Verifies that this key signed these bytes with these claims.
-pub(crate) fn verify(key: &PublicKey, component: &[u8], text: &str, wanted: &Claims) -> Result<(), SignatureProblem> {
-    check(&verified(key, component, text)?, wanted)
+/// Verifies that this key signed these bytes with exactly these claims.
+pub(crate) fn verify(key: &PublicKey, component: &[u8], text: &str, expected: &Claims) -> Result<(), SignatureProblem> {
+    compare_claims(&verify_and_read_claims(key, component, text)?, expected)
 }
 
 /// Verifies that this key signed these bytes, and returns the signed claims.
-fn verified(key: &PublicKey, component: &[u8], text: &str) -> Result<Claims, SignatureProblem> {
+fn verify_and_read_claims(key: &PublicKey, component: &[u8], text: &str) -> Result<Claims, SignatureProblem> {
     let signature = minisign_verify::Signature::decode(text).map_err(|_| SignatureProblem::Unreadable)?;
-    let id = key_id(text).ok_or(SignatureProblem::Unreadable)?;
+    let id = key_id_bytes(text).ok_or(SignatureProblem::Unreadable)?;
     if key.id() != Some(id) {
-        return Err(SignatureProblem::OtherKey(shown_id(id)));
+        return Err(SignatureProblem::OtherKey(format_key_id(id)));
     }
     key.verifier().verify(component, &signature, false).map_err(|_| SignatureProblem::Invalid)?;
-    Ok(claims(signature.trusted_comment()))
+    Ok(parse_claims(signature.trusted_comment()))
 }
 
-/// Whether one of the keys signed these bytes for this repository and manifest. Name and version are in the bytes and are
-/// checked after the component was read.
+/// Returns whether one of the keys signed these bytes for this repository and manifest. The name and the version are
+/// part of the bytes and are checked after the component was read.
 pub(crate) fn is_signed_for(
     keys: &[PublicKey],
     component: &[u8],
@@ -79,42 +80,42 @@ pub(crate) fn is_signed_for(
     (repository, manifest): (&str, &Digest),
 ) -> bool {
     let is_for = |claims: Claims| claims.repository == repository && claims.manifest.as_ref() == Some(manifest);
-    keys.iter().any(|key| verified(key, component, text).is_ok_and(is_for))
+    keys.iter().any(|key| verify_and_read_claims(key, component, text).is_ok_and(is_for))
 }
 
-/// The number of a key, in the form in which [`key_of`] returns that of a signature.
-pub(crate) fn number_of(key: &PublicKey) -> Option<String> {
-    key.id().map(shown_id)
+/// Returns the id of a key, in the same format as [`signing_key_id`].
+pub(crate) fn formatted_key_id(key: &PublicKey) -> Option<String> {
+    key.id().map(format_key_id)
 }
 
-/// The time at which a signature claims to be made, in seconds since 1970. It is part of the signed comment.
+/// Returns the time at which the signature was made, in seconds since 1970. The time is part of the signed comment.
 pub(crate) fn signed_at(text: &str) -> Option<u64> {
     let comment = text.lines().nth(2)?.strip_prefix("trusted comment: ")?;
     comment.split('\t').find_map(|field| field.strip_prefix("timestamp:"))?.trim().parse().ok()
 }
 
-/// Returns whether a text has the form of a signature. This does not verify it.
+/// Returns whether a text has the form of a signature. The signature is not verified.
 pub fn is_signature(text: &str) -> bool {
     minisign_verify::Signature::decode(text).is_ok()
 }
 
-/// The number of the key that a signature claims to be made with, in minisign's form.
-pub(crate) fn key_of(text: &str) -> Option<String> {
-    key_id(text).map(shown_id)
+/// Returns the id of the key that a signature claims to be made with, in minisign's format.
+pub(crate) fn signing_key_id(text: &str) -> Option<String> {
+    key_id_bytes(text).map(format_key_id)
 }
 
-fn key_id(text: &str) -> Option<[u8; 8]> {
+fn key_id_bytes(text: &str) -> Option<[u8; 8]> {
     let line = text.lines().nth(1)?;
     let bytes = base64::engine::general_purpose::STANDARD.decode(line.trim()).ok()?;
     bytes.get(2..10)?.try_into().ok()
 }
 
-fn shown_id(id: [u8; 8]) -> String {
+fn format_key_id(id: [u8; 8]) -> String {
     format!("{:016X}", u64::from_le_bytes(id))
 }
 
-/// Parses `key:value` fields separated by tabs, as in minisign's own comments.
-fn claims(comment: &str) -> Claims {
+/// Parses a comment with `key:value` fields that are separated by tabs, as in minisign's own comments.
+fn parse_claims(comment: &str) -> Claims {
     let value = |name: &str| {
         let mut fields = comment.split('\t').filter_map(|field| field.split_once(':'));
         fields.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
@@ -127,20 +128,20 @@ fn claims(comment: &str) -> Claims {
     }
 }
 
-fn check(signed: &Claims, wanted: &Claims) -> Result<(), SignatureProblem> {
-    let differs = |what: &str, signed: &str, wanted: &str| {
+fn compare_claims(signed: &Claims, expected: &Claims) -> Result<(), SignatureProblem> {
+    let differs = |what: &str, signed: &str, expected: &str| {
         let signed = if signed.is_empty() { "none".to_owned() } else { format!("`{}`", display_text(signed)) };
-        SignatureProblem::OtherClaims(format!("it was made for the {what} {signed}, not `{}`", display_text(wanted)))
+        SignatureProblem::OtherClaims(format!("it was made for the {what} {signed}, not `{}`", display_text(expected)))
     };
-    if signed.name != wanted.name {
-        return Err(differs("plugin", &signed.name, &wanted.name));
+    if signed.name != expected.name {
+        return Err(differs("plugin", &signed.name, &expected.name));
     }
-    if signed.version != wanted.version {
-        return Err(differs("version", &signed.version, &wanted.version));
+    if signed.version != expected.version {
+        return Err(differs("version", &signed.version, &expected.version));
     }
-    let Some(manifest) = &wanted.manifest else { return Ok(()) };
-    if signed.repository != wanted.repository {
-        return Err(differs("repository", &signed.repository, &wanted.repository));
+    let Some(manifest) = &expected.manifest else { return Ok(()) };
+    if signed.repository != expected.repository {
+        return Err(differs("repository", &signed.repository, &expected.repository));
     }
     match &signed.manifest {
         Some(signed) if signed == manifest => Ok(()),
@@ -154,13 +155,13 @@ mod tests {
     use crate::keys::{KeyFile, Protection, create};
 
     fn key() -> SigningKey {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let path = directory.path().join("a.key");
-        create(&path, Protection::None).expect("created");
-        KeyFile::read(&path).expect("read").open(None).expect("opened")
+        create(&path, Protection::None).expect("it is created");
+        KeyFile::read(&path).expect("the file is read").open(None).expect("the key is opened")
     }
 
-    fn wanted() -> Claims {
+    fn expected_claims() -> Claims {
         Claims {
             name: "calc".to_owned(),
             version: "1.0.0".to_owned(),
@@ -173,11 +174,11 @@ mod tests {
     #[test]
     fn signature_is_valid_for_its_claims_only() {
         let key = key();
-        let text = sign(&key, b"component", &wanted()).expect("signed");
-        assert_eq!(verify(&key.public, b"component", &text, &wanted()), Ok(()));
-        assert_eq!(verify(&key.public, b"Component", &text, &wanted()), Err(SignatureProblem::Invalid));
+        let text = sign(&key, b"component", &expected_claims()).expect("signing succeeds");
+        assert_eq!(verify(&key.public, b"component", &text, &expected_claims()), Ok(()));
+        assert_eq!(verify(&key.public, b"Component", &text, &expected_claims()), Err(SignatureProblem::Invalid));
         let other = |change: fn(&mut Claims)| {
-            let mut claims = wanted();
+            let mut claims = expected_claims();
             change(&mut claims);
             match verify(&key.public, b"component", &text, &claims) {
                 Err(SignatureProblem::OtherClaims(message)) => message,
@@ -192,24 +193,28 @@ mod tests {
 
     #[test]
     fn invalid_signatures_are_distinguished() {
-        let (mine, other) = (key(), key());
-        let text = sign(&mine, b"component", &wanted()).expect("signed");
-        let foreign = verify(&other.public, b"component", &text, &wanted());
-        assert_eq!(foreign, Err(SignatureProblem::OtherKey(key_of(&text).expect("a key"))));
-        // The comment is signed too.
+        let (own_key, other_key) = (key(), key());
+        let text = sign(&own_key, b"component", &expected_claims()).expect("signing succeeds");
+        let verified = verify(&other_key.public, b"component", &text, &expected_claims());
+        assert_eq!(verified, Err(SignatureProblem::OtherKey(signing_key_id(&text).expect("there is a key"))));
+        // The comment is covered by the signature, too.
         let forged = text.replace("version:1.0.0", "version:2.0.0");
-        let claims = Claims { version: "2.0.0".to_owned(), ..wanted() };
-        assert_eq!(verify(&mine.public, b"component", &forged, &claims), Err(SignatureProblem::Invalid));
-        for cut in 0..text.len() {
+        let claims = Claims { version: "2.0.0".to_owned(), ..expected_claims() };
+        assert_eq!(verify(&own_key.public, b"component", &forged, &claims), Err(SignatureProblem::Invalid));
+        for length in 0..text.len() {
             assert!(
-                verify(&mine.public, b"component", &text[..cut], &wanted()).is_err() || text[cut..].trim().is_empty(),
-                "{cut}"
+                verify(&own_key.public, b"component", &text[..length], &expected_claims()).is_err()
+                    || text[length..].trim().is_empty(),
+                "{length}"
             );
         }
-        for nonsense in ["", "\n\n\n\n", "untrusted comment: a\nRUQ=\ntrusted comment: b\nAA==\n"] {
-            assert_eq!(verify(&mine.public, b"component", nonsense, &wanted()), Err(SignatureProblem::Unreadable));
+        for unreadable in ["", "\n\n\n\n", "untrusted comment: a\nRUQ=\ntrusted comment: b\nAA==\n"] {
+            assert_eq!(
+                verify(&own_key.public, b"component", unreadable, &expected_claims()),
+                Err(SignatureProblem::Unreadable)
+            );
         }
-        let tabs = Claims { version: "1\tname:evil".to_owned(), ..wanted() };
-        assert!(sign(&mine, b"component", &tabs).is_err(), "this version would add other claims");
+        let with_tab = Claims { version: "1\tname:evil".to_owned(), ..expected_claims() };
+        assert!(sign(&own_key, b"component", &with_tab).is_err(), "this version would add other claims");
     }
 }

@@ -1,13 +1,14 @@
-//! Searches the signatures of an artifact for one by a trusted key, within limits (row 54). Anybody who may push can add signatures,
-//! so the search does not rely on their order, does not read without end, and reports if it stopped early.
+//! Searches the signatures of an artifact for a signature by a trusted key, within limits (row 54). Anybody who may
+//! push can add signatures. Therefore the search does not rely on their order, reads a limited number of them, and
+//! reports if it stopped early.
 
 use crate::error::RegistryError;
 use crate::keys::PublicKey;
 use crate::oci::{Descriptor, Index, Manifest};
 use crate::reference::Repository;
-use crate::registry::{Access, Completeness, LIST_BYTES, Registry};
-use crate::signature::{SIGNATURE_BYTES, is_signed_for, number_of};
-use crate::signatures::{KEY, SIGNATURE_TYPE, fallback_tag, own_tag};
+use crate::registry::{Access, Completeness, MAX_LIST_BYTES, Registry};
+use crate::signature::{MAX_SIGNATURE_BYTES, formatted_key_id, is_signed_for};
+use crate::signatures::{KEY_ANNOTATION, SIGNATURE_TYPE, fallback_tag, signature_tag};
 use agent_core::message::Digest;
 use futures::StreamExt;
 use std::collections::BTreeSet;
@@ -15,89 +16,91 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Maximum number of signatures that are read for one artifact.
-const MAX_READ: usize = 20_000;
-/// Maximum size of all signatures that are read, in bytes.
+const MAX_SIGNATURES: usize = 20_000;
+/// Total size of signatures in bytes after which the search stops.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// Maximum time to read the signatures.
 const TIMEOUT: Duration = Duration::from_secs(90);
-/// Number of signatures that are requested at a time.
-const CONCURRENCY: usize = 16;
-/// Maximum number of signatures that are kept although they are not valid, to report their keys. Without trusted keys, only this
-/// many are read.
-const MAX_KEPT: usize = 32;
+/// Maximum number of signatures that are requested at the same time.
+const MAX_CONCURRENT_READS: usize = 16;
+/// Maximum number of untrusted signatures that are kept, to report their keys. If there are no trusted keys, only this
+/// number of signatures is read.
+const MAX_UNTRUSTED: usize = 32;
 /// Maximum size of the manifest of a signature, in bytes.
-const ENTRY_BYTES: u64 = 64 * 1024;
+const MAX_MANIFEST_BYTES: u64 = 64 * 1024;
 
-/// What to search for.
+/// Parameters of a search for signatures.
 #[derive(Clone, Copy)]
 pub(crate) struct SignatureSearch<'s> {
     pub(crate) repository: &'s Repository,
     /// Digest of the signed manifest.
     pub(crate) subject: &'s Digest,
     pub(crate) component: &'s [u8],
-    /// The trusted keys. A valid signature of any of them ends the search.
+    /// The trusted keys. The search ends at a valid signature by any of them.
     pub(crate) keys: &'s [PublicKey],
 }
 
-/// Result of a search.
+/// Result of a search for signatures.
 #[derive(Debug, Default)]
 pub(crate) struct FoundSignatures {
-    /// The valid signature, or else some of the others.
+    /// The valid signature. If none was found, some of the other signatures.
     pub(crate) texts: Vec<String>,
-    /// Why not all signatures were read, for people.
-    pub(crate) stopped: Option<String>,
+    /// Reason why not all signatures were read, as a message for users.
+    pub(crate) stop_reason: Option<String>,
 }
 
-/// A signature that may be read, by the digest of its manifest or by its own tag.
+/// A signature that may be read. Its manifest is requested by digest or by the signature's own tag.
 struct Candidate {
     name: String,
-    /// Number of its key, as the list claims.
+    /// Id of the key, as the list claims. `None` if it is unknown.
     key: Option<String>,
 }
 
-/// All signatures that were listed.
+/// All signatures of an artifact that the registry lists.
 #[derive(Default)]
 struct Candidates {
-    all: Vec<Candidate>,
+    signatures: Vec<Candidate>,
     digests: BTreeSet<Digest>,
     /// Whether a list has more entries than were read.
-    are_more: bool,
+    has_more: bool,
 }
 
 impl Candidates {
     fn add(&mut self, entries: Vec<Descriptor>) {
         for mut entry in entries {
             let is_other = entry.artifact_type.as_deref().is_some_and(|kind| kind != SIGNATURE_TYPE);
-            if is_other || entry.size > ENTRY_BYTES || !self.digests.insert(entry.digest.clone()) {
+            if is_other || entry.size > MAX_MANIFEST_BYTES || !self.digests.insert(entry.digest.clone()) {
                 continue;
             }
-            self.all.push(Candidate { name: entry.digest.to_string(), key: entry.annotations.remove(KEY) });
+            self.signatures
+                .push(Candidate { name: entry.digest.to_string(), key: entry.annotations.remove(KEY_ANNOTATION) });
         }
     }
 }
 
 impl Registry {
-    /// Searches for a valid signature, and returns some others if there is none.
+    /// Searches for a valid signature. If there is none, returns some of the other signatures.
     pub(crate) async fn find_signatures(&self, search: SignatureSearch<'_>) -> Result<FoundSignatures, RegistryError> {
         let deadline = Instant::now() + TIMEOUT;
-        let Candidates { all: mut candidates, mut are_more, .. } = self.candidates(search).await?;
-        // Read signatures first that claim to be of a trusted key. Read the others too, because a list can claim anything.
-        let numbers: Vec<_> = search.keys.iter().filter_map(number_of).collect();
+        let Candidates { signatures: mut candidates, mut has_more, .. } = self.list_signatures(search).await?;
+        // First read the signatures that claim to be by a trusted key. Then read the others, because a list can contain
+        // false claims.
+        let key_ids: Vec<_> = search.keys.iter().filter_map(formatted_key_id).collect();
         candidates.sort_by_key(|candidate| match &candidate.key {
-            Some(key) if numbers.contains(key) => 0,
+            Some(key) if key_ids.contains(key) => 0,
             None => 1,
             Some(_) => 2,
         });
         let listed = candidates.len();
-        let most = if search.keys.is_empty() { MAX_KEPT } else { MAX_READ };
-        are_more |= listed > most && !search.keys.is_empty();
-        candidates.truncate(most);
+        let limit = if search.keys.is_empty() { MAX_UNTRUSTED } else { MAX_SIGNATURES };
+        has_more |= listed > limit && !search.keys.is_empty();
+        candidates.truncate(limit);
         let reads = candidates.into_iter().map(|candidate| self.read_signature(search, candidate));
-        let mut reads = std::pin::pin!(futures::stream::iter(reads).buffered(CONCURRENCY));
+        let mut reads = std::pin::pin!(futures::stream::iter(reads).buffered(MAX_CONCURRENT_READS));
         let (mut found, mut count, mut bytes) = (FoundSignatures::default(), 0_usize, 0);
         loop {
-            let why = match tokio::time::timeout_at(deadline, reads.next()).await {
-                Ok(None) if are_more => "there are more than the host reads for one plugin".to_owned(),
+            let reason = match tokio::time::timeout_at(deadline, reads.next()).await {
+                Ok(None) if has_more => "there are more signatures than the host reads for one plugin".to_owned(),
                 Ok(None) => return Ok(found),
                 Ok(Some(read)) => {
                     let (text, size) = read?;
@@ -109,9 +112,9 @@ impl Registry {
                             &text,
                             (&search.repository.to_string(), search.subject),
                         ) {
-                            return Ok(FoundSignatures { texts: vec![text], stopped: None });
+                            return Ok(FoundSignatures { texts: vec![text], stop_reason: None });
                         }
-                        if found.texts.len() < MAX_KEPT {
+                        if found.texts.len() < MAX_UNTRUSTED {
                             found.texts.push(text);
                         }
                     }
@@ -122,23 +125,23 @@ impl Registry {
                 }
                 Err(_) => format!("it took more than {} s", TIMEOUT.as_secs()),
             };
-            found.stopped = Some(format!(
-                "the search for a signature stopped after {count} of {listed} attached signatures: {why}"
+            found.stop_reason = Some(format!(
+                "the search for a signature stopped after {count} of {listed} attached signatures: {reason}"
             ));
             return Ok(found);
         }
     }
 
-    /// Lists all signatures of an artifact, from the registry's lists and from their own tags.
-    async fn candidates(&self, search: SignatureSearch<'_>) -> Result<Candidates, RegistryError> {
+    /// Lists all signatures of an artifact, from the registry's lists and from the signatures' own tags.
+    async fn list_signatures(&self, search: SignatureSearch<'_>) -> Result<Candidates, RegistryError> {
         let SignatureSearch { repository, subject, .. } = search;
         let mut candidates = Candidates::default();
         let referrers = self.referrers((repository, subject), SIGNATURE_TYPE).await?;
-        let is_whole = referrers.as_ref().is_some_and(|listing| !listing.stopped);
-        candidates.are_more = referrers.as_ref().is_some_and(|listing| listing.stopped);
+        let is_complete = referrers.as_ref().is_some_and(|listing| !listing.is_truncated);
+        candidates.has_more = referrers.as_ref().is_some_and(|listing| listing.is_truncated);
         candidates.add(referrers.map(|listing| listing.entries).unwrap_or_default());
         let tag = fallback_tag(subject);
-        match self.stored_within((repository, Access::Pull), &tag, LIST_BYTES).await {
+        match self.find_manifest_within((repository, Access::Pull), &tag, MAX_LIST_BYTES).await {
             Ok(stored) => {
                 let index = stored.and_then(|stored| serde_json::from_slice::<Index>(&stored.bytes).ok());
                 candidates.add(index.map(|index| index.manifests).unwrap_or_default());
@@ -146,28 +149,29 @@ impl Registry {
             Err(error) if error.is_offline() => return Err(error),
             Err(error) => {
                 tracing::warn!(%error, "could not read the list of signatures");
-                candidates.are_more = true;
+                candidates.has_more = true;
             }
         }
-        if is_whole {
+        if is_complete {
             return Ok(candidates);
         }
-        let known: BTreeSet<_> = candidates.digests.iter().map(|digest| own_tag(subject, digest)).collect();
-        let begin = format!("{tag}.");
+        let listed_tags: BTreeSet<_> = candidates.digests.iter().map(|digest| signature_tag(subject, digest)).collect();
+        let prefix = format!("{tag}.");
         match self.tags_with_completeness(repository).await {
             Ok((tags, completeness)) => {
-                candidates.are_more |= completeness == Completeness::Cut;
-                let own = tags.into_iter().filter(|tag| tag.starts_with(&begin) && !known.contains(tag));
-                candidates.all.extend(own.map(|name| Candidate { name, key: None }));
+                candidates.has_more |= completeness == Completeness::Truncated;
+                let unlisted = tags.into_iter().filter(|tag| tag.starts_with(&prefix) && !listed_tags.contains(tag));
+                candidates.signatures.extend(unlisted.map(|name| Candidate { name, key: None }));
             }
             Err(error) if error.is_offline() => return Err(error),
-            // Some registries do not list tags; the index must then be enough.
+            // Some registries do not list tags. In this case, only the signatures in the index are found.
             Err(error) => tracing::warn!(%error, "could not list the tags of signatures"),
         }
         Ok(candidates)
     }
 
-    /// Reads a signature. Returns its text, or `None` if it is invalid, and the number of bytes that were read.
+    /// Reads a signature. Returns its text and the number of bytes that were read. The text is `None` if the signature
+    /// is invalid.
     async fn read_signature(
         &self,
         SignatureSearch { repository, subject, .. }: SignatureSearch<'_>,
@@ -177,20 +181,23 @@ impl Registry {
             true => Err(error),
             false => {
                 tracing::debug!(%error, "could not read a signature");
-                Ok((None, ENTRY_BYTES))
+                Ok((None, MAX_MANIFEST_BYTES))
             }
         };
-        let stored = match self.stored_within((repository, Access::Pull), &candidate.name, ENTRY_BYTES).await {
-            Ok(Some(stored)) => stored,
-            Ok(None) => return Ok((None, 0)),
-            Err(error) => return unreadable(error),
-        };
+        let stored =
+            match self.find_manifest_within((repository, Access::Pull), &candidate.name, MAX_MANIFEST_BYTES).await {
+                Ok(Some(stored)) => stored,
+                Ok(None) => return Ok((None, 0)),
+                Err(error) => return unreadable(error),
+            };
         let size = stored.bytes.len() as u64;
         let Ok(manifest) = serde_json::from_slice::<Manifest>(&stored.bytes) else { return Ok((None, size)) };
-        let refers = manifest.subject.as_ref().is_some_and(|wanted| wanted.digest == *subject);
+        let refers_to_subject = manifest.subject.as_ref().is_some_and(|wanted| wanted.digest == *subject);
         let is_signature = manifest.artifact_type.as_deref() == Some(SIGNATURE_TYPE);
-        let Some(layer) = manifest.layers.first().filter(|_| refers && is_signature) else { return Ok((None, size)) };
-        match self.blob(repository, layer, SIGNATURE_BYTES).await {
+        let Some(layer) = manifest.layers.first().filter(|_| refers_to_subject && is_signature) else {
+            return Ok((None, size));
+        };
+        match self.read_blob(repository, layer, MAX_SIGNATURE_BYTES).await {
             Ok(bytes) => Ok((String::from_utf8(bytes.to_vec()).ok(), size + bytes.len() as u64)),
             Err(error) => unreadable(error),
         }

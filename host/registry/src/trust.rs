@@ -1,12 +1,12 @@
-//! Decides whose signatures are accepted: the policy, and the trusted keys of each namespace.
+//! Decides which signatures are accepted, according to the policy and the trusted keys of each namespace.
 
 use crate::error::RegistryError;
 use crate::keys::PublicKey;
-use crate::signature::{Claims, SignatureProblem, key_of, verify};
+use crate::signature::{Claims, SignatureProblem, signing_key_id, verify};
 use agent_core::message::Digest;
 use agent_plugins::PluginIdentity;
 
-/// What happens to a plugin from elsewhere without a signature of a trusted key.
+/// The handling of a plugin from another source that has no signature by a trusted key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SignaturePolicy {
     /// The plugin is refused.
@@ -32,12 +32,12 @@ impl SignaturePolicy {
 /// The signature policy and the trusted keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
-    /// What happens to plugins without a trusted signature.
+    /// The handling of plugins without a trusted signature.
     pub policy: SignaturePolicy,
-    /// Namespaces, each with its trusted keys. A namespace is the start of a reference, or [`LOCAL_NAMESPACE`] for components that were
-    /// built on this machine.
+    /// Namespaces, each with its trusted keys. A namespace is the start of a reference, or [`LOCAL_NAMESPACE`] for
+    /// components that were built on this machine.
     pub keys: Vec<(String, Vec<PublicKey>)>,
-    /// Names and digests of plugins that may serve without a signature although signatures are required.
+    /// Names and digests of plugins that may be loaded without a signature although signatures are required.
     pub unsigned: Vec<String>,
 }
 
@@ -51,12 +51,12 @@ pub enum Signer {
     Trusted {
         /// The trusted key.
         key: PublicKey,
-        /// The signature of the key.
+        /// The signature that the key made.
         signature: String,
     },
     /// No trusted key signed the plugin, but the policy accepts it.
     Untrusted {
-        /// Why there is no trusted signature, for people. Empty if signatures were not checked.
+        /// Reason why there is no trusted signature, as a message for users. Empty if signatures were not checked.
         reason: String,
     },
 }
@@ -72,75 +72,79 @@ impl Trust {
         self.policy == SignaturePolicy::Required
     }
 
-    /// Whether the agent's own configuration lets exactly these bytes serve without a signature.
+    /// Returns whether the agent's own configuration allows a component with this digest to be loaded without a
+    /// signature.
     pub(crate) fn allows_digest(&self, digest: &Digest) -> bool {
         self.unsigned.iter().any(|allowed| allowed == digest.as_str())
     }
 
-    /// Whether the agent's own configuration lets a plugin that was built here serve without a signature.
+    /// Returns whether the agent's own configuration allows a plugin that was built on this machine to be loaded
+    /// without a signature.
     pub(crate) fn allows_local(&self, plugin: &PluginIdentity) -> bool {
         self.allows_digest(&plugin.digest) || self.unsigned.contains(&plugin.name)
     }
 
-    /// Returns the trusted keys for `place`, `HOST/PATH`: those of the longest namespace that contains it.
-    pub fn keys_for(&self, place: &str) -> &[PublicKey] {
-        let is_in = |space: &str| {
-            let space = space.trim_end_matches('/');
-            place.strip_prefix(space).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    /// Returns the trusted keys for a source, which is given as `HOST/PATH`. They are the keys of the longest namespace
+    /// that contains the source.
+    pub fn keys_for(&self, source: &str) -> &[PublicKey] {
+        let is_in = |namespace: &str| {
+            let namespace = namespace.trim_end_matches('/');
+            source.strip_prefix(namespace).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let spaces = self.keys.iter().filter(|(space, _)| is_in(space));
-        spaces
-            .max_by_key(|(space, _)| space.trim_end_matches('/').len())
+        let namespaces = self.keys.iter().filter(|(namespace, _)| is_in(namespace));
+        namespaces
+            .max_by_key(|(namespace, _)| namespace.trim_end_matches('/').len())
             .map(|(_, keys)| keys.as_slice())
             .unwrap_or_default()
     }
 
-    /// Checks the signatures of a component from `place` (`HOST/PATH`). An invalid signature of a trusted key is always an error
-    /// unless signatures are not checked, because somebody has changed something.
+    /// Checks the signatures of a component from a source, which is given as `HOST/PATH`. Unless signatures are not
+    /// checked at all, an invalid signature by a trusted key is always an error, because the component or the signature
+    /// was changed.
     pub fn verify(
         &self,
-        place: &str,
+        source: &str,
         component: &[u8],
-        wanted: &Claims,
+        expected: &Claims,
         signatures: &[String],
     ) -> Result<Signer, RegistryError> {
         if !self.checks_signatures() {
             return Ok(Signer::Untrusted { reason: String::new() });
         }
-        let keys = self.keys_for(place);
+        let keys = self.keys_for(source);
         let mut invalid = None;
         let mut untrusted_keys = Vec::new();
         for signature in signatures {
-            let mut is_known = false;
+            let mut is_by_trusted_key = false;
             for key in keys {
-                match verify(key, component, signature, wanted) {
+                match verify(key, component, signature, expected) {
                     Ok(()) => return Ok(Signer::Trusted { key: key.clone(), signature: signature.clone() }),
                     Err(SignatureProblem::OtherKey(_)) => {}
                     Err(SignatureProblem::Unreadable) => {}
                     Err(SignatureProblem::Invalid) => {
-                        is_known = true;
+                        is_by_trusted_key = true;
                         invalid = Some(format!(
                             "the signature of the key {key} does not match the component: one of them was changed"
                         ));
                     }
                     Err(SignatureProblem::OtherClaims(what)) => {
-                        is_known = true;
+                        is_by_trusted_key = true;
                         invalid = Some(format!("the signature of the key {key} does not apply: {what}"));
                     }
                 }
             }
-            if !is_known {
-                let untrusted_key = key_of(signature).unwrap_or_else(|| "(unreadable)".to_owned());
+            if !is_by_trusted_key {
+                let untrusted_key = signing_key_id(signature).unwrap_or_else(|| "(unreadable)".to_owned());
                 if !untrusted_keys.contains(&untrusted_key) {
                     untrusted_keys.push(untrusted_key);
                 }
             }
         }
-        let refused = |reason: String| RegistryError::Signature { place: place.to_owned(), reason };
+        let refused = |reason: String| RegistryError::Signature { place: source.to_owned(), reason };
         if let Some(invalid) = invalid {
             return Err(refused(format!("{invalid}; the plugin is not used")));
         }
-        let reason = self.describe_missing_signature(place, keys, &untrusted_keys);
+        let reason = self.describe_missing_signature(source, keys, &untrusted_keys);
         match self.policy {
             SignaturePolicy::Required => {
                 Err(refused(format!("{reason}, but [sharing] has `signatures = \"required\"`")))
@@ -149,15 +153,15 @@ impl Trust {
         }
     }
 
-    fn describe_missing_signature(&self, place: &str, keys: &[PublicKey], untrusted_keys: &[String]) -> String {
+    fn describe_missing_signature(&self, source: &str, keys: &[PublicKey], untrusted_keys: &[String]) -> String {
         match (untrusted_keys, keys) {
             ([], _) => "it is not signed".to_owned(),
             (untrusted_keys, []) => format!(
-                "it is signed by the key {}, but no key is trusted for {place} ([sharing.trusted_keys] in agent.toml)",
+                "it is signed by the key {}, but no key is trusted for {source} ([sharing.trusted_keys] in agent.toml)",
                 untrusted_keys.join(" and ")
             ),
             (untrusted_keys, _) => {
-                format!("it is signed by the key {}, which is not trusted for {place}", untrusted_keys.join(" and "))
+                format!("it is signed by the key {}, which is not trusted for {source}", untrusted_keys.join(" and "))
             }
         }
     }
@@ -169,79 +173,81 @@ mod tests {
     use crate::keys::{KeyFile, Protection, SigningKey, create};
     use crate::signature::sign;
 
-    const PLACE: &str = "registry.example/team/calc";
+    const SOURCE: &str = "registry.example/team/calc";
 
     fn key() -> SigningKey {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = tempfile::tempdir().expect("the directory is created");
         let path = directory.path().join("a.key");
-        create(&path, Protection::None).expect("created");
-        KeyFile::read(&path).expect("read").open(None).expect("opened")
+        create(&path, Protection::None).expect("it is created");
+        KeyFile::read(&path).expect("the file is read").open(None).expect("the key is opened")
     }
 
     fn claims() -> Claims {
         let manifest = Some(agent_plugins::digest_of(b"manifest"));
-        Claims { name: "calc".to_owned(), version: "1.0.0".to_owned(), repository: PLACE.to_owned(), manifest }
+        Claims { name: "calc".to_owned(), version: "1.0.0".to_owned(), repository: SOURCE.to_owned(), manifest }
     }
 
     fn trust(policy: SignaturePolicy, keys: &[(&str, &SigningKey)]) -> Trust {
-        let keys = keys.iter().map(|(space, key)| ((*space).to_owned(), vec![key.public.clone()]));
+        let keys = keys.iter().map(|(namespace, key)| ((*namespace).to_owned(), vec![key.public.clone()]));
         Trust { policy, keys: keys.collect(), ..Trust::default() }
     }
 
-    // Row 23: plugins without a trusted signature are handled by the policy.
+    // Row 23: the policy determines the handling of plugins without a trusted signature.
     #[test]
-    fn policy_decides_about_untrusted_plugins() {
+    fn policy_decides_whether_untrusted_plugins_are_accepted() {
         let (team, untrusted_key) = (key(), key());
-        let by = |key: &SigningKey| vec![sign(key, b"component", &claims()).expect("signed")];
-        let judged = |policy, signatures: &[String]| {
-            trust(policy, &[("registry.example/team", &team)]).verify(PLACE, b"component", &claims(), signatures)
+        let signed_by = |key: &SigningKey| vec![sign(key, b"component", &claims()).expect("signing succeeds")];
+        let verify = |policy, signatures: &[String]| {
+            trust(policy, &[("registry.example/team", &team)]).verify(SOURCE, b"component", &claims(), signatures)
         };
         use SignaturePolicy::{Off, Required, Warn};
         for policy in [Required, Warn] {
-            let signer = judged(policy, &by(&team)).expect("trusted");
+            let signer = verify(policy, &signed_by(&team)).expect("the signature is trusted");
             assert!(matches!(signer, Signer::Trusted { key, .. } if key == team.public));
         }
-        let refused = |signatures: &[String]| judged(Required, signatures).expect_err("refused").to_string();
+        let refused = |signatures: &[String]| verify(Required, signatures).expect_err("it is refused").to_string();
         assert!(refused(&[]).contains("it is not signed, but [sharing] has `signatures = \"required\"`"));
-        assert!(refused(&by(&untrusted_key)).contains("not trusted for registry.example/team/calc"));
-        let passed = |signatures: &[String]| match judged(Warn, signatures) {
+        assert!(refused(&signed_by(&untrusted_key)).contains("not trusted for registry.example/team/calc"));
+        let accepted_reason = |signatures: &[String]| match verify(Warn, signatures) {
             Ok(Signer::Untrusted { reason }) => reason,
             other => panic!("{other:?}"),
         };
-        assert_eq!(passed(&[]), "it is not signed");
-        assert!(passed(&by(&untrusted_key)).contains("which is not trusted"));
-        assert_eq!(judged(Off, &[]).ok(), Some(Signer::Untrusted { reason: String::new() }));
-        // One valid signature is enough; signatures of other keys do not matter.
-        let both = [by(&untrusted_key), by(&team), vec!["nonsense".to_owned()]].concat();
-        assert!(matches!(judged(Required, &both), Ok(Signer::Trusted { .. })));
+        assert_eq!(accepted_reason(&[]), "it is not signed");
+        assert!(accepted_reason(&signed_by(&untrusted_key)).contains("which is not trusted"));
+        assert_eq!(verify(Off, &[]).ok(), Some(Signer::Untrusted { reason: String::new() }));
+        // One valid signature is enough. Signatures by other keys are ignored.
+        let signatures = [signed_by(&untrusted_key), signed_by(&team), vec!["nonsense".to_owned()]].concat();
+        assert!(matches!(verify(Required, &signatures), Ok(Signer::Trusted { .. })));
     }
 
-    // Row 23: a changed component or claim of a trusted key is refused even if unsigned plugins are accepted.
+    // Row 23: if a trusted key signed the plugin, a changed component or claim is refused even if unsigned plugins are
+    // accepted.
     #[test]
-    fn changed_plugin_is_refused_by_policy_warn_too() {
+    fn changed_plugin_is_refused_even_if_the_policy_is_warn() {
         let team = key();
         let trust = trust(SignaturePolicy::Warn, &[("registry.example", &team)]);
-        let signature = [sign(&team, b"component", &claims()).expect("signed")];
-        let judge = |component: &[u8], claims: &Claims| trust.verify(PLACE, component, claims, &signature);
-        assert!(judge(b"component", &claims()).is_ok());
-        assert!(judge(b"Component", &claims()).expect_err("refused").to_string().contains("was changed"));
+        let signature = [sign(&team, b"component", &claims()).expect("signing succeeds")];
+        let verify = |component: &[u8], claims: &Claims| trust.verify(SOURCE, component, claims, &signature);
+        assert!(verify(b"component", &claims()).is_ok());
+        assert!(verify(b"Component", &claims()).expect_err("it is refused").to_string().contains("was changed"));
         let other = Claims { name: "clac".to_owned(), ..claims() };
-        assert!(judge(b"component", &other).expect_err("refused").to_string().contains("the plugin `calc`"));
+        assert!(verify(b"component", &other).expect_err("it is refused").to_string().contains("the plugin `calc`"));
     }
 
-    // Row 23: a key is trusted in its own namespace only, and the longest namespace decides.
+    // Row 23: a key is trusted only in its own namespace, and the longest matching namespace is used.
     #[test]
     fn keys_are_trusted_in_their_namespace() {
-        let (all, team) = (key(), key());
-        let trust = trust(SignaturePolicy::Required, &[("registry.example", &all), ("registry.example/team/", &team)]);
-        let of = |place: &str| trust.keys_for(place).to_vec();
-        assert_eq!(of("registry.example/team/calc"), std::slice::from_ref(&team.public));
-        assert_eq!(of("registry.example/teams/calc"), std::slice::from_ref(&all.public));
-        assert_eq!(of("registry.example/calc"), std::slice::from_ref(&all.public));
-        assert_eq!(of("registry.example:5000/calc"), []);
-        assert_eq!(of("registry.example.evil/calc"), []);
-        let signature = [sign(&all, b"component", &claims()).expect("signed")];
-        let error = trust.verify(PLACE, b"component", &claims(), &signature).expect_err("refused");
+        let (registry_key, team) = (key(), key());
+        let trust =
+            trust(SignaturePolicy::Required, &[("registry.example", &registry_key), ("registry.example/team/", &team)]);
+        let keys_for = |source: &str| trust.keys_for(source).to_vec();
+        assert_eq!(keys_for("registry.example/team/calc"), std::slice::from_ref(&team.public));
+        assert_eq!(keys_for("registry.example/teams/calc"), std::slice::from_ref(&registry_key.public));
+        assert_eq!(keys_for("registry.example/calc"), std::slice::from_ref(&registry_key.public));
+        assert_eq!(keys_for("registry.example:5000/calc"), []);
+        assert_eq!(keys_for("registry.example.evil/calc"), []);
+        let signature = [sign(&registry_key, b"component", &claims()).expect("signing succeeds")];
+        let error = trust.verify(SOURCE, b"component", &claims(), &signature).expect_err("it is refused");
         assert!(error.to_string().contains("not trusted for registry.example/team/calc"), "{error}");
     }
 }

@@ -1,4 +1,5 @@
-//! Decides whether a plugin may replace the locked one of the same name, so that a registry cannot downgrade plugins (row 53).
+//! Decides whether a plugin may replace the locked plugin with the same name, so that a registry cannot downgrade
+//! plugins (row 53).
 
 use crate::lock::LockedPlugin;
 use crate::reference::Source;
@@ -6,7 +7,8 @@ use crate::signature::signed_at;
 use crate::trust::Trust;
 use crate::version::{VersionOrder, compare_versions};
 
-/// Whether the user allows a plugin that is not newer than the locked one, or that has lost its signature.
+/// Whether the user allows a plugin that is not newer than the locked plugin, or that is no longer signed by a trusted
+/// key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Downgrade {
     /// Such plugins are allowed.
@@ -15,29 +17,30 @@ pub enum Downgrade {
     Refused,
 }
 
-/// Checks that `new` may replace `locked`, which comes from the same source. Files on this machine may keep their version, because
-/// they are the user's own work. The error is the reason for the refusal, with the option that allows the plugin.
+/// Checks that `new` may replace `locked`, which comes from the same source. A file on this machine may change without
+/// a new version, because it is the user's own work. The error is the reason for the refusal, and names the option that
+/// allows the plugin.
 pub fn check_update(
     new: &LockedPlugin,
     locked: &LockedPlugin,
     trust: &Trust,
     downgrade: Downgrade,
 ) -> Result<(), String> {
-    let problem = problem(new, locked, trust).filter(|_| downgrade == Downgrade::Refused);
+    let problem = downgrade_problem(new, locked, trust).filter(|_| downgrade == Downgrade::Refused);
     problem.map_or(Ok(()), |problem| {
         Err(format!(
-            "{} has {} {}, {problem}; the locked version was kept, and --allow-downgrade accepts the other one",
+            "{} has {} {}, {problem}; the locked version was kept (use --allow-downgrade to accept this version)",
             new.reference,
             new.name,
-            shown_version(&new.version)
+            display_version(&new.version)
         ))
     })
 }
 
-fn problem(new: &LockedPlugin, locked: &LockedPlugin, trust: &Trust) -> Option<String> {
+fn downgrade_problem(new: &LockedPlugin, locked: &LockedPlugin, trust: &Trust) -> Option<String> {
     let from_file = matches!(new.source(), Ok(Source::File(_)));
     let order = compare_versions(&new.version, &locked.version);
-    let locked_version = shown_version(&locked.version);
+    let locked_version = display_version(&locked.version);
     if order == VersionOrder::Older {
         return Some(format!("which is older than {locked_version}, the locked version"));
     }
@@ -61,8 +64,8 @@ fn problem(new: &LockedPlugin, locked: &LockedPlugin, trust: &Trust) -> Option<S
     })
 }
 
-/// Whether a trusted key signed the new plugin after the locked one was signed. Only then is it known which of two contents of one
-/// version is newer.
+/// Returns whether a trusted key signed the new plugin after the locked plugin was signed. If two plugins have the same
+/// version but different content, this is the only way to know which one is newer.
 fn is_signed_later(new: &LockedPlugin, locked: &LockedPlugin) -> bool {
     let time = |plugin: &LockedPlugin| {
         plugin.signer.as_ref()?;
@@ -71,7 +74,7 @@ fn is_signed_later(new: &LockedPlugin, locked: &LockedPlugin) -> bool {
     time(new).zip(time(locked)).is_some_and(|(new, locked)| new > locked)
 }
 
-fn shown_version(version: &str) -> String {
+fn display_version(version: &str) -> String {
     let text = crate::error::display_text(version);
     if text.is_empty() { "(no version)".to_owned() } else { text }
 }
@@ -95,7 +98,7 @@ mod tests {
         }
     }
 
-    // Row 53: a plugin that may be older than the locked one is refused with the reason.
+    // Row 53: a plugin that may be older than the locked plugin is refused, and the error contains the reason.
     #[test]
     fn only_newer_plugins_replace_a_locked_plugin() {
         let warn = Trust { policy: SignaturePolicy::Warn, keys: Vec::new(), unsigned: Vec::new() };
@@ -132,7 +135,7 @@ mod tests {
         let unsigned = plugin("1.0.0", "locked", None);
         assert!(check_update(&plugin("1.0.0", "other", None), &unsigned, &warn, Downgrade::Refused).is_err());
         assert!(check_update(&plugin("1.0.0", "other", Some(9)), &unsigned, &warn, Downgrade::Refused).is_err());
-        // A file on this machine is built repeatedly under one version.
+        // A file on this machine may be built several times with the same version.
         let file =
             |content: &str| LockedPlugin { reference: "/here/calc.wasm".to_owned(), ..plugin("1.0.0", content, None) };
         assert_eq!(check_update(&file("two"), &file("one"), &warn, Downgrade::Refused), Ok(()));

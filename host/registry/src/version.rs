@@ -1,16 +1,16 @@
-//! Compares versions, including those that are not semantic versions.
+//! Compares versions, including versions that are not semantic versions.
 
 use semver::Version;
 use std::cmp::Ordering;
 
-/// How a version compares to another one.
+/// Result of comparing a version with another version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionOrder {
-    /// It is newer.
+    /// The version is newer than the other version.
     Newer,
-    /// It is equal.
+    /// Both versions are equal.
     Same,
-    /// It is older.
+    /// The version is older than the other version.
     Older,
     /// The versions cannot be compared.
     Unknown,
@@ -34,9 +34,9 @@ pub fn compare_versions(version: &str, other: &str) -> VersionOrder {
     }
 }
 
-/// Numbers separated by dots, and the prerelease after a `-`.
+/// A version that consists of numbers separated by dots, and an optional prerelease after a `-`.
 struct NumericVersion<'v> {
-    /// Without leading zeros, so that the longer number is the larger one.
+    /// The numbers without leading zeros, so that a number with more digits is larger.
     numbers: Vec<&'v str>,
     prerelease: &'v str,
 }
@@ -53,12 +53,15 @@ impl<'v> NumericVersion<'v> {
         Some(Self { numbers: numbers?.collect(), prerelease })
     }
 
-    /// Missing numbers count as zero. Prereleases of equal numbers are compared as in semantic versions, if possible.
+    /// Compares two versions. Missing numbers count as zero. If the numbers are equal, the prereleases are compared as
+    /// in semantic versions. Returns `None` if that is not possible.
     fn compare(&self, other: &Self) -> Option<Ordering> {
-        let longest = self.numbers.len().max(other.numbers.len());
-        let number = |numbers: &[&'v str], at: usize| numbers.get(at).map_or((0, ""), |number| (number.len(), *number));
-        let ordering = (0..longest)
-            .map(|at| number(&self.numbers, at).cmp(&number(&other.numbers, at)))
+        let count = self.numbers.len().max(other.numbers.len());
+        let number = |numbers: &[&'v str], position: usize| {
+            numbers.get(position).map_or((0, ""), |number| (number.len(), *number))
+        };
+        let ordering = (0..count)
+            .map(|position| number(&self.numbers, position).cmp(&number(&other.numbers, position)))
             .find(|ordering| ordering.is_ne());
         match ordering {
             Some(ordering) => Some(ordering),
@@ -82,7 +85,7 @@ impl<'v> NumericVersion<'v> {
 mod tests {
     use super::*;
 
-    // Rows 23 and 53: an older version is recognised in any notation.
+    // Rows 23 and 53: an older version is recognised in every supported notation.
     #[test]
     fn versions_are_compared() {
         for (version, other, expected) in [

@@ -9,37 +9,37 @@ use serde::Serialize;
 /// Stores lasting approvals and the identities that approval rules are bound to.
 #[async_trait]
 pub trait Approvals: Send + Sync {
-    /// Stores a grant. Storing the same grant again changes nothing, not even its time.
+    /// Stores a grant. Storing an identical grant again changes nothing, and the stored time is kept.
     async fn allow(&self, grant: LastingGrant) -> Result<(), StoreError>;
 
-    /// Returns the agent's grants, newest first, at most [`crate::MAX_PAGE`].
+    /// Returns up to [`crate::MAX_PAGE`] grants of the agent, newest first.
     async fn allowed(&self, agent: &str) -> Result<Vec<StoredGrant>, StoreError>;
 
-    /// Revokes a grant and writes an audit entry. Returns whether the grant existed.
+    /// Revokes the grant with this id and adds an entry to the audit log. Returns whether the grant existed.
     async fn revoke(&self, id: &str) -> Result<bool, StoreError>;
 
-    /// Binds a rule that allows a tool by name to the identity of the component that offers the tool. Returns the identity that
-    /// the rule is bound to: the first identity that was bound stays (row 52).
+    /// Binds a rule, which allows a tool by name, to the identity of the component that offers the tool. If the rule is
+    /// already bound, the existing binding is kept. Returns the identity to which the rule is bound (row 52).
     async fn bind_rule(&self, rule: NamedRule, identity: Digest) -> Result<Digest, StoreError>;
 }
 
 /// A configuration rule that allows a tool by its exact name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NamedRule {
-    /// Name of the agent and path of its file.
+    /// The agent's name, followed by a space and the path of its configuration file if it has one.
     pub agent: String,
     /// Full name of the tool.
     pub tool: String,
 }
 
-/// A stored grant with its id and the time it was given.
+/// A stored grant with its id and the time at which it was stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoredGrant {
-    /// Id of the grant. Granting the same thing again after a revocation gives the same id.
+    /// Id of the grant. A revoked grant that is stored again gets the same id.
     pub id: String,
-    /// The grant itself; its fields are serialised next to `id`.
+    /// The grant. Its fields are serialised next to `id`.
     #[serde(flatten)]
     pub grant: LastingGrant,
-    /// Time at which the grant was given, as RFC 3339 in UTC.
+    /// Time at which the grant was stored, as RFC 3339 in UTC.
     pub given: String,
 }

@@ -1,5 +1,6 @@
-//! The audit log (O3): which grants plugins received, what they were denied, what people approved, and which plugin versions
-//! served. Entries are only ever added, and they outlive the sessions that they describe.
+//! The audit log (O3) records the grants of plugins, denied requests, approval decisions, events that plugins sent to
+//! services, and changes of plugin versions. Entries are only added, never changed or removed, and they outlive the
+//! sessions that they describe.
 
 use crate::StoreError;
 use agent_core::approval::{ApprovalOutcome, LastingGrant};
@@ -9,15 +10,16 @@ use agent_core::tool::ToolSource;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-/// The audit log. A commit adds the entries for its denials, approvals and service events by itself.
+/// The audit log. A commit of a session adds the entries for its denials, approvals and service events. All other
+/// entries are added with [`Audit::audit`].
 #[async_trait]
 pub trait Audit: Send + Sync {
-    /// Adds all of these entries or none. An [`AuditAction::Granted`] or [`AuditAction::HostGranted`] is added only if it differs
-    /// from the last such entry of the same agent and plugin.
+    /// Adds an entry for each action, or no entry at all if an error occurs. An [`AuditAction::Granted`] or
+    /// [`AuditAction::HostGranted`] is added only if it differs from the last such entry of the same agent and plugin.
     async fn audit(&self, actions: Vec<AuditAction>) -> Result<(), StoreError>;
 
-    /// Returns the entries with a number above `after` that are not older than `since` (microseconds since 1970), oldest first,
-    /// at most `limit`.
+    /// Returns up to `limit` entries, oldest first, whose number is above `after` and whose time is not before `since`,
+    /// in microseconds since 1970.
     async fn audit_entries(&self, since: i64, after: u64, limit: usize) -> Result<Vec<AuditEntry>, StoreError>;
 }
 
@@ -28,7 +30,7 @@ pub struct AuditEntry {
     pub number: u64,
     /// Time of the entry, as RFC 3339 in UTC.
     pub time: String,
-    /// The recorded action; its fields are serialised next to `number` and `time`.
+    /// The recorded action. Its fields are serialised next to `number` and `time`.
     #[serde(flatten)]
     pub action: AuditAction,
 }
@@ -45,54 +47,57 @@ pub enum AuditAction {
         plugin: String,
         /// Digest of the plugin's component.
         digest: Digest,
-        /// What the plugin may do, in words and without secret values. Empty if it has no grants.
+        /// Descriptions of the plugin's grants, without secret values. Empty if the plugin has no grants.
         grants: Vec<String>,
     },
-    /// The host's own file tools have these grants for an agent. An empty list is recorded only if there were grants before.
+    /// The grants of the host's built-in file tools for an agent were set. An empty list of grants is recorded only if
+    /// the previous entry of the agent was not empty.
     HostGranted {
         /// Configured name of the agent.
         agent: String,
-        /// What the file tools may do, in words. Empty if they have no grants.
+        /// Descriptions of the grants of the file tools. Empty if they have no grants.
         grants: Vec<String>,
     },
-    /// A plugin needed a capability that it is not granted, or a model asked for something that its agent may not do (P6).
+    /// A plugin needed a capability that it was not granted, or a model requested an action that its agent is not
+    /// allowed to perform (P6).
     Denied {
-        /// Subject of the session.
+        /// Subject that identifies the session.
         session: String,
-        /// The call that was denied. `None` for a context builder, which runs outside calls.
+        /// The call that was denied. `None` if the denial is for a context builder, which does not run as part of a
+        /// call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call: Option<CallId>,
-        /// Where the call's tool comes from, with the full digest.
+        /// Source of the call's tool. The source of a plugin's tool contains the full digest of the component.
         source: Option<ToolSource>,
-        /// Who was denied what, and what to add to the configuration to allow it.
+        /// The plugin, the denied request, and the configuration that would allow the request.
         #[serde(flatten)]
         denial: Denial,
     },
     /// A plugin made the host send an event to a service (P2).
     Emitted {
-        /// Subject of the session.
+        /// Subject that identifies the session.
         session: String,
-        /// The call that asked for the event. Its id is also the event's id.
+        /// The call that requested the event. Its id is also the id of the event.
         call: CallId,
-        /// The plugin that asked for the event, with the full digest.
+        /// The plugin that requested the event, with the full digest of its component.
         source: ToolSource,
         /// The CloudEvents type of the event.
         event_type: String,
     },
-    /// Somebody decided whether a call may run (L17).
+    /// An approval request was decided or became void (L17).
     Approval {
-        /// Subject of the session.
+        /// Subject that identifies the session.
         session: String,
-        /// The call that was decided about.
+        /// The call whose approval was requested.
         call: CallId,
-        /// Name of the call's tool.
+        /// Name of the tool that the call runs.
         tool: String,
-        /// Where the tool comes from, with the full digest.
+        /// Source of the tool. The source of a plugin's tool contains the full digest of the component.
         source: Option<ToolSource>,
-        /// The decision.
+        /// Outcome of the approval request.
         verdict: ApprovalOutcome,
     },
-    /// Somebody revoked a lasting approval (L17).
+    /// A user revoked a lasting approval (L17).
     Revoked {
         /// Id of the grant.
         id: String,
@@ -100,7 +105,7 @@ pub enum AuditAction {
         #[serde(flatten)]
         grant: LastingGrant,
     },
-    /// A different version of a plugin started to serve (P10).
+    /// The host replaced the serving version of a plugin, or added or removed a plugin (P10).
     Swapped {
         /// Path of the plugin directory.
         directory: String,
@@ -121,10 +126,10 @@ pub enum AuditAction {
         from: Digest,
         /// Digest of the version that serves instead.
         to: Digest,
-        /// Reason for the rollback, for people.
+        /// Reason for the rollback, as a message for users.
         because: String,
     },
-    /// Somebody undid a rollback, so that the plugin's file serves again (P10).
+    /// A user undid a rollback, so that the version in the plugin's file serves again (P10).
     RollbackUndone {
         /// Path of the plugin directory.
         directory: String,
@@ -139,15 +144,15 @@ pub enum AuditAction {
     Refused {
         /// Path of the plugin directory.
         directory: String,
-        /// The refused file, or the agent that cannot work with the plugins.
+        /// Path of the refused file, or name of the agent that cannot use the plugins.
         subject: String,
-        /// Reason for the refusal, for people.
+        /// Reason for the refusal, as a message for users.
         reason: String,
     },
 }
 
 impl AuditAction {
-    /// Kind of the action, as stored in the `type` field.
+    /// Returns the kind of the action, as stored in the `type` field.
     pub fn kind(&self) -> &'static str {
         match self {
             AuditAction::Granted { .. } => "granted",
@@ -163,7 +168,7 @@ impl AuditAction {
         }
     }
 
-    /// Groups actions of one kind, so that the previous entry about the same thing can be found.
+    /// Returns the key by which the store finds the previous entry of the same kind about the same subject.
     pub(crate) fn subject(&self) -> String {
         match self {
             AuditAction::Granted { agent, plugin, .. } => format!("{agent}/{plugin}"),

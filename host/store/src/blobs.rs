@@ -1,4 +1,5 @@
-//! Blobs (D1): bytes addressed by their SHA-256 digest. Each blob is stored once, and only sessions that put it can read it.
+//! Blobs (D1): bytes addressed by their SHA-256 digest. Each blob is stored once. A session can read a blob only if it
+//! stored the blob or another session shared it.
 
 use crate::StoreError;
 use agent_core::message::{Digest, Dimensions, Media};
@@ -8,27 +9,29 @@ use sha2::{Digest as _, Sha256};
 /// Maximum size of a blob, in bytes.
 pub const MAX_BLOB_BYTES: u64 = 512 << 20;
 
-/// Maximum number of bytes that one read returns; a longer read is shortened to this.
+/// Maximum number of bytes that one read returns. A request for more bytes is reduced to this number.
 pub const MAX_READ_BYTES: u32 = 16 << 20;
 
-/// Stores media, and the texts that step records refer to.
+/// Stores media items, such as images, and the texts that step records refer to.
 #[async_trait]
 pub trait Blobs: Send + Sync {
-    /// Stores the bytes and makes them visible to this session. Equal bytes are stored once for all sessions. The newest
-    /// description replaces the session's previous one.
+    /// Stores the bytes and makes them visible to this session. Equal bytes are stored once for all sessions. The new
+    /// description replaces the session's previous description of the same bytes.
     async fn put(&self, session: &str, bytes: Vec<u8>, about: MediaDescription) -> Result<Media, StoreError>;
 
-    /// Returns the description of a medium that this session has put, or `None` if it has not put it.
+    /// Returns the description of a media item, or `None` if the item is not visible to this session.
     async fn media(&self, session: &str, digest: &Digest) -> Result<Option<Media>, StoreError>;
 
-    /// Reads bytes from `offset`, at most `length` and at most [`MAX_READ_BYTES`]. The result is shorter at the end of the blob
-    /// and empty past it. A partial read never loads the whole blob.
+    /// Reads up to `length` bytes from `offset`, but no more than [`MAX_READ_BYTES`]. The result is shorter if the blob
+    /// ends before that, and empty if `offset` is past the end. A partial read does not load the whole blob.
     async fn read(&self, session: &str, digest: &Digest, offset: u64, length: u32) -> Result<Vec<u8>, StoreError>;
 
-    /// Stores a text that a step record of this session refers to. The text is not a medium: only [`Blobs::text`] reads it.
+    /// Stores a text that a step record of this session refers to. The text is not a media item, so only
+    /// [`Blobs::text`] can read it.
     async fn put_text(&self, session: &str, text: String) -> Result<Digest, StoreError>;
 
-    /// Returns the media and texts that this session refers to, ordered by digest: those after `after`, at most `limit`.
+    /// Returns up to `limit` media items and texts that this session refers to, ordered by digest. The list starts
+    /// after the digest `after`.
     async fn references(
         &self,
         session: &str,
@@ -36,30 +39,32 @@ pub trait Blobs: Send + Sync {
         limit: usize,
     ) -> Result<Vec<BlobReference>, StoreError>;
 
-    /// Makes media of session `from` visible to session `to`, with the same descriptions. The bytes are not copied. Either all
-    /// media are shared or none; a digest that `from` cannot see gives [`StoreError::NoBlob`].
+    /// Makes media items of session `from` visible to session `to`, with the same descriptions. The bytes are not
+    /// copied. Either all items are shared or none. If `from` cannot see one of the digests, this fails with
+    /// [`StoreError::NoBlob`].
     async fn share(&self, from: &str, to: &str, media: &[Digest]) -> Result<(), StoreError>;
 
-    /// Returns a text, no matter which session put it. For use by the host itself.
+    /// Returns a stored text, regardless of the session that stored it. Only the host itself may call this, because no
+    /// session's permission is checked.
     async fn text(&self, digest: &Digest) -> Result<String, StoreError>;
 }
 
 /// A blob that a session refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlobReference {
-    /// A medium, such as an image.
+    /// A media item, such as an image.
     Media(Media),
     /// A text that the session's step records refer to.
     Text {
         /// Digest of the text.
         digest: Digest,
-        /// Size in bytes.
+        /// Size of the text in bytes.
         size: u64,
     },
 }
 
 impl BlobReference {
-    /// Digest of the blob's bytes.
+    /// Returns the digest of the blob's bytes.
     pub fn digest(&self) -> &Digest {
         match self {
             Self::Media(media) => &media.digest,
@@ -68,14 +73,14 @@ impl BlobReference {
     }
 }
 
-/// Metadata of a medium.
+/// Metadata of a media item.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MediaDescription {
     /// IANA media type in lower case, without parameters.
     pub mime_type: String,
-    /// Size in pixels, for images whose header could be read.
+    /// Width and height of an image in pixels. `None` if they could not be read from the image's header.
     pub dimensions: Option<Dimensions>,
-    /// File name or title, for people.
+    /// File name or title to show to users.
     pub name: Option<String>,
 }
 

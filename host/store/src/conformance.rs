@@ -1,4 +1,4 @@
-//! Conformance suite for stores (D6). A store's tests call [`run`]; a failing case panics and says what it found.
+//! Conformance suite for stores (D6). The tests of a store call [`run`], which panics in the first case that fails.
 
 mod approvals;
 mod audit;
@@ -23,15 +23,16 @@ use agent_core::tool::{CallCost, ModelUse, ToolSource};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// An empty store to test.
+/// A new, empty store for one test case.
 pub struct TestStore {
     /// The store under test.
     pub store: Arc<dyn Store>,
-    /// A second instance over the same data, as another process would open it. `None` if the data cannot be shared.
+    /// A second instance of the store that uses the same data, as another process would. `None` if the store's data
+    /// cannot be shared.
     pub second: Option<Arc<dyn Store>>,
 }
 
-/// Runs every case, each with a new empty store.
+/// Runs every test case, each with a new empty store.
 pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     commits::commit_stores_all_parts(new_store()).await;
     commits::commit_stores_a_view_in_pieces(new_store()).await;
@@ -100,7 +101,7 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     hostile::too_deep_json_is_refused(new_store()).await;
 }
 
-/// An open session and the numbers of its last message and event.
+/// An open session, its current revision, and the numbers of its last message and event.
 struct SessionWriter {
     store: Arc<dyn Store>,
     opened: OpenedSession,
@@ -116,7 +117,7 @@ impl SessionWriter {
         Self { store: store.clone(), opened, revision, messages, events }
     }
 
-    /// Commits and updates the numbers.
+    /// Commits, and updates this writer's revision and its numbers of the last message and event.
     async fn commit(&mut self, commit: Commit) -> Result<u64, StoreError> {
         let (messages, events) = (commit.change.messages.len() as u64, commit.change.events.len() as u64);
         self.revision = self.store.commit(&self.opened.lease, self.revision, commit).await?;
@@ -133,7 +134,6 @@ impl SessionWriter {
         self.commit(commit_of(change)).await.expect("the commit succeeds");
     }
 
-    /// Releases the lease.
     async fn release(self) {
         self.store.release(self.opened.lease).await.expect("the lease is released");
     }
@@ -152,7 +152,7 @@ fn message(id: MessageId, parts: Vec<Part>) -> NewMessage {
     NewMessage { id, turn: 1, role: Role::User, body: Body::Parts(parts), tokens: 7 }
 }
 
-fn text(text: &str) -> Vec<Part> {
+fn text_parts(text: &str) -> Vec<Part> {
     vec![Part::Text(text.to_owned())]
 }
 
@@ -175,7 +175,7 @@ fn call(id: &str, turn: u32) -> CallRecord {
     }
 }
 
-fn finished(id: &str, content: &str) -> CallChange {
+fn finished_change(id: &str, content: &str) -> CallChange {
     let cost = CallCost {
         cpu_us: 3,
         wall_us: 5,
@@ -192,7 +192,7 @@ fn finished(id: &str, content: &str) -> CallChange {
     CallChange::Finished { id: CallId(id.to_owned()), result }
 }
 
-/// The assistant message that requests the call.
+/// Returns the assistant message that requests the call.
 fn call_message(id: MessageId, call: &CallRecord) -> NewMessage {
     let part = ToolCall { id: call.id.clone(), name: call.name.clone(), arguments: call.arguments.clone() };
     NewMessage { role: Role::Assistant, ..message(id, vec![Part::ToolCall(part)]) }
@@ -202,7 +202,7 @@ fn result_message(id: MessageId, call: &str) -> NewMessage {
     NewMessage { id, turn: 1, role: Role::Tool, body: Body::ResultOf(CallId(call.to_owned())), tokens: 9 }
 }
 
-/// JSON nested in `levels` arrays.
-fn nested(levels: usize) -> Value {
+/// Returns a JSON value that is nested in `levels` arrays.
+fn nested_json(levels: usize) -> Value {
     (0..levels).fold(json!("core"), |inner, _| json!([inner]))
 }

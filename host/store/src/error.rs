@@ -1,4 +1,4 @@
-//! Errors of a store, each one a situation that a caller can act on.
+//! Errors of a store. Each variant is a situation that a caller can act on.
 
 use crate::SessionHolder;
 use agent_core::message::{CallId, Digest, MessageId};
@@ -7,12 +7,12 @@ use std::path::PathBuf;
 /// Error of a store operation. A failed operation stores nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The session is open elsewhere, and its holder is alive.
+    /// The session is already open, and the process that has it open is still running.
     #[error("session `{session}` is in use by {holder}: wait until it is done, or stop it")]
     Busy {
-        /// Subject of the session.
+        /// Subject that identifies the session.
         session: String,
-        /// Who has the session open.
+        /// The process that has the session open.
         holder: SessionHolder,
     },
     /// The lease is no longer valid: it was released, or another owner opened the session.
@@ -20,7 +20,7 @@ pub enum StoreError {
         "session `{session}` was released or taken over: the lease with epoch {epoch} is no longer valid; open the session again"
     )]
     LeaseLost {
-        /// Subject of the session.
+        /// Subject that identifies the session.
         session: String,
         /// Epoch of the lease that the caller passed.
         epoch: u64,
@@ -28,7 +28,7 @@ pub enum StoreError {
     /// The session has a different revision than the caller expected.
     #[error("session `{session}` is at revision {found}, not {expected}; open it again")]
     Conflict {
-        /// Subject of the session.
+        /// Subject that identifies the session.
         session: String,
         /// Revision that the caller expected.
         expected: u64,
@@ -38,13 +38,13 @@ pub enum StoreError {
     /// The session does not exist.
     #[error("there is no session `{session}`")]
     NoSession {
-        /// Subject of the session.
+        /// Subject that identifies the session.
         session: String,
     },
     /// A session with this subject already exists, but the caller wanted to create it.
     #[error("session `{session}` already exists")]
     SessionExists {
-        /// Subject of the session.
+        /// Subject that identifies the session.
         session: String,
     },
     /// The import or fork that was writing the session was interrupted.
@@ -53,18 +53,18 @@ pub enum StoreError {
          `agent-host session delete {session}`, or import it again"
     )]
     Incomplete {
-        /// Subject of the session.
+        /// Subject that identifies the session.
         session: String,
     },
     /// The session does not contain the message.
     #[error("session `{session}` has no message {id}")]
     NoMessage {
-        /// Subject of the session.
+        /// Subject that identifies the session.
         session: String,
         /// Id of the message.
         id: MessageId,
     },
-    /// There is no such blob, or the session has not put it.
+    /// No blob has this digest, or the blob is not visible to the session.
     #[error("there is no stored content with the digest {digest}")]
     NoBlob {
         /// Digest of the blob.
@@ -73,7 +73,7 @@ pub enum StoreError {
     /// The call already has a result, and a result never changes.
     #[error("call `{call}` of session `{session}` already has a result, which cannot be changed")]
     AlreadyFinished {
-        /// Subject of the session.
+        /// Subject that identifies the session.
         session: String,
         /// Id of the call.
         call: CallId,
@@ -81,15 +81,15 @@ pub enum StoreError {
     /// A value is not valid and cannot be stored.
     #[error("{what} cannot be stored: {problem}")]
     Invalid {
-        /// Description of the value.
+        /// Name or description of the value, to start an error message with.
         what: String,
-        /// What is wrong with the value.
+        /// Reason why the value is not valid.
         problem: String,
     },
     /// A value exceeds a size limit of the store.
     #[error("{what} has {size} bytes; the maximum is {limit} bytes")]
     TooLarge {
-        /// Description of the value.
+        /// Name or description of the value, to start an error message with.
         what: String,
         /// Size of the value in bytes.
         size: u64,
@@ -99,21 +99,21 @@ pub enum StoreError {
     /// The file is not a SQLite database.
     #[error("`{path}` is not a SQLite database, and it was left unchanged: choose a different file")]
     NotADatabase {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
     },
     /// The file is a SQLite database of another program.
     #[error("`{path}` is the SQLite database of another program, and it was left unchanged: choose a different file")]
     Foreign {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
     },
-    /// The file is damaged.
+    /// The database file is damaged.
     #[error(
         "the database `{path}` is damaged ({problem}), and it was left unchanged: restore it from a backup, or move it away"
     )]
     Damaged {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
         /// The problem, as SQLite or the code that read the data reported it.
         problem: String,
@@ -124,42 +124,42 @@ pub enum StoreError {
          `agent-host store rebuild` to rebuild the index"
     )]
     DamagedIndex {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
         /// The problem, as SQLite reported it.
         problem: String,
     },
-    /// A newer version of the host migrated the file.
+    /// A newer version of the host has migrated the database file.
     #[error(
         "the database `{path}` has version {found}, but this host supports versions up to {supported}: use a newer host"
     )]
     Newer {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
-        /// Schema version of the file.
+        /// Schema version of the database file.
         found: i64,
         /// Newest schema version that this host supports.
         supported: i64,
     },
-    /// The file cannot be written.
+    /// The database file cannot be written.
     #[error(
         "the database `{path}` cannot be written: if its disk is writable, give the file and its folder write permission; \
          otherwise keep the data in another folder (--data DIR)"
     )]
     ReadOnly {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
     },
-    /// The disk is full, or the file reached its configured maximum size. Everything committed before is kept.
+    /// The disk is full, or the database file reached its configured maximum size. All earlier commits are kept.
     #[error("there is no space left for the database `{path}`: free some disk space, then try again")]
     DiskFull {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
     },
-    /// Another process kept the file locked for longer than the store waits.
+    /// Another process kept the database file locked for longer than the store waits.
     #[error("the database `{path}` is locked by another process{holder}: try again when it is done")]
     Locked {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
         /// The process that holds the lock, such as ` (1234, `agent-host`, which is stopped)`. Empty if it is unknown.
         holder: String,
@@ -169,13 +169,13 @@ pub enum StoreError {
     OldSqlite {
         /// Version of the linked library, as `sqlite3_libversion_number` returns it.
         found: i32,
-        /// Oldest supported version, in the same form.
+        /// Oldest supported version, as the same kind of number.
         needed: i32,
     },
     /// The operating system or SQLite reported another error.
     #[error("the database `{path}` cannot be used: {problem}")]
     Failed {
-        /// Path of the file.
+        /// Path of the database file.
         path: PathBuf,
         /// The error, as the operating system or SQLite reported it.
         problem: String,

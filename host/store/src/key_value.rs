@@ -1,4 +1,4 @@
-//! Key-value storage for plugins: values by agent, plugin, bucket and key (P5, `wasi:keyvalue`).
+//! Key-value storage for plugins: each value is identified by agent, plugin, bucket and key (P5, `wasi:keyvalue`).
 
 use crate::StoreError;
 use async_trait::async_trait;
@@ -12,32 +12,34 @@ pub const MAX_KEY_BYTES: usize = 1024;
 /// Bytes that each entry adds to a plugin's usage, in addition to its key and value.
 pub const ENTRY_BYTES: u64 = 256;
 
-/// Maximum number of entries of one plugin, whatever its quota.
+/// Maximum number of entries of one plugin, regardless of its quota.
 pub const MAX_ENTRIES: u64 = 100_000;
 
-/// Stores values by key. Each call is atomic. A key must not be empty.
+/// Stores a value for each key. Each method call is atomic. A key must not be empty.
 #[async_trait]
 pub trait KeyValue: Send + Sync {
-    /// Returns the value, or `None` if there is none.
+    /// Returns the value of the key, or `None` if the key has no value.
     async fn get(&self, bucket: &Bucket, key: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Stores a value of at most [`MAX_VALUE_BYTES`], replacing an existing one.
+    /// Stores a value of at most [`MAX_VALUE_BYTES`] bytes. An existing value is replaced.
     async fn set(&self, bucket: &Bucket, key: &str, value: Vec<u8>) -> Result<(), StoreError>;
 
-    /// Removes the value, if there is one.
+    /// Removes the key and its value. Does nothing if the key has no value.
     async fn delete_key(&self, bucket: &Bucket, key: &str) -> Result<(), StoreError>;
 
-    /// Returns whether there is a value.
+    /// Returns whether the key has a value.
     async fn exists(&self, bucket: &Bucket, key: &str) -> Result<bool, StoreError>;
 
-    /// Returns the keys after `after` (empty: from the first key) in byte order, at most `limit`.
+    /// Returns up to `limit` keys that sort after `after` in byte order. If `after` is empty, the list starts with the
+    /// first key.
     async fn keys(&self, bucket: &Bucket, after: &str, limit: usize) -> Result<Vec<String>, StoreError>;
 
-    /// Adds `delta` to a number that is stored as decimal digits, and returns the sum. A missing value counts as 0. A value
-    /// that is not a number, or an overflow, gives [`StoreError::Invalid`].
+    /// Adds `delta` to a number that is stored as decimal digits, and returns the sum. A missing value counts as 0. If
+    /// the value is not a number, or the sum overflows, this fails with [`StoreError::Invalid`].
     async fn increment(&self, bucket: &Bucket, key: &str, delta: i64) -> Result<i64, StoreError>;
 
-    /// Stores the value if the current one equals `expected` (`None`: if there is no value).
+    /// Stores `value` if the current value equals `expected`. If `expected` is `None`, stores `value` only if the key
+    /// has no value.
     async fn compare_and_swap(
         &self,
         bucket: &Bucket,
@@ -56,9 +58,9 @@ pub struct Bucket {
     pub plugin: String,
     /// Name that the plugin chose for the bucket.
     pub name: String,
-    /// Bytes that the plugin may store in all of its buckets together: keys, values, and [`ENTRY_BYTES`] per entry. A write
-    /// that would exceed the quota gives [`StoreError::TooLarge`]; one that would exceed [`MAX_ENTRIES`] gives
-    /// [`StoreError::Invalid`].
+    /// Maximum number of bytes that the plugin may store in all of its buckets together: keys, values, and
+    /// [`ENTRY_BYTES`] per entry. A write that would exceed this quota fails with [`StoreError::TooLarge`]. A write
+    /// that would exceed [`MAX_ENTRIES`] fails with [`StoreError::Invalid`].
     pub quota: u64,
 }
 
@@ -67,6 +69,6 @@ pub struct Bucket {
 pub enum Swap {
     /// The current value matched, and the new value is stored.
     Done,
-    /// The current value is this one. It did not match and was left unchanged.
+    /// The current value, which did not match and was left unchanged. `None` if the key has no value.
     Other(Option<Vec<u8>>),
 }

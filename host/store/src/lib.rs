@@ -1,7 +1,8 @@
-//! Storage of everything that outlives a turn: sessions, outbox, blobs, key-value pairs, memories, approvals, plugin versions and
-//! the audit log (D1, D2, D6, O3). Each part is a trait; [`SqliteStore`] implements all of them.
+//! Storage of everything that outlives a turn: sessions, outbox, blobs, key-value pairs, memories, approvals, plugin
+//! versions and the audit log (D1, D2, D6, O3). Each kind of data has its own trait, and [`SqliteStore`] implements all
+//! of these traits.
 //!
-//! No other crate contains SQL. The [`conformance`] suite checks what every store must do.
+//! No other crate contains SQL. The [`conformance`] suite tests the behaviour that every store must have.
 
 mod approvals;
 mod audit;
@@ -43,8 +44,8 @@ pub use versions::{
     VersionEnd, VersionFilter,
 };
 
-/// A store that implements every part. Use it as `dyn Store`, on which the methods of all parts can be called without importing
-/// their traits. Only the code that opens a store needs to name its type.
+/// A store that implements all storage traits of this crate. With `dyn Store`, code can call the methods of all these
+/// traits without importing the traits. Only the code that opens a store needs to name its type.
 pub trait Store:
     SessionLog
     + SessionIndex

@@ -12,21 +12,23 @@ pub const MAX_MEMORY_BYTES: usize = 1 << 20;
 /// Stores long-term memories.
 #[async_trait]
 pub trait Memories: Send + Sync {
-    /// Stores a memory under an id that the caller derives from its content and origin. Adding the same id again changes
-    /// nothing. The text has at most [`MAX_MEMORY_BYTES`].
+    /// Stores a memory under an id that the caller derives from its content and origin. Adding the same id again
+    /// changes nothing. A text of more than [`MAX_MEMORY_BYTES`] bytes fails with [`StoreError::TooLarge`].
     async fn add(&self, id: &str, memory: Memory) -> Result<(), StoreError>;
 
-    /// Searches the memories that the filter selects, best match first, at most `limit`. A memory matches if it contains any
-    /// word of the query; rare words count more.
+    /// Returns up to `limit` memories that the filter selects and that match the query, best match first. A memory
+    /// matches if it contains any word of the query. Rare words count more than common words.
     async fn search(&self, filter: &MemoryFilter, query: &str, limit: usize) -> Result<Vec<Recollection>, StoreError>;
 
-    /// Returns the user's memories, newest first: those after the memory `after` (empty: from the newest), at most `limit`.
+    /// Returns up to `limit` memories of the user, newest first. The list starts after the memory with the id `after`,
+    /// or with the newest memory if `after` is empty.
     async fn list(&self, user: &str, after: &str, limit: usize) -> Result<Vec<StoredMemory>, StoreError>;
 
-    /// Removes a memory of this user. Returns whether it existed.
+    /// Removes a memory of this user. Returns whether the memory existed.
     async fn forget(&self, user: &str, id: &str) -> Result<bool, StoreError>;
 
-    /// Removes the memories of a turn that was undone, and returns how many there were. Doing so again changes nothing.
+    /// Removes the memories of a turn that was undone, and returns the number of removed memories. Returns 0 if they
+    /// were already removed.
     async fn forget_turn(&self, session: &str, turn: u32) -> Result<u64, StoreError>;
 }
 
@@ -37,7 +39,7 @@ pub struct MemoryFilter {
     pub user: String,
     /// Which of the user's agents may have made the memories.
     pub scope: MemoryScope,
-    /// Subject of a session whose memories are left out. `None`: no session is left out.
+    /// Subject of a session whose memories are not searched. `None` if the memories of all sessions are searched.
     pub excluded_session: Option<String>,
 }
 
@@ -48,7 +50,7 @@ impl MemoryFilter {
     }
 }
 
-/// Selects memories by the agents that made them. Agents are given by name.
+/// Selects memories by the agents that made them. Each agent is identified by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemoryScope {
     /// Memories of all agents of the user.
@@ -60,12 +62,12 @@ pub enum MemoryScope {
     OwnOnly(String),
 }
 
-/// A memory with its id. Its `written` field is always set.
+/// A stored memory with its id. The memory's `written` field is always set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoredMemory {
     /// Id of the memory.
     pub id: String,
-    /// The memory itself; its fields are serialised next to `id`.
+    /// The memory. Its fields are serialised next to `id`.
     #[serde(flatten)]
     pub memory: Memory,
 }

@@ -1,16 +1,18 @@
-//! The outbox: effects outside a session that its commits request (D6). They are stored with the commit, and delivered
-//! afterwards with as many attempts as it takes.
+//! The outbox (D6) stores the effects outside of a session that the session's commits request. An item is stored in the
+//! same transaction as its commit. The host delivers the item afterwards and retries until the delivery succeeds.
 
 use crate::StoreError;
 use agent_core::change::OutboxItem;
 use async_trait::async_trait;
 use serde::Serialize;
 
-/// Reads the outbox items that commits have written (see [`crate::Commit::change`]) and records their delivery. Writing an id
-/// that the session already has changes nothing; deleting a session also deletes its items, delivered or not.
+/// Reads the outbox items that commits have written (see [`crate::Commit::change`]) and records their delivery. An item
+/// is not written if the session already has an item with the same id. Deleting a session also deletes its items,
+/// including pending items.
 #[async_trait]
 pub trait Outbox: Send + Sync {
-    /// Returns the items with a number above `after` in commit order, at most `limit`: of one session, or of all.
+    /// Returns up to `limit` items whose number is above `after`, in commit order. If `session` is `None`, returns the
+    /// items of all sessions.
     async fn outbox(
         &self,
         session: Option<&str>,
@@ -19,8 +21,9 @@ pub trait Outbox: Send + Sync {
         limit: usize,
     ) -> Result<Vec<StoredOutboxItem>, StoreError>;
 
-    /// Records that the item's effect was performed. Recording it again, or for a deleted item, changes nothing. An item that
-    /// added a memory then drops its copy of the text, so that the memory can be forgotten.
+    /// Records that the item's effect was performed. If the item was already delivered or is deleted, nothing changes.
+    /// If the item added a memory, the text is removed from the item, so that no copy remains after the memory is
+    /// forgotten.
     async fn mark_delivered(&self, number: u64) -> Result<(), StoreError>;
 }
 
@@ -38,9 +41,9 @@ pub enum OutboxFilter {
 pub struct StoredOutboxItem {
     /// Number of the item. Numbers increase in commit order over all sessions and are never reused.
     pub number: u64,
-    /// Subject of the session.
+    /// Subject that identifies the session.
     pub session: String,
-    /// The item itself; its fields are serialised next to `number`.
+    /// The item. Its fields are serialised next to `number`.
     #[serde(flatten)]
     pub item: OutboxItem,
     /// Time of the item's commit, as RFC 3339 in UTC.

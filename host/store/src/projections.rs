@@ -16,8 +16,8 @@ pub trait Projections: Send + Sync {
     async fn rebuild_projections(&self, read: StatusReader) -> Result<Vec<RebuiltProjection>, StoreError>;
 }
 
-/// Reads a session's status from its snapshot. Returns `None` if this host cannot read the snapshot; the stored status then
-/// stays as it is.
+/// Reads a session's status from its snapshot. Returns `None` if this host cannot read the snapshot. The stored status
+/// is then left unchanged.
 pub type StatusReader = fn(&[u8]) -> Option<Status>;
 
 /// A projection of the store.
@@ -41,9 +41,10 @@ pub struct ProjectionComparison {
     pub compared: u64,
     /// Number of log items that the projection has not processed yet. It processes them before its next use.
     pub pending: u64,
-    /// Number of items that differ from the log, or that the log does not contain. 0 if the projection is correct.
+    /// Number of items in the projection that differ from the log or are not in the log. 0 if the projection is
+    /// correct.
     pub different: u64,
-    /// Descriptions of the first differences.
+    /// Descriptions of the first differences, for users.
     pub examples: Vec<String>,
 }
 
@@ -52,6 +53,6 @@ pub struct ProjectionComparison {
 pub struct RebuiltProjection {
     /// The projection that was rebuilt.
     pub projection: Projection,
-    /// Number of log items that it was rebuilt from.
+    /// Number of log items that the projection was rebuilt from.
     pub made_from: u64,
 }

@@ -1,27 +1,29 @@
-//! Describes who has a session open, without exposing how a store identifies its owners.
+//! Identifies the process that has a session open, without exposing how a store identifies the owners of sessions.
 
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// The holder of a session's lease. `Display` names it for people, such as `process 1234`. It is serialised as the process id.
+/// The holder of a session's lease. `Display` writes a name for users, such as `process 1234`. The holder is serialised
+/// as the process id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionHolder {
-    /// 0 if the process is unknown.
+    /// Process id, or 0 if the process is unknown.
     process: u32,
 }
 
 impl SessionHolder {
-    /// The holder is a process on this machine; 0 if its id is unknown.
+    /// Creates a holder for a process on this machine. An `id` of 0 means that the process is unknown.
     pub(crate) fn process(id: u32) -> Self {
         Self { process: id }
     }
 
-    /// Returns whether this process holds the session, with this store or another open one.
+    /// Returns whether the current process has the session open, through any of its stores.
     pub fn is_this_process(&self) -> bool {
         self.process == std::process::id()
     }
 
-    /// Returns the id of the process, to tell people which process to signal. `None` if it is unknown or not on this machine.
+    /// Returns the id of the process, so that a user can find and stop it. `None` if the process is unknown or not on
+    /// this machine.
     pub fn process_id(&self) -> Option<u32> {
         (self.process != 0).then_some(self.process)
     }

@@ -1,4 +1,4 @@
-//! Lists sessions and searches their messages. A store derives all of this from the session log.
+//! Lists sessions and searches their messages. A store derives all data for these functions from the session log.
 
 use crate::{SessionHolder, StoreError};
 use agent_core::message::{MessageId, Role};
@@ -6,66 +6,67 @@ use agent_core::session_state::SessionState;
 use async_trait::async_trait;
 use serde::Serialize;
 
-/// Finds sessions and messages across the session log.
+/// Finds sessions and messages in the logs of all sessions.
 #[async_trait]
 pub trait SessionIndex: Send + Sync {
-    /// Returns the sessions that pass the filter, most recently changed first, at most `limit`.
+    /// Returns up to `limit` sessions that the filter selects, most recently changed first.
     async fn sessions(&self, filter: SessionFilter, limit: usize) -> Result<Vec<SessionSummary>, StoreError>;
 
-    /// Returns the subject of the agent's most recently changed session. Sessions without a commit and sessions that another
-    /// session delegated are not considered.
+    /// Returns the subject of the agent's most recently changed session. Sessions without a commit, and sessions to
+    /// which another session delegated work, are ignored.
     async fn latest(&self, agent: &str) -> Result<Option<String>, StoreError>;
 
-    /// Returns the subjects and snapshots of sessions that have an open turn, ordered by subject: those after the subject
-    /// `after`, at most `limit`. Views that are stored in pieces are not included in the snapshots.
+    /// Returns the subjects and snapshots of up to `limit` sessions that have an unfinished turn. The sessions are
+    /// ordered by subject and start after the subject `after`. Views that are stored in pieces are not included in the
+    /// snapshots.
     async fn unfinished(&self, after: &str, limit: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
 
-    /// Searches the messages of all sessions for those that contain every word of the query, best match first, at most
-    /// `limit`. Words consist of letters and digits; all other characters separate them. A query without words finds nothing.
+    /// Returns up to `limit` messages of all sessions that contain every word of the query, best match first. Words
+    /// consist of letters and digits; all other characters separate words. A query without words finds nothing.
     async fn search_messages(&self, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError>;
 
-    /// Searches the messages of one session that were evicted from its view (L27) for those that contain any word of the
-    /// query, best match first, at most `limit`. Undone and superseded messages are not found.
+    /// Returns up to `limit` messages that were evicted from the view of one session (L27) and contain any word of the
+    /// query, best match first. Undone and superseded messages are not found.
     async fn search_evicted(&self, session: &str, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError>;
 }
 
 /// Selects the sessions to list. A field that is not set does not restrict the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
-    /// Only the session with this subject.
+    /// Selects only the session with this subject.
     pub subject: Option<String>,
-    /// Only sessions of this agent.
+    /// Selects only sessions of the agent with this configured name.
     pub agent: Option<String>,
-    /// Only sessions of this user.
+    /// Selects only sessions of the user with this id.
     pub user: Option<String>,
-    /// If [`SessionFilter::user`] is set: whether to list sessions whose user is not known.
+    /// Whether sessions without a known user are listed too. Has no effect if [`SessionFilter::user`] is `None`.
     pub unowned: Unowned,
-    /// Only sessions in this state.
+    /// Selects only sessions in this state.
     pub state: Option<SessionState>,
-    /// Only sessions to which this session delegated work (L16).
+    /// Selects only sessions to which the session with this subject delegated work (L16).
     pub delegated_by: Option<String>,
 }
 
 /// Whether a list of one user's sessions contains sessions without a user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unowned {
-    /// They are left out.
+    /// Sessions without a user are not listed.
     #[default]
     Hidden,
-    /// They are listed too.
+    /// Sessions without a user are listed too.
     Shown,
 }
 
-/// A session as shown in lists.
+/// Summary of a session, for lists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SessionSummary {
-    /// Subject of the session, which identifies it.
+    /// Subject that identifies the session.
     pub subject: String,
     /// Configured name of the agent.
     pub agent: String,
-    /// Id of the user, if the host knows one.
+    /// Id of the user. `None` if the host does not know the user.
     pub user: Option<String>,
-    /// Subject of the session that delegated the work (L16). `None` if no session did.
+    /// Subject of the session that delegated work to this session (L16). `None` if there is no such session.
     pub delegated_by: Option<String>,
     /// Time at which the session was created, as RFC 3339 in UTC.
     pub created: String,
@@ -73,23 +74,23 @@ pub struct SessionSummary {
     pub updated: String,
     /// Number of commits so far.
     pub revision: u64,
-    /// Number of turns begun.
+    /// Number of turns that were started.
     pub turns: u32,
     /// Number of messages appended, including hidden ones.
     pub messages: u64,
-    /// State after the last commit. The store reports no derived state: a session that is [`SessionState::Running`] and
-    /// open nowhere was interrupted.
+    /// State after the last commit. The store reports only stored states: [`SessionState::Running`] with no process in
+    /// `open_in` means that the session was interrupted.
     pub state: SessionState,
-    /// Who has the session open.
+    /// The process that has the session open.
     pub open_in: Option<SessionHolder>,
-    /// Start of the first input.
+    /// Title: the beginning of the session's first input.
     pub title: Option<String>,
 }
 
 /// A message that a search found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MessageHit {
-    /// Subject of the session.
+    /// Subject that identifies the session.
     pub session: String,
     /// Id of the message within the session.
     pub id: MessageId,
@@ -97,7 +98,7 @@ pub struct MessageHit {
     pub turn: u32,
     /// Role of the message's author.
     pub role: Role,
-    /// About 200 characters around the first matching word.
+    /// About 200 characters of the message's text around the first matching word.
     pub excerpt: String,
     /// Relevance from 0 to 1; higher is better.
     pub score: f32,

@@ -1,5 +1,6 @@
-//! The embedded store: one SQLite file in WAL mode, with one writer, group commit and a few readers (D1). Several processes may
-//! share the file; each open store holds a lock file that shows that it is alive.
+//! The embedded store: one SQLite file in WAL mode, with one writer, group commit and a few readers (D1). Several
+//! processes may share the file; each open store keeps a lock on a file of its own, which shows that the store is
+//! alive.
 
 mod approvals;
 mod audit;
@@ -34,7 +35,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use writer::{Effort, LeaderPolicy, SpaceLimit, Writer, WriterOptions};
 
-/// A store in one SQLite file, or in memory. Dropping it writes queued jobs and stops the writer thread.
+/// A store in one SQLite file, or in memory. Dropping the store writes the queued jobs and stops the writer thread.
 ///
 /// ```
 /// use agent_store::{Commit, OpenMode, Options, SessionIndex, SessionLog, SessionMeta, SessionState, SqliteStore, Status};
@@ -57,7 +58,8 @@ use writer::{Effort, LeaderPolicy, SpaceLimit, Writer, WriterOptions};
 /// # }
 /// ```
 pub struct SqliteStore {
-    // Fields are dropped in this order: the writer finishes before the lock file that shows it is alive is released.
+    // Fields are dropped in the order of their declaration. The writer must finish before the owner releases its lock
+    // file, because that file shows that this store is alive.
     writer: Writer,
     readers: Option<Readers>,
     owner: Arc<Owner>,
@@ -66,35 +68,35 @@ pub struct SqliteStore {
     access: Access,
 }
 
-/// Whether the store writes to its file.
+/// Whether the store may write to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
-    Write,
-    Read,
+    ReadWrite,
+    ReadOnly,
 }
 
-/// How a store uses its file.
+/// Options for opening a store in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// When a commit counts as durable. Default: [`Synchronous::Full`].
     pub synchronous: Synchronous,
     /// Maximum size of the database file in bytes. A commit that would exceed it fails with [`StoreError::DiskFull`].
-    /// Default: limited by the disk only.
+    /// The default is `None`: only the free disk space limits the size.
     pub max_bytes: Option<u64>,
-    /// How long to wait for another process that writes before a warning is logged. Default: 5 seconds.
+    /// Time to wait for another process that is writing, before a warning is logged. Default: 5 seconds.
     pub lock_wait: Duration,
     /// Total time that a write waits while another process writes or the disk is full. After that, it fails with
     /// [`StoreError::Locked`] or [`StoreError::DiskFull`]. A write does not wait if the file has reached `max_bytes`.
     /// Default: 10 minutes.
     pub max_wait: Duration,
-    /// What to do with a file whose search indexes are damaged. Default: refuse it.
+    /// Whether to accept a file whose search indexes are damaged. Default: such a file is refused.
     pub indexes: Indexes,
 }
 
-/// Which state of a file's search indexes is accepted. The rest of the file must always be intact.
+/// Whether damaged search indexes are accepted when a file is opened. The other data in the file must always be intact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Indexes {
-    /// The indexes must be intact, as far as opening checks them; otherwise opening gives [`StoreError::DamagedIndex`].
+    /// Damaged indexes are refused with [`StoreError::DamagedIndex`]. Not all damage is found when the file is opened.
     #[default]
     Intact,
     /// Damaged indexes are accepted, because they are about to be rebuilt.
@@ -116,23 +118,25 @@ impl Default for Options {
 /// When a commit counts as durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronous {
-    /// When the data is on the disk.
+    /// A commit is durable when its data is on the disk.
     #[default]
     Full,
-    /// When the operating system has the data. A crash of the machine can lose or damage everything. For benchmarks.
+    /// A commit counts as durable when the operating system has its data. A crash of the machine can then lose or
+    /// damage all data. Use this only for benchmarks.
     Off,
 }
 
-/// Counters since the store was opened.
+/// Counts of the store's operations since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Successful session commits.
+    /// Number of successful session commits.
     pub commits: u64,
-    /// Successful write jobs of all kinds, including commits.
+    /// Number of successful write jobs of all kinds, including commits.
     pub jobs: u64,
-    /// Transactions that wrote these jobs. With [`Synchronous::Full`], each needs one fsync, not counting checkpoints.
+    /// Number of transactions that wrote these jobs. With [`Synchronous::Full`], each transaction needs one fsync, not
+    /// counting checkpoints.
     pub transactions: u64,
-    /// Transactions that updated the search index of messages.
+    /// Number of transactions that updated the search index of messages.
     pub index_transactions: u64,
 }
 
@@ -145,8 +149,9 @@ struct Counters {
 }
 
 impl SqliteStore {
-    /// Opens the file, or creates it in an existing folder. A file that is damaged, newer, of another program or not a
-    /// database is refused and left unchanged. This blocks while it checks and migrates the file.
+    /// Opens the database file. If the file does not exist, it is created, but its folder must exist. A file is refused
+    /// and left unchanged if it is damaged, was migrated by a newer host, belongs to another program, or is not a
+    /// database. This function blocks while it checks and migrates the file.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
         check_library(rusqlite::version_number())?;
         let file = file::DatabaseFile::locate(path.as_ref(), options)?;
@@ -161,8 +166,9 @@ impl SqliteStore {
         Self::start(connection, file.path().to_owned(), writer_options, owner)
     }
 
-    /// Opens a file for reading only, for example because its disk is full or not writable. Writes fail with
-    /// [`StoreError::ReadOnly`]. A file of an older host is refused, because it would have to be migrated first.
+    /// Opens a file for reading only, for example because its disk is full or not writable. Every write fails with
+    /// [`StoreError::ReadOnly`]. A file that an older host wrote is refused, because it would have to be migrated
+    /// first.
     pub fn open_to_read(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         check_library(rusqlite::version_number())?;
         let path = path.as_ref();
@@ -176,10 +182,10 @@ impl SqliteStore {
             space: SpaceLimit::Fixed,
         };
         let counters = Arc::new(Counters::default());
-        let readers = Some(Readers::new(path.clone(), Access::Read));
+        let readers = Some(Readers::new(path.clone(), Access::ReadOnly));
         let writer = Writer::start(connection, path, writer_options, counters.clone())?;
         let (owner, turn_plugins) = (Arc::new(Owner::in_memory()), versions::TurnPluginCache::default());
-        Ok(Self { writer, readers, owner, counters, turn_plugins, access: Access::Read })
+        Ok(Self { writer, readers, owner, counters, turn_plugins, access: Access::ReadOnly })
     }
 
     /// Opens an empty store in memory. Dropping it deletes the data.
@@ -187,8 +193,8 @@ impl SqliteStore {
         Self::open_private(":memory:", file::open_in_memory)
     }
 
-    /// Opens an empty store that is deleted when it is dropped. Unlike a store in memory, it moves data that exceeds its cache
-    /// to an unnamed file in the system's temporary folder.
+    /// Opens an empty store that is deleted when it is dropped. Unlike a store in memory, this store moves data that
+    /// exceeds its cache to an unnamed file in the system's temporary folder.
     pub fn open_temporary() -> Result<Self, StoreError> {
         Self::open_private("a temporary database", file::open_temporary)
     }
@@ -221,23 +227,23 @@ impl SqliteStore {
         owner: Owner,
     ) -> Result<Self, StoreError> {
         let counters = Arc::new(Counters::default());
-        let readers = owner.shares_a_file().then(|| Readers::new(path.clone(), Access::Write));
+        let readers = owner.shares_a_file().then(|| Readers::new(path.clone(), Access::ReadWrite));
         let writer = Writer::start(connection, path, writer_options, counters.clone())?;
         let turn_plugins = versions::TurnPluginCache::default();
-        Ok(Self { writer, readers, owner: Arc::new(owner), counters, turn_plugins, access: Access::Write })
+        Ok(Self { writer, readers, owner: Arc::new(owner), counters, turn_plugins, access: Access::ReadWrite })
     }
 
-    /// Moves the write-ahead log into the database file and empties it, as far as no reader uses it. Deleted data is then in
-    /// neither of the two.
+    /// Moves the content of the write-ahead log into the database file and empties the log, as far as no reader still
+    /// uses it. Deleted data is then in neither file.
     async fn empty_log(&self) {
         let Some(readers) = &self.readers else { return };
         if let Err(error) = readers.empty_log().await {
-            tracing::warn!(%error, "could not empty the database's write-ahead log; the last process that closes it will");
+            tracing::warn!(%error, "could not empty the database's write-ahead log; the last process that closes the database will empty it");
         }
     }
 
-    /// Runs `work` in a transaction that it may share with other jobs; each job succeeds or fails on its own. If the transaction
-    /// is lost because the disk is full, `work` runs again.
+    /// Runs `work` in a transaction that may also contain other jobs. Each job succeeds or fails independently. If the
+    /// transaction is lost because the disk is full, `work` runs again.
     async fn write<T, F>(&self, effort: Effort, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -246,7 +252,8 @@ impl SqliteStore {
         self.writer.run(effort, work).await
     }
 
-    /// Runs `work` on one consistent view of the committed data. A store in memory only has the writer's connection.
+    /// Runs `work` on one consistent view of the committed data. A store in memory reads on the writer's connection,
+    /// because it has no other connection.
     async fn read<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -254,7 +261,7 @@ impl SqliteStore {
     {
         match &self.readers {
             Some(readers) => readers.run(work).await,
-            // A read from memory never fails in a way that a retry could solve, so it runs once.
+            // A failed read from memory is never retried, so `work` runs only once.
             None => {
                 let mut work = Some(work);
                 let once = move |connection: &Connection| work.take().ok_or(StoreError::Closed)?(connection);
@@ -271,7 +278,8 @@ impl Integrity for SqliteStore {
     }
 }
 
-/// Before 3.51.3, two connections that reset the write-ahead log at the same time could damage the database.
+/// Oldest supported version of SQLite. Before 3.51.3, two connections that reset the write-ahead log at the same time
+/// could damage the database.
 const OLDEST_SQLITE: i32 = 3_051_003;
 
 fn check_library(found: i32) -> Result<(), StoreError> {

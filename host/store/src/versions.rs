@@ -5,46 +5,50 @@ use agent_core::message::Digest;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-/// Origin of a version that serves instead of the one in the plugin's file.
+/// Origin of a version that serves because of a rollback. The host loads it from the plugin store instead of the
+/// plugin's file.
 pub const PLUGIN_STORE_ORIGIN: &str = "plugin store";
 
 /// Stores the plugin versions of each plugin directory.
 #[async_trait]
 pub trait PluginVersions: Send + Sync {
-    /// Stores which versions a directory serves from now on. `serving` lists all of them: new versions start, versions that
-    /// are missing end together with their trials, and versions that already serve continue. Returns what changed, by plugin.
-    /// If two processes store the same set, only one of them gets the changes.
+    /// Stores the set of versions that a directory serves from now on. Versions that are not serving yet start,
+    /// versions that are missing from `serving` end together with their trials, and versions that already serve
+    /// continue. Returns one change for each plugin whose version changed. If two processes store the same set, only
+    /// one of them gets the changes.
     async fn set_serving(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<Vec<VersionChange>, StoreError>;
 
     /// Returns the versions that a directory serves, ordered by plugin.
     async fn serving(&self, directory: &str) -> Result<Vec<(String, Digest)>, StoreError>;
 
-    /// Returns versions, newest first, at most `limit`.
+    /// Returns up to `limit` versions that the filter selects, newest first.
     async fn versions(&self, which: VersionFilter, limit: usize) -> Result<Vec<PluginVersion>, StoreError>;
 
-    /// Returns the components that must be kept: versions that serve, the last `last` versions of each plugin, and both
-    /// versions of each rollback and trial.
+    /// Returns the digests of the components that must be kept: versions that serve, the `last` most recent versions of
+    /// each plugin, and both versions of each rollback and trial.
     async fn needed_versions(&self, last: u32) -> Result<Vec<Digest>, StoreError>;
 
     /// Returns the versions of a directory that serve and are on trial.
     async fn trials(&self, directory: &str) -> Result<Vec<StoredTrial>, StoreError>;
 
-    /// Adds calls to a trial and returns the new totals, or `None` if the version is not on trial (any more).
+    /// Adds calls to a trial and returns the new totals. Returns `None` if the version is not, or no longer, on trial.
     async fn count_trial(&self, counted: TrialCalls) -> Result<Option<StoredTrial>, StoreError>;
 
-    /// Ends the trial of a plugin's version, whatever its result.
+    /// Ends the trial of a plugin's version, regardless of the trial's outcome.
     async fn end_trial(&self, directory: &str, plugin: &str) -> Result<(), StoreError>;
 
     /// Rolls a plugin back. This replaces an existing rollback of the plugin.
     async fn roll_back(&self, rollback: Rollback) -> Result<(), StoreError>;
 
-    /// Removes a rollback, so that the plugin's file serves again. Returns whether there was one.
+    /// Removes a rollback, so that the plugin's file serves again. Returns whether the plugin had a rollback.
     async fn undo_rollback(&self, directory: &str, plugin: &str) -> Result<bool, StoreError>;
 
-    /// Records that a turn of the agent starts with these components, given as plugin name and digest.
+    /// Records that a turn of the agent started with these components. Each component is a pair of the plugin's name
+    /// and the digest.
     async fn record_turn_plugins(&self, agent: &str, plugins: Vec<(String, Digest)>) -> Result<(), StoreError>;
 
-    /// Returns those of these components that no turn of the agent has ever started with under that plugin name (row 38).
+    /// Returns the components from `plugins` with which no turn of the agent has ever started. A component is unused if
+    /// it was used only under a different plugin name (row 38).
     async fn plugins_without_turns(
         &self,
         agent: &str,
@@ -58,9 +62,9 @@ pub trait PluginVersions: Send + Sync {
 /// Selects versions to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VersionFilter {
-    /// Only versions of this plugin directory. `None`: of all directories.
+    /// Path of a plugin directory, whose versions are selected. `None` selects the versions of all directories.
     pub directory: Option<String>,
-    /// Only versions of this plugin. `None`: of all plugins.
+    /// Name of a plugin, whose versions are selected. `None` selects the versions of all plugins.
     pub plugin: Option<String>,
 }
 
@@ -71,22 +75,23 @@ pub struct ServedPlugin {
     pub plugin: String,
     /// Digest of the plugin's component.
     pub digest: Digest,
-    /// Where the version came from: a file, or [`PLUGIN_STORE_ORIGIN`].
+    /// Path of the file that the version was loaded from, or [`PLUGIN_STORE_ORIGIN`].
     pub origin: String,
-    /// If there was a previous version: why it stops serving.
+    /// Reason why the plugin's previous version stops serving. Ignored if no version of the plugin is replaced.
     pub instead: VersionEnd,
-    /// The version that it replaces on trial, if it starts now. `None`: it is not on trial.
+    /// If this version starts on trial, the digest of the version that it replaces. `None` if it is not on trial.
+    /// Ignored if this version already serves.
     pub trial: Option<Digest>,
 }
 
-/// A change of the version that a plugin serves.
+/// A change of the version of a plugin that serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionChange {
     /// Name of the plugin.
     pub plugin: String,
-    /// Digest of the version that served before. `None` if there was none.
+    /// Digest of the version that served before. `None` if no version served.
     pub from: Option<Digest>,
-    /// Digest of the version that serves now. `None` if there is none.
+    /// Digest of the version that serves now. `None` if no version serves any more.
     pub to: Option<Digest>,
 }
 
@@ -99,9 +104,9 @@ pub struct StoredTrial {
     pub digest: Digest,
     /// Digest of the version that served before.
     pub before: Digest,
-    /// Number of calls so far.
+    /// Number of calls to the version since its trial started.
     pub calls: u32,
-    /// Number of calls that trapped.
+    /// Number of these calls that trapped.
     pub traps: u32,
 }
 
@@ -130,13 +135,13 @@ pub enum VersionEnd {
     Removed,
     /// The version trapped too often.
     Trapped,
-    /// A person rolled the plugin back, or undid a rollback.
+    /// A user rolled the plugin back, or undid a rollback.
     #[serde(rename = "asked")]
     Requested,
 }
 
 impl VersionEnd {
-    /// Returns the word that is stored.
+    /// Returns the word with which the store saves this reason.
     pub fn as_str(self) -> &'static str {
         match self {
             VersionEnd::Replaced => "replaced",
@@ -158,13 +163,13 @@ pub struct PluginVersion {
     pub plugin: String,
     /// Digest of the plugin's component.
     pub digest: Digest,
-    /// Where the version came from: a file, or [`PLUGIN_STORE_ORIGIN`].
+    /// Path of the file that the version was loaded from, or [`PLUGIN_STORE_ORIGIN`].
     pub origin: String,
     /// Time at which the version started to serve, as RFC 3339 in UTC.
     pub began: String,
-    /// Time at which the version ended, as RFC 3339 in UTC. `None` if it serves.
+    /// Time at which the version stopped serving, as RFC 3339 in UTC. `None` if it still serves.
     pub ended: Option<String>,
-    /// Why the version ended. `None` if it serves.
+    /// Reason why the version stopped serving. `None` if it still serves.
     pub why: Option<VersionEnd>,
 }
 
@@ -179,6 +184,6 @@ pub struct Rollback {
     pub from: Digest,
     /// Digest of the version that serves instead.
     pub to: Digest,
-    /// [`VersionEnd::Trapped`] or [`VersionEnd::Requested`].
+    /// Reason for the rollback: [`VersionEnd::Trapped`] or [`VersionEnd::Requested`].
     pub why: VersionEnd,
 }

@@ -23,8 +23,8 @@ async fn sqlite_on_a_file_conforms() {
         let store = SqliteStore::open(&path, Options::default()).unwrap();
         assert_eq!(store.integrity_check().await, Ok(()), "{}", path.display());
         drop(store);
-        let left: Vec<_> = std::fs::read_dir(format!("{}.owners", path.display())).unwrap().collect();
-        assert!(left.is_empty(), "lock files remain: {left:?}");
+        let remaining: Vec<_> = std::fs::read_dir(format!("{}.owners", path.display())).unwrap().collect();
+        assert!(remaining.is_empty(), "lock files remain: {remaining:?}");
     }
 }
 

@@ -1,4 +1,5 @@
-//! What opening reports for every kind of unusable file. No refused file is overwritten (limits 26 and 28).
+//! Tests the errors that are reported when an unusable file is opened. No refused file is overwritten (limits 26 and
+//! 28).
 
 use agent_core::change::{Body, Change, NewMessage};
 use agent_core::message::{Digest, Part, Role};
@@ -13,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The first byte of a page with rows of a table (<https://www.sqlite.org/fileformat2.html>, "B-tree Pages").
-const TABLE_LEAF: u8 = 0x0d;
+/// First byte of a page that contains rows of a table (<https://www.sqlite.org/fileformat2.html>, "B-tree Pages").
+const TABLE_LEAF_PAGE: u8 = 0x0d;
 
 /// A temporary folder with the path of a database in it.
 struct Folder {
@@ -45,32 +46,34 @@ async fn open(store: &SqliteStore, session: &str) -> Lease {
     store.open(session, OpenMode::Either, SessionMeta::default()).await.unwrap().lease
 }
 
-/// A commit of several pages with text that no other commit contains.
+/// Returns a commit of several pages, with text that no other commit contains.
 fn large_commit() -> Commit {
     let text = uuid::Uuid::new_v4().to_string().repeat(400);
     Commit { texts: vec![text], snapshot: vec![b'x'; 3000], ..Commit::default() }
 }
 
-fn refused(path: &Path) -> StoreError {
+fn opening_error(path: &Path) -> StoreError {
     let before = fs::read(path).ok();
     let error = SqliteStore::open(path, Options::default()).err().expect("the file is refused");
     assert_eq!(fs::read(path).ok(), before, "a refused file is left unchanged");
-    assert!(error.to_string().contains(&path.display().to_string()), "the error names the file: {error}");
+    assert!(error.to_string().contains(&path.display().to_string()), "the error contains the path: {error}");
     error
 }
 
-/// D1: a new database is readable by its owner only, in any folder. An existing file keeps its permissions.
+/// D1: only its owner can read a new database, in any folder. An existing file keeps its permissions.
 #[test]
 fn new_database_is_private() {
     let folder = Folder::new();
     fs::set_permissions(folder.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let store = SqliteStore::open(folder.database(), Options::default()).unwrap();
-    let modes = |of: &str| fs::metadata(folder.database().with_extension(of)).unwrap().permissions().mode() & 0o777;
-    assert_eq!(["db", "db-wal", "db-shm"].map(modes), [0o600; 3]);
+    let mode = |extension: &str| {
+        fs::metadata(folder.database().with_extension(extension)).unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!(["db", "db-wal", "db-shm"].map(mode), [0o600; 3]);
     drop(store);
     fs::set_permissions(folder.database(), fs::Permissions::from_mode(0o660)).unwrap();
     drop(SqliteStore::open(folder.database(), Options::default()).unwrap());
-    assert_eq!(modes("db"), 0o660);
+    assert_eq!(mode("db"), 0o660);
 }
 
 /// Limit 28: a file that is not a database is refused.
@@ -79,56 +82,60 @@ fn text_file_is_refused() {
     let folder = Folder::new();
     for content in ["notes\n", "SQLite format 4\0 and more"] {
         fs::write(folder.database(), content).unwrap();
-        assert_eq!(refused(&folder.database()), StoreError::NotADatabase { path: folder.database() });
+        assert_eq!(opening_error(&folder.database()), StoreError::NotADatabase { path: folder.database() });
     }
     assert_eq!(fs::read_dir(folder.folder.path()).unwrap().count(), 1, "no other file is created");
 }
 
-/// Limit 28: a damaged file is named and left unchanged.
+/// Limit 28: the error for a damaged file contains its path, and the file is left unchanged.
 #[tokio::test]
 async fn damaged_file_is_refused_and_unchanged() {
     let folder = Folder::new().with_session().await;
     let path = folder.database();
-    let whole = fs::read(&path).unwrap();
-    let middle = whole.len() / 2 / 4096 * 4096;
-    let mut scrambled = whole.clone();
+    let intact = fs::read(&path).unwrap();
+    let middle = intact.len() / 2 / 4096 * 4096;
+    let mut scrambled = intact.clone();
     scrambled[middle..middle + 4096 * 4].fill(0x5a);
-    let mut head = whole.clone();
-    head[16..4096].fill(0xff);
-    // A table that opening does not read: only the check of the whole file finds this.
-    let mut snapshot = whole.clone();
-    let is_snapshot = |page: &&[u8]| page[0] == TABLE_LEAF && page.windows(1_000).any(|window| window == [b'x'; 1_000]);
-    let place =
-        whole.chunks(4096).position(|page| is_snapshot(&page)).expect("the session's snapshot is in a table") * 4096;
-    snapshot[place + 8..place + 16].fill(0xff);
-    let cut = whole[..middle].to_vec();
-    for (what, damaged) in [("scrambled", scrambled), ("head", head), ("snapshot", snapshot), ("cut", cut)] {
+    let mut first_page = intact.clone();
+    first_page[16..4096].fill(0xff);
+    // Damage a table that is not read when a file is opened, so that only the check of the whole file finds the damage.
+    let mut snapshot = intact.clone();
+    let is_snapshot =
+        |page: &&[u8]| page[0] == TABLE_LEAF_PAGE && page.windows(1_000).any(|window| window == [b'x'; 1_000]);
+    let position =
+        intact.chunks(4096).position(|page| is_snapshot(&page)).expect("the session's snapshot is in a table") * 4096;
+    snapshot[position + 8..position + 16].fill(0xff);
+    let truncated = intact[..middle].to_vec();
+    for (what, damaged) in
+        [("scrambled", scrambled), ("first page", first_page), ("snapshot", snapshot), ("truncated", truncated)]
+    {
         fs::write(&path, damaged).unwrap();
-        let error = refused(&path);
+        let error = opening_error(&path);
         assert!(matches!(error, StoreError::Damaged { .. }), "{what}: {error:?}");
     }
-    fs::write(&path, whole).unwrap();
+    fs::write(&path, intact).unwrap();
     let store = SqliteStore::open(&path, Options::default()).unwrap();
     assert_eq!(store.integrity_check().await, Ok(()));
 }
 
-/// Limit 28: neither a foreign database nor its write-ahead log is changed.
+/// Limit 28: a database of another program is not changed, and neither is its write-ahead log.
 #[test]
 fn foreign_database_is_refused_and_unchanged() {
     let folder = Folder::new();
     let path = folder.database();
     let foreign = Connection::open(&path).unwrap();
     foreign.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)").unwrap();
-    // As a killed process leaves it: the log contains data that the file does not.
-    let left = path.with_file_name("left.db");
-    let log = left.with_extension("db-wal");
-    fs::copy(&path, &left).unwrap();
+    // Copy the files in the state that a killed process leaves them in: the log contains data that the database file
+    // does not contain.
+    let copy = path.with_file_name("left.db");
+    let log = copy.with_extension("db-wal");
+    fs::copy(&path, &copy).unwrap();
     fs::copy(path.with_extension("db-wal"), &log).unwrap();
     let before = fs::read(&log).unwrap();
-    assert_eq!(refused(&left), StoreError::Foreign { path: left.clone() });
+    assert_eq!(opening_error(&copy), StoreError::Foreign { path: copy.clone() });
     assert_eq!(fs::read(&log).unwrap(), before);
-    let theirs = Connection::open(&left).unwrap();
-    let count: i64 = theirs.query_row("SELECT count(*) FROM theirs", [], |row| row.get(0)).unwrap();
+    let reopened = Connection::open(&copy).unwrap();
+    let count: i64 = reopened.query_row("SELECT count(*) FROM theirs", [], |row| row.get(0)).unwrap();
     assert_eq!(count, 1);
 }
 
@@ -138,7 +145,7 @@ async fn newer_database_is_refused() {
     let folder = Folder::new().with_session().await;
     let path = folder.database();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 999).unwrap();
-    let error = refused(&path);
+    let error = opening_error(&path);
     assert!(matches!(error, StoreError::Newer { found: 999, supported: 1..999, .. }), "{error}");
 }
 
@@ -148,7 +155,7 @@ async fn file_without_write_permission_is_refused() {
     let folder = Folder::new().with_session().await;
     let path = folder.database();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
-    assert_eq!(refused(&path), StoreError::ReadOnly { path: path.clone() });
+    assert_eq!(opening_error(&path), StoreError::ReadOnly { path: path.clone() });
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     SqliteStore::open(&path, Options::default()).unwrap();
 }
@@ -157,14 +164,14 @@ async fn file_without_write_permission_is_refused() {
 fn folder_and_missing_folder_are_refused() {
     let folder = Folder::new();
     for path in [folder.folder.path().to_owned(), folder.folder.path().join("missing").join("agent.db")] {
-        let error = refused(&path);
+        let error = opening_error(&path);
         assert!(matches!(error, StoreError::Failed { .. }), "{error:?}");
     }
 }
 
-/// Limit 28: the commit fails, everything committed before is kept, and commits succeed again when there is space.
+/// Limit 28: a commit on a full disk fails, earlier commits are kept, and commits succeed again when there is space.
 #[tokio::test]
-async fn full_disk_loses_nothing() {
+async fn full_disk_loses_no_commits() {
     let folder = Folder::new();
     let path = folder.database();
     let options = Options { max_bytes: Some(1 << 20), ..Options::default() };
@@ -180,7 +187,7 @@ async fn full_disk_loses_nothing() {
     assert_eq!(error, StoreError::DiskFull { path: path.clone() });
     assert!(revision > 3, "{revision}");
     let listed = store.sessions(Default::default(), 1).await.unwrap();
-    assert_eq!(listed[0].revision, revision, "nothing of the failed commit is stored");
+    assert_eq!(listed[0].revision, revision, "no part of the failed commit is stored");
     drop(store);
 
     let store = SqliteStore::open(&path, Options::default()).unwrap();
@@ -190,7 +197,8 @@ async fn full_disk_loses_nothing() {
     assert_eq!(store.integrity_check().await, Ok(()));
 }
 
-/// Limit 28: a commit waits for a process that holds the lock, but not forever; it succeeds when the lock is released.
+/// Limit 28: a commit waits for another process that has the lock, but only for a limited time. It succeeds after the
+/// lock is released.
 #[tokio::test]
 async fn commit_on_a_locked_database_fails_after_max_wait() {
     let folder = Folder::new();
@@ -202,8 +210,8 @@ async fn commit_on_a_locked_database_fails_after_max_wait() {
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let refused = store.commit(&lease, 0, Commit::default()).await;
-    let Err(StoreError::Locked { path: named, holder }) = refused else { panic!("{refused:?}") };
-    assert_eq!(named, path);
+    let Err(StoreError::Locked { path: error_path, holder }) = refused else { panic!("{refused:?}") };
+    assert_eq!(error_path, path);
     let expected = if cfg!(target_os = "linux") { std::process::id().to_string() } else { String::new() };
     assert!(holder.contains(&expected), "{holder}");
     let range = MessageRange::After { id: 0, limit: 1 };
@@ -212,7 +220,8 @@ async fn commit_on_a_locked_database_fails_after_max_wait() {
     assert_eq!(store.commit(&lease, 0, Commit::default()).await, Ok(1));
 }
 
-/// Row 46: a commit waits while another process writes, for longer than SQLite's own timeout, and then succeeds.
+/// Row 46: a commit waits while another process is writing, even for longer than SQLite's own timeout, and then
+/// succeeds.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_46_commit_waits_for_a_lock() {
     let folder = Folder::new();
@@ -230,7 +239,8 @@ async fn row_46_commit_waits_for_a_lock() {
     unlocking.await.unwrap();
 }
 
-/// Row 50: after a newer host has migrated the file, every commit fails with the reason. Reading still works.
+/// Row 50: after a newer host has migrated the file, every commit fails with an error that explains this. Reading still
+/// works.
 #[tokio::test]
 async fn row_50_commit_fails_after_a_migration_by_a_newer_host() {
     let folder = Folder::new();
@@ -242,13 +252,13 @@ async fn row_50_commit_fails_after_a_migration_by_a_newer_host() {
     newer.pragma_update(None, "user_version", 1_000).unwrap();
     let refused = store.commit(&lease, 1, Commit::default()).await.unwrap_err();
     assert!(matches!(&refused, StoreError::Newer { found: 1_000, .. }), "{refused}");
-    let allowed = store
+    let recorded = store
         .record_turn_plugins(
             "a",
             vec![("calc".to_owned(), Digest::parse(&format!("sha256:{}", "0".repeat(64))).unwrap())],
         )
         .await;
-    assert!(matches!(allowed, Err(StoreError::Newer { .. })), "{allowed:?}");
+    assert!(matches!(recorded, Err(StoreError::Newer { .. })), "{recorded:?}");
     let listed = store.sessions(Default::default(), 1).await.unwrap();
     assert_eq!(listed[0].revision, 1);
 }
@@ -280,19 +290,19 @@ async fn many_stores_create_one_database() {
     assert_eq!(stores[0].integrity_check().await, Ok(()));
 }
 
-/// D4, D5: no file contains deleted messages or forgotten memories any more, not even in unused pages or indexes.
+/// D4, D5: after a deletion, no file contains the deleted messages or memories, not even in unused pages or indexes.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_deleted_data_is_in_no_file() {
     let folder = Folder::new();
     let store = SqliteStore::open(folder.database(), Options::default()).unwrap();
-    let files = |word: &str| {
-        let read = |end: &str| fs::read(format!("{}{end}", folder.database().display())).unwrap_or_default();
+    let files_contain = |word: &str| {
+        let read = |suffix: &str| fs::read(format!("{}{suffix}", folder.database().display())).unwrap_or_default();
         let bytes = [read(""), read("-wal"), read("-shm")].concat();
         bytes.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word.as_bytes()))
     };
     // The words are written in separate pages, in shared pages, and repeatedly, as in a snapshot.
-    let (said, remembered, kept) = ("xylophonwalrus", "zwerchfellwalrus", "harmonikawalrus");
-    for (session, word) in [("gone", said), ("kept", kept)] {
+    let (deleted_word, memory_word, kept_word) = ("xylophonwalrus", "zwerchfellwalrus", "harmonikawalrus");
+    for (session, word) in [("gone", deleted_word), ("kept", kept_word)] {
         let lease = open(&store, session).await;
         for revision in 0..3_u64 {
             let text = format!("{word} {} {word}", "and so on ".repeat(2_000 * revision as usize));
@@ -303,23 +313,29 @@ async fn d5_deleted_data_is_in_no_file() {
             store.commit(&lease, revision, commit).await.unwrap();
         }
         store.release(lease).await.unwrap();
-        for (id, text) in [("final", word), ("tool", remembered)] {
+        for (id, text) in [("final", word), ("tool", memory_word)] {
             let (session, agent, text) = (session.to_owned(), "a".to_owned(), text.to_owned());
             let (user, kind, id) = ("ann".to_owned(), MemoryKind::Final, format!("{session}/1/{id}"));
             let memory = Memory { user, kind, agent, session, turn: 1, text, written: None };
             store.add(&id, memory).await.unwrap();
         }
     }
-    assert_eq!(store.search_messages(said, 9).await.unwrap().len(), 3, "the index contains the messages");
-    for word in [said, remembered, kept] {
-        assert!(files(word), "{word} is in the files before it is deleted");
+    assert_eq!(store.search_messages(deleted_word, 9).await.unwrap().len(), 3, "the index contains the messages");
+    for word in [deleted_word, memory_word, kept_word] {
+        assert!(files_contain(word), "{word} is in the files before it is deleted");
     }
     assert_eq!(store.delete("gone").await.unwrap().memories, 2);
-    assert!(!files(said) && !files(&said[4..]), "a deleted message is still in the files");
-    assert!(files(remembered) && files(kept), "data of the other session is kept");
+    assert!(
+        !files_contain(deleted_word) && !files_contain(&deleted_word[4..]),
+        "a deleted message is still in the files"
+    );
+    assert!(files_contain(memory_word) && files_contain(kept_word), "data of the other session is kept");
     assert_eq!(store.forget("ann", "kept/1/tool").await, Ok(true));
-    assert!(!files(remembered) && !files(&remembered[4..]), "a forgotten memory is still in the files");
-    assert!(files(kept));
-    assert_eq!(store.search_messages(kept, 9).await.unwrap().len(), 3);
+    assert!(
+        !files_contain(memory_word) && !files_contain(&memory_word[4..]),
+        "a forgotten memory is still in the files"
+    );
+    assert!(files_contain(kept_word));
+    assert_eq!(store.search_messages(kept_word, 9).await.unwrap().len(), 3);
     assert_eq!(store.integrity_check().await, Ok(()));
 }

@@ -1,4 +1,4 @@
-//! Commits that wait together share a transaction, and each succeeds or fails on its own (D1, D2).
+//! Commits that wait at the same time share a transaction, and each commit succeeds or fails independently (D1, D2).
 
 use agent_core::change::{Body, Change, NewMessage};
 use agent_core::message::{Part, Role};
@@ -12,18 +12,18 @@ use std::time::Duration;
 
 const SESSIONS: usize = 40;
 
-/// With `Full` the writer thread leads commits; with `Off` callers do.
+/// With `Full`, the writer thread is the leader that runs the commits. With `Off`, callers can be the leader.
 const SYNCHRONOUS_MODES: [Synchronous; 2] = [Synchronous::Full, Synchronous::Off];
 
 fn commit(text: &str) -> Commit {
-    with_message(1, text)
+    commit_with_message(1, text)
 }
 
-fn numbered(id: u64) -> Commit {
-    with_message(id, "words")
+fn message_commit(id: u64) -> Commit {
+    commit_with_message(id, "words")
 }
 
-fn with_message(id: u64, text: &str) -> Commit {
+fn commit_with_message(id: u64, text: &str) -> Commit {
     let body = Body::Parts(vec![Part::Text(text.to_owned())]);
     let messages = vec![NewMessage { id, turn: 1, role: Role::User, body, tokens: 1 }];
     Commit { change: Change { messages, ..Change::default() }, ..Commit::default() }
@@ -38,8 +38,8 @@ async fn leases(store: &SqliteStore) -> Vec<Lease> {
     leases
 }
 
-/// D2: while the file is locked, all commits wait. Then at most two transactions store them, and only the
-/// invalid ones fail. The test uses one thread, so that all commits are queued before the lock is released.
+/// D2: while the file is locked, all commits wait. Afterwards, at most two transactions store the commits, and only the
+/// invalid commits fail. The test uses one thread, so that all commits are queued before the lock is released.
 #[tokio::test(flavor = "current_thread")]
 async fn waiting_commits_share_a_transaction() {
     for synchronous in SYNCHRONOUS_MODES {
@@ -61,7 +61,7 @@ async fn waiting_commits_share_a_transaction() {
         for _ in 0..SESSIONS {
             tokio::task::yield_now().await;
         }
-        assert_eq!(store.stats(), before, "nothing is acknowledged before it is committed");
+        assert_eq!(store.stats(), before, "no commit is acknowledged before its transaction is committed");
         other.execute_batch("ROLLBACK").unwrap();
         for (number, commit) in waiting.into_iter().enumerate() {
             let session = format!("s{number}");
@@ -98,7 +98,8 @@ async fn locked_file_does_not_block_the_executor() {
     }
 }
 
-/// Limits 10 and 32: a commit whose caller gives up is stored completely or not at all, and other sessions are not affected.
+/// Limits 10 and 32: a commit whose future is dropped is stored completely or not at all, and other sessions are not
+/// affected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn abandoned_commits_are_complete_or_absent() {
     for synchronous in SYNCHRONOUS_MODES {
@@ -111,31 +112,32 @@ async fn abandoned_commits_are_complete_or_absent() {
         }
         while let Some(session) = sessions.join_next().await {
             let (session, revision) = session.unwrap();
-            let all = MessageRange::After { id: 0, limit: 1_000 };
-            assert_eq!(store.messages(&session, all).await.unwrap().len() as u64, revision, "{session}");
+            let all_messages = MessageRange::After { id: 0, limit: 1_000 };
+            assert_eq!(store.messages(&session, all_messages).await.unwrap().len() as u64, revision, "{session}");
         }
         assert_eq!(store.integrity_check().await, Ok(()));
     }
 }
 
-/// Commits one message per revision and drops every other commit after some polls. Returns the last revision.
+/// Commits one message per revision and drops the future of every other commit after a few polls. Returns the session
+/// and its last revision.
 async fn abandon_every_other_commit(store: Arc<SqliteStore>, lease: Lease) -> (String, u64) {
     let mut revision = 0;
     for round in 0..60 {
-        let message = numbered(revision + 1);
+        let message = message_commit(revision + 1);
         let committed = tokio::select! {
             biased;
             committed = store.commit(&lease, revision, message) => committed,
-            () = polls(round % 8), if round % 2 == 0 => continue,
+            () = yield_times(round % 8), if round % 2 == 0 => continue,
         };
         match committed {
             Ok(next) => revision = next,
-            // A commit whose caller gave up was stored after all.
+            // The previous commit was stored although its future was dropped.
             Err(StoreError::Conflict { found, .. }) if found == revision + 1 => revision = found,
             Err(error) => panic!("{error}"),
         }
     }
-    let last = store.commit(&lease, revision, numbered(revision + 1)).await;
+    let last = store.commit(&lease, revision, message_commit(revision + 1)).await;
     match last {
         Ok(next) => (lease.session, next),
         Err(StoreError::Conflict { found, .. }) => (lease.session, found),
@@ -143,19 +145,19 @@ async fn abandon_every_other_commit(store: Arc<SqliteStore>, lease: Lease) -> (S
     }
 }
 
-async fn polls(number: usize) {
+async fn yield_times(number: usize) {
     for _ in 0..number {
         tokio::task::yield_now().await;
     }
 }
 
-/// D6: the writer updates the search index by itself after commits, also if the index was up to date before.
+/// D6: the writer thread updates the search index after commits, even if the index was up to date before.
 #[tokio::test]
 async fn idle_writer_updates_the_index() {
     let store = SqliteStore::open_in_memory().unwrap();
     let lease = store.open("s", OpenMode::CreateNew, SessionMeta::default()).await.unwrap().lease;
     for number in 1..=2 {
-        store.commit(&lease, number - 1, numbered(number)).await.unwrap();
+        store.commit(&lease, number - 1, message_commit(number)).await.unwrap();
         let indexed = async {
             while store.stats().index_transactions < number {
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -163,7 +165,7 @@ async fn idle_writer_updates_the_index() {
         };
         tokio::time::timeout(Duration::from_secs(30), indexed).await.expect("the thread updates the index");
         assert_eq!(store.search_messages("words", 10).await.unwrap().len() as u64, number);
-        // By now the thread has found that there is nothing more to index.
+        // After this time, the thread has found that there are no more messages to index.
         tokio::time::sleep(Duration::from_millis(1_200)).await;
     }
 }

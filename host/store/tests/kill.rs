@@ -1,5 +1,5 @@
-//! A process that is killed at any moment loses nothing that was acknowledged, and its session can be taken over at once (D3,
-//! limits 27 and 32). The test starts its own executable as the process to kill.
+//! If a process is killed at any moment, no acknowledged commit is lost, and the session of the process can be taken
+//! over at once (D3, limits 27 and 32). The test starts its own executable as the process to kill.
 
 use agent_core::approval::LastingGrant;
 use agent_core::change::{Body, Change, NewMessage, OutboxEffect, OutboxItem};
@@ -13,10 +13,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-const DATABASE: &str = "AGENT_STORE_TEST_DATABASE";
+const DATABASE_VARIABLE: &str = "AGENT_STORE_TEST_DATABASE";
 const ROUNDS: usize = 25;
 
-/// The process to kill: commits until it is killed, and prints each acknowledged revision.
+/// Runs in the process to kill. Commits until the process is killed, and prints each acknowledged revision.
 async fn commit_until_killed(path: String) {
     let store = SqliteStore::open(path, Options::default()).unwrap();
     let opened = store.open("s", OpenMode::Either, SessionMeta::default()).await.unwrap();
@@ -29,7 +29,7 @@ async fn commit_until_killed(path: String) {
     }
 }
 
-/// A commit whose message, event, outbox item and snapshot all contain the new revision.
+/// Returns a commit whose message, event, outbox item and snapshot all contain the new revision.
 fn commit(revision: u64) -> Commit {
     let body = Body::Parts(vec![Part::Text(format!("message {revision}"))]);
     let messages = vec![NewMessage { id: revision, turn: 1, role: Role::User, body, tokens: 1 }];
@@ -43,12 +43,12 @@ fn commit(revision: u64) -> Commit {
     Commit { snapshot: revision.to_string().into_bytes(), change, ..Commit::default() }
 }
 
-/// A child process that is killed when the test ends, however it ends.
+/// A child process that is killed when this value is dropped, even if the test fails.
 struct KilledOnDrop(Child);
 
 impl Drop for KilledOnDrop {
     fn drop(&mut self) {
-        // It may have ended already.
+        // Ignore errors, because the process may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -56,8 +56,8 @@ impl Drop for KilledOnDrop {
 
 fn start(database: &Path) -> KilledOnDrop {
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["killed_process_loses_nothing_and_holds_no_lease", "--exact", "--nocapture"])
-        .env(DATABASE, database)
+        .args(["killed_process_loses_no_commits_and_keeps_no_lease", "--exact", "--nocapture"])
+        .env(DATABASE_VARIABLE, database)
         .stdout(Stdio::piped())
         .spawn();
     KilledOnDrop(child.unwrap())
@@ -68,8 +68,8 @@ fn revision_in(line: &str) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn killed_process_loses_nothing_and_holds_no_lease() {
-    if let Ok(path) = std::env::var(DATABASE) {
+async fn killed_process_loses_no_commits_and_keeps_no_lease() {
+    if let Ok(path) = std::env::var(DATABASE_VARIABLE) {
         return commit_until_killed(path).await;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -80,17 +80,17 @@ async fn killed_process_loses_nothing_and_holds_no_lease() {
         let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map_while(Result::ok);
         let acknowledged = (0..round * 7 % 23 + 1).filter_map(|_| lines.find_map(|line| revision_in(&line))).last();
         if round == 0 {
-            refuse_while_alive(&database, &child.0).await;
+            check_session_is_busy(&database, &child.0).await;
         }
         drop(child);
-        // Revisions that it printed before it died count too.
+        // Count the revisions that the process printed before it was killed, too.
         last_revision = lines.filter_map(|line| revision_in(&line)).last().or(acknowledged).unwrap();
-        check(&database, last_revision).await;
+        check_database(&database, last_revision).await;
     }
     assert!(last_revision > ROUNDS as u64, "{last_revision}");
 }
 
-async fn refuse_while_alive(database: &Path, child: &Child) {
+async fn check_session_is_busy(database: &Path, child: &Child) {
     let store = SqliteStore::open(database, Options::default()).unwrap();
     let Err(StoreError::Busy { session, holder }) = store.open("s", OpenMode::Existing, SessionMeta::default()).await
     else {
@@ -100,7 +100,7 @@ async fn refuse_while_alive(database: &Path, child: &Child) {
     assert!(!holder.is_this_process());
 }
 
-async fn check(database: &Path, acknowledged: u64) {
+async fn check_database(database: &Path, acknowledged: u64) {
     let store = SqliteStore::open(database, Options::default()).unwrap();
     assert_eq!(store.integrity_check().await, Ok(()));
     let opened =
@@ -116,13 +116,14 @@ async fn check(database: &Path, acknowledged: u64) {
     store.release(opened.lease).await.unwrap();
 }
 
-const LOCKED: &str = "AGENT_STORE_TEST_LOCKED";
+const LOCKED_DATABASE_VARIABLE: &str = "AGENT_STORE_TEST_LOCKED";
 
-/// Row 28: the error names the process that holds the write lock, its program, and that it is stopped.
+/// Row 28: the error contains the id and the name of the process that has the write lock, and reports that the process
+/// is stopped.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn row_28_error_names_the_stopped_process_that_holds_the_lock() {
-    if let Ok(path) = std::env::var(LOCKED) {
+    if let Ok(path) = std::env::var(LOCKED_DATABASE_VARIABLE) {
         let connection = rusqlite::Connection::open(path).unwrap();
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();
         writeln!(std::io::stdout(), "\nheld").unwrap();
@@ -138,7 +139,7 @@ async fn row_28_error_names_the_stopped_process_that_holds_the_lock() {
     let opened = store.open("s", OpenMode::Either, SessionMeta::default()).await.unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["row_28_error_names_the_stopped_process_that_holds_the_lock", "--exact", "--nocapture"])
-        .env(LOCKED, &database)
+        .env(LOCKED_DATABASE_VARIABLE, &database)
         .stdout(Stdio::piped())
         .spawn();
     let mut child = KilledOnDrop(child.unwrap());
@@ -151,8 +152,8 @@ async fn row_28_error_names_the_stopped_process_that_holds_the_lock() {
         std::thread::sleep(wait);
     }
     let refused = store.commit(&opened.lease, opened.revision, commit(1)).await.unwrap_err().to_string();
-    let named = format!("is locked by another process ({process}, `");
-    assert!(refused.contains(&named) && refused.contains(", which is stopped): try again"), "{refused}");
+    let expected = format!("is locked by another process ({process}, `");
+    assert!(refused.contains(&expected) && refused.contains(", which is stopped): try again"), "{refused}");
     // Reading needs no lock.
     assert_eq!(store.sessions(Default::default(), 9).await.unwrap().len(), 1);
     drop(child);

@@ -1,4 +1,5 @@
-//! D6: damaged search indexes and session lists are reported, refused if they cannot be read, and rebuilt from the log.
+//! D6: damaged search indexes and session lists are reported and can be rebuilt from the log. A file with an unreadable
+//! index is refused.
 
 use agent_core::change::{Body, Change, NewMessage};
 use agent_core::message::{Part, Role};
@@ -48,15 +49,16 @@ fn damage(path: &Path, sql: &str) {
     Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
 
-async fn compare(path: &Path) -> Vec<ProjectionComparison> {
+async fn compare_projections(path: &Path) -> Vec<ProjectionComparison> {
     SqliteStore::open(path, Options::default()).unwrap().check_projections(no_status).await.unwrap()
 }
 
 async fn rebuild(path: &Path) {
     let options = Options { indexes: Indexes::ToBeRebuilt, ..Options::default() };
     let store = SqliteStore::open(path, options).unwrap();
-    let made: Vec<_> = store.rebuild_projections(no_status).await.unwrap().iter().map(|of| of.made_from).collect();
-    assert_eq!(made, [3, 2, 1]);
+    let rebuilt = store.rebuild_projections(no_status).await.unwrap();
+    let counts: Vec<_> = rebuilt.iter().map(|projection| projection.made_from).collect();
+    assert_eq!(counts, [3, 2, 1]);
 }
 
 #[tokio::test]
@@ -84,17 +86,21 @@ async fn d6_damaged_projections_are_reported_and_rebuilt() {
     for (sql, projection, expected) in cases {
         let folder = tempfile::tempdir().unwrap();
         let path = create_database(folder.path()).await;
-        assert!(compare(&path).await.iter().all(|of| of.different == 0));
+        assert!(compare_projections(&path).await.iter().all(|comparison| comparison.different == 0));
         damage(&path, sql);
-        let found = compare(&path).await;
-        for of in &found {
-            let is_named = of.examples.iter().any(|example| example.contains(expected));
-            // The turns of a session whose snapshot cannot be read are kept.
-            assert_eq!(of.projection == projection, of.different > 0 && is_named, "{sql}: {found:?}");
+        let found = compare_projections(&path).await;
+        for comparison in &found {
+            let is_described = comparison.examples.iter().any(|example| example.contains(expected));
+            // `no_status` reads no snapshot, so the number of turns is not compared.
+            assert_eq!(
+                comparison.projection == projection,
+                comparison.different > 0 && is_described,
+                "{sql}: {found:?}"
+            );
         }
         rebuild(&path).await;
-        let again = compare(&path).await;
-        assert!(again.iter().all(|of| of.different == 0), "{sql}: {again:?}");
+        let after_rebuild = compare_projections(&path).await;
+        assert!(after_rebuild.iter().all(|comparison| comparison.different == 0), "{sql}: {after_rebuild:?}");
         let store = SqliteStore::open(&path, Options::default()).unwrap();
         for words in ["walrus", "owl", "bat"] {
             assert_eq!(store.search_messages(words, 9).await.unwrap().len(), 1, "{sql}: {words}");
@@ -105,7 +111,7 @@ async fn d6_damaged_projections_are_reported_and_rebuilt() {
     }
 }
 
-/// Limit 28: a damaged index is distinguished from a damaged log, and the log stays usable.
+/// Limit 28: a damaged index is distinguished from a damaged log, and the log can still be used.
 #[tokio::test]
 async fn d6_unreadable_index_is_refused_and_rebuilt() {
     for sql in ["DELETE FROM message_words_data", "DELETE FROM memory_words_data"] {
@@ -113,21 +119,28 @@ async fn d6_unreadable_index_is_refused_and_rebuilt() {
         let path = create_database(folder.path()).await;
         damage(&path, sql);
         let error = SqliteStore::open(&path, Options::default()).err().unwrap_or_else(|| panic!("{sql}: not refused"));
-        assert!(matches!(&error, StoreError::DamagedIndex { path: named, .. } if *named == path), "{sql}: {error:?}");
+        assert!(
+            matches!(&error, StoreError::DamagedIndex { path: error_path, .. } if *error_path == path),
+            "{sql}: {error:?}"
+        );
         assert!(error.to_string().contains("`agent-host store rebuild`"), "{error}");
         let options = Options { indexes: Indexes::ToBeRebuilt, ..Options::default() };
         let store = SqliteStore::open(&path, options).unwrap();
         let found = store.check_projections(no_status).await.unwrap();
-        let acknowledged: Vec<_> = found.iter().filter(|of| of.different > 0).flat_map(|of| &of.examples).collect();
-        assert!(acknowledged.iter().any(|example| example.contains("the index cannot be read")), "{sql}: {found:?}");
+        let examples: Vec<_> = found
+            .iter()
+            .filter(|comparison| comparison.different > 0)
+            .flat_map(|comparison| &comparison.examples)
+            .collect();
+        assert!(examples.iter().any(|example| example.contains("the index cannot be read")), "{sql}: {found:?}");
         drop(store);
         rebuild(&path).await;
-        let again = compare(&path).await;
-        assert!(again.iter().all(|of| of.different == 0), "{sql}: {again:?}");
+        let after_rebuild = compare_projections(&path).await;
+        assert!(after_rebuild.iter().all(|comparison| comparison.different == 0), "{sql}: {after_rebuild:?}");
     }
 }
 
-/// A rebuilt index has the same definition as the original one.
+/// A rebuilt index has the same definition as the original index.
 #[tokio::test]
 async fn d6_rebuilt_index_has_the_same_definition() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Row 54: a valid signature is found among thousands that anybody may have added.
+//! Row 54: a valid signature is found among thousands of signatures that anybody may have added.
 
 use crate::registry::TestRegistry;
 use crate::signatures::{key, trust};
@@ -8,11 +8,11 @@ use agent_registry::{
 };
 use serde_json::{Value, json};
 
-const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-const SIGNATURE: &str = "application/vnd.agent-host.plugin.signature.v1";
-const KEY: &str = "host.agent.plugin.signature.key";
+const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+const SIGNATURE_TYPE: &str = "application/vnd.agent-host.plugin.signature.v1";
+const KEY_ANNOTATION: &str = "host.agent.plugin.signature.key";
 
-/// A plugin in a registry that lists referrers, and the key that is trusted to sign it.
+/// A plugin in a registry that lists referrers, with the key that is trusted to sign it.
 struct SignedPlugin {
     registry: TestRegistry,
     client: TestClient,
@@ -27,69 +27,71 @@ impl SignedPlugin {
         let (registry, client, team) = (TestRegistry::start(), TestClient::new(), key());
         registry.set(|faults| faults.referrers = true);
         let bytes = component(1000);
-        let pushed = client.push(&format!("{}/team/calc:1.0.0", registry.host()), &bytes).await.expect("pushed");
+        let pushed =
+            client.push(&format!("{}/team/calc:1.0.0", registry.host()), &bytes).await.expect("the push succeeds");
         let trust = trust(&registry, &team);
         Self { registry, client, pushed, bytes, team, trust }
     }
 
-    /// The number of the trusted key, as in the manifests of its signatures.
-    async fn number(&self) -> String {
+    /// Attaches a signature, and returns the id of the trusted key from its manifest.
+    async fn sign_and_read_key_id(&self) -> String {
         self.sign().await;
-        let all = self.registry.manifests("team/calc");
-        let annotated = all.iter().find_map(|(_, bytes)| {
+        let manifests = self.registry.manifests("team/calc");
+        let annotated = manifests.iter().find_map(|(_, bytes)| {
             let json: Value = serde_json::from_slice(bytes).ok()?;
-            json["annotations"][KEY].as_str().map(str::to_owned)
+            json["annotations"][KEY_ANNOTATION].as_str().map(str::to_owned)
         });
-        annotated.expect("a signature's manifest names its key")
+        annotated.expect("the manifest of a signature contains the key id")
     }
 
     async fn sign(&self) {
-        let signature = sign(&self.team, &self.bytes, &self.pushed.claims(&facts())).expect("signed");
-        self.client.registry.attach_signature(&self.pushed, &signature).await.expect("attached");
+        let signature = sign(&self.team, &self.bytes, &self.pushed.claims(&facts())).expect("signing succeeds");
+        self.client.registry.attach_signature(&self.pushed, &signature).await.expect("the signature is attached");
     }
 
-    /// Adds signatures of an untrusted key, each with its own manifest of a given padding.
+    /// Adds signatures by an untrusted key. Each has its own manifest, which contains `padding` additional bytes.
     fn add_untrusted_signatures(&self, count: usize, (key, padding): (Option<&str>, usize)) {
-        let text = sign(&crate::signatures::key(), &self.bytes, &self.pushed.claims(&facts())).expect("signed");
+        let text =
+            sign(&crate::signatures::key(), &self.bytes, &self.pushed.claims(&facts())).expect("signing succeeds");
         self.registry.put_blob("team/calc", text.as_bytes());
         let digest = agent_plugins::digest_of(text.as_bytes());
         for number in 0..count {
             let mut manifest = json!({
-                "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": SIGNATURE,
+                "schemaVersion": 2, "mediaType": MANIFEST_TYPE, "artifactType": SIGNATURE_TYPE,
                 "config": {"mediaType": "application/vnd.oci.empty.v1+json", "digest": agent_plugins::digest_of(b"{}"), "size": 2},
                 "layers": [{"mediaType": "application/vnd.minisign.signature.v1", "digest": digest, "size": text.len()}],
-                "subject": {"mediaType": MANIFEST, "digest": self.pushed.manifest, "size": 1},
+                "subject": {"mediaType": MANIFEST_TYPE, "digest": self.pushed.manifest, "size": 1},
                 "annotations": {"number": format!("{number}{}", "x".repeat(padding))},
             });
             if let Some(key) = key {
-                manifest["annotations"][KEY] = json!(key);
+                manifest["annotations"][KEY_ANNOTATION] = json!(key);
             }
-            let bytes = serde_json::to_vec(&manifest).expect("JSON");
+            let bytes = serde_json::to_vec(&manifest).expect("the JSON is valid");
             let name = agent_plugins::digest_of(&bytes).to_string();
-            self.registry.put_manifest("team/calc", &name, (MANIFEST, bytes));
+            self.registry.put_manifest("team/calc", &name, (MANIFEST_TYPE, bytes));
         }
     }
 
-    async fn verified(&self) -> Result<(Signer, Option<String>), RegistryError> {
-        let reference = Reference::parse(&self.pushed.reference.to_string()).expect("a reference");
-        let place = reference.repository().to_string();
+    async fn verify(&self) -> Result<(Signer, Option<String>), RegistryError> {
+        let reference = Reference::parse(&self.pushed.reference.to_string()).expect("the reference is valid");
+        let source = reference.repository().to_string();
         let found = self.client.registry.resolve(&Source::Registry(reference)).await?;
-        let wanted = SignatureRequest::FromKeys(self.trust.keys_for(&place));
-        let fetched = self.client.registry.fetch(&found, &self.client.cache(), wanted, &|_, _| {}).await?;
+        let request = SignatureRequest::FromKeys(self.trust.keys_for(&source));
+        let fetched = self.client.registry.fetch(&found, &self.client.cache(), request, &|_, _| {}).await?;
         let (name, version) = (facts().name, facts().version);
-        let claims = Claims { name, version, repository: place.clone(), manifest: fetched.manifest.clone() };
-        let signer = self.trust.verify(&place, &fetched.bytes, &claims, &fetched.signatures);
+        let claims = Claims { name, version, repository: source.clone(), manifest: fetched.manifest.clone() };
+        let signer = self.trust.verify(&source, &fetched.bytes, &claims, &fetched.signatures);
         signer.map(|signer| (signer, fetched.search_stopped))
     }
 
     async fn assert_found(&self) {
-        let (signer, stopped) = self.verified().await.expect("the signature is found");
+        let (signer, stopped) = self.verify().await.expect("the signature is found");
         assert!(matches!(&signer, Signer::Trusted { key, .. } if *key == self.team.public), "{signer:?}");
         assert_eq!(stopped, None);
     }
 }
 
-/// If the list names the key of each signature, the valid one is read first among 10,000.
+/// If the list contains the key of each signature, the valid signature among 10,000 signatures is read first.
 #[tokio::test]
 async fn valid_signature_among_ten_thousand_is_found_quickly() {
     let signed_plugin = SignedPlugin::new().await;
@@ -102,37 +104,44 @@ async fn valid_signature_among_ten_thousand_is_found_quickly() {
     assert!(requests.len() < 100, "{} requests", requests.len());
 }
 
-/// If the list does not name keys, or invalid signatures claim the trusted key, all signatures on all pages are read.
+/// If the list does not contain keys, or invalid signatures claim the trusted key, the signatures on all pages are
+/// read.
 #[tokio::test]
-async fn claims_of_a_list_do_not_decide() {
+async fn signature_is_found_if_keys_in_the_list_are_missing_or_false() {
     let signed_plugin = SignedPlugin::new().await;
-    let number = signed_plugin.number().await;
-    signed_plugin.add_untrusted_signatures(300, (Some(&number), 0));
+    let key_id = signed_plugin.sign_and_read_key_id().await;
+    signed_plugin.add_untrusted_signatures(300, (Some(&key_id), 0));
     signed_plugin.add_untrusted_signatures(300, (None, 0));
     signed_plugin.assert_found().await;
     signed_plugin.registry.set(|faults| faults.hide_annotations = true);
     signed_plugin.assert_found().await;
     signed_plugin.registry.set(|faults| faults.referrers_per_page = Some(50));
     signed_plugin.assert_found().await;
-    // The index of a registry without a list of referrers gives the same result.
+    // In a registry without a list of referrers, the index gives the same result.
     signed_plugin.registry.set(|faults| faults.referrers = false);
     signed_plugin.sign().await;
     signed_plugin.assert_found().await;
 }
 
-/// A signature of the trusted key for another repository does not end the search.
+/// A signature by the trusted key for another repository does not end the search.
 #[tokio::test]
 async fn signature_for_another_repository_does_not_end_the_search() {
     let signed_plugin = SignedPlugin::new().await;
-    let elsewhere = Claims { repository: "registry.example/other".to_owned(), ..signed_plugin.pushed.claims(&facts()) };
-    let signature = sign(&signed_plugin.team, &signed_plugin.bytes, &elsewhere).expect("signed");
-    signed_plugin.client.registry.attach_signature(&signed_plugin.pushed, &signature).await.expect("attached");
-    assert!(signed_plugin.verified().await.is_err());
+    let other_claims =
+        Claims { repository: "registry.example/other".to_owned(), ..signed_plugin.pushed.claims(&facts()) };
+    let signature = sign(&signed_plugin.team, &signed_plugin.bytes, &other_claims).expect("signing succeeds");
+    signed_plugin
+        .client
+        .registry
+        .attach_signature(&signed_plugin.pushed, &signature)
+        .await
+        .expect("the signature is attached");
+    assert!(signed_plugin.verify().await.is_err());
     signed_plugin.sign().await;
     signed_plugin.assert_found().await;
 }
 
-/// A search that exceeds the size limit stops and reports it.
+/// A search that exceeds the size limit stops and reports this.
 #[tokio::test]
 async fn stopped_search_is_reported() {
     let signed_plugin = SignedPlugin::new().await;
@@ -140,7 +149,7 @@ async fn stopped_search_is_reported() {
     signed_plugin.add_untrusted_signatures(1_300, (None, 60_000));
     let trust = Trust { policy: agent_registry::SignaturePolicy::Warn, ..signed_plugin.trust.clone() };
     let signed_plugin = SignedPlugin { trust, ..signed_plugin };
-    let (signer, stopped) = signed_plugin.verified().await.expect("the plugin is accepted with a warning");
+    let (signer, stopped) = signed_plugin.verify().await.expect("the plugin is accepted with a warning");
     let stopped = stopped.expect("the search stopped");
     assert!(matches!(signer, Signer::Untrusted { .. }) && stopped.contains("of 1300"), "{stopped}");
     assert!(stopped.contains("more than 64 MiB"), "{stopped}");

@@ -1,4 +1,4 @@
-//! A registry over HTTP on loopback, with configurable faults. The end-to-end tests use it too.
+//! A registry over HTTP on loopback with configurable faults. The end-to-end tests use it too.
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Faults and requirements of the registry.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
-    /// Ends blob answers after this many bytes; one number per answer, then none.
+    /// Ends blob responses after this number of bytes. Each number applies to one response; further responses are
+    /// complete.
     pub cut_after: Vec<usize>,
-    /// Ignores requested ranges of blobs.
+    /// Whether requested ranges of blobs are ignored.
     pub ignore_ranges: bool,
-    /// Flips a bit in each blob that is larger than this.
+    /// Flips a bit in each blob that is larger than this size in bytes.
     pub flip_blobs_over: Option<usize>,
     /// Number of spaces to add to each manifest.
     pub pad_manifests: usize,
@@ -27,27 +28,28 @@ pub(crate) struct Faults {
     pub tokens: bool,
     /// Whether the registry lists referrers.
     pub referrers: bool,
-    /// Number of referrers on one page. `None`: all of them.
+    /// Maximum number of referrers on one page. `None` means that one page contains all referrers.
     pub referrers_per_page: Option<usize>,
-    /// Lists referrers without the annotations of their manifests.
+    /// Whether referrers are listed without the annotations of their manifests.
     pub hide_annotations: bool,
-    /// Status and `Retry-After` of the next answers. Their messages repeat the request's credential.
+    /// Status and `Retry-After` header of the next responses. The messages of these responses repeat the request's
+    /// credential.
     pub refuse: Vec<(u16, &'static str)>,
-    /// Number of manifest answers that are interrupted in the middle.
+    /// Number of manifest responses that are interrupted in the middle.
     pub cut_manifests: usize,
-    /// Statuses of the next uploads, and whether the registry keeps their bytes anyway.
+    /// Statuses of the next uploads, and whether the registry stores their bytes in spite of the error.
     pub fail_uploads: Vec<(u16, Arrived)>,
-    /// Origin that uploads should be sent to.
+    /// Origin to which clients should send uploads.
     pub upload_to: Option<String>,
     /// URL of the token server.
     pub realm: Option<String>,
-    /// Refuses to list tags.
+    /// Whether requests for the list of tags are refused.
     pub hide_tags: bool,
-    /// Invalid tags to list.
+    /// Invalid tags to add to the list of tags.
     pub strange_tags: Vec<String>,
 }
 
-/// Whether a failed upload was stored.
+/// Whether the registry stores the bytes of a failed upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrived {
     Whole,
@@ -56,11 +58,11 @@ pub(crate) enum Arrived {
 
 #[derive(Default)]
 struct Contents {
-    /// By repository and digest.
+    /// Blobs by repository and digest.
     blobs: BTreeMap<(String, String), Bytes>,
     /// Web pages by path.
     pages: BTreeMap<String, Bytes>,
-    /// Media type and bytes by repository and tag or digest.
+    /// Media type and bytes of manifests, by repository and by tag or digest.
     manifests: BTreeMap<(String, String), (String, Bytes)>,
     faults: Faults,
     requests: Vec<String>,
@@ -71,12 +73,12 @@ struct Contents {
 pub(crate) struct TestRegistry {
     address: SocketAddr,
     contents: Arc<Mutex<Contents>>,
-    _thread: Arc<Running>,
+    _thread: Arc<StopOnDrop>,
 }
 
-struct Running(Option<tokio::sync::oneshot::Sender<()>>);
+struct StopOnDrop(Option<tokio::sync::oneshot::Sender<()>>);
 
-impl Drop for Running {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         let _ = self.0.take().map(|stop| stop.send(()));
     }
@@ -90,33 +92,34 @@ impl TestRegistry {
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let served = Arc::clone(&contents);
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the runtime is created");
             runtime.block_on(async {
-                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-                let address = listener.local_addr().expect("an address");
+                let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+                let address = listener.local_addr().expect("the address is valid");
                 started.send(address).expect("the test waits");
-                let app = Router::new().fallback(answer).with_state((served, address));
+                let app = Router::new().fallback(respond).with_state((served, address));
                 tokio::select! {
-                    served = axum::serve(listener, app) => served.expect("it serves"),
+                    served = axum::serve(listener, app) => served.expect("the server runs"),
                     _ = stopped => {}
                 }
             });
         });
-        let address = address.recv().expect("it starts");
-        Self { address, contents, _thread: Arc::new(Running(Some(stop))) }
+        let address = address.recv().expect("the server starts");
+        Self { address, contents, _thread: Arc::new(StopOnDrop(Some(stop))) }
     }
 
-    /// `127.0.0.1:PORT`
+    /// Returns the host of the registry in the form `127.0.0.1:PORT`.
     pub(crate) fn host(&self) -> String {
         self.address.to_string()
     }
 
-    /// Changes the faults.
+    /// Changes the faults of the registry.
     pub(crate) fn set(&self, change: impl FnOnce(&mut Faults)) {
         change(&mut self.contents().faults);
     }
 
-    /// Returns the requests since the last call, as `METHOD PATH` and the relevant headers.
+    /// Returns the requests since the last call, each as `METHOD PATH` with its `Range` and `Authorization` values.
     pub(crate) fn requests(&self) -> Vec<String> {
         std::mem::take(&mut self.contents().requests)
     }
@@ -134,7 +137,7 @@ impl TestRegistry {
         all.map(|((_, name), (_, bytes))| (name.clone(), bytes.clone())).collect()
     }
 
-    /// Stores a manifest or an index, as a client with other tools could.
+    /// Stores a manifest or an index under a name and its digest, as a client with other tools could.
     pub(crate) fn put_manifest(&self, repository: &str, name: &str, (media_type, bytes): (&str, Vec<u8>)) {
         let digest = agent_plugins::digest_of(&bytes).to_string();
         let stored = (media_type.to_owned(), Bytes::from(bytes));
@@ -161,7 +164,7 @@ impl TestRegistry {
 
 type Served = (Arc<Mutex<Contents>>, SocketAddr);
 
-async fn answer(
+async fn respond(
     State((contents, address)): State<Served>,
     method: Method,
     uri: Uri,
@@ -177,10 +180,10 @@ async fn answer(
     if !contents.faults.refuse.is_empty() {
         let (code, later) = contents.faults.refuse.remove(0);
         let message = format!("not now, {authorization}");
-        let code = StatusCode::from_u16(code).expect("a status");
+        let code = StatusCode::from_u16(code).expect("the status is valid");
         let mut refused = error(code, "TOOMANYREQUESTS", &message);
         if !later.is_empty() {
-            refused.headers_mut().insert("retry-after", later.parse().expect("a header"));
+            refused.headers_mut().insert("retry-after", later.parse().expect("the header is valid"));
         }
         return refused;
     }
@@ -193,7 +196,7 @@ async fn answer(
     if let Some(page) = contents.pages.get(&path) {
         return reply(StatusCode::OK).body(Body::from(page.clone())).unwrap();
     }
-    let Some((repository, kind, name)) = parts(&path) else { return status(StatusCode::NOT_FOUND) };
+    let Some((repository, kind, name)) = split_path(&path) else { return status(StatusCode::NOT_FOUND) };
     let key = (repository.clone(), name.clone());
     match (method.as_str(), kind.as_str()) {
         ("GET" | "HEAD", "blobs") => blob(&mut contents, &key, &range, &path),
@@ -204,16 +207,16 @@ async fn answer(
         }
         ("PUT", "blobs") => {
             let digest = query.split("digest=").nth(1).unwrap_or_default().replace("%3A", ":");
-            let right = agent_plugins::digest_of(&body).to_string() == digest;
+            let has_digest = agent_plugins::digest_of(&body).to_string() == digest;
             let failing = (!contents.faults.fail_uploads.is_empty()).then(|| contents.faults.fail_uploads.remove(0));
             if let Some((code, arrived)) = failing {
                 if arrived == Arrived::Whole {
                     contents.blobs.insert((repository, digest), body);
                 }
-                return status(StatusCode::from_u16(code).expect("a status"));
+                return status(StatusCode::from_u16(code).expect("the status is valid"));
             }
             contents.blobs.insert((repository, digest), body);
-            status(if right { StatusCode::CREATED } else { StatusCode::BAD_REQUEST })
+            status(if has_digest { StatusCode::CREATED } else { StatusCode::BAD_REQUEST })
         }
         ("PUT", "manifests") => {
             let digest = agent_plugins::digest_of(&body).to_string();
@@ -231,7 +234,7 @@ async fn answer(
                     let building = building.header("content-length", padded.len());
                     let half = Bytes::copy_from_slice(&padded[..padded.len() / 2]);
                     contents.faults.cut_manifests -= 1;
-                    return building.body(cut_after(half)).unwrap();
+                    return building.body(interrupted_body(half)).unwrap();
                 }
                 building.body(Body::from(padded)).unwrap()
             }
@@ -243,8 +246,8 @@ async fn answer(
     }
 }
 
-/// `/v2/REPOSITORY/KIND/NAME`
-fn parts(path: &str) -> Option<(String, String, String)> {
+/// Splits a path of the form `/v2/REPOSITORY/KIND/NAME`.
+fn split_path(path: &str) -> Option<(String, String, String)> {
     let rest = path.strip_prefix("/v2/")?;
     for kind in ["manifests", "blobs", "tags", "referrers"] {
         if let Some((repository, name)) = rest.split_once(&format!("/{kind}/")) {
@@ -268,26 +271,26 @@ fn blob(contents: &mut Contents, key: &(String, String), range: &str, path: &str
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
     }
-    let whole = bytes.len();
+    let size = bytes.len();
     let from: usize =
         range.strip_prefix("bytes=").and_then(|range| range.trim_end_matches('-').parse().ok()).unwrap_or(0);
-    let from = if contents.faults.ignore_ranges { 0 } else { from.min(whole) };
+    let from = if contents.faults.ignore_ranges { 0 } else { from.min(size) };
     let rest = bytes.split_off(from);
     let mut building =
         reply(if from > 0 { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK }).header("content-length", rest.len());
     if from > 0 {
-        building = building.header("content-range", format!("bytes {from}-{}/{whole}", whole - 1));
+        building = building.header("content-range", format!("bytes {from}-{}/{size}", size - 1));
     }
     let cut = if contents.faults.cut_after.is_empty() { None } else { Some(contents.faults.cut_after.remove(0)) };
     let body = match cut {
-        Some(cut) if cut < rest.len() => cut_after(Bytes::copy_from_slice(&rest[..cut])),
+        Some(cut) if cut < rest.len() => interrupted_body(Bytes::copy_from_slice(&rest[..cut])),
         _ => Body::from(rest),
     };
     building.body(body).unwrap()
 }
 
-/// A body whose connection ends after a part.
-fn cut_after(piece: Bytes) -> Body {
+/// Returns a body that sends one part and then interrupts the connection.
+fn interrupted_body(piece: Bytes) -> Body {
     let pieces = futures::stream::iter([Ok(piece), Err(std::io::Error::other("cut"))]);
     // The first part must be sent before the connection ends.
     Body::from_stream(futures::StreamExt::then(pieces, |piece| async move {
@@ -321,16 +324,15 @@ fn referrers(contents: &Contents, repository: &str, (subject, query): (&str, &st
         }
     }
     let from: usize = query.split("from=").nth(1).and_then(|from| from.parse().ok()).unwrap_or_default();
-    let most = contents.faults.referrers_per_page.unwrap_or(usize::MAX);
-    let is_last = found.len().saturating_sub(from) <= most;
-    let found: Vec<_> = found.into_iter().skip(from).take(most).collect();
+    let page_size = contents.faults.referrers_per_page.unwrap_or(usize::MAX);
+    let is_last = found.len().saturating_sub(from) <= page_size;
+    let found: Vec<_> = found.into_iter().skip(from).take(page_size).collect();
     let index = serde_json::json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": found});
     let reply = reply(StatusCode::OK);
     let reply = match is_last {
         true => reply,
-        false => {
-            reply.header("link", format!("</v2/{repository}/referrers/{subject}?from={}>; rel=\"next\"", from + most))
-        }
+        false => reply
+            .header("link", format!("</v2/{repository}/referrers/{subject}?from={}>; rel=\"next\"", from + page_size)),
     };
     reply.body(Body::from(index.to_string())).unwrap()
 }
@@ -340,19 +342,19 @@ fn refused(faults: &Faults, authorization: &str, address: SocketAddr) -> Option<
     if faults.tokens {
         let realm = faults.realm.clone().unwrap_or_else(|| format!("http://{address}/token"));
         let challenge = format!(r#"Bearer realm="{realm}",service="test""#);
-        return (authorization != "Bearer a-token").then(|| challenged(&challenge));
+        return (authorization != "Bearer a-token").then(|| unauthorized(&challenge));
     }
-    (authorization != basic(user, password)).then(|| challenged(r#"Basic realm="test""#))
+    (authorization != basic(user, password)).then(|| unauthorized(r#"Basic realm="test""#))
 }
 
-fn challenged(challenge: &str) -> Response<Body> {
+fn unauthorized(challenge: &str) -> Response<Body> {
     let json = r#"{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}"#;
     reply(StatusCode::UNAUTHORIZED).header("www-authenticate", challenge).body(Body::from(json)).unwrap()
 }
 
 fn token(faults: &Faults, authorization: &str, query: &str) -> Response<Body> {
-    let right = faults.login.as_ref().is_some_and(|(user, password)| authorization == basic(user, password));
-    if !right || !query.contains("service=test") || !query.contains("scope=repository%3A") {
+    let is_authorised = faults.login.as_ref().is_some_and(|(user, password)| authorization == basic(user, password));
+    if !is_authorised || !query.contains("service=test") || !query.contains("scope=repository%3A") {
         return status(StatusCode::UNAUTHORIZED);
     }
     reply(StatusCode::OK).body(Body::from(r#"{"token":"a-token","expires_in":60}"#)).unwrap()

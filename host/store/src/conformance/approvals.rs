@@ -1,4 +1,4 @@
-//! L17: a lasting approval applies to exactly what it names, until it is revoked.
+//! L17: a lasting approval applies only to the agent, tool, component and arguments that it names, until it is revoked.
 
 use super::TestStore;
 use crate::NamedRule;
@@ -38,17 +38,17 @@ pub(super) async fn grants_are_listed_per_agent_until_revoked(test: TestStore) {
 
 pub(super) async fn grants_differ_in_every_field(test: TestStore) {
     let store = &test.store;
-    let plain = grant("a", "tool");
+    let base = grant("a", "tool");
     let digest = |byte: u8| Digest::from_sha256([byte; 32]);
     let grants = [
-        plain.clone(),
-        LastingGrant { tool: "tool2".to_owned(), ..plain.clone() },
-        LastingGrant { digest: digest(2), ..plain.clone() },
-        LastingGrant { arguments: Some(digest(1)), ..plain.clone() },
-        LastingGrant { arguments: Some(digest(2)), ..plain.clone() },
-        LastingGrant { scope: Some(ApprovalScope { identity: digest(1), grants: digest(1) }), ..plain.clone() },
-        LastingGrant { scope: Some(ApprovalScope { identity: digest(1), grants: digest(2) }), ..plain.clone() },
-        LastingGrant { scope: Some(ApprovalScope { identity: digest(2), grants: digest(1) }), ..plain },
+        base.clone(),
+        LastingGrant { tool: "tool2".to_owned(), ..base.clone() },
+        LastingGrant { digest: digest(2), ..base.clone() },
+        LastingGrant { arguments: Some(digest(1)), ..base.clone() },
+        LastingGrant { arguments: Some(digest(2)), ..base.clone() },
+        LastingGrant { scope: Some(ApprovalScope { identity: digest(1), grants: digest(1) }), ..base.clone() },
+        LastingGrant { scope: Some(ApprovalScope { identity: digest(1), grants: digest(2) }), ..base.clone() },
+        LastingGrant { scope: Some(ApprovalScope { identity: digest(2), grants: digest(1) }), ..base },
     ];
     for grant in &grants {
         store.allow(grant.clone()).await.unwrap();
@@ -58,7 +58,7 @@ pub(super) async fn grants_differ_in_every_field(test: TestStore) {
     assert!(grants.iter().all(|grant| stored.iter().any(|stored| stored.grant == *grant)), "{stored:?}");
 }
 
-/// Row 52: a rule keeps the first identity it was bound to, per agent and tool.
+/// Row 52: for each agent and tool, a rule keeps the first identity to which it was bound.
 pub(super) async fn rule_keeps_its_first_identity(test: TestStore) {
     let store = &test.store;
     let digest = |byte: u8| Digest::from_sha256([byte; 32]);

@@ -1,6 +1,6 @@
-//! O3: the audit log records what was granted, denied, approved and swapped, and keeps it.
+//! O3: the audit log records grants, denials, approvals and changes of plugin versions, and keeps these entries.
 
-use super::{SessionWriter, TestStore, call, commit_of, event, finished};
+use super::{SessionWriter, TestStore, call, commit_of, event, finished_change};
 use crate::{AuditAction, AuditEntry, Store};
 use agent_core::approval::{ApprovalOutcome, LastingGrant};
 use agent_core::change::{CallChange, Change, Denial};
@@ -18,13 +18,13 @@ fn granted(plugin: &str, byte: u8, grants: &[&str]) -> AuditAction {
     AuditAction::Granted { agent: "tester".to_owned(), plugin: plugin.to_owned(), digest: digest(byte), grants }
 }
 
-async fn all(store: &Arc<dyn Store>) -> Vec<AuditEntry> {
+async fn all_entries(store: &Arc<dyn Store>) -> Vec<AuditEntry> {
     store.audit_entries(0, 0, 100).await.unwrap()
 }
 
 pub(super) async fn entries_are_appended_in_order(test: TestStore) {
     let store = &test.store;
-    assert_eq!(all(store).await, []);
+    assert_eq!(all_entries(store).await, []);
     let swapped = |from: Option<u8>, to: Option<u8>| AuditAction::Swapped {
         directory: "/plugins".to_owned(),
         plugin: "text".to_owned(),
@@ -33,7 +33,7 @@ pub(super) async fn entries_are_appended_in_order(test: TestStore) {
     };
     let actions = [granted("text", 1, &["read ."]), swapped(None, Some(1)), swapped(Some(1), Some(2))];
     store.audit(actions.to_vec()).await.unwrap();
-    let entries = all(store).await;
+    let entries = all_entries(store).await;
     assert_eq!(entries.iter().map(|entry| entry.action.clone()).collect::<Vec<_>>(), actions);
     assert!(entries.iter().zip(1..).all(|(entry, number)| entry.number == number && entry.time.ends_with('Z')));
     assert_eq!(store.audit_entries(0, 2, 100).await.unwrap(), entries[2..]);
@@ -55,7 +55,7 @@ pub(super) async fn unchanged_grants_add_no_entry(test: TestStore) {
     ] {
         store.audit(vec![action]).await.unwrap();
     }
-    assert_eq!(all(store).await.len(), 4);
+    assert_eq!(all_entries(store).await.len(), 4);
 }
 
 pub(super) async fn commit_writes_denials_and_approvals(test: TestStore) {
@@ -76,9 +76,9 @@ pub(super) async fn commit_writes_denials_and_approvals(test: TestStore) {
             EventKind::ApprovalResolved { call: id.clone(), name: "files.read".into(), verdict: ApprovalOutcome::Once },
         ),
     ];
-    let calls = vec![CallChange::Requested(record), finished("c1", "done")];
+    let calls = vec![CallChange::Requested(record), finished_change("c1", "done")];
     writer.commit(commit_of(Change { calls, events: events.clone(), ..Change::default() })).await.unwrap();
-    let actions: Vec<_> = all(store).await.into_iter().map(|entry| entry.action).collect();
+    let actions: Vec<_> = all_entries(store).await.into_iter().map(|entry| entry.action).collect();
     let session = || "tester/1".to_owned();
     let expected = [
         AuditAction::Denied {
@@ -98,12 +98,12 @@ pub(super) async fn commit_writes_denials_and_approvals(test: TestStore) {
     ];
     assert_eq!(actions, expected);
 
-    // A refused commit adds no entry, and deleting a session removes none.
-    let again = Change { events, ..Change::default() };
-    assert!(writer.commit(commit_of(again)).await.is_err(), "the event numbers are already used");
+    // A refused commit adds no entry, and deleting a session removes no entry.
+    let reused_numbers = Change { events, ..Change::default() };
+    assert!(writer.commit(commit_of(reused_numbers)).await.is_err(), "the event numbers are already used");
     writer.release().await;
     store.delete("tester/1").await.unwrap();
-    assert_eq!(all(store).await.len(), 3);
+    assert_eq!(all_entries(store).await.len(), 3);
 }
 
 pub(super) async fn host_grants_and_revocations_add_entries(test: TestStore) {
@@ -121,6 +121,6 @@ pub(super) async fn host_grants_and_revocations_add_entries(test: TestStore) {
     let id = store.allowed("tester").await.unwrap().remove(0).id;
     assert_eq!(store.revoke(&id).await, Ok(true));
     assert_eq!(store.revoke(&id).await, Ok(false));
-    let actions: Vec<_> = all(store).await.into_iter().map(|entry| entry.action).collect();
+    let actions: Vec<_> = all_entries(store).await.into_iter().map(|entry| entry.action).collect();
     assert_eq!(actions, [host(&["read /a"]), host(&[]), AuditAction::Revoked { id, grant }]);
 }

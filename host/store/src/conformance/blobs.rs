@@ -1,10 +1,10 @@
-//! D1: bytes are stored once, visible to the sessions that put them, and read in ranges.
+//! D1: bytes are stored once, are visible to the sessions that stored them, and can be read in ranges.
 
 use super::{SessionWriter, TestStore};
 use crate::{BlobReference, Commit, MediaDescription, StoreError, digest_of};
 use agent_core::message::{Dimensions, Media};
 
-fn picture(name: &str) -> MediaDescription {
+fn image_description(name: &str) -> MediaDescription {
     MediaDescription {
         mime_type: "image/png".to_owned(),
         dimensions: Some(Dimensions { width: 3, height: 2 }),
@@ -17,7 +17,7 @@ pub(super) async fn blob_is_visible_only_to_sessions_that_put_it(test: TestStore
     for session in ["one", "two"] {
         SessionWriter::new(store, session).await.release().await;
     }
-    let media = store.put("one", b"pixels".to_vec(), picture("a.png")).await.unwrap();
+    let media = store.put("one", b"pixels".to_vec(), image_description("a.png")).await.unwrap();
     let expected = Media {
         digest: digest_of(b"pixels"),
         mime_type: "image/png".to_owned(),
@@ -31,8 +31,8 @@ pub(super) async fn blob_is_visible_only_to_sessions_that_put_it(test: TestStore
     let unseen = StoreError::NoBlob { digest: media.digest.clone() };
     assert_eq!(store.read("two", &media.digest, 0, 9).await, Err(unseen));
 
-    let again = store.put("two", b"pixels".to_vec(), picture("b.png")).await.unwrap();
-    assert_eq!(again, Media { name: Some("b.png".to_owned()), ..media.clone() });
+    let same_bytes = store.put("two", b"pixels".to_vec(), image_description("b.png")).await.unwrap();
+    assert_eq!(same_bytes, Media { name: Some("b.png".to_owned()), ..media.clone() });
     assert_eq!(store.media("one", &media.digest).await, Ok(Some(media.clone())));
     assert_eq!(store.read("two", &media.digest, 0, 9).await.as_deref(), Ok(b"pixels".as_slice()));
     let untyped = store.put("one", vec![0], MediaDescription::default()).await;
@@ -43,7 +43,7 @@ pub(super) async fn blob_is_read_in_ranges(test: TestStore) {
     let store = &test.store;
     SessionWriter::new(store, "s").await.release().await;
     let bytes: Vec<u8> = (0..200_000_u32).map(|number| (number % 251) as u8).collect();
-    let digest = store.put("s", bytes.clone(), picture("big")).await.unwrap().digest;
+    let digest = store.put("s", bytes.clone(), image_description("big")).await.unwrap().digest;
     for (offset, length) in [(0, 10), (4_090, 20), (199_990, 10), (199_990, 11), (0, u32::MAX), (100_000, 0)] {
         let from = offset as usize;
         let to = bytes.len().min(from.saturating_add(length as usize));
@@ -56,7 +56,7 @@ pub(super) async fn blob_is_read_in_ranges(test: TestStore) {
     for offset in [200_000, 200_001, u64::MAX] {
         assert_eq!(store.read("s", &digest, offset, 5).await, Ok(Vec::new()));
     }
-    let empty = store.put("s", Vec::new(), picture("empty")).await.unwrap();
+    let empty = store.put("s", Vec::new(), image_description("empty")).await.unwrap();
     assert_eq!((empty.size, store.read("s", &empty.digest, 0, 5).await), (0, Ok(Vec::new())));
 }
 
@@ -69,15 +69,15 @@ pub(super) async fn record_texts_are_stored_by_digest(test: TestStore) {
     writer.commit(Commit { texts, ..Commit::default() }).await.unwrap();
     assert_eq!(store.text(&digest).await.as_deref(), Ok("section"));
     assert_eq!(store.text(&digest_of(b"another")).await.as_deref(), Ok("another"));
-    assert_eq!(store.media("s", &digest).await, Ok(None), "a text is not a medium");
+    assert_eq!(store.media("s", &digest).await, Ok(None), "a text is not a media item");
     assert!(store.read("s", &digest, 0, 1).await.is_err());
 
-    // The same bytes can also be stored as media, and media can contain bytes that are not text.
-    store.put("s", b"section".to_vec(), picture("section")).await.unwrap();
+    // The same bytes can also be stored as a media item, and a media item can contain bytes that are not text.
+    store.put("s", b"section".to_vec(), image_description("section")).await.unwrap();
     assert_eq!(store.read("s", &digest, 0, 99).await.as_deref(), Ok(b"section".as_slice()));
     store.put_text("s", "section".to_owned()).await.unwrap();
-    assert!(store.media("s", &digest).await.unwrap().is_some(), "the blob is still a medium");
-    let binary = store.put("s", vec![0xff, 0xfe], picture("binary")).await.unwrap();
+    assert!(store.media("s", &digest).await.unwrap().is_some(), "the blob is still a media item");
+    let binary = store.put("s", vec![0xff, 0xfe], image_description("binary")).await.unwrap();
     assert!(matches!(store.text(&binary.digest).await, Err(StoreError::Invalid { .. })));
     let missing = digest_of(b"missing");
     assert_eq!(store.text(&missing).await, Err(StoreError::NoBlob { digest: missing }));
@@ -87,7 +87,7 @@ pub(super) async fn delete_keeps_blobs_of_other_sessions(test: TestStore) {
     let store = &test.store;
     for session in ["one", "two"] {
         SessionWriter::new(store, session).await.release().await;
-        store.put(session, b"shared".to_vec(), picture("shared")).await.unwrap();
+        store.put(session, b"shared".to_vec(), image_description("shared")).await.unwrap();
         store.put_text(session, "shared text".to_owned()).await.unwrap();
     }
     let own = store.put_text("one", "own text".to_owned()).await.unwrap();
@@ -105,15 +105,15 @@ pub(super) async fn references_are_listed_in_pages(test: TestStore) {
     let mut writer = SessionWriter::new(store, "s").await;
     SessionWriter::new(store, "other").await.release().await;
     assert_eq!(store.references("s", None, 9).await, Ok(Vec::new()));
-    let media = store.put("s", b"pixels".to_vec(), picture("a.png")).await.unwrap();
-    store.put("other", b"theirs".to_vec(), picture("b.png")).await.unwrap();
+    let media = store.put("s", b"pixels".to_vec(), image_description("a.png")).await.unwrap();
+    store.put("other", b"theirs".to_vec(), image_description("b.png")).await.unwrap();
     writer.commit(Commit { texts: vec!["a text".to_owned()], ..Commit::default() }).await.unwrap();
     let mut expected = vec![BlobReference::Media(media), BlobReference::Text { digest: digest_of(b"a text"), size: 6 }];
     expected.sort_by_key(|reference| reference.digest().clone());
     assert_eq!(store.references("s", None, 9).await.as_deref(), Ok(expected.as_slice()));
     assert_eq!(store.references("s", None, 1).await.as_deref(), Ok(&expected[..1]));
-    let rest = store.references("s", Some(expected[0].digest()), 9).await;
-    assert_eq!(rest.as_deref(), Ok(&expected[1..]));
+    let second_page = store.references("s", Some(expected[0].digest()), 9).await;
+    assert_eq!(second_page.as_deref(), Ok(&expected[1..]));
     let missing = store.references("none", None, 9).await;
     assert_eq!(missing, Err(StoreError::NoSession { session: "none".to_owned() }));
 }
@@ -123,12 +123,12 @@ pub(super) async fn media_are_shared_between_sessions(test: TestStore) {
     for session in ["from", "to"] {
         SessionWriter::new(store, session).await.release().await;
     }
-    let media = store.put("from", b"pixels".to_vec(), picture("a.png")).await.unwrap();
+    let media = store.put("from", b"pixels".to_vec(), image_description("a.png")).await.unwrap();
     let text = store.put_text("from", "a text".to_owned()).await.unwrap();
     for unseen in [text, digest_of(b"nowhere")] {
         let refused = store.share("from", "to", &[media.digest.clone(), unseen.clone()]).await;
         assert_eq!(refused, Err(StoreError::NoBlob { digest: unseen }));
-        assert_eq!(store.media("to", &media.digest).await, Ok(None), "all or none");
+        assert_eq!(store.media("to", &media.digest).await, Ok(None), "no item is shared if one digest is refused");
     }
     let own = store.put_text("to", "pixels".to_owned()).await.unwrap();
     assert_eq!(own, media.digest);

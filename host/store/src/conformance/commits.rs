@@ -1,7 +1,8 @@
 //! D2, D6: a commit is applied completely or not at all, in order, and durably.
 
 use super::{
-    SessionWriter, TestStore, call, call_message, commit_of, event, finished, message, meta, result_message, text,
+    SessionWriter, TestStore, call, call_message, commit_of, event, finished_change, message, meta, result_message,
+    text_parts,
 };
 use crate::{
     CallFilter, Commit, MessageRange, OpenMode, RecordRange, SessionState, Status, StepRecord, StoreError, StoredView,
@@ -15,9 +16,9 @@ use serde_json::json;
 fn full_commit(session: &str) -> Commit {
     let call = call("call-1", 1);
     let change = Change {
-        messages: vec![message(1, text("question")), call_message(2, &call), result_message(3, "call-1")],
+        messages: vec![message(1, text_parts("question")), call_message(2, &call), result_message(3, "call-1")],
         hidden: vec![HiddenMessage { id: 1, seen_count: 4, why: HideReason::Superseded }],
-        calls: vec![CallChange::Requested(call), finished("call-1", "two lines")],
+        calls: vec![CallChange::Requested(call), finished_change("call-1", "two lines")],
         events: vec![
             event(session, 1, EventKind::LoopIteration { step: 1, last: false }),
             event(session, 2, EventKind::LoopEnd { reason: EndReason::Answered }),
@@ -47,7 +48,7 @@ pub(super) async fn commit_stores_all_parts(test: TestStore) {
     let messages = reader.messages("s", MessageRange::After { id: 0, limit: 10 }).await.unwrap();
     let ids: Vec<_> = messages.iter().map(|message| (message.id, message.role)).collect();
     assert_eq!(ids, [(1, Role::User), (2, Role::Assistant), (3, Role::Tool)]);
-    let first = StoredMessage { id: 1, turn: 1, role: Role::User, parts: text("question"), tokens: 7 };
+    let first = StoredMessage { id: 1, turn: 1, role: Role::User, parts: text_parts("question"), tokens: 7 };
     assert_eq!(messages[0], first);
     assert_eq!(reader.hidden("s", 0, 10).await.unwrap(), commit.change.hidden);
     let events = reader.events("s", 0, 10).await.unwrap();
@@ -59,7 +60,7 @@ pub(super) async fn commit_stores_all_parts(test: TestStore) {
     assert_eq!(reader.calls("s", CallFilter::Turn(1)).await.unwrap().len(), 1);
 }
 
-/// Opening a session joins the pieces of its view into one array; a commit writes only the pieces it changes.
+/// Opening a session joins the pieces of its view into one array. A commit writes only the pieces that it changes.
 pub(super) async fn commit_stores_a_view_in_pieces(test: TestStore) {
     let store = &test.store;
     let mut writer = SessionWriter::new(store, "s").await;
@@ -88,9 +89,9 @@ pub(super) async fn commit_stores_a_view_in_pieces(test: TestStore) {
 pub(super) async fn refused_commit_stores_nothing(test: TestStore) {
     let mut writer = SessionWriter::new(&test.store, "s").await;
     writer.append_texts(&["before"]).await;
-    // Everything in this commit is valid except the number of its last event, which skips one.
+    // Everything in this commit is valid except the number of its last event, which leaves a gap.
     let mut commit = full_commit("s");
-    commit.change.messages = vec![message(2, text("never"))];
+    commit.change.messages = vec![message(2, text_parts("never"))];
     commit.change.hidden = vec![HiddenMessage { id: 1, seen_count: 1, why: HideReason::Superseded }];
     commit.change.events[1].sequence = 3;
     let refused = writer.commit(commit).await;
@@ -122,7 +123,7 @@ pub(super) async fn commit_refuses_gaps_in_numbers(test: TestStore) {
     let mut writer = SessionWriter::new(&test.store, "s").await;
     writer.append_texts(&["one", "two"]).await;
     for ids in [vec![2], vec![4], vec![3, 5], vec![3, 3], vec![0]] {
-        let messages = ids.iter().map(|id| message(*id, text("x"))).collect();
+        let messages = ids.iter().map(|id| message(*id, text_parts("x"))).collect();
         let refused = writer.commit(commit_of(Change { messages, ..Change::default() })).await;
         assert!(matches!(refused, Err(StoreError::Invalid { .. })), "messages {ids:?}: {refused:?}");
     }
@@ -142,11 +143,11 @@ pub(super) async fn commit_refuses_gaps_in_numbers(test: TestStore) {
 
 pub(super) async fn commit_refuses_provisional_events(test: TestStore) {
     let mut writer = SessionWriter::new(&test.store, "s").await;
-    let mut counted = event("s", 1, EventKind::Resumed);
-    counted.provisional = Some(1);
-    let foreign = event("other", 1, EventKind::Resumed);
-    let streamed = event("s", 1, EventKind::StreamToken { text: "to".to_owned() });
-    for event in [counted, foreign, streamed, event("s", 1, EventKind::ThinkingStart)] {
+    let mut provisional_event = event("s", 1, EventKind::Resumed);
+    provisional_event.provisional = Some(1);
+    let other_session = event("other", 1, EventKind::Resumed);
+    let token_event = event("s", 1, EventKind::StreamToken { text: "to".to_owned() });
+    for event in [provisional_event, other_session, token_event, event("s", 1, EventKind::ThinkingStart)] {
         let change = Change { events: vec![event.clone()], ..Change::default() };
         let refused = writer.commit(commit_of(change)).await;
         assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{event:?}: {refused:?}");
@@ -196,7 +197,7 @@ pub(super) async fn sessions_commit_concurrently(test: TestStore) {
     for number in 0..16 {
         let session = format!("s{number}");
         let messages = test.store.messages(&session, MessageRange::After { id: 0, limit: 100 }).await.unwrap();
-        let expected = (0..10).map(|step| text(&format!("{session} {step}")));
+        let expected = (0..10).map(|step| text_parts(&format!("{session} {step}")));
         assert!(messages.iter().map(|message| &message.parts).eq(expected.collect::<Vec<Vec<Part>>>().iter()));
     }
 }

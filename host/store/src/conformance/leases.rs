@@ -1,20 +1,21 @@
-//! D6, limit 32: a session has one holder at a time, and only the holder of the lease can write.
+//! D6, limit 32: a session has one holder at a time, and only the holder of the session's lease can write to the
+//! session.
 
 use super::{SessionWriter, TestStore, meta};
 use crate::{Commit, Lease, OpenMode, SessionFilter, StoreError};
 
-/// Whether an operation on the session `s` was refused because this process holds it.
+/// Returns whether an operation on the session `s` was refused because this process has the session open.
 fn is_busy_here(result: Result<(), StoreError>) -> bool {
     matches!(result, Err(StoreError::Busy { session, holder }) if session == "s" && holder.is_this_process())
 }
 
 pub(super) async fn session_has_one_holder(test: TestStore) {
     let writer = SessionWriter::new(&test.store, "s").await;
-    let again = test.store.open("s", OpenMode::Either, meta("tester")).await;
-    assert!(is_busy_here(again.map(drop)), "even the holder itself cannot open the session twice");
+    let second_open = test.store.open("s", OpenMode::Either, meta("tester")).await;
+    assert!(is_busy_here(second_open.map(drop)), "even the holder itself cannot open the session twice");
     assert!(is_busy_here(test.store.delete("s").await.map(drop)));
     let open_in = async || test.store.sessions(SessionFilter::default(), 1).await.unwrap().remove(0).open_in;
-    assert!(open_in().await.is_some_and(|holder| holder.is_this_process()), "lists name the holder");
+    assert!(open_in().await.is_some_and(|holder| holder.is_this_process()), "session lists contain the holder");
     let epoch = writer.opened.lease.epoch;
     writer.release().await;
     assert_eq!(open_in().await, None);
@@ -27,9 +28,9 @@ pub(super) async fn lost_lease_cannot_commit(test: TestStore) {
     let first = SessionWriter::new(store, "s").await.opened.lease;
     let lost = |epoch| Err(StoreError::LeaseLost { session: "s".to_owned(), epoch });
     store.release(first.clone()).await.unwrap();
-    assert_eq!(store.commit(&first, 0, Commit::default()).await, lost(first.epoch), "released");
+    assert_eq!(store.commit(&first, 0, Commit::default()).await, lost(first.epoch), "the lease was released");
     let second = SessionWriter::new(store, "s").await;
-    assert_eq!(store.commit(&first, 0, Commit::default()).await, lost(first.epoch), "taken over");
+    assert_eq!(store.commit(&first, 0, Commit::default()).await, lost(first.epoch), "the lease was taken over");
     store.release(first).await.expect("releasing a lost lease succeeds");
     let invented = Lease { session: "s".to_owned(), epoch: second.opened.lease.epoch + 1 };
     assert_eq!(store.commit(&invented, 0, Commit::default()).await, lost(invented.epoch));
@@ -43,14 +44,17 @@ pub(super) async fn second_instance_opens_after_release(test: TestStore) {
     let opened = second.open("s", OpenMode::Existing, meta("tester")).await;
     assert!(is_busy_here(opened.map(drop)));
     assert!(is_busy_here(second.delete("s").await.map(drop)));
-    let stolen = second.commit(&writer.opened.lease, 1, Commit::default()).await;
-    assert_eq!(stolen, Err(StoreError::LeaseLost { session: "s".to_owned(), epoch: writer.opened.lease.epoch }));
+    let foreign_commit = second.commit(&writer.opened.lease, 1, Commit::default()).await;
+    assert_eq!(
+        foreign_commit,
+        Err(StoreError::LeaseLost { session: "s".to_owned(), epoch: writer.opened.lease.epoch })
+    );
 
-    let old = writer.opened.lease.clone();
+    let old_lease = writer.opened.lease.clone();
     writer.release().await;
-    let mut theirs = SessionWriter::new(second, "s").await;
-    assert_eq!((theirs.revision, theirs.messages), (1, 1));
-    theirs.append_texts(&["theirs"]).await;
-    let late = test.store.commit(&old, 2, Commit::default()).await;
-    assert_eq!(late, Err(StoreError::LeaseLost { session: "s".to_owned(), epoch: old.epoch }));
+    let mut new_writer = SessionWriter::new(second, "s").await;
+    assert_eq!((new_writer.revision, new_writer.messages), (1, 1));
+    new_writer.append_texts(&["theirs"]).await;
+    let late_commit = test.store.commit(&old_lease, 2, Commit::default()).await;
+    assert_eq!(late_commit, Err(StoreError::LeaseLost { session: "s".to_owned(), epoch: old_lease.epoch }));
 }

@@ -1,4 +1,4 @@
-//! D4: a user's memories are searched by their words, listed and removed.
+//! D4: a user's memories can be searched by their words, listed and removed.
 
 use super::TestStore;
 use crate::{
@@ -66,14 +66,14 @@ pub(super) async fn memories_are_listed_newest_first(test: TestStore) {
         store.add(id, Memory { written, kind: MemoryKind::Tool, ..memory("ann", id) }).await.unwrap();
     }
     store.add("d", memory("bob", "other")).await.unwrap();
-    let all = store.list("ann", "", 10).await.unwrap();
-    assert!(all.iter().map(|fact| fact.id.as_str()).eq(["c", "b", "a"]), "{all:?}");
-    assert_eq!(all[2].memory.written.as_deref(), Some("2026-05-01T00:00:00Z"));
-    assert_eq!(all[2].memory.kind, MemoryKind::Tool);
+    let listed = store.list("ann", "", 10).await.unwrap();
+    assert!(listed.iter().map(|fact| fact.id.as_str()).eq(["c", "b", "a"]), "{listed:?}");
+    assert_eq!(listed[2].memory.written.as_deref(), Some("2026-05-01T00:00:00Z"));
+    assert_eq!(listed[2].memory.kind, MemoryKind::Tool);
     let page = store.list("ann", "c", 1).await.unwrap();
     assert!(page.iter().map(|fact| fact.id.as_str()).eq(["b"]), "{page:?}");
-    let timeless = store.add("e", Memory { written: Some("yesterday".to_owned()), ..memory("ann", "x") }).await;
-    assert!(matches!(timeless, Err(StoreError::Invalid { .. })), "{timeless:?}");
+    let invalid_time = store.add("e", Memory { written: Some("yesterday".to_owned()), ..memory("ann", "x") }).await;
+    assert!(matches!(invalid_time, Err(StoreError::Invalid { .. })), "{invalid_time:?}");
 }
 
 /// D4: tool memories are found only by the agent that made them, and a session's own memories can be excluded.
@@ -124,7 +124,11 @@ pub(super) async fn memories_are_removed_with_their_turn_or_session(test: TestSt
         let found = store.search(&MemoryFilter::of_user("ann"), "walrus", 10).await.unwrap();
         let mut ids: Vec<String> = found.into_iter().map(|recollection| recollection.id).collect();
         ids.sort();
-        assert_eq!(store.list("ann", "", 10).await.unwrap().len(), ids.len(), "the list agrees with the search");
+        assert_eq!(
+            store.list("ann", "", 10).await.unwrap().len(),
+            ids.len(),
+            "the list contains as many memories as the search"
+        );
         ids.join(" ")
     };
     assert_eq!(store.forget_turn("s", 2).await, Ok(1));

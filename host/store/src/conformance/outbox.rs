@@ -1,6 +1,6 @@
-//! D6: effects outside a session are stored with the commit that requests them, and delivered once.
+//! D6: effects outside of a session are stored with the commit that requests them, and are delivered once.
 
-use super::{SessionWriter, TestStore, commit_of, message, text};
+use super::{SessionWriter, TestStore, commit_of, message, text_parts};
 use crate::{Commit, OutboxFilter, Store, StoreError, StoredOutboxItem};
 use agent_core::approval::LastingGrant;
 use agent_core::change::{Change, OutboxEffect, OutboxItem};
@@ -11,8 +11,8 @@ use agent_core::plugin::TraceContext;
 use serde_json::json;
 use std::sync::Arc;
 
-/// A service request with nested data.
-fn item(id: &str) -> OutboxItem {
+/// Returns an item that sends a service request with nested data.
+fn event_item(id: &str) -> OutboxItem {
     let attributes = EventAttributes {
         id: id.to_owned(),
         source: "agent-host/a".to_owned(),
@@ -26,13 +26,13 @@ fn item(id: &str) -> OutboxItem {
     OutboxItem { id: id.to_owned(), effect: OutboxEffect::Event(event) }
 }
 
-fn grant(id: &str) -> OutboxItem {
+fn grant_item(id: &str) -> OutboxItem {
     let (agent, tool, digest) = ("a".to_owned(), "files.write".to_owned(), Digest::from_sha256([1; 32]));
     let effect = OutboxEffect::Allow(LastingGrant { agent, tool, digest, arguments: None, scope: None });
     OutboxItem { id: id.to_owned(), effect }
 }
 
-fn remember(id: &str, text: &str) -> OutboxItem {
+fn memory_item(id: &str, text: &str) -> OutboxItem {
     let memory = Memory {
         user: "ann".to_owned(),
         kind: MemoryKind::Final,
@@ -45,11 +45,11 @@ fn remember(id: &str, text: &str) -> OutboxItem {
     OutboxItem { id: id.to_owned(), effect: OutboxEffect::Remember { id: format!("s/{id}"), memory } }
 }
 
-fn with(outbox: Vec<OutboxItem>) -> Commit {
+fn outbox_commit(outbox: Vec<OutboxItem>) -> Commit {
     commit_of(Change { outbox, ..Change::default() })
 }
 
-async fn all(store: &Arc<dyn Store>) -> Vec<StoredOutboxItem> {
+async fn all_items(store: &Arc<dyn Store>) -> Vec<StoredOutboxItem> {
     store.outbox(None, OutboxFilter::All, 0, 100).await.expect("the outbox is read")
 }
 
@@ -59,44 +59,48 @@ fn ids(items: &[StoredOutboxItem]) -> Vec<&str> {
 
 pub(super) async fn commit_writes_outbox_items(test: TestStore) {
     let mut writer = SessionWriter::new(&test.store, "s").await;
-    let effects = [item("call_1_1_1"), grant("allow"), remember("1/final", "a \"walrus\"\n")];
-    writer.commit(with(effects.to_vec())).await.unwrap();
-    let stored = all(&test.store).await;
+    let effects = [event_item("call_1_1_1"), grant_item("allow"), memory_item("1/final", "a \"walrus\"\n")];
+    writer.commit(outbox_commit(effects.to_vec())).await.unwrap();
+    let stored = all_items(&test.store).await;
     let items: Vec<_> = stored.iter().map(|stored| stored.item.clone()).collect();
     assert_eq!(items, effects, "every effect is read back unchanged");
     assert!(stored.iter().all(|stored| stored.session == "s" && stored.delivered.is_none()), "{stored:?}");
     assert!(stored[0].created.ends_with('Z') && stored[0].number < stored[1].number, "{stored:?}");
 
-    let gap = Change { messages: vec![message(7, text("a gap"))], outbox: vec![item("lost")], ..Change::default() };
+    let gap = Change {
+        messages: vec![message(7, text_parts("a gap"))],
+        outbox: vec![event_item("lost")],
+        ..Change::default()
+    };
     writer.commit(commit_of(gap)).await.expect_err("the commit is refused");
-    let nameless = writer.commit(with(vec![item("")])).await;
-    assert!(matches!(nameless, Err(StoreError::Invalid { .. })), "{nameless:?}");
-    assert_eq!(all(&test.store).await, stored, "a refused commit leaves the outbox unchanged");
+    let empty_id = writer.commit(outbox_commit(vec![event_item("")])).await;
+    assert!(matches!(empty_id, Err(StoreError::Invalid { .. })), "{empty_id:?}");
+    assert_eq!(all_items(&test.store).await, stored, "a refused commit leaves the outbox unchanged");
 }
 
 pub(super) async fn item_id_is_written_once_per_session(test: TestStore) {
     let store = &test.store;
     let mut writer = SessionWriter::new(store, "s").await;
-    writer.commit(with(vec![item("a")])).await.unwrap();
-    let first = all(store).await;
-    writer.commit(with(vec![grant("a"), item("b")])).await.unwrap();
+    writer.commit(outbox_commit(vec![event_item("a")])).await.unwrap();
+    let first = all_items(store).await;
+    writer.commit(outbox_commit(vec![grant_item("a"), event_item("b")])).await.unwrap();
     store.mark_delivered(first[0].number).await.unwrap();
-    writer.commit(with(vec![grant("a"), grant("a")])).await.unwrap();
+    writer.commit(outbox_commit(vec![grant_item("a"), grant_item("a")])).await.unwrap();
     let mut other = SessionWriter::new(store, "other").await;
-    other.commit(with(vec![item("a")])).await.unwrap();
-    let stored = all(store).await;
+    other.commit(outbox_commit(vec![event_item("a")])).await.unwrap();
+    let stored = all_items(store).await;
     assert_eq!(ids(&stored), ["a", "b", "a"], "ids are unique per session");
-    assert_eq!(stored[0].item, item("a"), "the first item with an id is kept");
+    assert_eq!(stored[0].item, event_item("a"), "the first item with an id is kept");
     assert!(stored[0].delivered.is_some(), "a delivered item stays delivered");
 }
 
 pub(super) async fn items_are_filtered_and_paged(test: TestStore) {
     let store = &test.store;
     let (mut one, mut two) = (SessionWriter::new(store, "one").await, SessionWriter::new(store, "two").await);
-    one.commit(with(vec![item("1"), item("2")])).await.unwrap();
-    two.commit(with(vec![item("3")])).await.unwrap();
-    one.commit(with(vec![item("4")])).await.unwrap();
-    let numbers: Vec<u64> = all(store).await.iter().map(|stored| stored.number).collect();
+    one.commit(outbox_commit(vec![event_item("1"), event_item("2")])).await.unwrap();
+    two.commit(outbox_commit(vec![event_item("3")])).await.unwrap();
+    one.commit(outbox_commit(vec![event_item("4")])).await.unwrap();
+    let numbers: Vec<u64> = all_items(store).await.iter().map(|stored| stored.number).collect();
     store.mark_delivered(numbers[1]).await.unwrap();
 
     let found = async |session, which, after, limit| -> Vec<String> {
@@ -111,7 +115,7 @@ pub(super) async fn items_are_filtered_and_paged(test: TestStore) {
     assert_eq!(found(Some("one"), Pending, numbers[0], 100).await, ["4"]);
     let missing = store.outbox(Some("none"), All, 0, 1).await;
     assert_eq!(missing, Err(StoreError::NoSession { session: "none".to_owned() }));
-    let seen = test.second.map(|second| async move { all(&second).await.len() });
+    let seen = test.second.map(|second| async move { all_items(&second).await.len() });
     if let Some(seen) = seen {
         assert_eq!(seen.await, 4, "a second instance sees the items");
     }
@@ -120,28 +124,31 @@ pub(super) async fn items_are_filtered_and_paged(test: TestStore) {
 pub(super) async fn delivered_items_remain_until_the_session_is_deleted(test: TestStore) {
     let store = &test.store;
     let mut writer = SessionWriter::new(store, "s").await;
-    writer.commit(with(vec![item("a"), item("b")])).await.unwrap();
-    let last = all(store).await[1].number;
+    writer.commit(outbox_commit(vec![event_item("a"), event_item("b")])).await.unwrap();
+    let last = all_items(store).await[1].number;
     store.mark_delivered(last).await.unwrap();
-    let delivered = all(store).await;
+    let delivered = all_items(store).await;
     store.mark_delivered(last).await.unwrap();
-    assert_eq!(all(store).await, delivered, "the first delivery time is kept");
+    assert_eq!(all_items(store).await, delivered, "the first delivery time is kept");
     writer.release().await;
     store.delete("s").await.unwrap();
-    assert_eq!(all(store).await, []);
+    assert_eq!(all_items(store).await, []);
     store.mark_delivered(last).await.expect("marking a removed item succeeds");
-    let mut again = SessionWriter::new(store, "s").await;
-    again.commit(with(vec![item("a")])).await.unwrap();
-    let stored = all(store).await;
+    let mut new_writer = SessionWriter::new(store, "s").await;
+    new_writer.commit(outbox_commit(vec![event_item("a")])).await.unwrap();
+    let stored = all_items(store).await;
     assert!(stored.len() == 1 && stored[0].number > last, "numbers are never reused: {stored:?}");
 }
 
-/// D4: a delivered memory can be removed from the memories, so the outbox keeps no copy of its text.
+/// D4: a user can delete a memory, so the outbox keeps no copy of the text of a delivered memory.
 pub(super) async fn delivered_memory_item_drops_its_text(test: TestStore) {
     let store = &test.store;
     let mut writer = SessionWriter::new(store, "s").await;
-    writer.commit(with(vec![remember("1/final", "a walrus"), remember("2/final", "a whale")])).await.unwrap();
-    store.mark_delivered(all(store).await[0].number).await.unwrap();
-    let items: Vec<_> = all(store).await.into_iter().map(|stored| stored.item).collect();
-    assert_eq!(items, [remember("1/final", ""), remember("2/final", "a whale")]);
+    writer
+        .commit(outbox_commit(vec![memory_item("1/final", "a walrus"), memory_item("2/final", "a whale")]))
+        .await
+        .unwrap();
+    store.mark_delivered(all_items(store).await[0].number).await.unwrap();
+    let items: Vec<_> = all_items(store).await.into_iter().map(|stored| stored.item).collect();
+    assert_eq!(items, [memory_item("1/final", ""), memory_item("2/final", "a whale")]);
 }

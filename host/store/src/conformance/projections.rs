@@ -1,6 +1,8 @@
-//! D6: search indexes and session lists match the log, and can be rebuilt from it.
+//! D6: search indexes and session lists match the log and can be rebuilt from it.
 
-use super::{SessionWriter, TestStore, call, call_message, commit_of, finished, message, result_message, text};
+use super::{
+    SessionWriter, TestStore, call, call_message, commit_of, finished_change, message, result_message, text_parts,
+};
 use crate::{
     Commit, Memory, MemoryFilter, MemoryKind, Projection, ProjectionComparison, RebuiltProjection, SessionFilter,
     SessionState, Status, Store,
@@ -9,7 +11,7 @@ use agent_core::change::{CallChange, Change};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Reads the status from a test snapshot; other snapshots are not understood.
+/// Reads the status from a snapshot of these tests. Returns `None` for all other snapshots.
 fn status(snapshot: &[u8]) -> Option<Status> {
     let json: Value = serde_json::from_slice(snapshot).ok()?;
     let turn = json["turn"].as_u64().and_then(|turn| u32::try_from(turn).ok())?;
@@ -28,14 +30,15 @@ fn memory(session: &str, words: &str) -> Memory {
     }
 }
 
-/// Three sessions, one of them deleted; two memories, one of them removed; a call with its result.
-async fn fill(store: &Arc<dyn Store>) {
+/// Creates three sessions and deletes one of them, adds two memories and removes one of them. Each session has a call
+/// with a result.
+async fn create_test_data(store: &Arc<dyn Store>) {
     for session in ["one", "two", "gone"] {
         let mut writer = SessionWriter::new(store, session).await;
         writer.append_texts(&["Grüße aus Köln", "", "a walrus and a walrus"]).await;
         let record = call("c1", 1);
-        let calls = vec![CallChange::Requested(record.clone()), finished("c1", "the second walrus")];
-        let messages = vec![call_message(4, &record), result_message(5, "c1"), message(6, text("the end"))];
+        let calls = vec![CallChange::Requested(record.clone()), finished_change("c1", "the second walrus")];
+        let messages = vec![call_message(4, &record), result_message(5, "c1"), message(6, text_parts("the end"))];
         writer.commit(commit_of(Change { messages, calls, ..Change::default() })).await.expect("the commit succeeds");
         writer.release().await;
     }
@@ -46,8 +49,8 @@ async fn fill(store: &Arc<dyn Store>) {
     store.delete("gone").await.expect("the session is deleted");
 }
 
-/// Everything that searches and lists return.
-async fn found(store: &Arc<dyn Store>) -> String {
+/// Returns the results of searches and session lists as one string, for comparisons.
+async fn search_results(store: &Arc<dyn Store>) -> String {
     let messages = store.search_messages("walrus", 9).await.expect("the search succeeds");
     let memories = store.search(&MemoryFilter::of_user("ann"), "owls", 9).await.expect("the search succeeds");
     let sessions = store.sessions(SessionFilter::default(), 9).await.expect("the list is read");
@@ -55,22 +58,27 @@ async fn found(store: &Arc<dyn Store>) -> String {
     format!("{messages:?} {memories:?} {sessions:?}")
 }
 
-fn equal(projection: Projection, compared: u64) -> ProjectionComparison {
+fn no_differences(projection: Projection, compared: u64) -> ProjectionComparison {
     ProjectionComparison { projection, compared, pending: 0, different: 0, examples: Vec::new() }
 }
 
 pub(super) async fn projections_match_the_log(test: TestStore) {
     let store = &test.store;
-    fill(store).await;
-    let expected =
-        [equal(Projection::MessageWords, 12), equal(Projection::MemoryWords, 1), equal(Projection::Sessions, 2)];
+    create_test_data(store).await;
+    let expected = [
+        no_differences(Projection::MessageWords, 12),
+        no_differences(Projection::MemoryWords, 1),
+        no_differences(Projection::Sessions, 2),
+    ];
     assert_eq!(store.check_projections(status).await.expect("the check succeeds"), expected);
-    let before = found(store).await;
+    let before = search_results(store).await;
     let rebuilt = store.rebuild_projections(status).await.expect("the rebuild succeeds");
-    let made = expected.iter().map(|of| RebuiltProjection { projection: of.projection, made_from: of.compared });
-    assert_eq!(rebuilt, made.collect::<Vec<_>>());
+    let expected_rebuild = expected
+        .iter()
+        .map(|checked| RebuiltProjection { projection: checked.projection, made_from: checked.compared });
+    assert_eq!(rebuilt, expected_rebuild.collect::<Vec<_>>());
     assert_eq!(store.check_projections(status).await.expect("the check succeeds"), expected);
-    assert_eq!(found(store).await, before);
+    assert_eq!(search_results(store).await, before);
     // New messages are indexed after a rebuild.
     let mut writer = SessionWriter::new(store, "one").await;
     writer.append_texts(&["one more walrus"]).await;
@@ -79,14 +87,14 @@ pub(super) async fn projections_match_the_log(test: TestStore) {
     store.delete("one").await.expect("the session is deleted");
     assert_eq!(store.search_messages("walrus", 9).await.expect("the search succeeds").len(), 2);
     let compared = store.check_projections(status).await.expect("the check succeeds");
-    assert!(compared.iter().all(|of| of.different == 0), "{compared:?}");
+    assert!(compared.iter().all(|checked| checked.different == 0), "{compared:?}");
 }
 
 pub(super) async fn pending_messages_are_not_differences(test: TestStore) {
     let mut writer = SessionWriter::new(&test.store, "one").await;
     writer.append_texts(&["nobody has searched yet"]).await;
     let compared = test.store.check_projections(status).await.expect("the check succeeds");
-    assert!(compared.iter().all(|of| of.different == 0), "{compared:?}");
+    assert!(compared.iter().all(|checked| checked.different == 0), "{compared:?}");
     assert_eq!(compared[0].compared + compared[0].pending, 1, "{compared:?}");
     test.store.rebuild_projections(status).await.expect("the rebuild succeeds while a session is open");
     writer.append_texts(&["and more"]).await;
@@ -106,12 +114,14 @@ pub(super) async fn rebuild_takes_the_status_from_the_snapshot(test: TestStore) 
         writer.release().await;
     }
     let compared = store.check_projections(status).await.expect("the check succeeds");
-    let sessions = compared.iter().find(|of| of.projection == Projection::Sessions).expect("sessions are checked");
+    let sessions =
+        compared.iter().find(|checked| checked.projection == Projection::Sessions).expect("sessions are checked");
     assert_eq!((sessions.compared, sessions.different), (2, 1));
     assert!(sessions.examples[0].contains("session wrong: stored running, 1 turns"), "{sessions:?}");
     store.rebuild_projections(status).await.expect("the rebuild succeeds");
     let listed = store.sessions(SessionFilter::default(), 9).await.expect("the list is read");
-    let mut listed: Vec<_> = listed.iter().map(|of| (of.subject.as_str(), of.state.as_str(), of.turns)).collect();
+    let mut listed: Vec<_> =
+        listed.iter().map(|summary| (summary.subject.as_str(), summary.state.as_str(), summary.turns)).collect();
     listed.sort_unstable();
     assert_eq!(listed, [("unread", "running", 1), ("wrong", "idle", 3)]);
 }

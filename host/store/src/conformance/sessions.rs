@@ -1,7 +1,8 @@
 //! D1, D5: opening, listing, reading and deleting sessions.
 
 use super::{
-    SessionWriter, TestStore, call, call_message, commit_of, event, finished, message, meta, result_message, text,
+    SessionWriter, TestStore, call, call_message, commit_of, event, finished_change, message, meta, result_message,
+    text_parts,
 };
 use crate::{
     CallFilter, Commit, MAX_PAGE_BYTES, MediaDescription, MessageRange, OpenMode, RecordRange, SessionFilter,
@@ -19,8 +20,8 @@ pub(super) async fn open_modes_are_enforced(test: TestStore) {
     store.release(opened.lease).await.unwrap();
     let twice = store.open("s", OpenMode::CreateNew, meta("a")).await;
     assert_eq!(twice, Err(StoreError::SessionExists { session: "s".to_owned() }));
-    let nameless = store.open("", OpenMode::Either, meta("a")).await;
-    assert!(matches!(nameless, Err(StoreError::Invalid { .. })), "{nameless:?}");
+    let empty_subject = store.open("", OpenMode::Either, meta("a")).await;
+    assert!(matches!(empty_subject, Err(StoreError::Invalid { .. })), "{empty_subject:?}");
 }
 
 pub(super) async fn sessions_are_listed_newest_first(test: TestStore) {
@@ -43,23 +44,23 @@ pub(super) async fn sessions_are_listed_newest_first(test: TestStore) {
     let subjects = async |filter| -> Vec<String> {
         store.sessions(filter, 10).await.unwrap().into_iter().map(|summary| summary.subject).collect()
     };
-    let every = SessionFilter::default();
-    assert_eq!(subjects(every.clone()).await, ["three", "two", "one"]);
-    assert_eq!(subjects(SessionFilter { agent: Some("a".to_owned()), ..every.clone() }).await, ["three", "one"]);
-    assert_eq!(subjects(SessionFilter { user: Some("u".to_owned()), ..every.clone() }).await, ["two"]);
-    assert_eq!(subjects(SessionFilter { state: Some(SessionState::Suspended), ..every.clone() }).await, ["one"]);
-    assert_eq!(subjects(SessionFilter { subject: Some("one".to_owned()), ..every.clone() }).await, ["one"]);
-    assert_eq!(store.sessions(every.clone(), 1).await.unwrap().len(), 1);
+    let unfiltered = SessionFilter::default();
+    assert_eq!(subjects(unfiltered.clone()).await, ["three", "two", "one"]);
+    assert_eq!(subjects(SessionFilter { agent: Some("a".to_owned()), ..unfiltered.clone() }).await, ["three", "one"]);
+    assert_eq!(subjects(SessionFilter { user: Some("u".to_owned()), ..unfiltered.clone() }).await, ["two"]);
+    assert_eq!(subjects(SessionFilter { state: Some(SessionState::Suspended), ..unfiltered.clone() }).await, ["one"]);
+    assert_eq!(subjects(SessionFilter { subject: Some("one".to_owned()), ..unfiltered.clone() }).await, ["one"]);
+    assert_eq!(store.sessions(unfiltered.clone(), 1).await.unwrap().len(), 1);
     store.open("four", OpenMode::CreateNew, meta("a")).await.unwrap();
     let latest = store.latest("a").await;
     assert_eq!(latest, Ok(Some("three".to_owned())), "a session without any commit is not the latest one");
-    let one = store.sessions(every, 10).await.unwrap().pop().unwrap();
+    let one = store.sessions(unfiltered, 10).await.unwrap().pop().unwrap();
     assert_eq!((one.revision, one.turns, one.state.as_str()), (2, 2, "suspended"));
     assert_eq!(one.title.as_deref(), Some("title of one"), "the first title is kept");
     assert!(one.created <= one.updated, "{one:?}");
 }
 
-/// L16: a session stores which session delegated its work, and can be listed by that session.
+/// L16: a session stores the subject of the session that delegated work to it, and can be listed by this subject.
 pub(super) async fn delegated_sessions_are_listed_by_parent(test: TestStore) {
     let store = &test.store;
     for (session, parent) in
@@ -71,8 +72,8 @@ pub(super) async fn delegated_sessions_are_listed_by_parent(test: TestStore) {
         store.commit(&opened.lease, 0, Commit::default()).await.unwrap();
         store.release(opened.lease).await.unwrap();
     }
-    let again = store.open("first", OpenMode::Existing, SessionMeta::default()).await.unwrap();
-    assert_eq!(again.meta.delegated_by.as_deref(), Some("parent"), "an existing session keeps its metadata");
+    let reopened = store.open("first", OpenMode::Existing, SessionMeta::default()).await.unwrap();
+    assert_eq!(reopened.meta.delegated_by.as_deref(), Some("parent"), "an existing session keeps its metadata");
     let children = SessionFilter { delegated_by: Some("parent".to_owned()), ..SessionFilter::default() };
     let found = store.sessions(children.clone(), 10).await.unwrap();
     assert!(found.iter().map(|child| child.subject.as_str()).eq(["second", "first"]), "{found:?}");
@@ -106,7 +107,7 @@ pub(super) async fn incomplete_session_can_only_be_listed_and_deleted(test: Test
     let store = &test.store;
     let mut writer = SessionWriter::new(store, "half").await;
     let status = Status { state: SessionState::Incomplete, ..Status::default() };
-    let change = Change { messages: vec![message(1, text("walrus"))], ..Change::default() };
+    let change = Change { messages: vec![message(1, text_parts("walrus"))], ..Change::default() };
     writer.commit(Commit { status: status.clone(), ..commit_of(change) }).await.unwrap();
     let lease = writer.opened.lease.clone();
     store.release(lease).await.unwrap();
@@ -124,9 +125,9 @@ pub(super) async fn incomplete_session_can_only_be_listed_and_deleted(test: Test
     assert!(listed.iter().map(|session| session.state).eq([SessionState::Incomplete]), "{listed:?}");
     store.delete("half").await.unwrap();
 
-    // The commit that sets another state makes it an ordinary session.
+    // A commit that sets another state makes the session an ordinary session.
     let mut writer = SessionWriter::new(store, "half").await;
-    let change = Change { messages: vec![message(1, text("walrus"))], ..Change::default() };
+    let change = Change { messages: vec![message(1, text_parts("walrus"))], ..Change::default() };
     writer.commit(Commit { status, ..commit_of(change) }).await.unwrap();
     writer.commit(commit_of(Change::default())).await.unwrap();
     writer.release().await;
@@ -135,7 +136,7 @@ pub(super) async fn incomplete_session_can_only_be_listed_and_deleted(test: Test
     store.open("half", OpenMode::Existing, meta("tester")).await.unwrap();
 }
 
-/// Reading page by page needs memory for one page only, however long the items are.
+/// Reading page by page needs memory for only one page, even if the items are long.
 pub(super) async fn page_ends_after_max_page_bytes(test: TestStore) {
     let store = &test.store;
     let mut writer = SessionWriter::new(store, "s").await;
@@ -154,17 +155,17 @@ pub(super) async fn page_ends_after_max_page_bytes(test: TestStore) {
         let page = store.messages("s", MessageRange::After { id: after, limit: 100 }).await.unwrap();
         assert!(page.len() <= 2, "{}", page.len());
         let event = events.last().copied().unwrap_or_default();
-        let of_events = store.events("s", event, 100).await.unwrap();
-        assert!(of_events.len() <= 2, "{}", of_events.len());
+        let event_page = store.events("s", event, 100).await.unwrap();
+        assert!(event_page.len() <= 2, "{}", event_page.len());
         let number = records.last().copied().unwrap_or_default();
-        let of_records = store.records("s", RecordRange::After { number, limit: 100 }).await.unwrap();
-        assert!(of_records.len() <= 2, "{}", of_records.len());
-        if page.is_empty() && of_events.is_empty() && of_records.is_empty() {
+        let record_page = store.records("s", RecordRange::After { number, limit: 100 }).await.unwrap();
+        assert!(record_page.len() <= 2, "{}", record_page.len());
+        if page.is_empty() && event_page.is_empty() && record_page.is_empty() {
             break;
         }
         messages.extend(page.iter().map(|message| message.id));
-        events.extend(of_events.iter().map(|timed| timed.event.sequence));
-        records.extend(of_records.iter().map(|stored| stored.number));
+        events.extend(event_page.iter().map(|timed| timed.event.sequence));
+        records.extend(record_page.iter().map(|stored| stored.number));
     }
     assert_eq!((messages.len(), events.len(), records.len()), (4, 4, 4));
 }
@@ -174,11 +175,11 @@ pub(super) async fn delete_removes_everything_of_the_session(test: TestStore) {
     let mut kept = SessionWriter::new(store, "kept").await;
     kept.append_texts(&["walrus here"]).await;
     let mut writer = SessionWriter::new(store, "gone").await;
-    let asked = call("call-1", 1);
+    let requested_call = call("call-1", 1);
     let change = Change {
-        messages: vec![call_message(1, &asked), result_message(2, "call-1")],
+        messages: vec![call_message(1, &requested_call), result_message(2, "call-1")],
         hidden: vec![HiddenMessage { id: 1, seen_count: 1, why: HideReason::Superseded }],
-        calls: vec![CallChange::Requested(asked), finished("call-1", "walrus there")],
+        calls: vec![CallChange::Requested(requested_call), finished_change("call-1", "walrus there")],
         events: vec![event("gone", 1, EventKind::Resumed)],
         ..Change::default()
     };
@@ -197,16 +198,20 @@ pub(super) async fn delete_removes_everything_of_the_session(test: TestStore) {
     assert!(hits.iter().map(|hit| hit.session.as_str()).eq(["kept"]), "{hits:?}");
 
     // A new session with the same name starts empty, and its messages are searchable.
-    let mut again = SessionWriter::new(store, "gone").await;
-    assert_eq!((again.revision, again.messages, again.events, &again.opened.snapshot), (0, 0, 0, &None));
+    let mut new_writer = SessionWriter::new(store, "gone").await;
+    assert_eq!(
+        (new_writer.revision, new_writer.messages, new_writer.events, &new_writer.opened.snapshot),
+        (0, 0, 0, &None)
+    );
     assert_eq!(store.calls("gone", CallFilter::Turn(1)).await.unwrap(), []);
     assert_eq!(store.records("gone", RecordRange::Turn(1)).await.unwrap(), []);
     assert_eq!(store.media("gone", &media.digest).await.unwrap(), None);
-    again.append_texts(&["a walrus again"]).await;
+    new_writer.append_texts(&["a walrus again"]).await;
     assert_eq!(store.search_messages("walrus", 10).await.unwrap().len(), 2);
 }
 
-/// L27: a message that was evicted from the view stays searchable in its session; undone and superseded messages do not.
+/// L27: a message that was evicted from the view can still be found in its session. Undone and superseded messages are
+/// not found.
 pub(super) async fn search_evicted_finds_only_evicted_messages(test: TestStore) {
     let store = &test.store;
     let mut other = SessionWriter::new(store, "other").await;
@@ -215,22 +220,27 @@ pub(super) async fn search_evicted_finds_only_evicted_messages(test: TestStore) 
     writer
         .append_texts(&["the walrus sleeps", "walrus taken back", "wrong walrus", "a walrus in view", "two seals"])
         .await;
-    let left = |id, why| HiddenMessage { id, seen_count: 1, why };
+    let hidden_message = |id, why| HiddenMessage { id, seen_count: 1, why };
     let evicted = HideReason::Evicted;
-    let hidden = vec![left(1, evicted), left(2, HideReason::Undone), left(3, HideReason::Superseded), left(5, evicted)];
+    let hidden = vec![
+        hidden_message(1, evicted),
+        hidden_message(2, HideReason::Undone),
+        hidden_message(3, HideReason::Superseded),
+        hidden_message(5, evicted),
+    ];
     writer.commit(commit_of(Change { hidden: hidden.clone(), ..Change::default() })).await.unwrap();
-    let everywhere = vec![left(1, evicted)];
-    other.commit(commit_of(Change { hidden: everywhere, ..Change::default() })).await.unwrap();
+    let hidden_elsewhere = vec![hidden_message(1, evicted)];
+    other.commit(commit_of(Change { hidden: hidden_elsewhere, ..Change::default() })).await.unwrap();
     assert_eq!(store.hidden("s", 0, 9).await.unwrap(), hidden);
     let found = async |query: &str, limit| {
         let hits = store.search_evicted("s", query, limit).await.unwrap();
         hits.into_iter().map(|hit| (hit.session, hit.id, hit.excerpt)).collect::<Vec<_>>()
     };
-    let of_s = |id, text: &str| ("s".to_owned(), id, text.to_owned());
-    assert_eq!(found("walrus", 9).await, [of_s(1, "the walrus sleeps")]);
-    let mut any = found("where do seals and the walrus live?", 9).await;
-    any.sort();
-    assert_eq!(any, [of_s(1, "the walrus sleeps"), of_s(5, "two seals")], "one matching word is enough");
+    let hit_in_s = |id, text: &str| ("s".to_owned(), id, text.to_owned());
+    assert_eq!(found("walrus", 9).await, [hit_in_s(1, "the walrus sleeps")]);
+    let mut hits = found("where do seals and the walrus live?", 9).await;
+    hits.sort();
+    assert_eq!(hits, [hit_in_s(1, "the walrus sleeps"), hit_in_s(5, "two seals")], "one matching word is enough");
     assert_eq!(found("walrus seals", 1).await.len(), 1);
     assert_eq!(found("\"* OR", 9).await, []);
     assert_eq!(store.search_evicted("none", "walrus", 9).await.unwrap(), []);
@@ -243,10 +253,10 @@ pub(super) async fn missing_session_is_reported(test: TestStore) {
     assert_eq!(store.calls("s", CallFilter::Unfinished).await, Err(missing.clone()));
     assert_eq!(store.records("s", RecordRange::Turn(1)).await, Err(missing.clone()));
     assert_eq!(store.hidden("s", 0, 1).await, Err(missing.clone()));
-    assert_eq!(store.put("s", vec![1], about()).await, Err(missing.clone()));
+    assert_eq!(store.put("s", vec![1], image_description()).await, Err(missing.clone()));
     assert_eq!(store.put_text("s", "x".to_owned()).await, Err(missing));
 }
 
-fn about() -> MediaDescription {
+fn image_description() -> MediaDescription {
     MediaDescription { mime_type: "image/png".to_owned(), ..MediaDescription::default() }
 }

@@ -1,4 +1,4 @@
-//! P10: the store records which plugin versions served, why each one ended, and which plugins were rolled back.
+//! P10: the store records the plugin versions that served, the reason why each version ended, and the rollbacks.
 
 use super::TestStore;
 use crate::{
@@ -11,7 +11,7 @@ fn digest(byte: u8) -> Digest {
     Digest::from_sha256([byte; 32])
 }
 
-fn served(plugin: &str, byte: u8, instead: VersionEnd) -> ServedPlugin {
+fn served_plugin(plugin: &str, byte: u8, instead: VersionEnd) -> ServedPlugin {
     ServedPlugin {
         plugin: plugin.to_owned(),
         digest: digest(byte),
@@ -21,22 +21,22 @@ fn served(plugin: &str, byte: u8, instead: VersionEnd) -> ServedPlugin {
     }
 }
 
-async fn all(store: &Arc<dyn Store>, plugin: Option<&str>) -> Vec<PluginVersion> {
+async fn listed_versions(store: &Arc<dyn Store>, plugin: Option<&str>) -> Vec<PluginVersion> {
     let which = VersionFilter { directory: None, plugin: plugin.map(str::to_owned) };
     store.versions(which, 100).await.unwrap()
 }
 
 pub(super) async fn versions_start_and_end(test: TestStore) {
     let store = &test.store;
-    let both = |byte: u8, why| vec![served("calc", 1, VersionEnd::Replaced), served("text", byte, why)];
+    let both = |byte: u8, why| vec![served_plugin("calc", 1, VersionEnd::Replaced), served_plugin("text", byte, why)];
     for _ in 0..2 {
         store.set_serving("/one", both(2, VersionEnd::Replaced)).await.unwrap();
     }
-    assert_eq!(all(store, None).await.len(), 2, "a version that already serves is not recorded again");
+    assert_eq!(listed_versions(store, None).await.len(), 2, "a version that already serves is not recorded again");
     store.set_serving("/two", both(2, VersionEnd::Replaced)).await.unwrap();
     store.set_serving("/one", both(3, VersionEnd::Replaced)).await.unwrap();
     store.set_serving("/one", both(2, VersionEnd::Trapped)).await.unwrap();
-    store.set_serving("/one", vec![served("calc", 1, VersionEnd::Replaced)]).await.unwrap();
+    store.set_serving("/one", vec![served_plugin("calc", 1, VersionEnd::Replaced)]).await.unwrap();
     let which = VersionFilter { directory: Some("/one".into()), plugin: Some("text".into()) };
     let text = store.versions(which, 100).await.unwrap();
     let seen: Vec<_> = text.iter().map(|version| (version.digest.clone(), version.why)).collect();
@@ -50,11 +50,11 @@ pub(super) async fn versions_start_and_end(test: TestStore) {
     let needed = |last| async move { store.needed_versions(last).await.unwrap() };
     assert_eq!(needed(1).await, [digest(1), digest(2)], "serving versions and the last version of each plugin");
     assert_eq!(needed(2).await, [digest(1), digest(2), digest(3)]);
-    let calc = all(store, Some("calc")).await;
+    let calc = listed_versions(store, Some("calc")).await;
     assert_eq!(calc.len(), 2);
     assert!(calc.iter().all(|version| version.ended.is_none() && version.why.is_none()));
     if let Some(second) = &test.second {
-        assert_eq!(all(second, Some("calc")).await, calc, "a second instance sees the versions");
+        assert_eq!(listed_versions(second, Some("calc")).await, calc, "a second instance sees the versions");
     }
 }
 
@@ -78,11 +78,11 @@ pub(super) async fn new_rollback_replaces_the_previous_one(test: TestStore) {
     assert_eq!(store.rollbacks("/two").await.unwrap().len(), 1);
 }
 
-/// A rollback, and undoing it, end one version and start another in the history at once.
+/// A rollback ends one version and starts another in the history at once, and so does undoing the rollback.
 pub(super) async fn rollback_updates_the_history_at_once(test: TestStore) {
     let store = &test.store;
     for byte in [1, 2] {
-        store.set_serving("/one", vec![served("text", byte, VersionEnd::Replaced)]).await.unwrap();
+        store.set_serving("/one", vec![served_plugin("text", byte, VersionEnd::Replaced)]).await.unwrap();
     }
     let (directory, plugin) = ("/one".to_owned(), "text".to_owned());
     let rollback = Rollback { directory, plugin, from: digest(2), to: digest(1), why: VersionEnd::Requested };
@@ -92,8 +92,8 @@ pub(super) async fn rollback_updates_the_history_at_once(test: TestStore) {
     assert_eq!(store.serving("/one").await.unwrap(), [("text".to_owned(), digest(2))]);
     let which = VersionFilter { directory: Some("/one".into()), plugin: Some("text".into()) };
     let seen: Vec<_> = store.versions(which, 100).await.unwrap().into_iter().map(|version| version.why).collect();
-    let asked = Some(VersionEnd::Requested);
-    assert_eq!(seen, [None, asked, asked, Some(VersionEnd::Replaced)], "newest first");
+    let requested = Some(VersionEnd::Requested);
+    assert_eq!(seen, [None, requested, requested, Some(VersionEnd::Replaced)], "newest first");
 }
 
 pub(super) async fn set_serving_returns_each_change_once(test: TestStore) {
@@ -104,20 +104,21 @@ pub(super) async fn set_serving_returns_each_change_once(test: TestStore) {
         to: to.map(digest),
     };
     let serve = |serving: Vec<ServedPlugin>| async move { store.set_serving("/one", serving).await.unwrap() };
-    let both = |byte| vec![served("calc", 1, VersionEnd::Replaced), served("text", byte, VersionEnd::Replaced)];
+    let both =
+        |byte| vec![served_plugin("calc", 1, VersionEnd::Replaced), served_plugin("text", byte, VersionEnd::Replaced)];
     assert_eq!(serve(both(2)).await, [change("calc", None, Some(1)), change("text", None, Some(2))]);
     assert_eq!(serve(both(2)).await, []);
     let now = store.serving("/one").await.unwrap();
     assert_eq!(now, [("calc".to_owned(), digest(1)), ("text".to_owned(), digest(2))]);
     assert_eq!(serve(both(3)).await, [change("text", Some(2), Some(3))]);
-    assert_eq!(serve(vec![served("calc", 1, VersionEnd::Replaced)]).await, [change("text", Some(3), None)]);
+    assert_eq!(serve(vec![served_plugin("calc", 1, VersionEnd::Replaced)]).await, [change("text", Some(3), None)]);
 }
 
 pub(super) async fn trial_totals_grow_until_the_trial_ends(test: TestStore) {
     let store = &test.store;
     let on_trial = |byte: u8, before: u8| ServedPlugin {
         trial: Some(digest(before)),
-        ..served("text", byte, VersionEnd::Replaced)
+        ..served_plugin("text", byte, VersionEnd::Replaced)
     };
     let count = |byte: u8, calls: u32, traps: u32| {
         let (directory, plugin) = ("/one".to_owned(), "text".to_owned());
@@ -130,7 +131,7 @@ pub(super) async fn trial_totals_grow_until_the_trial_ends(test: TestStore) {
         calls,
         traps,
     };
-    store.set_serving("/one", vec![served("text", 1, VersionEnd::Replaced)]).await.unwrap();
+    store.set_serving("/one", vec![served_plugin("text", 1, VersionEnd::Replaced)]).await.unwrap();
     assert_eq!(store.trials("/one").await, Ok(Vec::new()), "the first version is not on trial");
     store.set_serving("/one", vec![on_trial(2, 1)]).await.unwrap();
     assert_eq!(store.trials("/one").await.unwrap(), [stored(0, 0)]);
@@ -154,14 +155,14 @@ pub(super) async fn trial_totals_grow_until_the_trial_ends(test: TestStore) {
     assert_eq!(store.trials("/one").await, Ok(Vec::new()));
 }
 
-/// Row 38: the store records which components the turns of an agent started with, by plugin name.
+/// Row 38: the store records the components with which the turns of an agent started, by plugin name.
 pub(super) async fn turn_plugins_are_recorded_per_agent_and_name(test: TestStore) {
     let store = &test.store;
     let component = |name: &str, byte: u8| (name.to_owned(), Digest::from_sha256([byte; 32]));
-    let all = || vec![component("calc", 1), component("calc", 2), component("files", 1)];
-    assert_eq!(store.plugins_without_turns("a", all()).await.unwrap(), all());
+    let components = || vec![component("calc", 1), component("calc", 2), component("files", 1)];
+    assert_eq!(store.plugins_without_turns("a", components()).await.unwrap(), components());
     store.record_turn_plugins("a", vec![component("calc", 1)]).await.unwrap();
     store.record_turn_plugins("a", vec![component("calc", 1), component("files", 2)]).await.unwrap();
-    assert_eq!(store.plugins_without_turns("a", all()).await.unwrap(), all()[1..]);
-    assert_eq!(store.plugins_without_turns("b", all()).await.unwrap(), all());
+    assert_eq!(store.plugins_without_turns("a", components()).await.unwrap(), components()[1..]);
+    assert_eq!(store.plugins_without_turns("b", components()).await.unwrap(), components());
 }

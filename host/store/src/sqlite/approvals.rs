@@ -3,7 +3,7 @@
 use super::SqliteStore;
 use super::audit;
 use super::failure::{Failure, invalid};
-use super::queries::{collect, now, page, rfc3339};
+use super::queries::{collect, now, rfc3339, sql_limit};
 use super::writer::Effort;
 use crate::{Approvals, AuditAction, MAX_PAGE, NamedRule, StoreError, StoredGrant, digest_of};
 use agent_core::approval::{ApprovalScope, LastingGrant};
@@ -14,7 +14,7 @@ use rusqlite::{Connection, Row, params};
 #[async_trait]
 impl Approvals for SqliteStore {
     async fn allow(&self, grant: LastingGrant) -> Result<(), StoreError> {
-        let id = id_of(&grant)?;
+        let id = grant_id(&grant)?;
         self.write(Effort::Short, move |connection| {
             let LastingGrant { agent, tool, digest, arguments, scope } = &grant;
             let arguments = arguments.as_ref().map(Digest::as_str);
@@ -34,7 +34,7 @@ impl Approvals for SqliteStore {
         self.read(move |connection| {
             let sql = "SELECT id, agent, tool, digest, arguments, given, identity, grants FROM approvals
                        WHERE agent = ?1 ORDER BY given DESC, id LIMIT ?2";
-            collect(connection, sql, params![agent, page(MAX_PAGE)], stored_grant)
+            collect(connection, sql, params![agent, sql_limit(MAX_PAGE)], stored_grant)
         })
         .await
     }
@@ -55,36 +55,36 @@ impl Approvals for SqliteStore {
 
     async fn bind_rule(&self, rule: NamedRule, identity: Digest) -> Result<Digest, StoreError> {
         let named = rule.clone();
-        if let Some(bound) = self.read(move |connection| bound_to(connection, &named)).await? {
+        if let Some(bound) = self.read(move |connection| bound_identity(connection, &named)).await? {
             return Ok(bound);
         }
         self.write(Effort::Short, move |connection| {
             let sql = "INSERT INTO rule_bindings (agent, tool, identity, bound) VALUES (?1, ?2, ?3, ?4)
                        ON CONFLICT (agent, tool) DO NOTHING";
             connection.prepare_cached(sql)?.execute(params![rule.agent, rule.tool, identity.as_str(), now()])?;
-            Ok(bound_to(connection, &rule)?.unwrap_or(identity.clone()))
+            Ok(bound_identity(connection, &rule)?.unwrap_or(identity.clone()))
         })
         .await
     }
 }
 
-fn bound_to(connection: &Connection, rule: &NamedRule) -> Result<Option<Digest>, Failure> {
+fn bound_identity(connection: &Connection, rule: &NamedRule) -> Result<Option<Digest>, Failure> {
     let sql = "SELECT identity FROM rule_bindings WHERE agent = ?1 AND tool = ?2";
-    Ok(collect(connection, sql, [&rule.agent, &rule.tool], |row| digest_in(row.get(0)?))?.pop())
+    Ok(collect(connection, sql, [&rule.agent, &rule.tool], |row| parse_digest(row.get(0)?))?.pop())
 }
 
-fn digest_in(text: String) -> Result<Digest, Failure> {
+fn parse_digest(text: String) -> Result<Digest, Failure> {
     Digest::parse(&text).map_err(|error| Failure::Unreadable(error.to_string()))
 }
 
-/// Hex digest of the grant's JSON, whose keys have a fixed order.
-fn id_of(grant: &LastingGrant) -> Result<String, StoreError> {
+/// Returns the hexadecimal digest of the grant's JSON, whose keys have a fixed order.
+fn grant_id(grant: &LastingGrant) -> Result<String, StoreError> {
     let json = serde_json::to_vec(grant).map_err(|error| invalid("a lasting approval", error.to_string()))?;
     Ok(digest_of(&json).hex().to_owned())
 }
 
 fn stored_grant(row: &Row<'_>) -> Result<StoredGrant, Failure> {
-    let optional = |text: Option<String>| text.map(digest_in).transpose();
+    let optional = |text: Option<String>| text.map(parse_digest).transpose();
     let scope = match (optional(row.get(6)?)?, optional(row.get(7)?)?) {
         (Some(identity), Some(grants)) => Some(ApprovalScope { identity, grants }),
         _ => None,
@@ -94,7 +94,7 @@ fn stored_grant(row: &Row<'_>) -> Result<StoredGrant, Failure> {
         grant: LastingGrant {
             agent: row.get(1)?,
             tool: row.get(2)?,
-            digest: digest_in(row.get(3)?)?,
+            digest: parse_digest(row.get(3)?)?,
             arguments: optional(row.get(4)?)?,
             scope,
         },

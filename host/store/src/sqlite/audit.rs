@@ -1,8 +1,8 @@
-//! The audit log: one row per entry, and the entries that a commit's events add.
+//! The audit log: one row per entry. Some entries are derived from the events and outbox items of a commit.
 
 use super::SqliteStore;
 use super::failure::Failure;
-use super::queries::{collect, from_json, now, page, rfc3339, signed, to_json, unsigned};
+use super::queries::{collect, from_json, now, rfc3339, signed, sql_limit, to_json, unsigned};
 use super::writer::Effort;
 use crate::{Audit, AuditAction, AuditEntry, StoreError};
 use agent_core::change::{OutboxEffect, OutboxItem};
@@ -16,7 +16,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 impl Audit for SqliteStore {
     async fn audit(&self, actions: Vec<AuditAction>) -> Result<(), StoreError> {
         let candidates = actions.clone();
-        // Most starts grant what was granted before; then there is nothing to write.
+        // Most starts grant the same as before, so there is usually nothing to write.
         if self.read(move |connection| Ok(new_actions(connection, &candidates)?.is_empty())).await? {
             return Ok(());
         }
@@ -30,7 +30,7 @@ impl Audit for SqliteStore {
     async fn audit_entries(&self, since: i64, after: u64, limit: usize) -> Result<Vec<AuditEntry>, StoreError> {
         self.read(move |connection| {
             let sql = "SELECT number, time, body FROM audit WHERE number > ?1 AND time >= ?2 ORDER BY number LIMIT ?3";
-            collect(connection, sql, params![signed(after), since, page(limit)], entry)
+            collect(connection, sql, params![signed(after), since, sql_limit(limit)], entry)
         })
         .await
     }
@@ -46,7 +46,8 @@ impl AuditedEvent {
         matches!(kind, EventKind::Denied { .. } | EventKind::ApprovalResolved { .. }).then(|| Self(kind.clone()))
     }
 
-    /// Writes the entry. The call's record, which contains the tool's source, must have been written before.
+    /// Writes the audit entry for the event. The record of the event's call must be written before, because it contains
+    /// the source of the tool.
     pub(super) fn write(&self, connection: &Connection, session: (i64, &str), time: i64) -> Result<(), Failure> {
         let (number, subject) = session;
         let source = |call: &CallId| source_of(connection, number, call);
@@ -77,7 +78,8 @@ pub(super) struct ServiceEvent {
 }
 
 impl ServiceEvent {
-    /// Returns the event of an outbox item that a call requested. The item's id is the id of the call.
+    /// Returns the event of an outbox item if the item is a service event. The item's id is the id of the call that
+    /// requested the event.
     pub(super) fn of(item: &OutboxItem) -> Option<Self> {
         match &item.effect {
             OutboxEffect::Event(event) => {
@@ -87,7 +89,8 @@ impl ServiceEvent {
         }
     }
 
-    /// Writes the entry if a plugin requested the event. A request of the model itself is recorded as its call.
+    /// Writes the audit entry if a plugin requested the event. No entry is needed for an event that the model itself
+    /// requested, because its call is recorded.
     pub(super) fn write(&self, connection: &Connection, session: (i64, &str), time: i64) -> Result<(), Failure> {
         let (number, subject) = session;
         let Some(source @ ToolSource::Plugin { .. }) = source_of(connection, number, &self.call)? else {
@@ -98,7 +101,7 @@ impl ServiceEvent {
     }
 }
 
-/// Returns where the tool of a call comes from.
+/// Returns the source of a call's tool, or `None` if the call or its source is not stored.
 fn source_of(connection: &Connection, session: i64, call: &CallId) -> Result<Option<ToolSource>, Failure> {
     let mut statement = connection.prepare_cached("SELECT source FROM calls WHERE session = ?1 AND id = ?2")?;
     let found = statement.query_row(params![session, call.0], |row| row.get::<_, Option<String>>(0));
@@ -113,7 +116,7 @@ pub(super) fn insert(connection: &Connection, action: &AuditAction, time: i64) -
     Ok(())
 }
 
-/// Returns the actions that are not in the log yet.
+/// Returns the actions that need a new entry: all actions except grants that equal the last recorded grants.
 fn new_actions<'d>(connection: &Connection, actions: &'d [AuditAction]) -> Result<Vec<&'d AuditAction>, Failure> {
     let mut new = Vec::new();
     for action in actions {
@@ -131,7 +134,7 @@ fn new_actions<'d>(connection: &Connection, actions: &'d [AuditAction]) -> Resul
     Ok(new)
 }
 
-/// Returns the last entry of the same kind and subject.
+/// Returns the action of the last entry with the same kind and subject.
 fn last_of_kind(connection: &Connection, action: &AuditAction) -> Result<Option<AuditAction>, Failure> {
     let sql = "SELECT body FROM audit WHERE kind = ?1 AND subject = ?2 ORDER BY number DESC LIMIT 1";
     let mut statement = connection.prepare_cached(sql)?;

@@ -2,17 +2,17 @@
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
-use super::queries::{collect, page, session_number, signed, unsigned};
+use super::queries::{collect, session_number, signed, sql_limit, unsigned};
 use super::writer::Effort;
 use crate::{BlobReference, Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, StoreError, digest_of};
 use agent_core::message::{Digest, Dimensions, Media};
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-/// Larger byte strings are hashed on a blocking thread.
-const HASHED_IN_PLACE: usize = 64 << 10;
+/// Maximum number of bytes that are hashed on the calling thread. Longer byte strings are hashed on a blocking thread.
+const MAX_BYTES_HASHED_INLINE: usize = 64 << 10;
 
-/// Bytes with their digest, and the digest as the key of the `blobs` table.
+/// Bytes to store in the `blobs` table, with their digest. The key is the digest in binary form.
 pub(super) struct StoredBytes {
     digest: Digest,
     key: [u8; 32],
@@ -30,7 +30,7 @@ impl Blobs for SqliteStore {
         self.write(Effort::of(stored.len()), move |connection| {
             let session = session_number(connection, &session)?;
             let blob = insert_bytes(connection, session, &stored)?;
-            describe(connection, session, blob, &about)?;
+            set_description(connection, session, blob, &about)?;
             Ok(Media {
                 digest: stored.digest.clone(),
                 mime_type: about.mime_type.clone(),
@@ -91,7 +91,7 @@ impl Blobs for SqliteStore {
             let session = session_number(connection, &session)?;
             let sql = "SELECT digest, size, mime_type, width, height, name FROM blob_references
                        JOIN blobs ON blobs.id = blob WHERE session = ?1 AND digest > ?2 ORDER BY digest LIMIT ?3";
-            collect(connection, sql, params![session, after, page(limit)], reference)
+            collect(connection, sql, params![session, after, sql_limit(limit)], reference)
         })
         .await
     }
@@ -146,13 +146,14 @@ impl StoredBytes {
     }
 }
 
-/// Stores the bytes unless they are stored already, and lets the session refer to them.
+/// Stores the bytes if they are not stored yet, and adds a reference from the session to them. Returns the row number
+/// of the blob.
 pub(super) fn insert_bytes(connection: &Connection, session: i64, stored: &StoredBytes) -> Result<i64, Failure> {
-    let known = connection
+    let existing = connection
         .prepare_cached("SELECT id FROM blobs WHERE digest = ?1")?
         .query_row([stored.key], |row| row.get(0))
         .optional()?;
-    let blob: i64 = match known {
+    let blob: i64 = match existing {
         Some(blob) => blob,
         None => {
             connection
@@ -167,7 +168,7 @@ pub(super) fn insert_bytes(connection: &Connection, session: i64, stored: &Store
     Ok(blob)
 }
 
-fn describe(connection: &Connection, session: i64, blob: i64, about: &MediaDescription) -> Result<(), Failure> {
+fn set_description(connection: &Connection, session: i64, blob: i64, about: &MediaDescription) -> Result<(), Failure> {
     let (width, height) = about.dimensions.map(|dimensions| (dimensions.width, dimensions.height)).unzip();
     connection
         .prepare_cached(
@@ -183,18 +184,18 @@ fn media(connection: &Connection, session: i64, digest: &Digest) -> Result<Optio
                WHERE session = ?1 AND digest = ?2 AND mime_type IS NOT NULL";
     let found = connection
         .prepare_cached(sql)?
-        .query_row(params![session, key_of(digest)?], |row| described(row, digest.clone()));
+        .query_row(params![session, key_of(digest)?], |row| media_from_row(row, digest.clone()));
     Ok(found.optional()?)
 }
 
-/// Reads the metadata from the columns with these names.
-fn described(row: &Row<'_>, digest: Digest) -> rusqlite::Result<Media> {
-    let sides = row.get::<_, Option<u32>>("width")?.zip(row.get::<_, Option<u32>>("height")?);
+/// Reads a media item from the columns `size`, `mime_type`, `width`, `height` and `name`.
+fn media_from_row(row: &Row<'_>, digest: Digest) -> rusqlite::Result<Media> {
+    let dimensions = row.get::<_, Option<u32>>("width")?.zip(row.get::<_, Option<u32>>("height")?);
     Ok(Media {
         digest,
         mime_type: row.get("mime_type")?,
         size: unsigned(row.get("size")?),
-        dimensions: sides.map(|(width, height)| Dimensions { width, height }),
+        dimensions: dimensions.map(|(width, height)| Dimensions { width, height }),
         name: row.get("name")?,
     })
 }
@@ -204,7 +205,7 @@ fn reference(row: &Row<'_>) -> Result<BlobReference, Failure> {
     if row.get_ref("mime_type")?.as_str_or_null().map_err(rusqlite::Error::from)?.is_none() {
         return Ok(BlobReference::Text { digest, size: unsigned(row.get("size")?) });
     }
-    Ok(BlobReference::Media(described(row, digest)?))
+    Ok(BlobReference::Media(media_from_row(row, digest)?))
 }
 
 fn read_range(connection: &Connection, blob: i64, offset: u64, length: u32) -> Result<Vec<u8>, Failure> {
@@ -217,13 +218,13 @@ fn read_range(connection: &Connection, blob: i64, offset: u64, length: u32) -> R
 }
 
 async fn hash(what: &'static str, bytes: Vec<u8>) -> Result<StoredBytes, StoreError> {
-    if bytes.len() <= HASHED_IN_PLACE {
+    if bytes.len() <= MAX_BYTES_HASHED_INLINE {
         return StoredBytes::new(what, bytes);
     }
     tokio::task::spawn_blocking(move || StoredBytes::new(what, bytes)).await.map_err(|_| StoreError::Closed)?
 }
 
-/// Decodes the digest's 64 hex digits.
+/// Returns the key of a digest in the `blobs` table, decoded from the digest's 64 hexadecimal digits.
 fn key_of(digest: &Digest) -> Result<[u8; 32], StoreError> {
     let mut key = [0; 32];
     hex::decode_to_slice(digest.hex(), &mut key).map_err(|error| invalid(digest.to_string(), error.to_string()))?;

@@ -1,4 +1,5 @@
-//! Writes one commit: the caller's side turns it into rows, and the writer stores them in one savepoint (D2, D6).
+//! Writes one commit. The calling thread converts the commit to rows, and the writer stores the rows in one savepoint
+//! (D2, D6).
 
 mod rows;
 
@@ -14,7 +15,7 @@ use agent_core::message::CallId;
 use rows::{CallRow, EventRow, MessageRow, RecordRow, call_row, event_row, message_row, record_row};
 use rusqlite::{Connection, OptionalExtension, Params, params};
 
-/// A commit as rows, with all checks done that do not need the database.
+/// A commit that was converted to rows. All checks that do not need the database are done.
 pub(super) struct PreparedCommit {
     lease: Lease,
     expected_revision: u64,
@@ -31,31 +32,32 @@ pub(super) struct PreparedCommit {
     status: Status,
 }
 
-/// Gives the session the highest `place`. Sessions are ordered by `place` and not by time, because clocks can be set back; the
-/// session whose turn began or stopped last comes first.
-fn move_to_front(connection: &Connection, head: &Head) -> Result<(), Failure> {
+/// Moves the session to the front of session lists, by setting `place` to a number above all others. Sessions are
+/// ordered by `place` and not by time, because clocks can be set back. The session whose turn was started or stopped
+/// last comes first.
+fn move_to_front(connection: &Connection, session_row: &SessionRow) -> Result<(), Failure> {
     let front: i64 = connection.prepare_cached("SELECT max(place) FROM sessions")?.query_row([], |row| row.get(0))?;
-    if head.place == 0 || head.place < front {
+    if session_row.place == 0 || session_row.place < front {
         let sql = "UPDATE sessions SET place = ?2 WHERE id = ?1";
-        connection.prepare_cached(sql)?.execute(params![head.session, front + 1])?;
+        connection.prepare_cached(sql)?.execute(params![session_row.session, front + 1])?;
     }
     Ok(())
 }
 
-/// The columns of the session's row that a commit needs.
-struct Head {
+/// The columns of a session's row that a commit reads.
+struct SessionRow {
     session: i64,
     revision: u64,
     last_message: u64,
     last_event: u64,
-    /// Position among all sessions; 0 before the first commit.
+    /// Position of the session in session lists. Higher positions come first; 0 means before the first commit.
     place: i64,
     state: String,
     turns: u32,
 }
 
 impl PreparedCommit {
-    /// Serialises the commit outside the writer thread, which all sessions share.
+    /// Converts the commit to rows. This runs outside the writer thread, which all sessions share.
     pub(super) fn new(lease: &Lease, expected_revision: u64, commit: Commit) -> Result<Self, StoreError> {
         let Commit { snapshot, view, change, records, texts, status } = commit;
         let events = change.events.iter().map(|event| event_row(&lease.session, event));
@@ -79,7 +81,7 @@ impl PreparedCommit {
         })
     }
 
-    /// Estimates how long writing the commit takes.
+    /// Estimates how long it takes to write the commit.
     pub(super) fn effort(&self) -> Effort {
         let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let calls = self.calls.iter().map(|call| match call {
@@ -97,36 +99,37 @@ impl PreparedCommit {
         Effort::of(self.snapshot.len() + view + session.chain(records).chain(outbox).chain(texts).sum::<usize>())
     }
 
-    /// Writes the whole commit and returns the new revision. If it fails, the caller's savepoint undoes what was written.
+    /// Writes the whole commit and returns the new revision. If this fails, the caller must roll back its savepoint to
+    /// undo partial writes.
     pub(super) fn write(&self, connection: &Connection, owner: &str) -> Result<u64, Failure> {
-        let head = self.check(connection, owner)?;
+        let session_row = self.check(connection, owner)?;
         let time = now();
-        self.write_calls(connection, &head)?;
-        let last_message = self.write_messages(connection, &head)?;
-        self.write_hidden(connection, &head, last_message)?;
-        let last_event = self.write_events(connection, &head, time)?;
-        self.write_records(connection, &head, time)?;
-        outbox::insert(connection, head.session, &self.outbox, time)?;
+        self.write_calls(connection, &session_row)?;
+        let last_message = self.write_messages(connection, &session_row)?;
+        self.write_hidden(connection, &session_row, last_message)?;
+        let last_event = self.write_events(connection, &session_row, time)?;
+        self.write_records(connection, &session_row, time)?;
+        outbox::insert(connection, session_row.session, &self.outbox, time)?;
         for event in &self.service_events {
-            event.write(connection, (head.session, &self.lease.session), time)?;
+            event.write(connection, (session_row.session, &self.lease.session), time)?;
         }
         connection
             .prepare_cached(
                 "INSERT INTO snapshots (session, run) VALUES (?1, ?2) ON CONFLICT (session) DO UPDATE SET run = ?2",
             )?
-            .execute(params![head.session, self.snapshot])?;
-        self.write_view(connection, head.session)?;
-        if (head.state.as_str(), head.turns) != (self.status.state.as_str(), self.status.turn) {
-            move_to_front(connection, &head)?;
+            .execute(params![session_row.session, self.snapshot])?;
+        self.write_view(connection, session_row.session)?;
+        if (session_row.state.as_str(), session_row.turns) != (self.status.state.as_str(), self.status.turn) {
+            move_to_front(connection, &session_row)?;
         }
-        let revision = head.revision + 1;
+        let revision = session_row.revision + 1;
         connection
             .prepare_cached(
                 "UPDATE sessions SET revision = ?2, updated = ?3, last_message = ?4, last_event = ?5,
                  state = ?6, turns = max(turns, ?7), title = coalesce(title, ?8) WHERE id = ?1",
             )?
             .execute(params![
-                head.session,
+                session_row.session,
                 signed(revision),
                 time,
                 signed(last_message),
@@ -138,15 +141,15 @@ impl PreparedCommit {
         Ok(revision)
     }
 
-    /// Checks the lease, then the revision: without the lease, the revision does not matter.
-    fn check(&self, connection: &Connection, owner: &str) -> Result<Head, Failure> {
+    /// Checks the lease first and then the revision, because the revision does not matter without a valid lease.
+    fn check(&self, connection: &Connection, owner: &str) -> Result<SessionRow, Failure> {
         let session = || self.lease.session.clone();
         let mut statement = connection.prepare_cached(
             "SELECT id, revision, last_message, last_event, epoch, owner, place, state, turns
              FROM sessions WHERE subject = ?1",
         )?;
         let found = statement.query_row([&self.lease.session], |row| {
-            let head = Head {
+            let session_row = SessionRow {
                 session: row.get(0)?,
                 revision: unsigned(row.get(1)?),
                 last_message: unsigned(row.get(2)?),
@@ -155,17 +158,18 @@ impl PreparedCommit {
                 state: row.get(7)?,
                 turns: row.get(8)?,
             };
-            Ok((head, unsigned(row.get(4)?), row.get::<_, Option<String>>(5)?))
+            Ok((session_row, unsigned(row.get(4)?), row.get::<_, Option<String>>(5)?))
         });
-        let (head, epoch, holder) = found.optional()?.ok_or_else(|| StoreError::NoSession { session: session() })?;
+        let (session_row, epoch, holder) =
+            found.optional()?.ok_or_else(|| StoreError::NoSession { session: session() })?;
         if epoch != self.lease.epoch || holder.as_deref() != Some(owner) {
             return Err(StoreError::LeaseLost { session: session(), epoch: self.lease.epoch }.into());
         }
-        if head.revision != self.expected_revision {
-            let (expected, found) = (self.expected_revision, head.revision);
+        if session_row.revision != self.expected_revision {
+            let (expected, found) = (self.expected_revision, session_row.revision);
             return Err(StoreError::Conflict { session: session(), expected, found }.into());
         }
-        Ok(head)
+        Ok(session_row)
     }
 
     fn write_view(&self, connection: &Connection, session: i64) -> Result<(), Failure> {
@@ -186,12 +190,12 @@ impl PreparedCommit {
         Ok(())
     }
 
-    fn write_calls(&self, connection: &Connection, head: &Head) -> Result<(), Failure> {
+    fn write_calls(&self, connection: &Connection, session_row: &SessionRow) -> Result<(), Failure> {
         for call in &self.calls {
             match call {
                 CallRow::Requested { record, source, arguments, edited, result } => {
                     let parameters = params![
-                        head.session,
+                        session_row.session,
                         record.id.0,
                         record.turn,
                         record.step,
@@ -211,22 +215,22 @@ impl PreparedCommit {
                 CallRow::Moved { id, state, attempt } => {
                     let sql = "UPDATE calls SET state = ?3, attempt = ?4
                                WHERE session = ?1 AND id = ?2 AND state <> 'finished'";
-                    let parameters = params![head.session, id.0, state.as_str(), attempt];
+                    let parameters = params![session_row.session, id.0, state.as_str(), attempt];
                     if connection.prepare_cached(sql)?.execute(parameters)? == 0 {
-                        return Err(self.existing_result(connection, head, id)?.1);
+                        return Err(self.existing_result(connection, session_row, id)?.1);
                     }
                 }
                 CallRow::Edited { id, json } => {
                     let sql = "UPDATE calls SET edited = ?3 WHERE session = ?1 AND id = ?2 AND state <> 'finished'";
-                    if connection.prepare_cached(sql)?.execute(params![head.session, id.0, json])? == 0 {
-                        return Err(self.existing_result(connection, head, id)?.1);
+                    if connection.prepare_cached(sql)?.execute(params![session_row.session, id.0, json])? == 0 {
+                        return Err(self.existing_result(connection, session_row, id)?.1);
                     }
                 }
                 CallRow::Finished { id, result, json } => {
                     let sql = "UPDATE calls SET state = 'finished', result = ?3
                                WHERE session = ?1 AND id = ?2 AND state <> 'finished'";
-                    if connection.prepare_cached(sql)?.execute(params![head.session, id.0, json])? == 0 {
-                        let (existing, refusal) = self.existing_result(connection, head, id)?;
+                    if connection.prepare_cached(sql)?.execute(params![session_row.session, id.0, json])? == 0 {
+                        let (existing, refusal) = self.existing_result(connection, session_row, id)?;
                         // Storing the same result again changes nothing.
                         if existing.as_ref() != Some(result) {
                             return Err(refusal);
@@ -238,35 +242,35 @@ impl PreparedCommit {
         Ok(())
     }
 
-    /// Returns the stored result of a call that could not be changed, and the error that says why.
+    /// Returns the stored result of a call that could not be changed, and the error to return for the change.
     fn existing_result(
         &self,
         connection: &Connection,
-        head: &Head,
+        session_row: &SessionRow,
         id: &CallId,
     ) -> Result<(Option<CallResult>, Failure), Failure> {
         let sql = "SELECT result FROM calls WHERE session = ?1 AND id = ?2";
         let mut statement = connection.prepare_cached(sql)?;
-        let found = statement.query_row(params![head.session, id.0], |row| row.get::<_, Option<String>>(0));
+        let found = statement.query_row(params![session_row.session, id.0], |row| row.get::<_, Option<String>>(0));
         let Some(result) = found.optional()? else {
-            return Ok((None, invalid(format!("call `{id}`"), "no reply of the session requested it").into()));
+            return Ok((None, invalid(format!("call `{id}`"), "the session contains no request for this call").into()));
         };
         let refusal = StoreError::AlreadyFinished { session: self.lease.session.clone(), call: id.clone() };
         Ok((result.as_deref().map(from_json).transpose()?, refusal.into()))
     }
 
-    fn write_messages(&self, connection: &Connection, head: &Head) -> Result<u64, Failure> {
+    fn write_messages(&self, connection: &Connection, session_row: &SessionRow) -> Result<u64, Failure> {
         let mut statement = connection.prepare_cached(
             "INSERT INTO messages (session, id, turn, role, tokens, call, parts) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?;
-        let mut last = head.last_message;
+        let mut last = session_row.last_message;
         for message in &self.messages {
             last = next_number("message", last, message.id)?;
             if let Some(call) = &message.call {
-                self.check_finished(connection, head.session, call)?;
+                self.check_finished(connection, session_row.session, call)?;
             }
             statement.execute(params![
-                head.session,
+                session_row.session,
                 signed(message.id),
                 message.turn,
                 message.role,
@@ -287,7 +291,12 @@ impl PreparedCommit {
         Err(invalid(format!("a message with the result of call `{call}`"), "the call has not finished").into())
     }
 
-    fn write_hidden(&self, connection: &Connection, head: &Head, last_message: u64) -> Result<(), Failure> {
+    fn write_hidden(
+        &self,
+        connection: &Connection,
+        session_row: &SessionRow,
+        last_message: u64,
+    ) -> Result<(), Failure> {
         let mut statement = connection.prepare_cached(
             "INSERT INTO hidden (session, id, seen_count, why) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT (session, id) DO UPDATE SET seen_count = ?3, why = ?4",
@@ -296,45 +305,46 @@ impl PreparedCommit {
             if *id == 0 || *id > last_message {
                 return Err(StoreError::NoMessage { session: self.lease.session.clone(), id: *id }.into());
             }
-            statement.execute(params![head.session, signed(*id), seen_count, why.as_str()])?;
+            statement.execute(params![session_row.session, signed(*id), seen_count, why.as_str()])?;
         }
         Ok(())
     }
 
-    fn write_events(&self, connection: &Connection, head: &Head, time: i64) -> Result<u64, Failure> {
+    fn write_events(&self, connection: &Connection, session_row: &SessionRow, time: i64) -> Result<u64, Failure> {
         let mut statement = connection
             .prepare_cached("INSERT INTO events (session, sequence, turn, time, kind) VALUES (?1, ?2, ?3, ?4, ?5)")?;
-        let mut last = head.last_event;
+        let mut last = session_row.last_event;
         for event in &self.events {
             last = next_number("event", last, event.sequence)?;
-            statement.execute(params![head.session, signed(event.sequence), event.turn, time, event.kind])?;
-            if let Some(audit_entries) = &event.audit_entries {
-                audit_entries.write(connection, (head.session, &self.lease.session), time)?;
+            statement.execute(params![session_row.session, signed(event.sequence), event.turn, time, event.kind])?;
+            if let Some(audited_event) = &event.audited_event {
+                audited_event.write(connection, (session_row.session, &self.lease.session), time)?;
             }
         }
         Ok(last)
     }
 
-    fn write_records(&self, connection: &Connection, head: &Head, time: i64) -> Result<(), Failure> {
+    fn write_records(&self, connection: &Connection, session_row: &SessionRow, time: i64) -> Result<(), Failure> {
         for text in &self.texts {
-            insert_bytes(connection, head.session, text)?;
+            insert_bytes(connection, session_row.session, text)?;
         }
         let mut statement = connection.prepare_cached(
             "INSERT INTO records (session, turn, step, kind, time, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?;
         for RecordRow { turn, step, kind, body } in &self.records {
-            statement.execute(params![head.session, turn, step, kind, time, body])?;
+            statement.execute(params![session_row.session, turn, step, kind, time, body])?;
         }
         Ok(())
     }
 }
 
-/// Numbers must have no gaps: a gap means that the caller's state is not the stored one.
-fn next_number(what: &str, last: u64, given: u64) -> Result<u64, Failure> {
-    if given == last + 1 {
-        return Ok(given);
+/// Checks that a new number directly follows the last number. A gap means that the caller's state differs from the
+/// stored state.
+fn next_number(what: &str, last: u64, number: u64) -> Result<u64, Failure> {
+    if number == last + 1 {
+        return Ok(number);
     }
-    Err(invalid(format!("{what} {given}"), format!("the next number is {}", last + 1)).into())
+    Err(invalid(format!("{what} {number}"), format!("the next number is {}", last + 1)).into())
 }
 
 fn insert_call(connection: &Connection, parameters: impl Params) -> Result<usize, Failure> {

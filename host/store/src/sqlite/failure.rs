@@ -1,4 +1,4 @@
-//! Errors inside the store, before the path of the database is added to them.
+//! Errors inside the store, which do not contain the path of the database yet.
 
 use super::lock_holder::lock_holder;
 use crate::StoreError;
@@ -8,18 +8,18 @@ use std::path::Path;
 /// Error of an operation on a connection.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// An error that the caller sees unchanged.
+    /// An error that is returned to the caller unchanged.
     Store(StoreError),
     /// An error that SQLite reported.
     Sqlite(rusqlite::Error),
-    /// Stored data is not what the store writes.
+    /// Stored data does not have the form that the store writes.
     Unreadable(String),
     /// A search index is damaged.
     DamagedIndex(String),
 }
 
 impl Failure {
-    /// Converts the failure to the error that the caller sees, which names the file.
+    /// Converts the failure to the error for the caller, which contains the path of the file.
     pub(super) fn into_error(self, path: &Path) -> StoreError {
         let path = path.to_owned();
         if self.is_index_damage() {
@@ -31,7 +31,8 @@ impl Failure {
             Failure::Unreadable(problem) => StoreError::Damaged { path, problem },
             Failure::Sqlite(error) => match error.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => StoreError::DiskFull { path },
-                // SQLite reports a full disk like this too when it grows the log's shared memory.
+                // SQLite also reports this code if the disk is full when it grows the shared memory of the write-ahead
+                // log.
                 Some(ErrorCode::SystemIoFailure) if has_no_space(&path) => StoreError::DiskFull { path },
                 Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { path },
                 Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
@@ -47,7 +48,7 @@ impl Failure {
 }
 
 impl Failure {
-    /// Whether only a search index is damaged.
+    /// Returns whether a search index is damaged, but no other data.
     pub(super) fn is_index_damage(&self) -> bool {
         match self {
             Failure::DamagedIndex(_) => true,
@@ -59,7 +60,7 @@ impl Failure {
     }
 }
 
-/// Shows the failure without the file's path.
+/// Displays the failure without the path of the file.
 impl std::fmt::Display for Failure {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -70,7 +71,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Whether a message of SQLite reports damage in a full-text index, and nothing else.
+/// Returns whether a message of SQLite reports damage in a full-text index.
 pub(super) fn is_index_problem(problem: &str) -> bool {
     problem.contains("inverted index for FTS5 table") || problem.starts_with("fts5: corruption")
 }
@@ -87,7 +88,7 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
-/// Whether the disk has less space left than SQLite needs.
+/// Returns whether the database's disk has less free space than SQLite needs.
 #[cfg(unix)]
 fn has_no_space(database: &Path) -> bool {
     let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -99,13 +100,14 @@ fn has_no_space(_: &Path) -> bool {
     false
 }
 
-/// SQLite grows the log's shared memory in steps of 32 KiB.
+/// Returns whether the free space is too small. SQLite grows the shared memory of the write-ahead log in steps of 32
+/// KiB.
 #[cfg(unix)]
 fn is_full(blocks: u64, block_size: u64) -> bool {
     blocks.saturating_mul(block_size) < 32 * 1024
 }
 
-/// Makes the error for a value that cannot be stored.
+/// Returns the error for a value that cannot be stored.
 pub(super) fn invalid(what: impl Into<String>, problem: impl Into<String>) -> StoreError {
     StoreError::Invalid { what: what.into(), problem: problem.into() }
 }

@@ -1,4 +1,5 @@
-//! Opens database files. A file that is foreign, damaged or not writable is refused before anything is written to it.
+//! Opens database files. A file that belongs to another program, is damaged or is not writable is refused before
+//! anything is written to it.
 
 use super::failure::{Failure, is_index_problem};
 use super::queries::collect;
@@ -11,27 +12,27 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Files up to this size are checked completely at each start, which takes some milliseconds. In larger files, damage is
-/// reported when a query meets it, as the same error.
+/// Maximum size in bytes of files that are checked completely at each start, which takes a few milliseconds. In larger
+/// files, damage is reported with the same error when a query reads the damaged data.
 const MAX_CHECKED_BYTES: u64 = 4 << 20;
 
-/// First bytes of every SQLite database.
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+/// The first bytes of every SQLite database.
+const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
 
-/// Number of compiled statements that a connection caches; the store uses fewer.
-const STATEMENTS: usize = 96;
+/// Maximum number of compiled statements that a connection caches. The store uses fewer statements.
+const MAX_CACHED_STATEMENTS: usize = 96;
 
-/// Number of pages in the write-ahead log after which a commit moves them into the database.
+/// Number of pages in the write-ahead log after which a commit moves the pages into the database file.
 const CHECKPOINT_PAGES: i64 = 4096;
 
-/// Size to which the write-ahead log is truncated after a checkpoint.
-const LOG_BYTES: i64 = 16 << 20;
+/// Size in bytes to which the write-ahead log is truncated after a checkpoint.
+const MAX_LOG_BYTES: i64 = 16 << 20;
 
-/// Attempts to enable the write-ahead log while another process is initialising the same new file.
+/// Maximum number of attempts to enable the write-ahead log while another process initialises the same new file.
 const MAX_ATTEMPTS: u32 = 100;
 
-/// Creates a new file that only its owner can access, because it will contain conversations. SQLite's other files inherit the
-/// permissions. An existing file keeps its permissions, since it may be shared on purpose.
+/// Creates a new file that only its owner can access, because it will contain conversations. The additional files of
+/// SQLite get the same permissions. An existing file keeps its permissions, because it may be shared intentionally.
 fn create_private(path: &Path) -> io::Result<()> {
     let mut new = fs::OpenOptions::new();
     new.write(true).create_new(true);
@@ -47,7 +48,8 @@ pub(super) struct DatabaseFile {
 }
 
 impl DatabaseFile {
-    /// Resolves the path to one form for all processes, and refuses files that can be refused without opening them.
+    /// Resolves the path to the same form for all processes. Refuses a file if its metadata or header show that it
+    /// cannot be used.
     pub(super) fn locate(path: &Path, options: Options) -> Result<Self, StoreError> {
         let failed = |problem: String| StoreError::Failed { path: path.to_owned(), problem };
         let metadata = match fs::metadata(path) {
@@ -61,7 +63,7 @@ impl DatabaseFile {
         if !metadata.is_file() {
             return Err(failed("it is not a regular file: choose a file name in that folder".to_owned()));
         }
-        // Check the permission itself, because the superuser could write anyway.
+        // Check the permission explicitly, because the superuser can write to a read-only file.
         if metadata.permissions().readonly() {
             return Err(StoreError::ReadOnly { path });
         }
@@ -79,7 +81,7 @@ impl DatabaseFile {
     /// Opens the connection for writing.
     pub(super) fn open(&self) -> Result<Connection, StoreError> {
         let size = fs::metadata(&self.path).map_or(0, |metadata| metadata.len());
-        // If the file cannot be created, opening it reports why.
+        // Ignore this error: if the file cannot be created, opening it below reports the reason.
         let _ = create_private(&self.path);
         self.open_and_check(size).map_err(|failure| failure.into_error(&self.path))
     }
@@ -93,7 +95,8 @@ impl DatabaseFile {
         if connection.is_readonly("main")? {
             return Err(StoreError::ReadOnly { path: self.path.clone() }.into());
         }
-        // Use one transaction, so that a new file that another process initialises is seen complete or empty.
+        // Use one transaction, so that a new file that another process is initialising is either complete or empty for
+        // this check.
         let unchanged = Transaction::new_unchecked(&connection, TransactionBehavior::Deferred)?;
         schema::check(&unchanged, &self.path)?;
         drop(unchanged);
@@ -114,7 +117,7 @@ impl DatabaseFile {
         };
         connection.pragma_update(None, "synchronous", synchronous)?;
         connection.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))?;
-        connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, |_| Ok(()))?;
+        connection.pragma_update_and_check(None, "journal_size_limit", MAX_LOG_BYTES, |_| Ok(()))?;
         if let Some(bytes) = self.options.max_bytes {
             let page_size: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
             let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page_size.max(1);
@@ -124,10 +127,11 @@ impl DatabaseFile {
     }
 }
 
-/// Runs one of SQLite's checks. Other damage is reported before damage of a search index, because an index can be rebuilt.
+/// Runs one of SQLite's integrity checks. If there is damage outside of the search indexes, it is reported first,
+/// because only an index can be rebuilt.
 pub(super) fn run_check(connection: &Connection, check: &str, indexes: Indexes) -> Result<(), Failure> {
     let reported = match collect(connection, check, [], |row| Ok(row.get::<_, String>(0)?)) {
-        // An index may be so damaged that SQLite cannot check it, which also ends the rest of the check.
+        // An index may be so damaged that SQLite cannot check it. The check then stops early.
         Err(failure) if failure.is_index_damage() => vec![failure.to_string()],
         reported => reported?,
     };
@@ -142,16 +146,16 @@ pub(super) fn run_check(connection: &Connection, check: &str, indexes: Indexes) 
 
 /// Opens a database in memory.
 pub(super) fn open_in_memory() -> Result<Connection, Failure> {
-    configured_private(Connection::open_in_memory()?)
+    configure_private(Connection::open_in_memory()?)
 }
 
-/// Opens a database in an unnamed file, which the system deletes when the process ends. SQLite creates the file when its cache is
-/// full (<https://www.sqlite.org/inmemorydb.html>, "Temporary Databases").
+/// Opens a database in an unnamed file, which the system deletes when the process exits. SQLite creates the file when
+/// its cache is full (<https://www.sqlite.org/inmemorydb.html>, "Temporary Databases").
 pub(super) fn open_temporary() -> Result<Connection, Failure> {
-    configured_private(Connection::open("")?)
+    configure_private(Connection::open("")?)
 }
 
-fn configured_private(connection: Connection) -> Result<Connection, Failure> {
+fn configure_private(connection: Connection) -> Result<Connection, Failure> {
     configure_connection(&connection, 16)?;
     schema::migrate(&connection, Path::new(":memory:"))?;
     Ok(connection)
@@ -159,7 +163,8 @@ fn configured_private(connection: Connection) -> Result<Connection, Failure> {
 
 /// Opens a read-only connection to a database that is already open for writing.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, Failure> {
-    // The log's shared memory needs write access; `query_only` prevents all other writes.
+    // Access to the shared memory of the write-ahead log needs write permission. `query_only` prevents all other
+    // writes.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Options::default().lock_wait)?;
@@ -168,13 +173,14 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// Opens a connection that writes neither to the file nor next to it.
+/// Opens a connection that writes neither to the database file nor to the files next to it.
 pub(super) fn open_to_read(path: &Path) -> Result<Connection, Failure> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
-    // Without a log, the file is complete. With a log, SQLite reads it and needs the files of other processes next to it.
-    let is_whole = fs::metadata(&log).map_or(true, |found| found.len() == 0);
-    let option = if is_whole { "immutable=1" } else { "mode=ro" };
+    // If there is no write-ahead log, the database file is complete. If there is one, SQLite must read it and needs the
+    // files that other processes created next to it.
+    let has_no_log = fs::metadata(&log).map_or(true, |metadata| metadata.len() == 0);
+    let option = if has_no_log { "immutable=1" } else { "mode=ro" };
     let name: String = path.to_string_lossy().chars().map(percent_encoded).collect();
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(format!("file:{name}?{option}"), flags)?;
@@ -183,7 +189,7 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, Failure> {
     if !schema::is_current(&connection)? {
         return Err(StoreError::ReadOnly { path: path.to_owned() }.into());
     }
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.set_prepared_statement_cache_capacity(MAX_CACHED_STATEMENTS);
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(connection)
@@ -198,19 +204,20 @@ fn percent_encoded(character: char) -> String {
 }
 
 fn configure_connection(connection: &Connection, cache_mebibytes: i64) -> Result<(), Failure> {
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    // Compile statements once, and not again for each bound value.
+    connection.set_prepared_statement_cache_capacity(MAX_CACHED_STATEMENTS);
+    // Compile each statement once, instead of again for each bound value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "foreign_keys", "ON")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // Overwrite deleted data, so that no file still contains it.
+    // Overwrite deleted data with zeros, so that no file still contains it.
     connection.pragma_update_and_check(None, "secure_delete", "ON", |_| Ok(()))?;
-    // A negative size is in KiB.
+    // SQLite interprets a negative size as a number of KiB.
     connection.pragma_update(None, "cache_size", -1024 * cache_mebibytes)?;
     Ok(())
 }
 
-/// Retries, because two processes that create the same database at once may find it locked without SQLite waiting.
+/// Enables the write-ahead log. This is retried, because SQLite does not wait for the lock when two processes create
+/// the same database at the same time.
 fn enable_write_ahead_log(connection: &Connection) -> Result<(), Failure> {
     let mut attempts = 0;
     loop {
@@ -231,11 +238,12 @@ fn enable_write_ahead_log(connection: &Connection) -> Result<(), Failure> {
     }
 }
 
-/// Whether the file starts like a SQLite database. An empty file counts, since it can become one.
+/// Returns whether the file starts with the header of a SQLite database. An empty file is accepted too, because it can
+/// become a database.
 fn has_database_header(path: &Path) -> io::Result<bool> {
-    let mut beginning = Vec::with_capacity(MAGIC.len());
-    File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut beginning)?;
-    Ok(beginning.is_empty() || beginning == MAGIC)
+    let mut beginning = Vec::with_capacity(SQLITE_HEADER.len());
+    File::open(path)?.take(SQLITE_HEADER.len() as u64).read_to_end(&mut beginning)?;
+    Ok(beginning.is_empty() || beginning == SQLITE_HEADER)
 }
 
 fn with_canonical_folder(path: &Path) -> Result<PathBuf, String> {

@@ -2,13 +2,13 @@
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
-use super::queries::{collect, page};
+use super::queries::{collect, sql_limit};
 use super::writer::Effort;
 use crate::{Bucket, ENTRY_BYTES, KeyValue, MAX_ENTRIES, MAX_KEY_BYTES, MAX_VALUE_BYTES, StoreError, Swap};
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// A bucket and key whose lengths were checked.
+/// A bucket and a key whose lengths were checked.
 struct EntryKey {
     bucket: Bucket,
     key: String,
@@ -51,7 +51,7 @@ impl KeyValue for SqliteStore {
         self.read(move |connection| {
             let sql = "SELECT key FROM key_values WHERE agent = ?1 AND plugin = ?2 AND bucket = ?3 AND key > ?4
                        ORDER BY key LIMIT ?5";
-            let parameters = params![bucket.agent, bucket.plugin, bucket.name, after, page(limit)];
+            let parameters = params![bucket.agent, bucket.plugin, bucket.name, after, sql_limit(limit)];
             collect(connection, sql, parameters, |row| Ok(row.get(0)?))
         })
         .await
@@ -128,8 +128,9 @@ fn set(connection: &Connection, entry: &EntryKey, value: &[u8]) -> Result<(), Fa
     Ok(())
 }
 
-/// Checks the quota in the transaction of the write, so that two processes cannot exceed it together. It reads totals that the
-/// database maintains: the writer blocks all others, so it must not add up all values of a plugin.
+/// Checks the quota in the transaction of the write, so that two processes cannot exceed it together. The check reads
+/// totals that the database maintains instead of adding up all values of a plugin, because other writers wait while it
+/// runs.
 fn check_quota(connection: &Connection, EntryKey { bucket, key }: &EntryKey, value: &[u8]) -> Result<(), Failure> {
     if bucket.quota == u64::MAX {
         return Ok(());
@@ -143,8 +144,9 @@ fn check_quota(connection: &Connection, EntryKey { bucket, key }: &EntryKey, val
     let mut statement = connection.prepare_cached(sql)?;
     let replaced = statement.query_row(params![bucket.agent, bucket.plugin, bucket.name, key], |row| row.get(0));
     let replaced: Option<i64> = replaced.optional()?;
-    let other_entries = count(entries).saturating_sub(u64::from(replaced.is_some()));
-    let other_bytes = count(bytes).saturating_sub(replaced.map_or(0, |length| count(length) + key.len() as u64));
+    let other_entries = unsigned_total(entries).saturating_sub(u64::from(replaced.is_some()));
+    let other_bytes =
+        unsigned_total(bytes).saturating_sub(replaced.map_or(0, |length| unsigned_total(length) + key.len() as u64));
     if replaced.is_none() && other_entries >= MAX_ENTRIES {
         let problem = format!("the plugin already stores {other_entries} values, and the maximum is {MAX_ENTRIES}");
         return Err(invalid("another value", problem).into());
@@ -157,8 +159,8 @@ fn check_quota(connection: &Connection, EntryKey { bucket, key }: &EntryKey, val
     Err(StoreError::TooLarge { what, size, limit: bucket.quota }.into())
 }
 
-/// Totals are never negative.
-fn count(sum: i64) -> u64 {
+/// Converts a total from the database, which is never negative.
+fn unsigned_total(sum: i64) -> u64 {
     u64::try_from(sum).unwrap_or_default()
 }
 
@@ -179,7 +181,7 @@ mod tests {
         Bucket { agent: "a".to_owned(), plugin: "p".to_owned(), name: "b".to_owned(), quota }
     }
 
-    /// Row 44: the totals that quotas are checked against stay correct after writes, replacements and deletions.
+    /// Row 44: the totals that are compared with the quotas stay correct after writes, replacements and deletions.
     #[tokio::test]
     async fn row_44_database_maintains_the_totals() {
         let folder = tempfile::tempdir().unwrap();
@@ -197,10 +199,10 @@ mod tests {
         let sums = |sql: &str| {
             connection.query_row(sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))).unwrap()
         };
-        let kept = sums("SELECT entries, bytes FROM key_value_usage");
-        let there = "SELECT count(*), sum(length(CAST(key AS BLOB)) + length(value)) FROM key_values";
-        assert_eq!(kept, sums(there));
-        assert!(kept.0 > 5);
+        let maintained = sums("SELECT entries, bytes FROM key_value_usage");
+        let computed = "SELECT count(*), sum(length(CAST(key AS BLOB)) + length(value)) FROM key_values";
+        assert_eq!(maintained, sums(computed));
+        assert!(maintained.0 > 5);
         // A write reads only the totals.
         connection.execute("UPDATE key_value_usage SET bytes = 1 << 30", []).unwrap();
         let refused = store.set(&bucket(1 << 20), "new", Vec::new()).await;

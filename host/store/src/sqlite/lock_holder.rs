@@ -2,17 +2,19 @@
 
 use std::path::Path;
 
-/// Describes the process in parentheses after a space. Empty if the system does not tell which process it is.
+/// Describes the process in parentheses after a space, for the end of a sentence. Empty if the process cannot be
+/// determined.
 pub(super) fn lock_holder(database: &Path) -> String {
     writing_process(database).map_or_else(String::new, |process| format!(" ({process})"))
 }
 
-/// Byte of the log's shared memory that SQLite locks for writing (`WAL_WRITE_LOCK`, https://sqlite.org/walformat.html).
+/// Number of the byte in the shared memory of the write-ahead log that SQLite locks for writing (`WAL_WRITE_LOCK`,
+/// <https://sqlite.org/walformat.html>).
 #[cfg(target_os = "linux")]
-const WRITE_LOCK: &str = "120";
+const WRITE_LOCK_BYTE: &str = "120";
 
-/// The process that holds the write lock, if `/proc/locks` lists it. The shared memory file is not opened, because closing it
-/// would release this process's own locks on it.
+/// Describes the process that holds the write lock, if `/proc/locks` lists it. The shared memory file is not opened
+/// here, because closing it would release this process's own locks on the file.
 #[cfg(target_os = "linux")]
 fn writing_process(database: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
@@ -21,9 +23,9 @@ fn writing_process(database: &Path) -> Option<String> {
     let inode = std::fs::metadata(shared_memory).ok()?.ino().to_string();
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let process = locks.lines().find_map(|line| {
-        // `1: POSIX  ADVISORY  WRITE 1234 fd:01:5678 120 120`
+        // Example of a line: `1: POSIX  ADVISORY  WRITE 1234 fd:01:5678 120 120`.
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let [.., "WRITE", process, file, WRITE_LOCK, _] = fields[..] else { return None };
+        let [.., "WRITE", process, file, WRITE_LOCK_BYTE, _] = fields[..] else { return None };
         (file.rsplit(':').next() == Some(&inode)).then(|| process.to_owned())
     })?;
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
@@ -33,7 +35,7 @@ fn writing_process(database: &Path) -> Option<String> {
     Some(format!("{process}{name}{}", if is_stopped { ", which is stopped" } else { "" }))
 }
 
-/// Other systems do not list the holders of locks.
+/// Returns `None`, because this operating system does not list the holders of locks.
 #[cfg(not(target_os = "linux"))]
 fn writing_process(_: &Path) -> Option<String> {
     None

@@ -2,8 +2,8 @@
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
-use super::queries::{collect, now, page, rfc3339};
-use super::search::{Match, expression, score, words};
+use super::queries::{collect, now, rfc3339, sql_limit};
+use super::search::{Match, match_expression, score, words};
 use super::writer::Effort;
 use crate::{MAX_MEMORY_BYTES, Memories, Memory, MemoryFilter, MemoryKind, MemoryScope, StoreError, StoredMemory};
 use agent_core::plugin::Recollection;
@@ -18,7 +18,7 @@ impl Memories for SqliteStore {
             let (size, limit) = (memory.text.len() as u64, MAX_MEMORY_BYTES as u64);
             return Err(StoreError::TooLarge { what: "a memory".to_owned(), size, limit });
         }
-        let written = written(&memory)?;
+        let written = written_time(&memory)?;
         let id = id.to_owned();
         self.write(Effort::Long, move |connection| {
             let sql = "INSERT INTO memories (id, user, kind, session, text, written, agent, turn)
@@ -41,7 +41,7 @@ impl Memories for SqliteStore {
         if words.is_empty() {
             return Ok(Vec::new());
         }
-        let (filter, expression) = (filter.clone(), expression(&words, Match::Any));
+        let (filter, expression) = (filter.clone(), match_expression(&words, Match::Any));
         self.read(move |connection| {
             let (condition, agent) = match &filter.scope {
                 MemoryScope::AllAgents => ("?4 IS NULL", None),
@@ -54,7 +54,7 @@ impl Memories for SqliteStore {
                  WHERE memory_words MATCH ?1 AND m.user = ?2 AND {condition} AND (?5 IS NULL OR m.session <> ?5)
                  ORDER BY w.rank, m.number DESC LIMIT ?3"
             );
-            let parameters = params![expression, filter.user, page(limit), agent, filter.excluded_session];
+            let parameters = params![expression, filter.user, sql_limit(limit), agent, filter.excluded_session];
             collect(connection, &sql, parameters, |row| {
                 Ok(Recollection {
                     id: row.get(0)?,
@@ -74,7 +74,7 @@ impl Memories for SqliteStore {
                        WHERE user = ?1 AND (?2 = '' OR
                            (written, number) < (SELECT written, number FROM memories WHERE id = ?2))
                        ORDER BY written DESC, number DESC LIMIT ?3";
-            collect(connection, sql, params![user, after, page(limit)], stored_memory)
+            collect(connection, sql, params![user, after, sql_limit(limit)], stored_memory)
         })
         .await
     }
@@ -105,14 +105,15 @@ impl Memories for SqliteStore {
     }
 }
 
-/// Removes the memories of a session and returns how many there were.
+/// Removes the memories of a session and returns the number of removed memories.
 pub(super) fn forget_session(connection: &Connection, session: &str) -> Result<u64, Failure> {
     let sql = "DELETE FROM memories WHERE session = ?1 RETURNING number";
     let numbers = collect(connection, sql, [session], |row| Ok(row.get(0)?))?;
     remove_words(connection, &numbers)
 }
 
-/// Removes entries from the index. Merging the index afterwards also drops entries that are only marked as deleted.
+/// Removes memories from the full-text index and returns their number. Merging the index afterwards also removes the
+/// data of entries that are only marked as deleted.
 fn remove_words(connection: &Connection, numbers: &[i64]) -> Result<u64, Failure> {
     for number in numbers {
         connection.prepare_cached("DELETE FROM memory_words WHERE rowid = ?1")?.execute([number])?;
@@ -123,7 +124,7 @@ fn remove_words(connection: &Connection, numbers: &[i64]) -> Result<u64, Failure
     Ok(numbers.len() as u64)
 }
 
-fn written(memory: &Memory) -> Result<i64, StoreError> {
+fn written_time(memory: &Memory) -> Result<i64, StoreError> {
     match &memory.written {
         None => Ok(now()),
         Some(text) => text
@@ -135,8 +136,9 @@ fn written(memory: &Memory) -> Result<i64, StoreError> {
 
 fn stored_memory(row: &Row<'_>) -> Result<StoredMemory, Failure> {
     let kind: String = row.get(2)?;
-    let kind =
-        [MemoryKind::Tool, MemoryKind::Final, MemoryKind::Limit].into_iter().find(|known| known.as_str() == kind);
+    let kind = [MemoryKind::Tool, MemoryKind::Final, MemoryKind::Limit]
+        .into_iter()
+        .find(|candidate| candidate.as_str() == kind);
     let memory = Memory {
         user: row.get(1)?,
         kind: kind.ok_or_else(|| Failure::Unreadable("a memory has an unknown kind".to_owned()))?,

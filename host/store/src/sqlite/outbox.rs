@@ -1,8 +1,8 @@
-//! The outbox: rows that a commit writes, with the time at which each was delivered.
+//! The outbox: rows that commits write, with the time at which each item was delivered.
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
-use super::queries::{collect, from_json, now, page, rfc3339, session_number, signed, to_json, unsigned};
+use super::queries::{collect, from_json, now, rfc3339, session_number, signed, sql_limit, to_json, unsigned};
 use super::writer::Effort;
 use crate::{Outbox, OutboxFilter, StoreError, StoredOutboxItem};
 use agent_core::change::{OutboxEffect, OutboxItem};
@@ -11,7 +11,7 @@ use rusqlite::{Connection, Row, params};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// An outbox item as a row.
+/// An outbox item that was converted to a row.
 pub(super) struct OutboxRow {
     id: String,
     kind: String,
@@ -30,7 +30,7 @@ impl Outbox for SqliteStore {
         let session = session.map(str::to_owned);
         self.read(move |connection| {
             let session = session.map(|session| session_number(connection, &session)).transpose()?;
-            // Build the statement for each case, so that each can use its index.
+            // Build a separate statement for each case, so that SQLite can use the index for that case.
             let pending = match which {
                 OutboxFilter::Pending => "AND delivered IS NULL",
                 OutboxFilter::All => "",
@@ -41,7 +41,7 @@ impl Outbox for SqliteStore {
                  FROM outbox o JOIN sessions s ON s.id = o.session
                  WHERE o.number > ?1 {pending} {of_session} ORDER BY o.number LIMIT ?2"
             );
-            collect(connection, &sql, params![signed(after), page(limit), session], stored_item)
+            collect(connection, &sql, params![signed(after), sql_limit(limit), session], stored_item)
         })
         .await
     }
@@ -61,10 +61,10 @@ impl Outbox for SqliteStore {
     }
 }
 
-/// Serialises an outbox item.
+/// Converts an outbox item to a row.
 pub(super) fn outbox_row(item: &OutboxItem) -> Result<OutboxRow, StoreError> {
     #[derive(Deserialize)]
-    struct Tagged {
+    struct SerialisedEffect {
         kind: String,
         body: Value,
     }
@@ -72,12 +72,12 @@ pub(super) fn outbox_row(item: &OutboxItem) -> Result<OutboxRow, StoreError> {
     if item.id.is_empty() {
         return Err(invalid(what, "its id is empty"));
     }
-    let tagged = serde_json::to_value(&item.effect).and_then(serde_json::from_value::<Tagged>);
-    let Tagged { kind, body } = tagged.map_err(|error| invalid(&what, error.to_string()))?;
+    let serialised = serde_json::to_value(&item.effect).and_then(serde_json::from_value::<SerialisedEffect>);
+    let SerialisedEffect { kind, body } = serialised.map_err(|error| invalid(&what, error.to_string()))?;
     Ok(OutboxRow { id: item.id.clone(), kind, body: to_json(&what, &body)? })
 }
 
-/// Writes the items whose ids the session does not have yet.
+/// Writes the items, except those whose id the session already has.
 pub(super) fn insert(connection: &Connection, session: i64, rows: &[OutboxRow], time: i64) -> Result<(), Failure> {
     if rows.is_empty() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Tells which stores are alive. Every open store holds an operating-system lock on its own file, so that the sessions of a
-//! killed process can be taken over without waiting (D3, limit 32).
+//! Determines which stores are alive. Every open store holds an operating-system lock on its own file, so that the
+//! sessions of a killed process can be taken over without waiting (D3, limit 32).
 
 use crate::{SessionHolder, StoreError};
 use std::ffi::OsStr;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// An open store, identified by an id that its sessions store.
+/// An open store. Its id is stored in the sessions that it has open.
 #[derive(Debug)]
 pub(super) struct Owner {
     id: String,
@@ -20,11 +20,11 @@ pub(super) struct Owner {
 struct OwnerLock {
     folder: PathBuf,
     path: PathBuf,
-    // The file is locked while it is open. The system closes it when the process ends, however it ends.
+    // The file is locked while it is open. The operating system closes it when the process exits for any reason.
     _file: File,
 }
 
-/// Whether the owner of a session can still write to it.
+/// Whether the owner of a session is still running and can write to the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Liveness {
     Alive(SessionHolder),
@@ -51,17 +51,17 @@ impl Owner {
         })
     }
 
-    /// Whether other processes can open the database.
+    /// Returns whether other processes can open the database.
     pub(super) fn shares_a_file(&self) -> bool {
         self.lock.is_some()
     }
 
-    /// The id that is stored in the owner's sessions.
+    /// Returns the id that is stored in the owner's sessions.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
-    /// Returns whether the owner with this id is alive. This owner always is.
+    /// Returns whether the owner with this id is alive. This owner itself is always alive.
     pub(super) fn liveness(&self, id: &str) -> Liveness {
         if id == self.id {
             return Liveness::Alive(SessionHolder::process(std::process::id()));
@@ -69,15 +69,15 @@ impl Owner {
         let Some(lock) = &self.lock else {
             return Liveness::Dead;
         };
-        // The id comes from the database: only a UUID is used in a path.
+        // The id comes from the database, so it is used in a path only if it is a UUID.
         match Uuid::parse_str(id) {
             Ok(id) => check_lock_file(&lock.folder.join(format!("{id}.lock"))),
             Err(_) => Liveness::Dead,
         }
     }
 
-    /// Locks the file under a temporary name that nobody checks, and then renames it. Under its final name, the file of a
-    /// living owner is always locked.
+    /// Creates and locks the file under a temporary name, which no process checks, and then renames it. Therefore the
+    /// lock file of a living owner is always locked under its final name.
     fn create_lock_file(folder: PathBuf) -> io::Result<Self> {
         match fs::create_dir(&folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -100,18 +100,20 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         if let Some(lock) = &self.lock {
-            // If this fails, the next store that opens removes the file.
+            // If this fails, the next store that is opened removes the file.
             let _ = fs::remove_file(&lock.path);
         }
     }
 }
 
-/// Checks with a shared lock, so that two checks at the same time do not take each other for the owner.
+/// Checks whether the owner of a lock file is alive. It uses a shared lock, so that a concurrent check is not mistaken
+/// for the owner.
 fn check_lock_file(lock_file: &Path) -> Liveness {
     let file = match File::open(lock_file) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Liveness::Dead,
-        // If the file cannot be checked, assume that its owner is alive: two writers are worse than one that waits.
+        // If the file cannot be checked, assume that its owner is alive. Two writers for one session would be worse
+        // than a writer that has to wait.
         Err(_) => return Liveness::Alive(SessionHolder::process(0)),
     };
     match file.try_lock_shared() {
@@ -124,7 +126,8 @@ fn process_id_in(lock_file: &Path) -> u32 {
     fs::read_to_string(lock_file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Removes the lock files of dead owners. Names are never reused, so a dead owner stays dead.
+/// Removes the lock files of dead owners. File names are never reused, so an owner that is dead cannot become alive
+/// again.
 fn remove_dead_locks(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
@@ -140,7 +143,8 @@ fn remove_dead_locks(folder: &Path) {
     }
 }
 
-/// Whether a temporary lock file is old. A store renames its file within moments of creating it.
+/// Returns whether a temporary lock file is old enough to be abandoned. A store renames its file immediately after it
+/// creates the file.
 fn is_abandoned(path: &Path) -> bool {
     let age = fs::metadata(path).and_then(|metadata| metadata.modified()).ok().and_then(|time| time.elapsed().ok());
     age.is_some_and(|age| age > Duration::from_secs(3600))
@@ -150,7 +154,8 @@ fn is_abandoned(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// Limit 32: an owner is alive as long as its lock, and its file is removed by itself or by the next owner.
+    /// Limit 32: an owner is alive as long as it holds its lock. Its file is removed by the owner itself or by the next
+    /// owner.
     #[test]
     fn owner_is_alive_as_long_as_its_lock() {
         let folder = tempfile::tempdir().unwrap();
@@ -166,11 +171,11 @@ mod tests {
         assert_eq!(first.liveness("../../etc/passwd"), Liveness::Dead);
 
         // A killed process leaves an unlocked file behind.
-        let left = folder.path().join("agent.db.owners").join(format!("{}.lock", Uuid::new_v4()));
-        fs::write(&left, "1").unwrap();
-        assert_eq!(first.liveness(left.file_stem().unwrap().to_str().unwrap()), Liveness::Dead);
+        let abandoned_lock = folder.path().join("agent.db.owners").join(format!("{}.lock", Uuid::new_v4()));
+        fs::write(&abandoned_lock, "1").unwrap();
+        assert_eq!(first.liveness(abandoned_lock.file_stem().unwrap().to_str().unwrap()), Liveness::Dead);
         let third = Owner::on_disk(&database).unwrap();
-        assert!(!left.exists());
+        assert!(!abandoned_lock.exists());
         assert_eq!(third.liveness(first.id()), alive, "the lock file of a living owner is kept");
     }
 }

@@ -1,5 +1,6 @@
-//! Compares projections with the tables that they are derived from. The full-text indexes hold no text, so a checksum over the
-//! words and positions of each row is compared instead. It also keeps memory use small.
+//! Compares projections with the tables that they are derived from. The full-text indexes do not contain the text
+//! itself, so a checksum over the words and positions of each row is compared instead. Checksums also keep memory use
+//! low.
 
 use super::SqliteStore;
 use super::failure::Failure;
@@ -12,20 +13,20 @@ use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Number of rows whose words are compared at a time.
-const STRIDE: usize = 256;
+/// Number of rows whose words are compared in one step.
+const ROWS_PER_STEP: usize = 256;
 
-/// Maximum number of differences that are described.
-const EXAMPLES: usize = 5;
+/// Maximum number of differences that are described in a comparison.
+const MAX_EXAMPLES: usize = 5;
 
 /// Definition of both full-text indexes, as in the first migration.
-const WORDS: &str = "text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2'";
+const INDEX_DEFINITION: &str = "text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2'";
 
 #[async_trait]
 impl Projections for SqliteStore {
     async fn check_projections(&self, read: StatusReader) -> Result<Vec<ProjectionComparison>, StoreError> {
         self.read(move |connection| {
-            // This only creates temporary tables; the database itself is not written to.
+            // Allow writes, because temporary tables are created. The database itself is not changed.
             connection.pragma_update(None, "query_only", "OFF")?;
             let compared =
                 [compare_messages(connection)?, compare_memories(connection)?, compare_sessions(connection, read)?];
@@ -52,7 +53,7 @@ impl Projections for SqliteStore {
     }
 }
 
-/// The result of a comparison so far.
+/// The result of a comparison that is still in progress.
 struct Differences {
     projection: Projection,
     compared: u64,
@@ -68,35 +69,36 @@ impl Differences {
 
     fn add(&mut self, what: impl FnOnce() -> Result<String, Failure>) -> Result<(), Failure> {
         self.different += 1;
-        if self.examples.len() < EXAMPLES {
+        if self.examples.len() < MAX_EXAMPLES {
             self.examples.push(what()?);
         }
         Ok(())
     }
 
-    fn done(self) -> ProjectionComparison {
+    fn into_comparison(self) -> ProjectionComparison {
         let Self { projection, compared, pending, different, examples } = self;
         ProjectionComparison { projection, compared, pending, different, examples }
     }
 }
 
-/// A checksum of the words and their positions, by row number.
-type Sums = BTreeMap<i64, u64>;
+/// Checksum of the words and their positions in each row, by row number.
+type Checksums = BTreeMap<i64, u64>;
 
-/// Returns the checksums of an index, or the problem if the index cannot be read.
-fn words_in(connection: &Connection, index: &str) -> Result<Result<Sums, String>, Failure> {
+/// Returns the checksums of an index. The inner result is the problem if the index cannot be read.
+fn index_checksums(connection: &Connection, index: &str) -> Result<Result<Checksums, String>, Failure> {
     connection.execute_batch(&format!(
         "DROP TABLE IF EXISTS temp.words_of_{index};
          CREATE VIRTUAL TABLE temp.words_of_{index} USING fts5vocab(main, {index}, instance);"
     ))?;
-    let sums = sums(connection, &format!("temp.words_of_{index}"));
+    let sums = word_checksums(connection, &format!("temp.words_of_{index}"));
     connection.execute_batch(&format!("DROP TABLE temp.words_of_{index}"))?;
     Ok(sums.map_err(|error| error.to_string()))
 }
 
-/// The order of the words does not matter, because checksums are added up.
-fn sums(connection: &Connection, vocabulary: &str) -> rusqlite::Result<Sums> {
-    let mut sums = Sums::new();
+/// Computes the checksums of all rows. The order of the words does not matter, because the hashes of the words are
+/// added up.
+fn word_checksums(connection: &Connection, vocabulary: &str) -> rusqlite::Result<Checksums> {
+    let mut sums = Checksums::new();
     let mut statement = connection.prepare(&format!("SELECT doc, term, offset FROM {vocabulary}"))?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
@@ -108,31 +110,31 @@ fn sums(connection: &Connection, vocabulary: &str) -> rusqlite::Result<Sums> {
     Ok(sums)
 }
 
-/// A full-text index in memory, which computes the words of given texts.
+/// A full-text index in memory, with which the words of texts are determined.
 struct Tokenizer(Connection);
 
 impl Tokenizer {
     fn new() -> Result<Self, Failure> {
         let connection = Connection::open_in_memory()?;
         connection.execute_batch(&format!(
-            "CREATE VIRTUAL TABLE words USING fts5 ({WORDS});
+            "CREATE VIRTUAL TABLE words USING fts5 ({INDEX_DEFINITION});
              CREATE VIRTUAL TABLE words_of USING fts5vocab(words, instance);"
         ))?;
         Ok(Self(connection))
     }
 
-    fn sums(&self, texts: &[(i64, String)]) -> Result<Sums, Failure> {
+    fn checksums(&self, texts: &[(i64, String)]) -> Result<Checksums, Failure> {
         let mut insert = self.0.prepare_cached("INSERT INTO words (rowid, text) VALUES (?1, ?2)")?;
         for (number, text) in texts {
             insert.execute(params![number, text])?;
         }
-        let sums = sums(&self.0, "words_of")?;
+        let sums = word_checksums(&self.0, "words_of")?;
         self.0.execute("INSERT INTO words (words) VALUES ('delete-all')", [])?;
         Ok(sums)
     }
 }
 
-/// Returns the texts after a row number, at most [`STRIDE`] of them.
+/// A function that returns up to [`ROWS_PER_STEP`] texts, starting after a row number.
 type Texts<'t> = &'t dyn Fn(i64) -> Result<Vec<(i64, String)>, Failure>;
 
 /// Compares an index with the texts that it is built from.
@@ -143,9 +145,9 @@ fn compare_words(
     name: &dyn Fn(i64) -> Result<String, Failure>,
 ) -> Result<ProjectionComparison, Failure> {
     let mut differences = Differences::of(projection);
-    let (mut found, unreadable) = match words_in(connection, index)? {
+    let (mut found, unreadable) = match index_checksums(connection, index)? {
         Ok(found) => (found, None),
-        Err(problem) => (Sums::new(), Some(problem)),
+        Err(problem) => (Checksums::new(), Some(problem)),
     };
     if let Some(problem) = &unreadable {
         differences.add(|| Ok(format!("the index cannot be read: {problem}")))?;
@@ -156,7 +158,7 @@ fn compare_words(
         let Some((end, _)) = texts.last() else { break };
         last = *end;
         differences.compared += texts.len() as u64;
-        let expected = tokenizer.sums(&texts)?;
+        let expected = tokenizer.checksums(&texts)?;
         for (number, _) in texts.iter().filter(|_| unreadable.is_none()) {
             if found.remove(number) != expected.get(number).copied() {
                 differences.add(|| name(*number))?;
@@ -166,19 +168,19 @@ fn compare_words(
     for number in found.keys() {
         differences.add(|| Ok(format!("unexpected words for row {number}")))?;
     }
-    Ok(differences.done())
+    Ok(differences.into_comparison())
 }
 
 fn compare_messages(connection: &Connection) -> Result<ProjectionComparison, Failure> {
     let progress = connection.query_row("SELECT number FROM message_words_progress", [], |row| row.get(0));
-    let known: i64 = progress.optional()?.unwrap_or(0);
+    let last_indexed: i64 = progress.optional()?.unwrap_or(0);
     let sql = format!(
         "SELECT m.number, {MESSAGE_COLUMNS} FROM messages m {CALL_OF_MESSAGE}
          WHERE m.number > ?1 AND m.number <= ?2 ORDER BY m.number LIMIT ?3"
     );
     let texts = |last: i64| {
         let mut statement = connection.prepare_cached(&sql)?;
-        let mut rows = statement.query(params![last, known, STRIDE as i64])?;
+        let mut rows = statement.query(params![last, last_indexed, ROWS_PER_STEP as i64])?;
         let mut texts = Vec::new();
         while let Some(row) = rows.next()? {
             texts.push((row.get(0)?, searchable_text(&message(row, 1)?)));
@@ -187,12 +189,13 @@ fn compare_messages(connection: &Connection) -> Result<ProjectionComparison, Fai
     };
     let name = |number: i64| {
         let sql = "SELECT s.subject, m.id FROM messages m JOIN sessions s ON s.id = m.session WHERE m.number = ?1";
-        let place = connection.query_row(sql, [number], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
-        Ok(format!("message {} of session {}", place.1, place.0))
+        let location =
+            connection.query_row(sql, [number], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
+        Ok(format!("message {} of session {}", location.1, location.0))
     };
     let compared = compare_words(connection, (Projection::MessageWords, "message_words"), &texts, &name)?;
     let sql = "SELECT count(*) FROM messages WHERE number > ?1";
-    let pending = connection.query_row(sql, [known], |row| row.get(0)).map(unsigned)?;
+    let pending = connection.query_row(sql, [last_indexed], |row| row.get(0)).map(unsigned)?;
     Ok(ProjectionComparison { pending, ..compared })
 }
 
@@ -200,7 +203,7 @@ fn compare_memories(connection: &Connection) -> Result<ProjectionComparison, Fai
     let texts = |last: i64| {
         let sql = "SELECT number, text FROM memories WHERE number > ?1 ORDER BY number LIMIT ?2";
         let mut statement = connection.prepare_cached(sql)?;
-        let rows = statement.query_map(params![last, STRIDE as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let rows = statement.query_map(params![last, ROWS_PER_STEP as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(rows.collect::<Result<_, _>>()?)
     };
     let name = |number: i64| {
@@ -210,7 +213,7 @@ fn compare_memories(connection: &Connection) -> Result<ProjectionComparison, Fai
     compare_words(connection, (Projection::MemoryWords, "memory_words"), &texts, &name)
 }
 
-/// A session's list columns as stored, and as the log has them.
+/// The columns of a session for session lists: as stored, and as derived from the log.
 struct SessionRow {
     number: i64,
     subject: String,
@@ -235,9 +238,9 @@ fn session_rows(connection: &Connection, read: StatusReader) -> Result<Vec<Sessi
         let number = |column| row.get::<_, i64>(column).map(unsigned);
         let (state, turns): (String, u32) = (row.get(2)?, row.get(3)?);
         let run: Option<Vec<u8>> = row.get(6)?;
-        let known = run.and_then(|run| read(&run));
-        // The state in the log is compared as text, because a damaged list may contain any text.
-        let (state_in_log, turn) = match known {
+        let status = run.and_then(|run| read(&run));
+        // The states are compared as text, because a damaged list may contain any text.
+        let (state_in_log, turn) = match status {
             Some(status) => (status.state.as_str().to_owned(), status.turn),
             None => (state.clone(), turns),
         };
@@ -263,7 +266,7 @@ fn compare_sessions(connection: &Connection, read: StatusReader) -> Result<Proje
             differences.add(|| Ok(format!("session {subject}: stored {stored}, but the log has {expected}")))?;
         }
     }
-    Ok(differences.done())
+    Ok(differences.into_comparison())
 }
 
 impl std::fmt::Display for ListColumns {
@@ -276,20 +279,21 @@ impl std::fmt::Display for ListColumns {
 fn rebuild_messages(connection: &Connection) -> Result<u64, Failure> {
     recreate_index(connection, "message_words")?;
     connection.execute("INSERT OR REPLACE INTO message_words_progress VALUES (1, 0)", [])?;
-    while search::index_some(connection)? == Progress::Indexed {}
-    count(connection, "messages")
+    while search::index_next_batch(connection)? == Progress::Indexed {}
+    count_rows(connection, "messages")
 }
 
 fn rebuild_memories(connection: &Connection) -> Result<u64, Failure> {
     recreate_index(connection, "memory_words")?;
     connection.execute("INSERT INTO memory_words (rowid, text) SELECT number, text FROM memories", [])?;
-    count(connection, "memories")
+    count_rows(connection, "memories")
 }
 
 /// Drops the index and creates it again, because a damaged index cannot be emptied.
 fn recreate_index(connection: &Connection, index: &str) -> Result<(), Failure> {
-    Ok(connection
-        .execute_batch(&format!("DROP TABLE IF EXISTS {index}; CREATE VIRTUAL TABLE {index} USING fts5 ({WORDS});"))?)
+    Ok(connection.execute_batch(&format!(
+        "DROP TABLE IF EXISTS {index}; CREATE VIRTUAL TABLE {index} USING fts5 ({INDEX_DEFINITION});"
+    ))?)
 }
 
 fn rebuild_sessions(connection: &Connection, read: StatusReader) -> Result<u64, Failure> {
@@ -302,6 +306,6 @@ fn rebuild_sessions(connection: &Connection, read: StatusReader) -> Result<u64, 
     Ok(rows.len() as u64)
 }
 
-fn count(connection: &Connection, table: &str) -> Result<u64, Failure> {
+fn count_rows(connection: &Connection, table: &str) -> Result<u64, Failure> {
     Ok(connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).map(unsigned)?)
 }

@@ -1,4 +1,4 @@
-//! Helpers that convert between rows and values, for all code that reads or writes tables.
+//! Helpers for all code that reads or writes tables: they run queries and convert between rows and values.
 
 use super::failure::{Failure, invalid};
 use crate::{MAX_JSON_DEPTH, MAX_PAGE, MAX_PAGE_BYTES, SessionState, StoreError};
@@ -10,16 +10,16 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Columns that [`message`] reads. They need the join [`CALL_OF_MESSAGE`].
+/// Columns that [`message`] reads. A query must join them with [`CALL_OF_MESSAGE`].
 pub(super) const MESSAGE_COLUMNS: &str = "m.id, m.turn, m.role, m.tokens, m.parts, m.call, c.name, c.result";
 
-/// Joins the call whose result is the content of a message.
+/// SQL join that adds the call whose result is the content of a message.
 pub(super) const CALL_OF_MESSAGE: &str = "LEFT JOIN calls c ON c.session = m.session AND c.id = m.call";
 
 /// Columns that [`call`] reads.
 pub(super) const CALL_COLUMNS: &str = "id, turn, step, name, state, attempt, source, arguments, result, edited";
 
-/// Returns the row number of a session, or an error if it does not exist.
+/// Returns the row number of a session, or [`StoreError::NoSession`] if the session does not exist.
 pub(super) fn session_number(connection: &Connection, session: &str) -> Result<i64, Failure> {
     let mut statement = connection.prepare_cached("SELECT id FROM sessions WHERE subject = ?1")?;
     let number = statement.query_row([session], |row| row.get(0)).optional()?;
@@ -42,7 +42,7 @@ pub(super) fn collect<T>(
     Ok(found)
 }
 
-/// Like [`collect`], but ends after the row with which the text columns exceed [`MAX_PAGE_BYTES`].
+/// Like [`collect`], but stops after the row with which the total size of the text columns exceeds [`MAX_PAGE_BYTES`].
 pub(super) fn collect_page<T>(
     connection: &Connection,
     sql: &str,
@@ -67,7 +67,7 @@ pub(super) fn collect_page<T>(
     Ok(found)
 }
 
-/// Reads [`MESSAGE_COLUMNS`], of which the first is column `first`.
+/// Reads a message from [`MESSAGE_COLUMNS`], which start at column `first` of the row.
 pub(super) fn message(row: &Row<'_>, first: usize) -> Result<StoredMessage, Failure> {
     let parts = match row.get_ref(first + 4)?.as_str_or_null().map_err(rusqlite::Error::from)? {
         Some(parts) => from_json(parts)?,
@@ -95,7 +95,7 @@ fn tool_result(row: &Row<'_>, first: usize) -> Result<ToolResult, Failure> {
     })
 }
 
-/// Reads [`CALL_COLUMNS`].
+/// Reads a call from [`CALL_COLUMNS`].
 pub(super) fn call(row: &Row<'_>) -> Result<CallRecord, Failure> {
     let optional = |column: usize| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
     Ok(CallRecord {
@@ -113,15 +113,15 @@ pub(super) fn call(row: &Row<'_>) -> Result<CallRecord, Failure> {
 }
 
 /// Parses the text that [`Role::as_str`] returns.
-pub(super) fn role(text: &str) -> Result<Role, Failure> {
+pub(super) fn role(name: &str) -> Result<Role, Failure> {
     [Role::System, Role::User, Role::Assistant, Role::Tool]
         .into_iter()
-        .find(|role| role.as_str() == text)
-        .ok_or_else(|| Failure::Unreadable(format!("`{text}` is not a role")))
+        .find(|role| role.as_str() == name)
+        .ok_or_else(|| Failure::Unreadable(format!("`{name}` is not a role")))
 }
 
 /// Parses the text that [`CallState::as_str`] returns.
-fn call_state(text: &str) -> Result<CallState, Failure> {
+fn call_state(name: &str) -> Result<CallState, Failure> {
     let states = [
         CallState::Waiting,
         CallState::AwaitingApproval,
@@ -132,8 +132,8 @@ fn call_state(text: &str) -> Result<CallState, Failure> {
     ];
     states
         .into_iter()
-        .find(|state| state.as_str() == text)
-        .ok_or_else(|| Failure::Unreadable(format!("`{text}` is not a call's state")))
+        .find(|state| state.as_str() == name)
+        .ok_or_else(|| Failure::Unreadable(format!("`{name}` is not a call's state")))
 }
 
 /// Parses the text that [`SessionState::as_str`] returns.
@@ -146,7 +146,7 @@ pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
     serde_json::from_str(text).map_err(|error| Failure::Unreadable(format!("stored JSON cannot be read: {error}")))
 }
 
-/// Writes JSON, and refuses nesting so deep that the reader would refuse it.
+/// Serialises a value as JSON. Fails if the JSON is nested more deeply than [`from_json`] can read.
 pub(super) fn to_json(what: &str, value: &impl Serialize) -> Result<String, StoreError> {
     let text = serde_json::to_string(value).map_err(|error| invalid(what, error.to_string()))?;
     match depth(text.as_bytes()) {
@@ -158,7 +158,7 @@ pub(super) fn to_json(what: &str, value: &impl Serialize) -> Result<String, Stor
     }
 }
 
-/// Counts how deep the brackets of valid JSON are nested.
+/// Returns how deeply the brackets of valid JSON are nested.
 fn depth(json: &[u8]) -> usize {
     let (mut open, mut deepest) = (0_usize, 0_usize);
     let mut bytes = json.iter();
@@ -176,7 +176,7 @@ fn depth(json: &[u8]) -> usize {
     deepest
 }
 
-/// Skips to the end of a string, past its closing quotation mark.
+/// Advances past the closing quotation mark of a string.
 fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
     while let Some(byte) = bytes.next() {
         match byte {
@@ -189,27 +189,27 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
     }
 }
 
-/// Converts a number for a column. Counts of this host stay far below the limit.
+/// Converts a number to the signed type of SQLite columns. The numbers of this host never reach the limit of that type.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Converts a number from a column.
+/// Converts a number from a SQLite column, which is never negative.
 pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 
-/// Converts a caller's limit for a column.
-pub(super) fn page(limit: usize) -> i64 {
+/// Converts a caller's limit for an SQL query, and reduces it to [`MAX_PAGE`].
+pub(super) fn sql_limit(limit: usize) -> i64 {
     limit.min(MAX_PAGE) as i64
 }
 
-/// Returns the current time in microseconds since 1970.
+/// Returns the current time in microseconds since 1970 in UTC.
 pub(super) fn now() -> i64 {
     Timestamp::now().as_microsecond()
 }
 
-/// Formats a time as RFC 3339 in UTC.
+/// Formats a time in microseconds since 1970 as RFC 3339 in UTC.
 pub(super) fn rfc3339(microseconds: i64) -> Result<String, Failure> {
     Timestamp::from_microsecond(microseconds)
         .map(|time| time.to_string())

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
-/// Number of concurrent reads. More would only wait for the same disk.
-const READERS: usize = 4;
+/// Maximum number of concurrent reads. More reads would only wait for the same disk.
+const MAX_CONCURRENT_READS: usize = 4;
 
-/// The pool. A connection is opened when it is first needed, and then kept.
+/// The pool of read connections. A connection is opened when it is first needed, and is then reused.
 pub(super) struct Readers {
     shared: Arc<Shared>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 struct Shared {
@@ -25,20 +25,21 @@ struct Shared {
 
 impl Readers {
     pub(super) fn new(path: PathBuf, access: Access) -> Self {
-        let shared = Shared { path, access, idle: Mutex::new(Vec::with_capacity(READERS)) };
-        Self { shared: Arc::new(shared), places: Arc::new(Semaphore::new(READERS)) }
+        let shared = Shared { path, access, idle: Mutex::new(Vec::with_capacity(MAX_CONCURRENT_READS)) };
+        Self { shared: Arc::new(shared), permits: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)) }
     }
 
-    /// Runs `work` in one read transaction. The permit is held until the thread is done, even if the caller gives up.
+    /// Runs `work` in one read transaction. The permit is kept until the thread is done, even if the caller's future is
+    /// dropped.
     pub(super) async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
     {
-        let place = self.places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let permit = self.permits.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let shared = self.shared.clone();
         let reading = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _permit = permit;
             shared.run(work).map_err(|failure| failure.into_error(&shared.path))
         });
         reading.await.map_err(|_| StoreError::Closed)?
@@ -57,12 +58,13 @@ impl Readers {
 }
 
 impl Shared {
-    /// Closes the connection if `work` fails, because its state is then unknown.
+    /// Runs `work` on an idle or new connection. If `work` fails, the connection is closed, because its state is
+    /// unknown.
     fn run<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Failure>) -> Result<T, Failure> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
             Some(connection) => connection,
-            None if self.access == Access::Read => file::open_to_read(&self.path)?,
+            None if self.access == Access::ReadOnly => file::open_to_read(&self.path)?,
             None => file::open_reader(&self.path)?,
         };
         connection.prepare_cached("BEGIN DEFERRED")?.execute([])?;

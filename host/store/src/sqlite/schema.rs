@@ -1,25 +1,35 @@
-//! The database schema and its migrations. A released migration never changes; later changes are new migrations.
+//! The database schema and its migrations. A released migration never changes; every later change is a new migration.
 
 use super::failure::Failure;
 use crate::StoreError;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::path::Path;
 
-/// `agho` in ASCII. Distinguishes our databases from those of other programs.
+/// `agho` in ASCII. Distinguishes the databases of this host from those of other programs.
 const APPLICATION_ID: i64 = 0x6167_686f;
 
-/// All migrations in order. `user_version` is the number of migrations that a file has.
-const MIGRATIONS: &[&str] =
-    &[FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, KEY_VALUE_USAGE, BOUND_APPROVALS, ORDER_OF_SESSIONS, VIEW_PIECES];
+/// All migrations in order. `user_version` of a file is the number of migrations that were applied to it.
+const MIGRATIONS: &[&str] = &[
+    INITIAL_SCHEMA,
+    OUTBOX_AND_APPROVALS,
+    HIDE_REASONS,
+    MEMORY_ORIGINS,
+    AUDIT_AND_VERSIONS,
+    PLUGIN_TRIALS,
+    KEY_VALUE_USAGE,
+    APPROVAL_BINDINGS,
+    SESSION_ORDER,
+    VIEW_PIECES,
+];
 
-/// Refuses a file that another program or a newer host has written. Writes nothing.
+/// Refuses a file that belongs to another program or was migrated by a newer host. Does not write to the file.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), Failure> {
     let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let things: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let objects: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let supported = MIGRATIONS.len() as i64;
     match application {
-        0 if found == 0 && things == 0 => Ok(()),
+        0 if found == 0 && objects == 0 => Ok(()),
         APPLICATION_ID if found > supported => {
             Err(StoreError::Newer { path: path.to_owned(), found, supported }.into())
         }
@@ -36,13 +46,14 @@ pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<(), 
     if found > supported { Err(StoreError::Newer { path: path.to_owned(), found, supported }.into()) } else { Ok(()) }
 }
 
-/// Whether the file has this host's schema version.
+/// Returns whether the file has this host's schema version.
 pub(super) fn is_current(connection: &Connection) -> Result<bool, Failure> {
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     Ok(found == MIGRATIONS.len() as i64)
 }
 
-/// Migrates the file to this host's version. It checks again under the lock, because another process may have migrated it.
+/// Migrates the file to this host's version. The version is checked again after the write lock is acquired, because
+/// another process may have migrated the file in between.
 pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Failure> {
     let version = |connection: &Connection| {
         connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).map_err(Failure::from)
@@ -52,8 +63,8 @@ pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Failur
     }
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     check(&transaction, path)?;
-    let present = usize::try_from(version(&transaction)?).unwrap_or_default();
-    for migration in &MIGRATIONS[present..] {
+    let applied = usize::try_from(version(&transaction)?).unwrap_or_default();
+    for migration in &MIGRATIONS[applied..] {
         transaction.execute_batch(migration)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -62,11 +73,13 @@ pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Failur
     Ok(())
 }
 
-/// The first version. Times are in microseconds since 1970 in UTC; `session` refers to `sessions.id`.
+/// The first version of the schema. Times are in microseconds since 1970 in UTC. Columns named `session` refer to
+/// `sessions.id`.
 ///
-/// Tables with large rows have a row number, so that the content is stored outside the index. Tables with small rows store them in
-/// the index itself. A commit rewrites one row of `sessions` and one of `snapshots`; neither grows with the history.
-const FIRST: &str = "
+/// Tables with large rows have a row number, so that the content is stored outside of the index. Tables with small rows
+/// store them in the index itself (`WITHOUT ROWID`). A commit rewrites one row of `sessions` and one row of
+/// `snapshots`; neither row grows with the history.
+const INITIAL_SCHEMA: &str = "
 CREATE TABLE sessions (
     id INTEGER PRIMARY KEY,
     subject TEXT NOT NULL UNIQUE,
@@ -210,11 +223,11 @@ CREATE TABLE message_words_progress (
 INSERT INTO message_words_progress VALUES (1, 0);
 ";
 
-/// Edited arguments, lasting approvals, delegated sessions, and the outbox.
+/// Adds edited arguments, lasting approvals, delegated sessions, and the outbox.
 ///
-/// Outbox numbers are never reused, so that a reader that continues after a number misses nothing. The id of an approval is the
-/// digest of its content.
-const SECOND: &str = "
+/// Numbers of outbox items are never reused, so that a reader that continues after a number does not miss any item. The
+/// id of an approval is the digest of its content.
+const OUTBOX_AND_APPROVALS: &str = "
 ALTER TABLE calls ADD COLUMN edited TEXT;
 
 ALTER TABLE sessions ADD COLUMN delegated_by TEXT;
@@ -243,13 +256,15 @@ CREATE TABLE approvals (
 CREATE INDEX approvals_by_agent ON approvals (agent, given);
 ";
 
-/// Why a message left the view. It is not known whether older messages were evicted.
-const THIRD: &str = "
+/// Adds the reason why a message left the view. The reasons for older messages are not known, so `superseded` is stored
+/// for them.
+const HIDE_REASONS: &str = "
 ALTER TABLE hidden ADD COLUMN why TEXT NOT NULL DEFAULT 'superseded';
 ";
 
-/// Which agent made a memory, and in which turn. Older ids contain the session, the turn and the kind of the memory.
-const FOURTH: &str = "
+/// Adds the agent and the turn that made a memory. For older memories, the turn is read from the memory's id, which
+/// contains the session, the turn and the kind.
+const MEMORY_ORIGINS: &str = "
 ALTER TABLE memories ADD COLUMN agent TEXT NOT NULL DEFAULT '';
 ALTER TABLE memories ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
 UPDATE memories SET
@@ -259,9 +274,9 @@ UPDATE memories SET
 CREATE INDEX memories_by_session ON memories (session, turn);
 ";
 
-/// The history of plugin versions, the rollbacks, and the audit log. No row refers to a session, because the audit log outlives
-/// sessions.
-const FIFTH: &str = "
+/// Adds the history of plugin versions, the rollbacks, and the audit log. No row refers to a session, because the audit
+/// log outlives sessions.
+const AUDIT_AND_VERSIONS: &str = "
 CREATE TABLE audit (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     time INTEGER NOT NULL,
@@ -298,8 +313,9 @@ CREATE TABLE plugin_rollbacks (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Plugin versions on trial, counted over all processes. Versions that served before this migration are not on trial.
-const SIXTH: &str = "
+/// Adds plugin versions on trial, with the counts of calls in all processes. Versions that served before this migration
+/// are not on trial.
+const PLUGIN_TRIALS: &str = "
 CREATE TABLE plugin_trials (
     directory TEXT NOT NULL,
     plugin TEXT NOT NULL,
@@ -311,9 +327,9 @@ CREATE TABLE plugin_trials (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// What lasting approvals and rules for tool names are bound to, and which components the turns of an agent have started with.
-/// Older approvals have no identity, so the host asks again.
-const BOUND_APPROVALS: &str = "
+/// Adds the identities to which lasting approvals and rules for tool names are bound, and the components with which the
+/// turns of an agent have started. Older approvals have no identity, so the host requests approval again.
+const APPROVAL_BINDINGS: &str = "
 ALTER TABLE approvals ADD COLUMN identity TEXT;
 ALTER TABLE approvals ADD COLUMN grants TEXT;
 
@@ -333,8 +349,8 @@ CREATE TABLE turn_plugins (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Totals of what each plugin stores, so that a write need not add up all values. Triggers maintain them, so no write can bypass
-/// them.
+/// Adds the total size of the values that each plugin stores, so that a write does not have to add up all values.
+/// Triggers maintain the totals, so that no write can bypass them.
 const KEY_VALUE_USAGE: &str = "
 CREATE TABLE key_value_usage (
     agent TEXT NOT NULL,
@@ -364,9 +380,9 @@ BEGIN
 END;
 ";
 
-/// The order of sessions by when a turn last began or stopped. It does not use times, because clocks may be set back. 0 means that
-/// no turn began in the session.
-const ORDER_OF_SESSIONS: &str = "
+/// Adds the order of sessions by the time at which a turn was last started or stopped. The order is stored as a number,
+/// because clocks may be set back. 0 means that no turn was started in the session.
+const SESSION_ORDER: &str = "
 ALTER TABLE sessions ADD COLUMN place INTEGER NOT NULL DEFAULT 0;
 UPDATE sessions SET place = ordered.place FROM (
     SELECT id, row_number() OVER (ORDER BY updated, id) AS place FROM sessions WHERE revision > 0
@@ -374,8 +390,8 @@ UPDATE sessions SET place = ordered.place FROM (
 CREATE INDEX sessions_by_place ON sessions (place);
 ";
 
-/// The view of a session's snapshot in pieces, so that a commit writes only the pieces it changes. A session without pieces has
-/// its view in the snapshot.
+/// Adds a table for views that are stored in pieces, so that a commit writes only the pieces that it changes. The view
+/// of a session without pieces is in the snapshot.
 const VIEW_PIECES: &str = "
 CREATE TABLE view_pieces (
     session INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,

@@ -1,4 +1,4 @@
-//! Full-text search. The index of messages is updated after commits: when the writer is idle, or when somebody searches.
+//! Full-text search. The index of messages is updated after commits: when the writer is idle, or before a search.
 
 use super::failure::Failure;
 use super::queries::{CALL_OF_MESSAGE, MESSAGE_COLUMNS, collect, message};
@@ -6,21 +6,26 @@ use crate::MessageHit;
 use agent_core::message::{Content, Part, StoredMessage};
 use rusqlite::{Connection, params};
 
-/// Maximum number of messages and bytes of text that are indexed in one transaction, because other writers wait for it.
+/// Maximum number of messages that are indexed in one transaction. The number is limited because other writers wait for
+/// the transaction.
 const MAX_INDEXED_MESSAGES: usize = 256;
+
+/// Size in bytes of indexed text after which a transaction ends, even if it has indexed fewer than [`MAX_INDEXED_MESSAGES`].
 const MAX_INDEXED_BYTES: usize = 2 << 20;
 
-/// Maximum number of words of a query; further words are ignored.
+/// Maximum number of words in a query. Further words are ignored.
 const MAX_WORDS: usize = 64;
 
 /// Maximum number of results of one search.
 const MAX_HITS: usize = 1000;
 
-/// Number of characters of an excerpt, and how many of them come before the word.
+/// Maximum number of characters in an excerpt.
 const EXCERPT_CHARACTERS: usize = 200;
+
+/// Maximum number of an excerpt's characters before the first matching word.
 const CHARACTERS_BEFORE_WORD: usize = 60;
 
-/// Whether a call of [`index_some`] indexed any messages.
+/// Whether a call of [`index_next_batch`] indexed any messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// Some messages were indexed, and there may be more.
@@ -29,18 +34,18 @@ pub(super) enum Progress {
     Done,
 }
 
-/// How many words of a query must match.
+/// How many words of a query a text must contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Match {
-    /// All words.
+    /// The text must contain every word.
     Every,
-    /// At least one word.
+    /// The text must contain at least one word.
     Any,
 }
 
-/// Indexes some of the messages that are not indexed yet.
-pub(super) fn index_some(connection: &Connection) -> Result<Progress, Failure> {
-    let known: i64 =
+/// Indexes the next messages that are not in the index yet, up to [`MAX_INDEXED_MESSAGES`] messages.
+pub(super) fn index_next_batch(connection: &Connection) -> Result<Progress, Failure> {
+    let last_indexed: i64 =
         connection.prepare_cached("SELECT number FROM message_words_progress")?.query_row([], |row| row.get(0))?;
     let sql = format!(
         "SELECT m.number, {MESSAGE_COLUMNS} FROM messages m {CALL_OF_MESSAGE}
@@ -48,8 +53,8 @@ pub(super) fn index_some(connection: &Connection) -> Result<Progress, Failure> {
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let mut insert = connection.prepare_cached("INSERT INTO message_words (rowid, text) VALUES (?1, ?2)")?;
-    let mut rows = statement.query(params![known, MAX_INDEXED_MESSAGES as i64])?;
-    let (mut last, mut bytes) = (known, 0);
+    let mut rows = statement.query(params![last_indexed, MAX_INDEXED_MESSAGES as i64])?;
+    let (mut last, mut bytes) = (last_indexed, 0);
     while let Some(row) = rows.next()? {
         last = row.get(0)?;
         let text = searchable_text(&message(row, 1)?);
@@ -59,14 +64,14 @@ pub(super) fn index_some(connection: &Connection) -> Result<Progress, Failure> {
             break;
         }
     }
-    if last == known {
+    if last == last_indexed {
         return Ok(Progress::Done);
     }
     connection.prepare_cached("UPDATE message_words_progress SET number = ?1")?.execute([last])?;
     Ok(Progress::Indexed)
 }
 
-/// Corrects the progress after messages were deleted, because the last row numbers may be used again.
+/// Lowers the index's progress after messages were deleted, because SQLite may reuse the last row numbers.
 pub(super) fn rewind_progress(connection: &Connection) -> Result<(), Failure> {
     connection.execute(
         "UPDATE message_words_progress SET number = min(number, (SELECT coalesce(max(number), 0) FROM messages))",
@@ -75,12 +80,13 @@ pub(super) fn rewind_progress(connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns messages that contain every word of the query, best match first.
+/// Returns up to `limit` messages that contain every word of the query, best match first.
 pub(super) fn messages(connection: &Connection, query: &str, limit: usize) -> Result<Vec<MessageHit>, Failure> {
     hits(connection, ("?3 IS NULL", None), (query, Match::Every), limit)
 }
 
-/// Returns messages of a session that were evicted from its view and contain any word of the query, best match first.
+/// Returns up to `limit` messages of a session that were evicted from its view and contain any word of the query, best
+/// match first.
 pub(super) fn evicted(
     connection: &Connection,
     session: &str,
@@ -92,7 +98,7 @@ pub(super) fn evicted(
     hits(connection, (condition, Some(session)), (query, Match::Any), limit)
 }
 
-/// Searches the messages that meet an SQL condition, in which `?3` is the session.
+/// Searches the messages that satisfy an SQL condition. In the condition, `?3` is the subject of the session.
 fn hits(
     connection: &Connection,
     (condition, session): (&str, Option<&str>),
@@ -108,7 +114,7 @@ fn hits(
          JOIN messages m ON m.number = w.rowid JOIN sessions s ON s.id = m.session {CALL_OF_MESSAGE}
          WHERE message_words MATCH ?1 AND s.state <> 'incomplete' AND {condition} ORDER BY w.rank LIMIT ?2"
     );
-    let parameters = params![expression(&words, required), limit.min(MAX_HITS) as i64, session];
+    let parameters = params![match_expression(&words, required), limit.min(MAX_HITS) as i64, session];
     collect(connection, &sql, parameters, |row| {
         let message = message(row, 2)?;
         Ok(MessageHit {
@@ -122,8 +128,8 @@ fn hits(
     })
 }
 
-/// Splits a query into distinct words, which are runs of letters and digits. All other characters are separators, so that no
-/// operator of the index's query language remains.
+/// Splits a query into distinct words, which are runs of letters and digits. All other characters are separators, so
+/// that the result contains no operators of the index's query language.
 pub(super) fn words(query: &str) -> Vec<&str> {
     let mut words: Vec<&str> = Vec::new();
     for word in query.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty()) {
@@ -137,8 +143,8 @@ pub(super) fn words(query: &str) -> Vec<&str> {
     words
 }
 
-/// Builds the index's match expression. Words are quoted, so that `AND`, `OR`, `NOT` and `NEAR` are words too.
-pub(super) fn expression(words: &[&str], required: Match) -> String {
+/// Builds the index's match expression. Words are quoted, so that `AND`, `OR`, `NOT` and `NEAR` are ordinary words.
+pub(super) fn match_expression(words: &[&str], required: Match) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
     match required {
         Match::Every => quoted.join(" AND "),
@@ -152,7 +158,7 @@ pub(super) fn score(rank: f64) -> f32 {
     (relevance / (1.0 + relevance)) as f32
 }
 
-/// Returns all text of a message that can be searched.
+/// Returns the text of a message that the index contains.
 pub(super) fn searchable_text(message: &StoredMessage) -> String {
     let mut text = String::new();
     for part in &message.parts {
@@ -179,21 +185,21 @@ fn add_line(text: &mut String, line: &str) {
     text.push_str(line);
 }
 
-/// Returns a part of the text around the first matching word, or its start.
+/// Returns the part of the text around the first matching word, or the start of the text if no word matches.
 fn excerpt(text: &str, words: &[&str]) -> String {
-    let place = words.iter().filter_map(|word| find_word(text, word)).min().unwrap_or_default();
+    let position = words.iter().filter_map(|word| find_word(text, word)).min().unwrap_or_default();
     let start =
-        text[..place].char_indices().rev().take(CHARACTERS_BEFORE_WORD).last().map_or(place, |(index, _)| index);
+        text[..position].char_indices().rev().take(CHARACTERS_BEFORE_WORD).last().map_or(position, |(index, _)| index);
     text[start..].chars().take(EXCERPT_CHARACTERS).collect()
 }
 
-/// Finds where the word first starts a run of letters and digits, ignoring case.
+/// Returns the byte position of the first run of letters and digits that starts with the word, ignoring case.
 fn find_word(text: &str, word: &str) -> Option<usize> {
-    let mut before = ' ';
+    let mut previous = ' ';
     text.char_indices().find_map(|(index, character)| {
-        let begins = !before.is_alphanumeric();
-        before = character;
-        (begins && starts_with_word(&text[index..], word)).then_some(index)
+        let starts_word = !previous.is_alphanumeric();
+        previous = character;
+        (starts_word && starts_with_word(&text[index..], word)).then_some(index)
     })
 }
 
@@ -206,7 +212,7 @@ fn starts_with_word(text: &str, word: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Limit 26: a query keeps none of the operators of the index's query language.
+    /// Limit 26: the operators of the index's query language are removed from a query.
     #[test]
     fn query_is_reduced_to_words() {
         assert_eq!(
@@ -215,7 +221,7 @@ mod tests {
         );
         assert!(words("\"\0*()-+^:{}").is_empty());
         assert_eq!(words(&"x1 x2 ".repeat(100)).len(), 2);
-        assert_eq!(expression(&["a", "OR"], Match::Every), "\"a\" AND \"OR\"");
+        assert_eq!(match_expression(&["a", "OR"], Match::Every), "\"a\" AND \"OR\"");
         let many: String = (0..200).map(|number| format!("w{number} ")).collect();
         assert_eq!(words(&many).len(), MAX_WORDS);
     }

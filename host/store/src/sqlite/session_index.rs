@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::owners::{Liveness, Owner};
-use super::queries::{collect, page, rfc3339, session_state, unsigned};
+use super::queries::{collect, rfc3339, session_state, sql_limit, unsigned};
 use super::search;
 use super::writer::Effort;
 use super::{Access, SqliteStore};
@@ -16,16 +16,16 @@ impl SessionIndex for SqliteStore {
         let owner = self.owner.clone();
         self.read(move |connection| {
             let SessionFilter { subject, agent, user, unowned, state, delegated_by } = filter;
-            // Build these conditions for each case, so that SQLite can use their indexes.
-            let one = if subject.is_some() { "subject = ?6" } else { "?6 IS NULL" };
-            let parent = if delegated_by.is_some() { "delegated_by = ?4" } else { "?4 IS NULL" };
+            // Build these conditions for each case, so that SQLite can use the indexes of these columns.
+            let by_subject = if subject.is_some() { "subject = ?6" } else { "?6 IS NULL" };
+            let by_parent = if delegated_by.is_some() { "delegated_by = ?4" } else { "?4 IS NULL" };
             let sql = format!(
                 "SELECT subject, agent, user, created, updated, revision, turns, last_message, state, title, owner,
                  delegated_by FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR user = ?2 OR (?7 AND user IS NULL))
-                 AND (?3 IS NULL OR state = ?3) AND {parent} AND {one}
+                 AND (?3 IS NULL OR state = ?3) AND {by_parent} AND {by_subject}
                  ORDER BY place DESC, id DESC LIMIT ?5"
             );
-            let parameters = params![agent, user, state.map(SessionState::as_str), delegated_by, page(limit), subject, unowned == Unowned::Shown];
+            let parameters = params![agent, user, state.map(SessionState::as_str), delegated_by, sql_limit(limit), subject, unowned == Unowned::Shown];
             collect(connection, &sql, parameters, |row| summary(&owner, row))
         })
         .await
@@ -46,13 +46,13 @@ impl SessionIndex for SqliteStore {
         self.read(move |connection| {
             let sql = "SELECT s.subject, p.run FROM sessions s JOIN snapshots p ON p.session = s.id
                        WHERE s.subject > ?1 AND s.state IN ('running', 'suspended') ORDER BY s.subject LIMIT ?2";
-            collect(connection, sql, params![after, page(limit)], |row| Ok((row.get(0)?, row.get(1)?)))
+            collect(connection, sql, params![after, sql_limit(limit)], |row| Ok((row.get(0)?, row.get(1)?)))
         })
         .await
     }
 
     async fn search_messages(&self, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
-        // Commits do not wait for the index, so it may be behind; a search updates it first.
+        // Commits do not update the index, so a search updates it first.
         self.update_message_index().await?;
         let query = query.to_owned();
         self.read(move |connection| search::messages(connection, &query, limit)).await
@@ -68,10 +68,10 @@ impl SessionIndex for SqliteStore {
 impl SqliteStore {
     /// Indexes all committed messages. A read-only store searches only the messages that are already indexed.
     async fn update_message_index(&self) -> Result<(), StoreError> {
-        if self.access == Access::Read {
+        if self.access == Access::ReadOnly {
             return Ok(());
         }
-        while self.write(Effort::Long, search::index_some).await? == search::Progress::Indexed {}
+        while self.write(Effort::Long, search::index_next_batch).await? == search::Progress::Indexed {}
         Ok(())
     }
 }

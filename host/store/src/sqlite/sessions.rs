@@ -1,4 +1,5 @@
-//! The session log: taking leases, commits, and reading one session. Listing and searching are in `session_index.rs`.
+//! The session log: acquiring leases, committing, and reading one session. Listing and searching are in
+//! `session_index.rs`.
 
 use super::SqliteStore;
 use super::commit::PreparedCommit;
@@ -6,8 +7,8 @@ use super::failure::{Failure, invalid};
 use super::memories::forget_session;
 use super::owners::{Liveness, Owner};
 use super::queries::{
-    CALL_COLUMNS, CALL_OF_MESSAGE, MESSAGE_COLUMNS, call, collect, collect_page, from_json, message, now, page,
-    rfc3339, session_number, signed, unsigned,
+    CALL_COLUMNS, CALL_OF_MESSAGE, MESSAGE_COLUMNS, call, collect, collect_page, from_json, message, now, rfc3339,
+    session_number, signed, sql_limit, unsigned,
 };
 use super::search;
 use super::writer::Effort;
@@ -27,7 +28,7 @@ use std::sync::atomic::Ordering;
 impl SessionLog for SqliteStore {
     async fn open(&self, session: &str, mode: OpenMode, meta: SessionMeta) -> Result<OpenedSession, StoreError> {
         let (session, owner) = (session.to_owned(), self.owner.clone());
-        self.write(Effort::Short, move |connection| take_lease(connection, &owner, &session, mode, &meta)).await
+        self.write(Effort::Short, move |connection| acquire_lease(connection, &owner, &session, mode, &meta)).await
     }
 
     async fn release(&self, lease: Lease) -> Result<(), StoreError> {
@@ -63,7 +64,7 @@ impl SessionLog for SqliteStore {
         self.read(move |connection| {
             let sql = "SELECT id, seen_count, why FROM hidden WHERE session = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
             let number = session_number(connection, &session)?;
-            collect(connection, sql, params![number, signed(after), page(limit)], |row| {
+            collect(connection, sql, params![number, signed(after), sql_limit(limit)], |row| {
                 let why = HideReason::parse(&row.get::<_, String>(2)?).unwrap_or_default();
                 Ok(HiddenMessage { id: unsigned(row.get(0)?), seen_count: row.get(1)?, why })
             })
@@ -94,15 +95,15 @@ impl SessionLog for SqliteStore {
     }
 }
 
-const OPENED: &str = "SELECT epoch, revision, run, agent, user, last_message, last_event, delegated_by,
+const SELECT_OPENED_SESSION: &str = "SELECT epoch, revision, run, agent, user, last_message, last_event, delegated_by,
                       (SELECT group_concat(CAST(items AS TEXT), ',' ORDER BY number) FROM view_pieces
                        WHERE view_pieces.session = sessions.id)
                       FROM sessions LEFT JOIN snapshots ON snapshots.session = sessions.id WHERE subject = ?1";
 
-/// Adds the view that is stored in pieces to the snapshot.
+/// Adds the view that is stored in pieces to the snapshot's JSON object.
 fn with_view(snapshot: Option<Vec<u8>>, view: Option<String>) -> Option<Vec<u8>> {
     let Some(view) = view else { return snapshot };
-    // A snapshot that is not an object is returned as it is; the code that reads it reports the problem.
+    // A snapshot that is not a JSON object is returned unchanged. The code that reads the snapshot reports the problem.
     let mut snapshot = snapshot?;
     if !snapshot.ends_with(b"}") {
         return Some(snapshot);
@@ -113,7 +114,7 @@ fn with_view(snapshot: Option<Vec<u8>>, view: Option<String>) -> Option<Vec<u8>>
     Some(snapshot)
 }
 
-fn take_lease(
+fn acquire_lease(
     connection: &Connection,
     owner: &Owner,
     session: &str,
@@ -152,7 +153,7 @@ fn take_lease(
     connection
         .prepare_cached("UPDATE sessions SET epoch = epoch + 1, owner = ?2 WHERE subject = ?1")?
         .execute(params![session, owner.id()])?;
-    let opened = connection.prepare_cached(OPENED)?.query_row([session], |row| {
+    let opened = connection.prepare_cached(SELECT_OPENED_SESSION)?.query_row([session], |row| {
         Ok(OpenedSession {
             lease: Lease { session: session.to_owned(), epoch: unsigned(row.get(0)?) },
             revision: unsigned(row.get(1)?),
@@ -173,7 +174,7 @@ fn refuse_if_open(owner: &Owner, session: &str, holder: Option<String>) -> Resul
 }
 
 fn messages_by_id(connection: &Connection, session: &str, ids: &[MessageId]) -> Result<Vec<StoredMessage>, Failure> {
-    refuse_long_list("a list of message ids", ids.len())?;
+    check_list_length("a list of message ids", ids.len())?;
     let number = session_number(connection, session)?;
     let sql = format!("SELECT {MESSAGE_COLUMNS} FROM messages m {CALL_OF_MESSAGE} WHERE m.session = ?1 AND m.id = ?2");
     let mut statement = connection.prepare_cached(&sql)?;
@@ -197,7 +198,7 @@ fn messages_after(
         "SELECT {MESSAGE_COLUMNS} FROM messages m {CALL_OF_MESSAGE}
          WHERE m.session = ?1 AND m.id > ?2 ORDER BY m.id LIMIT ?3"
     );
-    collect_page(connection, &sql, params![number, signed(id), page(limit)], |row| message(row, 0))
+    collect_page(connection, &sql, params![number, signed(id), sql_limit(limit)], |row| message(row, 0))
 }
 
 fn calls(connection: &Connection, session: &str, filter: &CallFilter) -> Result<Vec<CallRecord>, Failure> {
@@ -209,7 +210,7 @@ fn calls(connection: &Connection, session: &str, filter: &CallFilter) -> Result<
         CallFilter::Turn(turn) => collect(connection, &select("turn = ?2"), params![number, turn], call),
         CallFilter::Unfinished => collect(connection, &select("state <> 'finished'"), params![number], call),
         CallFilter::Ids(ids) => {
-            refuse_long_list("a list of call ids", ids.len())?;
+            check_list_length("a list of call ids", ids.len())?;
             let ids = serde_json::to_string(ids).map_err(|error| invalid("a list of call ids", error.to_string()))?;
             collect(connection, &select("id IN (SELECT value FROM json_each(?2))"), params![number, ids], call)
         }
@@ -220,7 +221,7 @@ fn events(connection: &Connection, session: &str, after: u64, limit: usize) -> R
     let number = session_number(connection, session)?;
     let sql = "SELECT sequence, turn, time, kind FROM events
                WHERE session = ?1 AND sequence > ?2 ORDER BY sequence LIMIT ?3";
-    collect_page(connection, sql, params![number, signed(after), page(limit)], |row| {
+    collect_page(connection, sql, params![number, signed(after), sql_limit(limit)], |row| {
         let event = Event {
             session: session.to_owned(),
             turn: row.get(1)?,
@@ -242,13 +243,13 @@ fn records(connection: &Connection, session: &str, range: RecordRange) -> Result
     };
     match range {
         RecordRange::Turn(turn) => {
-            collect(connection, &select("turn = ?2"), params![session, turn, page(MAX_PAGE)], stored_record)
+            collect(connection, &select("turn = ?2"), params![session, turn, sql_limit(MAX_PAGE)], stored_record)
         }
         RecordRange::Kind(kind) => {
-            collect(connection, &select("kind = ?2"), params![session, kind, page(MAX_PAGE)], stored_record)
+            collect(connection, &select("kind = ?2"), params![session, kind, sql_limit(MAX_PAGE)], stored_record)
         }
         RecordRange::After { number, limit } => {
-            let parameters = params![session, signed(number), page(limit)];
+            let parameters = params![session, signed(number), sql_limit(limit)];
             collect_page(connection, &select("number > ?2"), parameters, stored_record)
         }
     }
@@ -260,7 +261,7 @@ fn stored_record(row: &Row<'_>) -> Result<StoredRecord, Failure> {
     Ok(StoredRecord { number: unsigned(row.get(0)?), time: rfc3339(row.get(4)?)?, record })
 }
 
-/// Deletes a session. Foreign keys delete most of its data; blobs and index entries are deleted here.
+/// Deletes a session. Foreign keys delete most of its data. Blobs, index entries and memories are deleted explicitly.
 fn delete(connection: &Connection, owner: &Owner, session: &str) -> Result<Deletion, Failure> {
     let number = session_number(connection, session)?;
     let holder = connection
@@ -283,12 +284,12 @@ fn delete(connection: &Connection, owner: &Owner, session: &str) -> Result<Delet
             .execute([blob])?;
     }
     search::rewind_progress(connection)?;
-    // Merging the index also drops entries that are only marked as deleted.
+    // Merging the index also removes the data of entries that are only marked as deleted.
     connection.execute("INSERT INTO message_words (message_words) VALUES ('optimize')", [])?;
     Ok(Deletion { memories: forget_session(connection, session)? })
 }
 
-fn refuse_long_list(what: &str, length: usize) -> Result<(), StoreError> {
+fn check_list_length(what: &str, length: usize) -> Result<(), StoreError> {
     if length <= MAX_PAGE {
         return Ok(());
     }
@@ -300,7 +301,8 @@ mod tests {
     use super::*;
     use rusqlite::StatementStatus::{RePrepare, Run};
 
-    /// Compiling a statement again for each bound value would cost more than running it.
+    /// Each statement is compiled once and not again for each bound value, because compiling costs more than running
+    /// it.
     #[tokio::test]
     async fn statements_are_compiled_once() {
         let store = SqliteStore::open_in_memory().unwrap();
@@ -308,7 +310,7 @@ mod tests {
             store.open(session, OpenMode::CreateNew, SessionMeta::default()).await.unwrap();
         }
         let counts = store.write(Effort::Short, |connection| {
-            let statement = connection.prepare_cached(OPENED)?;
+            let statement = connection.prepare_cached(SELECT_OPENED_SESSION)?;
             Ok((statement.get_status(Run), statement.get_status(RePrepare)))
         });
         assert_eq!(counts.await, Ok((3, 0)));

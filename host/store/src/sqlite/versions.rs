@@ -2,7 +2,7 @@
 
 use super::SqliteStore;
 use super::failure::Failure;
-use super::queries::{collect, now, page, rfc3339, unsigned};
+use super::queries::{collect, now, rfc3339, sql_limit, unsigned};
 use super::writer::Effort;
 use crate::{
     MAX_PAGE, PLUGIN_STORE_ORIGIN, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoreError, StoredTrial,
@@ -14,26 +14,27 @@ use rusqlite::{Connection, Row, params};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
-/// Number of agents whose components are cached. When it is reached, the cache is cleared and filled from the database again.
+/// Maximum number of agents whose components are cached. When this number is reached, the cache is cleared, and
+/// components are read from the database again.
 const MAX_CACHED_AGENTS: usize = 1_000;
 
-/// Components that turns of an agent have started with, as far as this process has written or read them.
+/// Components with which the turns of each agent have started, as far as this process has written or read them.
 #[derive(Debug, Default)]
 pub(super) struct TurnPluginCache(Mutex<HashMap<String, HashSet<(String, Digest)>>>);
 
 impl TurnPluginCache {
-    fn retain_unknown(&self, agent: &str, plugins: &mut Vec<(String, Digest)>) {
+    fn retain_uncached(&self, agent: &str, plugins: &mut Vec<(String, Digest)>) {
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(agent) {
             plugins.retain(|component| !known.contains(component));
         }
     }
 
     fn add(&self, agent: &str, plugins: Vec<(String, Digest)>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MAX_CACHED_AGENTS && !all.contains_key(agent) {
-            all.clear();
+        let mut agents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if agents.len() >= MAX_CACHED_AGENTS && !agents.contains_key(agent) {
+            agents.clear();
         }
-        all.entry(agent.to_owned()).or_default().extend(plugins);
+        agents.entry(agent.to_owned()).or_default().extend(plugins);
     }
 }
 
@@ -41,9 +42,9 @@ impl TurnPluginCache {
 impl PluginVersions for SqliteStore {
     async fn set_serving(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<Vec<VersionChange>, StoreError> {
         let directory = directory.to_owned();
-        let (of, wanted) = (directory.clone(), serving.clone());
-        // Most starts change nothing; then there is nothing to write.
-        if self.read(move |connection| Ok(ServingChanges::of(connection, &of, &wanted)?.is_empty())).await? {
+        let (path, wanted) = (directory.clone(), serving.clone());
+        // Most starts change nothing, so there is usually nothing to write.
+        if self.read(move |connection| Ok(ServingChanges::of(connection, &path, &wanted)?.is_empty())).await? {
             return Ok(Vec::new());
         }
         self.write(Effort::Short, move |connection| {
@@ -69,7 +70,7 @@ impl PluginVersions for SqliteStore {
             let sql = "SELECT number, directory, plugin, digest, origin, began, ended, why FROM plugin_versions
                        WHERE (?1 IS NULL OR directory = ?1) AND (?2 IS NULL OR plugin = ?2)
                        ORDER BY number DESC LIMIT ?3";
-            collect(connection, sql, params![which.directory, which.plugin, page(limit)], version)
+            collect(connection, sql, params![which.directory, which.plugin, sql_limit(limit)], version)
         })
         .await
     }
@@ -93,7 +94,7 @@ impl PluginVersions for SqliteStore {
         self.read(move |connection| {
             let sql = "SELECT plugin, digest, before, calls, traps FROM plugin_trials
                        WHERE directory = ?1 ORDER BY plugin LIMIT ?2";
-            collect(connection, sql, params![directory, page(MAX_PAGE)], trial)
+            collect(connection, sql, params![directory, sql_limit(MAX_PAGE)], trial)
         })
         .await
     }
@@ -121,8 +122,8 @@ impl PluginVersions for SqliteStore {
     }
 
     async fn record_turn_plugins(&self, agent: &str, mut plugins: Vec<(String, Digest)>) -> Result<(), StoreError> {
-        // Rows are never deleted, so components that this process has seen need no further query.
-        self.turn_plugins.retain_unknown(agent, &mut plugins);
+        // Rows are never deleted, so no query is needed for components that this process has already seen.
+        self.turn_plugins.retain_uncached(agent, &mut plugins);
         if plugins.is_empty() {
             return Ok(());
         }
@@ -201,13 +202,13 @@ impl PluginVersions for SqliteStore {
         self.read(move |connection| {
             let sql = "SELECT directory, plugin, rolled_back, serving, why FROM plugin_rollbacks
                        WHERE directory = ?1 ORDER BY plugin LIMIT ?2";
-            collect(connection, sql, params![directory, page(MAX_PAGE)], |row| {
+            collect(connection, sql, params![directory, sql_limit(MAX_PAGE)], |row| {
                 Ok(Rollback {
                     directory: row.get(0)?,
                     plugin: row.get(1)?,
                     from: digest(row.get(2)?)?,
                     to: digest(row.get(3)?)?,
-                    why: parse_end(&row.get::<_, String>(4)?)?,
+                    why: parse_version_end(&row.get::<_, String>(4)?)?,
                 })
             })
         })
@@ -215,7 +216,8 @@ impl PluginVersions for SqliteStore {
     }
 }
 
-/// If another version of the plugin serves, ends it and starts the given one, so that the history is correct for the next start.
+/// If another version of the plugin serves, ends that version and starts the version `to`. The history is then already
+/// correct when the host next starts.
 fn replace_serving(
     connection: &Connection,
     (directory, plugin): (&str, &str),
@@ -235,7 +237,7 @@ fn replace_serving(
     Ok(())
 }
 
-/// Differences between the versions that serve according to the table, and those that should serve.
+/// Differences between the versions that serve according to the table and the versions that should serve.
 struct ServingChanges<'s> {
     ended: Vec<EndedVersion>,
     started: Vec<&'s ServedPlugin>,
@@ -251,14 +253,14 @@ struct EndedVersion {
 impl<'s> ServingChanges<'s> {
     fn of(connection: &Connection, directory: &str, serving: &'s [ServedPlugin]) -> Result<Self, Failure> {
         let sql = "SELECT number, plugin, digest FROM plugin_versions WHERE directory = ?1 AND ended IS NULL";
-        let open = collect(connection, sql, [directory], |row| {
+        let serving_rows = collect(connection, sql, [directory], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, digest(row.get(2)?)?))
         })?;
-        let is_open = |served: &ServedPlugin| {
-            open.iter().any(|(_, plugin, digest)| *plugin == served.plugin && *digest == served.digest)
+        let already_serves = |served: &ServedPlugin| {
+            serving_rows.iter().any(|(_, plugin, digest)| *plugin == served.plugin && *digest == served.digest)
         };
-        let started = serving.iter().filter(|served| !is_open(served)).collect();
-        let ended = open.iter().filter_map(|(number, plugin, digest)| {
+        let started = serving.iter().filter(|served| !already_serves(served)).collect();
+        let ended = serving_rows.iter().filter_map(|(number, plugin, digest)| {
             let why = match serving.iter().find(|served| served.plugin == *plugin) {
                 None => VersionEnd::Removed,
                 Some(served) if served.digest != *digest => served.instead,
@@ -280,8 +282,8 @@ impl<'s> ServingChanges<'s> {
         let started = self.started.iter().map(|started| (&started.plugin, Some(started.digest.clone())));
         let from =
             |plugin: &str| self.ended.iter().find(|ended| ended.plugin == plugin).map(|ended| ended.digest.clone());
-        let both = removed.chain(started);
-        both.map(|(plugin, to)| VersionChange { plugin: plugin.clone(), from: from(plugin), to }).collect()
+        let changed = removed.chain(started);
+        changed.map(|(plugin, to)| VersionChange { plugin: plugin.clone(), from: from(plugin), to }).collect()
     }
 
     fn write(&self, connection: &Connection, directory: &str) -> Result<(), Failure> {
@@ -319,7 +321,7 @@ fn version(row: &Row<'_>) -> Result<PluginVersion, Failure> {
         origin: row.get(4)?,
         began: rfc3339(row.get(5)?)?,
         ended: row.get::<_, Option<i64>>(6)?.map(rfc3339).transpose()?,
-        why: row.get::<_, Option<String>>(7)?.as_deref().map(parse_end).transpose()?,
+        why: row.get::<_, Option<String>>(7)?.as_deref().map(parse_version_end).transpose()?,
     })
 }
 
@@ -337,8 +339,8 @@ fn digest(text: String) -> Result<Digest, Failure> {
     Digest::parse(&text).map_err(|error| Failure::Unreadable(error.to_string()))
 }
 
-fn parse_end(word: &str) -> Result<VersionEnd, Failure> {
-    let all = [VersionEnd::Replaced, VersionEnd::Removed, VersionEnd::Trapped, VersionEnd::Requested];
-    let found = all.into_iter().find(|end| end.as_str() == word);
-    found.ok_or_else(|| Failure::Unreadable(format!("a plugin version has the unknown end `{word}`")))
+fn parse_version_end(word: &str) -> Result<VersionEnd, Failure> {
+    let reasons = [VersionEnd::Replaced, VersionEnd::Removed, VersionEnd::Trapped, VersionEnd::Requested];
+    let found = reasons.into_iter().find(|end| end.as_str() == word);
+    found.ok_or_else(|| Failure::Unreadable(format!("a plugin version ended for the unknown reason `{word}`")))
 }

@@ -1,8 +1,10 @@
-//! The write connection, with group commit. Whoever holds the connection is the leader: it takes the waiting jobs and commits
-//! them in one transaction. A job is answered only after its transaction is committed.
+//! The write connection, with group commit. The thread that currently owns the connection is the leader. It takes the
+//! waiting jobs and commits them in one transaction. The caller of a job gets the result only after the transaction is
+//! committed.
 //!
-//! If commits wait for the disk, a dedicated thread leads, which callers wake and await. If they do not, switching threads would
-//! cost more than the commit, so a caller that finds the connection free leads itself.
+//! If commits wait for the disk, a dedicated thread is the leader, and callers wake it and wait for it. If commits do
+//! not wait for the disk, switching threads would cost more than the commit. A caller that finds the connection free
+//! then becomes the leader itself.
 
 mod batch;
 mod blocked;
@@ -26,46 +28,46 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// Maximum number of waiting jobs; further callers wait for a slot.
+/// Maximum number of waiting jobs. Further callers wait until there is a free slot in the queue.
 const QUEUE_CAPACITY: usize = 256;
 
 /// Maximum number of jobs in one transaction.
 const MAX_BATCH: usize = 128;
 
-/// Maximum number of jobs that a caller runs as leader: its own, and jobs that arrive while it leads.
+/// Maximum number of jobs that a caller runs as the leader: its own job, and jobs that arrive in the meantime.
 const MAX_JOBS_PER_CALLER: usize = 16;
 
-/// Number of jobs in one commit that shows that many sessions commit at the same pace.
+/// Minimum number of jobs in one commit that shows that many sessions are committing at the same pace.
 const MIN_SHARED_JOBS: usize = 16;
 
-/// The thread waits for further jobs for at most the duration of the last commit divided by this.
+/// The writer thread waits for further jobs for at most the duration of the last commit, divided by this number.
 const WAIT_DIVISOR: u32 = 4;
 
-/// Time between attempts to write while another process holds the lock or the disk is full.
+/// Time between attempts to write while another process has the write lock or the disk is full.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time without writes after which the thread updates the search index.
+/// Time without writes after which the writer thread updates the search index.
 const IDLE_TIME: Duration = Duration::from_millis(500);
 
 /// How a writer commits to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WriterOptions {
-    /// Who may lead.
+    /// Which threads may become the leader.
     pub(super) leaders: LeaderPolicy,
-    /// How long to wait for another process before a warning is logged.
+    /// Time to wait for another process before a warning is logged.
     pub(super) lock_wait: Duration,
-    /// Total time to wait for another process or for disk space.
+    /// Total time to wait for another process or for disk space before a write fails.
     pub(super) max_wait: Duration,
-    /// Whether waiting can help when there is no space left.
+    /// Whether waiting can help when no disk space is left.
     pub(super) space: SpaceLimit,
 }
 
-/// Who may take the connection and commit.
+/// Which threads may take the connection and commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaderPolicy {
-    /// Only the writer thread, because a commit waits for the disk and must not block a caller's thread.
+    /// Only the writer thread. A commit waits for the disk and must not block a caller's thread.
     WriterThread,
-    /// Any caller that finds the connection free, if its job is short and no other process holds the lock.
+    /// Any caller that finds the connection free. Its job must be short, and no other process may have the write lock.
     Callers,
 }
 
@@ -76,10 +78,10 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The waiting jobs, and the connection while nobody leads.
+/// The waiting jobs. Contains the connection while there is no leader.
 struct WriteQueue {
     state: Mutex<State>,
-    /// Wakes the writer thread.
+    /// Signalled to wake the writer thread.
     wakeup: Condvar,
     slots: Arc<Semaphore>,
     leaders: LeaderPolicy,
@@ -88,16 +90,16 @@ struct WriteQueue {
 }
 
 struct State {
-    /// Bounded by the slots.
+    /// The waiting jobs. The number of slots limits the length of this queue.
     jobs: VecDeque<QueuedJob>,
-    /// `None` while somebody leads.
+    /// The write connection. `None` while a leader is using it.
     committer: Option<Committer>,
     thread: ThreadState,
     store: StoreState,
     index: IndexState,
-    /// Number of waiting jobs at which the thread is woken.
+    /// Number of waiting jobs at which the writer thread is woken.
     wake_threshold: usize,
-    /// How often somebody has led.
+    /// Number of times that a leader has returned the connection.
     times_led: u64,
 }
 
@@ -113,21 +115,22 @@ enum StoreState {
     Closing,
 }
 
-/// Whether the search index may be behind.
+/// Whether the search index may lack committed messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IndexState {
     Behind,
     UpToDate,
 }
 
-/// Work for the writer thread.
+/// What the writer thread can do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
+enum PendingWork {
     Nothing,
-    /// Many jobs shared the last commit, and their callers are about to commit again. Waiting briefly lets them share one commit.
+    /// Many jobs shared the last commit, and their callers are likely to commit again soon. A short wait lets these
+    /// commits share a transaction.
     WaitForMore {
         jobs: usize,
-        within: Duration,
+        max_wait: Duration,
     },
     Commit,
     Stop,
@@ -139,7 +142,7 @@ enum WakeReason {
     TimedOut,
 }
 
-/// The next task of the writer thread.
+/// The next task of the writer thread, with the connection that it needs.
 enum NextTask<'a> {
     Commit(Leader<'a>),
     Index(Leader<'a>),
@@ -182,18 +185,18 @@ impl Writer {
         Ok(Self { queue, path, thread: Some(thread) })
     }
 
-    /// Runs `work` and returns when its result is durable. If the caller gives up while the job is still waiting, the job does
-    /// not run; if it gives up later, the job may still be committed. `work` runs again if its transaction is lost because the
-    /// disk is full.
+    /// Runs `work` and returns when its result is durable. If the caller's future is dropped while the job is waiting,
+    /// the job does not run. If the future is dropped later, the job may still be committed. If the transaction is lost
+    /// because the disk is full, `work` runs again.
     pub(super) async fn run<T, F>(&self, effort: Effort, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnMut(&Connection) -> Result<T, Failure> + Send + 'static,
     {
         let slot = self.queue.slots.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
-        let (job, answer) = ClosureJob::new(self.path.clone(), work);
+        let (job, reply) = ClosureJob::new(self.path.clone(), work);
         self.queue.submit(QueuedJob { job: Box::new(job), effort, slot });
-        answer.await.map_err(|_| StoreError::Closed)?
+        reply.await.map_err(|_| StoreError::Closed)?
     }
 }
 
@@ -202,7 +205,7 @@ impl Drop for Writer {
         let mut state = self.queue.lock();
         state.store = StoreState::Closing;
         self.queue.wake_thread(state);
-        // The thread ends when no jobs are left.
+        // The thread stops when no jobs are left.
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -212,11 +215,11 @@ impl Drop for Writer {
 }
 
 impl WriteQueue {
-    /// Adds the job, and leads if the policy allows this caller to. A caller leads within one poll, so it cannot be dropped
-    /// in the middle.
+    /// Adds the job to the queue. If the policy allows it, the calling thread becomes the leader and runs the job. It
+    /// does so within a single poll, so the future cannot be dropped in the middle.
     fn submit(&self, queued: QueuedJob) {
         let mut state = self.lock();
-        // If jobs wait although the connection is free, the thread was already woken.
+        // If jobs are waiting although the connection is free, the thread was already woken.
         let may_lead = self.leaders == LeaderPolicy::Callers && queued.effort == Effort::Short && state.jobs.is_empty();
         state.jobs.push_back(queued);
         match state.committer.take_if(|_| may_lead) {
@@ -229,17 +232,17 @@ impl WriteQueue {
         }
     }
 
-    /// Runs short jobs on the caller's thread, up to a maximum number.
+    /// Runs up to [`MAX_JOBS_PER_CALLER`] short jobs on the calling thread.
     fn lead_as_caller(&self, mut leader: Leader<'_>) {
-        let mut left = MAX_JOBS_PER_CALLER;
-        while left > 0 {
-            let mut batch = self.take(left, |queued| queued.effort == Effort::Short);
-            left -= batch.len().min(left);
+        let mut remaining = MAX_JOBS_PER_CALLER;
+        while remaining > 0 {
+            let mut batch = self.take(remaining, |queued| queued.effort == Effort::Short);
+            remaining -= batch.len().min(remaining);
             if batch.is_empty() {
                 break;
             }
             while !batch.is_empty() {
-                if leader.commit_together(&mut batch, WhenLocked::Fail) != BatchOutcome::Answered {
+                if leader.commit_together(&mut batch, WhenLocked::Fail) != BatchOutcome::Finished {
                     self.put_back(batch);
                     return;
                 }
@@ -247,7 +250,7 @@ impl WriteQueue {
         }
     }
 
-    /// Runs the writer thread.
+    /// Runs the tasks of the writer thread until the store is closed.
     fn run_thread(&self) {
         loop {
             match self.next_task() {
@@ -256,44 +259,45 @@ impl WriteQueue {
                     let mut blocked = BlockedWrite::new(&self.path, self.max_wait);
                     while !batch.is_empty() {
                         match leader.commit_together(&mut batch, WhenLocked::Wait) {
-                            BatchOutcome::Answered => blocked.resolved(),
+                            BatchOutcome::Finished => blocked.resolved(),
                             BatchOutcome::Blocked(error, _) if blocked.should_wait(&error) && self.is_open() => {
                                 std::thread::sleep(RETRY_INTERVAL);
                             }
                             BatchOutcome::Blocked(error, failed) => {
-                                batch.drain(..failed).for_each(|queued| queued.refuse(&error));
+                                batch.drain(..failed).for_each(|queued| queued.fail(&error));
                             }
                         }
                     }
                 }
-                NextTask::Index(leader) => leader.index_some(),
+                NextTask::Index(leader) => leader.index_next_batch(),
                 NextTask::Stop => return,
             }
         }
     }
 
-    /// Waits for the next task of the writer thread.
+    /// Blocks the writer thread until it has a task, and returns the task.
     fn next_task(&self) -> NextTask<'_> {
         let mut state = self.lock();
         let (ready, mut times_led) = (Instant::now(), state.times_led);
         loop {
             let work = state.pending_work(ready);
-            match (work, state.committer.take_if(|_| matches!(work, Work::Commit | Work::Stop))) {
-                (Work::Commit, Some(committer)) => return NextTask::Commit(Leader::new(self, committer)),
-                (Work::Stop, Some(committer)) => {
-                    // Closing the connection may move the write-ahead log into the database, so release the lock first.
+            match (work, state.committer.take_if(|_| matches!(work, PendingWork::Commit | PendingWork::Stop))) {
+                (PendingWork::Commit, Some(committer)) => return NextTask::Commit(Leader::new(self, committer)),
+                (PendingWork::Stop, Some(committer)) => {
+                    // Closing the connection may move the write-ahead log into the database, so release the lock of the
+                    // queue first.
                     drop(state);
                     drop(committer);
                     return NextTask::Stop;
                 }
-                (Work::WaitForMore { jobs, within }, _) => {
+                (PendingWork::WaitForMore { jobs, max_wait }, _) => {
                     state.wake_threshold = jobs;
-                    state = self.wait(state, Some(within)).0;
+                    state = self.wait(state, Some(max_wait)).0;
                     state.wake_threshold = 1;
                 }
                 _ => {
-                    let at_most = (state.index == IndexState::Behind).then_some(IDLE_TIME);
-                    let (woken, reason) = self.wait(state, at_most);
+                    let timeout = (state.index == IndexState::Behind).then_some(IDLE_TIME);
+                    let (woken, reason) = self.wait(state, timeout);
                     state = woken;
                     let is_idle =
                         reason == WakeReason::TimedOut && state.jobs.is_empty() && state.times_led == times_led;
@@ -309,10 +313,10 @@ impl WriteQueue {
     fn wait<'a>(
         &self,
         mut state: MutexGuard<'a, State>,
-        at_most: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> (MutexGuard<'a, State>, WakeReason) {
         state.thread = ThreadState::Waiting;
-        let (mut state, woken) = match at_most {
+        let (mut state, woken) = match timeout {
             None => (self.wakeup.wait(state).unwrap_or_else(PoisonError::into_inner), WakeReason::Notified),
             Some(time) => {
                 let (state, waited) = self.wakeup.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner);
@@ -323,10 +327,10 @@ impl WriteQueue {
         (state, woken)
     }
 
-    /// Takes jobs from the front of the queue as long as `accepts` returns true.
-    fn take(&self, most: usize, mut accepts: impl FnMut(&QueuedJob) -> bool) -> VecDeque<QueuedJob> {
+    /// Takes up to `max_jobs` jobs from the front of the queue, as long as `accepts` returns true.
+    fn take(&self, max_jobs: usize, mut accepts: impl FnMut(&QueuedJob) -> bool) -> VecDeque<QueuedJob> {
         let mut state = self.lock();
-        let count = state.jobs.iter().take(most).take_while(|queued| accepts(queued)).count();
+        let count = state.jobs.iter().take(max_jobs).take_while(|queued| accepts(queued)).count();
         state.jobs.drain(..count).collect()
     }
 
@@ -336,7 +340,7 @@ impl WriteQueue {
         batch.into_iter().rev().for_each(|queued| state.jobs.push_front(queued));
     }
 
-    /// A store that is closing does not wait for locks or disk space.
+    /// Returns whether the store is open. A store that is closing does not wait for locks or disk space.
     fn is_open(&self) -> bool {
         self.lock().store == StoreState::Open
     }
@@ -356,31 +360,34 @@ impl WriteQueue {
 }
 
 impl State {
-    /// Returns the work for the thread. `ready` is when it finished its previous task.
-    fn pending_work(&self, ready: Instant) -> Work {
-        let Some(committer) = &self.committer else { return Work::Nothing };
+    /// Returns the next work of the writer thread. `ready` is the time at which the thread finished its previous task.
+    fn pending_work(&self, ready: Instant) -> PendingWork {
+        let Some(committer) = &self.committer else { return PendingWork::Nothing };
         match (self.jobs.len(), self.store) {
-            (0, StoreState::Open) => Work::Nothing,
-            (0, StoreState::Closing) => Work::Stop,
-            (_, StoreState::Closing) => Work::Commit,
+            (0, StoreState::Open) => PendingWork::Nothing,
+            (0, StoreState::Closing) => PendingWork::Stop,
+            (_, StoreState::Closing) => PendingWork::Commit,
             (waiting, StoreState::Open) => match committer.last.wait_for_more(waiting, ready.elapsed()) {
                 Some(wait) => wait,
-                None => Work::Commit,
+                None => PendingWork::Commit,
             },
         }
     }
 }
 
 impl LastCommit {
-    /// Whether to wait for further jobs, given how many are waiting and for how long.
-    fn wait_for_more(self, waiting: usize, since: Duration) -> Option<Work> {
-        let Self { jobs, took } = self;
-        let within = (took / WAIT_DIVISOR).saturating_sub(since);
-        (jobs >= MIN_SHARED_JOBS && waiting < jobs && !within.is_zero()).then_some(Work::WaitForMore { jobs, within })
+    /// Returns how to wait for further jobs, or `None` to commit now. `waiting` is the number of waiting jobs, and
+    /// `since` is the time for which the thread has waited.
+    fn wait_for_more(self, waiting: usize, since: Duration) -> Option<PendingWork> {
+        let Self { jobs, duration } = self;
+        let max_wait = (duration / WAIT_DIVISOR).saturating_sub(since);
+        (jobs >= MIN_SHARED_JOBS && waiting < jobs && !max_wait.is_zero())
+            .then_some(PendingWork::WaitForMore { jobs, max_wait })
     }
 }
 
-/// Holds the connection while leading, and returns it when dropped, even after a panic.
+/// Owns the connection while a thread is the leader. Dropping it returns the connection to the queue, even after a
+/// panic.
 struct Leader<'a> {
     queue: &'a WriteQueue,
     committer: Option<Committer>,
@@ -396,14 +403,14 @@ impl<'a> Leader<'a> {
         match &mut self.committer {
             Some(committer) => committer.commit_together(batch, when_locked),
             None => {
-                batch.drain(..).for_each(|queued| queued.refuse(&StoreError::Closed));
-                BatchOutcome::Answered
+                batch.drain(..).for_each(|queued| queued.fail(&StoreError::Closed));
+                BatchOutcome::Finished
             }
         }
     }
 
-    fn index_some(mut self) {
-        let progress = self.committer.as_ref().map(Committer::index_some);
+    fn index_next_batch(mut self) {
+        let progress = self.committer.as_ref().map(Committer::index_next_batch);
         if progress == Some(search::Progress::Done) {
             self.index_after = IndexState::UpToDate;
         }
@@ -415,9 +422,10 @@ impl Drop for Leader<'_> {
         let mut state = self.queue.lock();
         state.committer = self.committer.take();
         state.times_led += 1;
-        let was = std::mem::replace(&mut state.index, self.index_after);
-        // The thread runs jobs that arrived while somebody led. If it waits without a timeout, it must also update the index again.
-        if !state.jobs.is_empty() || was == IndexState::UpToDate {
+        let previous_index = std::mem::replace(&mut state.index, self.index_after);
+        // Wake the writer thread to run jobs that arrived in the meantime. If it waits without a timeout, it must also
+        // be woken to update the index.
+        if !state.jobs.is_empty() || previous_index == IndexState::UpToDate {
             self.queue.wake_thread(state);
         }
     }

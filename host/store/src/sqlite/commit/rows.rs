@@ -1,4 +1,4 @@
-//! The parts of a commit as rows, with all checks done that do not need the database.
+//! Converts the parts of a commit to rows, with all checks that do not need the database.
 
 use crate::sqlite::audit::AuditedEvent;
 use crate::sqlite::failure::invalid;
@@ -45,7 +45,7 @@ pub(super) struct EventRow {
     pub(super) sequence: u64,
     pub(super) turn: u32,
     pub(super) kind: String,
-    pub(super) audit_entries: Option<AuditedEvent>,
+    pub(super) audited_event: Option<AuditedEvent>,
 }
 
 pub(super) struct RecordRow {
@@ -67,7 +67,7 @@ pub(super) fn message_row(message: NewMessage) -> Result<MessageRow, StoreError>
 
 pub(super) fn call_row(change: CallChange) -> Result<CallRow, StoreError> {
     match change {
-        CallChange::Requested(record) => requested(record),
+        CallChange::Requested(record) => requested_call_row(record),
         CallChange::Moved { id, state: CallState::Finished, .. } => {
             Err(invalid(format!("call `{id}`"), "it cannot finish without a result"))
         }
@@ -83,10 +83,10 @@ pub(super) fn call_row(change: CallChange) -> Result<CallRow, StoreError> {
     }
 }
 
-fn requested(record: CallRecord) -> Result<CallRow, StoreError> {
+fn requested_call_row(record: CallRecord) -> Result<CallRow, StoreError> {
     let what = format!("call `{}`", record.id);
     if (record.state == CallState::Finished) != record.result.is_some() {
-        return Err(invalid(what, "a call has a result if it has finished, and only then"));
+        return Err(invalid(what, "a finished call must have a result, and an unfinished call must not have one"));
     }
     Ok(CallRow::Requested {
         source: record.source.as_ref().map(|source| to_json(&what, source)).transpose()?,
@@ -105,8 +105,8 @@ pub(super) fn event_row(session: &str, event: &Event) -> Result<EventRow, StoreE
     if event.provisional.is_some() || event.kind.is_provisional() {
         return Err(invalid(what, "provisional events are never stored"));
     }
-    let audit_entries = AuditedEvent::of(&event.kind);
-    Ok(EventRow { sequence: event.sequence, turn: event.turn, kind: to_json(&what, &event.kind)?, audit_entries })
+    let audited_event = AuditedEvent::of(&event.kind);
+    Ok(EventRow { sequence: event.sequence, turn: event.turn, kind: to_json(&what, &event.kind)?, audited_event })
 }
 
 pub(super) fn record_row(record: &StepRecord) -> Result<RecordRow, StoreError> {

@@ -1,6 +1,6 @@
-//! D1: a file of any earlier version is migrated to the current one with all of its data.
+//! D1: a file of any earlier version is migrated to the current version with all of its data.
 
-use super::{APPLICATION_ID, FIRST};
+use super::{APPLICATION_ID, INITIAL_SCHEMA};
 use crate::{
     Approvals, Audit, CallFilter, Commit, Integrity, Lease, MemoryFilter, MemoryKind, MessageRange, OpenMode, Options,
     Outbox, OutboxFilter, PluginVersions, RecordRange, SessionFilter, SessionIndex, SessionLog, SessionMeta,
@@ -13,11 +13,11 @@ use rusqlite::Connection;
 use serde_json::json;
 use std::path::Path;
 
-/// Writes a file as a host of the first version left it: a session with an open call, a text and a memory.
+/// Writes a file in the form of the first schema version. It contains a session with an open call, a text and a memory.
 fn write_first_version(path: &Path) {
     let connection = Connection::open(path).unwrap();
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
-    connection.execute_batch(FIRST).unwrap();
+    connection.execute_batch(INITIAL_SCHEMA).unwrap();
     connection.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
     connection.pragma_update(None, "user_version", 1).unwrap();
     let text = "a prompt";

@@ -1,4 +1,5 @@
-//! One transaction for a batch of jobs: each job succeeds or fails on its own, and is answered only after the commit.
+//! Runs a batch of jobs in one transaction. Each job succeeds or fails independently, and its caller gets the result
+//! only after the commit.
 
 use super::job::QueuedJob;
 use crate::StoreError;
@@ -12,14 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The write connection, with what it needs to commit.
+/// The write connection, with the settings and counters that a commit needs.
 pub(super) struct Committer {
     pub(super) connection: Connection,
     pub(super) path: Arc<Path>,
     pub(super) counters: Arc<Counters>,
-    /// How long SQLite waits for another process, if the leader may block.
+    /// Time that SQLite waits for the lock of another process, if the leader may block.
     pub(super) lock_wait: Duration,
-    /// Whether to wait for disk space. A file that has reached its own size limit does not wait.
+    /// Whether a write may wait for disk space. It does not wait if the file has reached its own size limit.
     pub(super) space: SpaceLimit,
     pub(super) last: LastCommit,
 }
@@ -30,46 +31,46 @@ pub(super) struct LastCommit {
     /// Number of jobs in the transaction.
     pub(super) jobs: usize,
     /// Duration of the commit itself, without the jobs.
-    pub(super) took: Duration,
+    pub(super) duration: Duration,
 }
 
-/// What to do if another process holds the write lock.
+/// Whether to wait if another process holds the write lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WhenLocked {
-    /// Wait for it.
+    /// Wait for the lock.
     Wait,
     /// Fail at once, and leave the jobs in the queue.
     Fail,
 }
 
-/// What limits the space for the database, and so whether waiting for space can help.
+/// What limits the size of the database. This decides whether waiting for space can help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sqlite) enum SpaceLimit {
-    /// The disk, on which others may free space.
+    /// The free space on the disk, which other programs may increase.
     Disk,
-    /// A fixed limit of the file, or memory.
+    /// A fixed limit of the file size, or the memory. Waiting does not help.
     Fixed,
 }
 
 /// Outcome of an attempt to commit a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum BatchOutcome {
-    /// Every job that was taken from the batch has its answer.
-    Answered,
-    /// A temporary problem prevents the commit: another process writes, or the disk is full. Nothing is stored, and all jobs are
-    /// in the batch again. The number says how many jobs at its front failed together.
+    /// Every job that was taken from the batch has succeeded or failed, and its caller was notified.
+    Finished,
+    /// A temporary problem prevents the commit: another process is writing, or the disk is full. Nothing is stored, and
+    /// all jobs are back in the batch. The number is the count of jobs at the front of the batch that failed together.
     Blocked(StoreError, usize),
 }
 
 /// State of a transaction after its jobs have run.
 enum TransactionState {
-    /// These jobs succeeded and wait for the commit.
+    /// These jobs succeeded. They still need the commit.
     Ready(Vec<QueuedJob>),
-    /// The transaction was rolled back. All jobs were answered or put back into the batch.
+    /// The transaction was rolled back. All of its jobs have failed or were put back into the batch.
     Aborted(BatchOutcome),
 }
 
-/// Puts jobs back to the front of the batch in their order, and returns how many there are.
+/// Puts jobs back to the front of the batch in their original order, and returns the number of these jobs.
 fn put_back(batch: &mut VecDeque<QueuedJob>, taken: Vec<QueuedJob>) -> usize {
     let count = taken.len();
     taken.into_iter().rev().for_each(|queued| batch.push_front(queued));
@@ -77,8 +78,8 @@ fn put_back(batch: &mut VecDeque<QueuedJob>, taken: Vec<QueuedJob>) -> usize {
 }
 
 impl Committer {
-    /// Commits as much of the batch as one transaction can hold. That is all of it, unless a failure aborts the whole
-    /// transaction; the jobs behind the failed one then stay in the batch.
+    /// Commits the jobs of the batch in one transaction. If a failure aborts the whole transaction, the jobs behind the
+    /// failed job stay in the batch.
     pub(super) fn commit_together(&mut self, batch: &mut VecDeque<QueuedJob>, when_locked: WhenLocked) -> BatchOutcome {
         let changes_before = self.connection.total_changes();
         self.roll_back();
@@ -87,17 +88,17 @@ impl Committer {
             Err(error) if self.is_temporary(&error) => return BatchOutcome::Blocked(error, batch.len()),
             Err(error) => {
                 self.roll_back();
-                batch.drain(..).for_each(|queued| queued.refuse(&error));
-                return BatchOutcome::Answered;
+                batch.drain(..).for_each(|queued| queued.fail(&error));
+                return BatchOutcome::Finished;
             }
         }
-        let done = match self.run_all(batch) {
+        let done = match self.run_jobs(batch) {
             TransactionState::Ready(done) => done,
-            TransactionState::Aborted(progress) => return progress,
+            TransactionState::Aborted(outcome) => return outcome,
         };
         let started = Instant::now();
         let committed = self.execute("COMMIT");
-        self.last = LastCommit { jobs: done.len(), took: started.elapsed() };
+        self.last = LastCommit { jobs: done.len(), duration: started.elapsed() };
         if let Err(error) = &committed {
             self.roll_back();
             if self.is_temporary(error) {
@@ -109,18 +110,19 @@ impl Committer {
             self.counters.jobs.fetch_add(done.len() as u64, Ordering::Relaxed);
         }
         for queued in done {
-            queued.answer(committed.clone());
+            queued.finish(committed.clone());
         }
-        BatchOutcome::Answered
+        BatchOutcome::Finished
     }
 
-    fn run_all(&self, batch: &mut VecDeque<QueuedJob>) -> TransactionState {
+    fn run_jobs(&self, batch: &mut VecDeque<QueuedJob>) -> TransactionState {
         let mut done = Vec::with_capacity(batch.len());
         while let Some(mut queued) = batch.pop_front() {
             if !queued.job.is_awaited() {
                 continue;
             }
-            // A savepoint protects the jobs before this one. The first job needs none: its failure may abort the transaction.
+            // A savepoint protects the changes of the jobs before this job. The first job needs no savepoint, because
+            // its failure may abort the transaction.
             let result = if done.is_empty() { self.run_first(&mut queued) } else { self.run_in_savepoint(&mut queued) };
             let Err(error) = result else {
                 done.push(queued);
@@ -131,16 +133,16 @@ impl Committer {
                 done.push(queued);
                 return TransactionState::Aborted(BatchOutcome::Blocked(error, put_back(batch, done)));
             }
-            queued.refuse(&error);
+            queued.fail(&error);
             if self.connection.is_autocommit() {
-                done.into_iter().for_each(|queued: QueuedJob| queued.refuse(&error));
-                return TransactionState::Aborted(BatchOutcome::Answered);
+                done.into_iter().for_each(|queued: QueuedJob| queued.fail(&error));
+                return TransactionState::Aborted(BatchOutcome::Finished);
             }
         }
         TransactionState::Ready(done)
     }
 
-    /// Whether a later attempt can succeed without any action here.
+    /// Returns whether the same write can succeed later, without any change to the store.
     fn is_temporary(&self, error: &StoreError) -> bool {
         match error {
             StoreError::Locked { .. } => true,
@@ -164,34 +166,36 @@ impl Committer {
         self.execute("SAVEPOINT job")?;
         let result = self.run(queued);
         if self.connection.is_autocommit() {
-            // SQLite has already rolled back the whole transaction: disk full, I/O error, or out of memory.
+            // SQLite has already rolled back the whole transaction, because of a full disk, an I/O error, or a lack of
+            // memory.
             return result.and(Err(StoreError::Closed));
         }
         let undone = if result.is_err() { self.execute("ROLLBACK TO job") } else { Ok(()) };
         let closed = undone.and_then(|()| self.execute("RELEASE job"));
         if closed.is_err() {
-            // A partly undone job must not be committed with the others.
+            // The changes of a job that was only partly rolled back must not be committed with the other jobs.
             self.roll_back();
         }
         result.and(closed)
     }
 
-    /// Runs a job. A panic counts as a failure, and its changes are undone like those of any failed job.
+    /// Runs a job. A panic counts as a failure, so that the job's changes are rolled back.
     fn run(&self, queued: &mut QueuedJob) -> Result<(), StoreError> {
         let run = catch_unwind(AssertUnwindSafe(|| queued.job.run(&self.connection)));
         run.unwrap_or_else(|_| {
-            let problem = "the write job panicked; nothing of it was stored".to_owned();
+            let problem = "the write job panicked, and none of its changes were stored".to_owned();
             Err(StoreError::Failed { path: self.path.to_path_buf(), problem })
         })
     }
 
-    /// Indexes some of the messages that searches do not find yet.
-    pub(super) fn index_some(&self) -> search::Progress {
-        // Jobs must not wait for this: while another process writes, the index stays behind.
+    /// Adds the next messages to the search index.
+    pub(super) fn index_next_batch(&self) -> search::Progress {
+        // Do not wait for the lock, because jobs would have to wait too. While another process writes, the index is not
+        // updated.
         let progress = self.set_busy_timeout(WhenLocked::Fail).map_err(Failure::from).and_then(|()| {
             let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
             schema::check_version(&transaction, &self.path)?;
-            let progress = search::index_some(&transaction)?;
+            let progress = search::index_next_batch(&transaction)?;
             transaction.commit()?;
             Ok(progress)
         });
@@ -202,7 +206,7 @@ impl Committer {
             }
             Ok(search::Progress::Done) => search::Progress::Done,
             Err(failure) => {
-                // The next search tries again and reports the problem.
+                // The next search updates the index again and reports the problem.
                 match failure.into_error(&self.path) {
                     StoreError::Locked { .. } => {}
                     error => tracing::warn!(%error, "could not update the search index; the next search tries again"),
@@ -225,7 +229,8 @@ impl Committer {
         })
     }
 
-    /// If the rollback fails, the transaction stays open, and the next `BEGIN` fails and reports it.
+    /// Rolls back the open transaction, if there is one. If this fails, the transaction stays open, and the next
+    /// `BEGIN` fails and reports the problem.
     fn roll_back(&self) {
         if !self.connection.is_autocommit()
             && let Err(error) = self.execute("ROLLBACK")

@@ -1,11 +1,11 @@
-//! Waits while another process holds the write lock or the disk is full. Logs one warning when the wait begins, and one when it
-//! ends (row 46).
+//! Waiting while another process has the write lock or the disk is full. A warning is logged when the wait starts, and
+//! another warning when the write succeeds (row 46).
 
 use crate::StoreError;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The wait of one batch for a temporary problem to end.
+/// State of one batch that waits for a temporary problem to be resolved.
 pub(super) struct BlockedWrite<'p> {
     path: &'p Path,
     max_wait: Duration,
@@ -13,12 +13,12 @@ pub(super) struct BlockedWrite<'p> {
 }
 
 impl<'p> BlockedWrite<'p> {
-    /// Creates the state before any problem. `max_wait` is the total time to wait.
+    /// Creates the state of a batch that has had no problem yet. `max_wait` is the total time that the batch may wait.
     pub(super) fn new(path: &'p Path, max_wait: Duration) -> Self {
         Self { path, max_wait, since: None }
     }
 
-    /// Logs a warning if the problem is new, and returns whether there is time left to wait.
+    /// Logs a warning if the problem is new. Returns whether the batch may wait longer.
     pub(super) fn should_wait(&mut self, error: &StoreError) -> bool {
         if self.max_wait.is_zero() {
             return false;
@@ -27,25 +27,25 @@ impl<'p> BlockedWrite<'p> {
             Some(since) => since.elapsed() < self.max_wait,
             None => {
                 self.since = Some(Instant::now());
-                let most = self.max_wait.as_secs();
+                let max_seconds = self.max_wait.as_secs();
                 match error {
                     StoreError::DiskFull { .. } => {
-                        tracing::warn!("{error}; the write waits for free space for up to {most} s");
+                        tracing::warn!("{error}; the write waits for free space for up to {max_seconds} s");
                     }
                     StoreError::Locked { holder, .. } => {
                         let path = self.path.display();
                         tracing::warn!(
-                            "another process{holder} keeps the database `{path}` locked; the write waits for up to {most} s"
+                            "another process{holder} keeps the database `{path}` locked; the write waits for up to {max_seconds} s"
                         );
                     }
-                    error => tracing::warn!("{error}; the write waits for up to {most} s"),
+                    error => tracing::warn!("{error}; the write waits for up to {max_seconds} s"),
                 }
                 true
             }
         }
     }
 
-    /// Logs that the batch is stored, if it had to wait.
+    /// If the batch had to wait, logs that it can now be stored.
     pub(super) fn resolved(&mut self) {
         if let Some(since) = self.since.take() {
             let path = self.path.display();

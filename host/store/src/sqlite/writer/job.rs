@@ -1,4 +1,4 @@
-//! Jobs that wait for the write connection, and how their callers receive the result.
+//! Jobs that wait for the write connection, and the channels that return their results to the callers.
 
 use crate::StoreError;
 use crate::sqlite::failure::Failure;
@@ -7,22 +7,22 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-/// How long a job keeps the leader's thread busy, not counting fsync.
+/// Estimate of how long a job keeps the leader's thread busy, not counting fsync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::sqlite) enum Effort {
-    /// Some rows and kilobytes: well under a millisecond.
+    /// The job writes a few rows and kilobytes, which takes well under a millisecond.
     Short,
-    /// Possibly longer: large values, an index update or many rows.
+    /// The job may take longer, because it writes large values or many rows or updates an index.
     Long,
 }
 
-/// Number of bytes that can be written in well under a millisecond.
-const SHORT_BYTES: usize = 128 << 10;
+/// Maximum number of bytes of a short job. They can be written in well under a millisecond.
+const MAX_SHORT_BYTES: usize = 128 << 10;
 
 impl Effort {
     /// Estimates the effort of writing this many bytes.
     pub(in crate::sqlite) fn of(bytes: usize) -> Self {
-        if bytes <= SHORT_BYTES { Self::Short } else { Self::Long }
+        if bytes <= MAX_SHORT_BYTES { Self::Short } else { Self::Long }
     }
 }
 
@@ -30,28 +30,28 @@ impl Effort {
 pub(super) struct QueuedJob {
     pub(super) job: Box<dyn Job>,
     pub(super) effort: Effort,
-    /// The job's slot, which bounds the length of the queue.
+    /// The job's slot in the queue. The number of slots limits the length of the queue.
     pub(super) slot: OwnedSemaphorePermit,
 }
 
-/// A unit of work, and the channel to its caller.
+/// A unit of work, with a channel to its caller.
 pub(super) trait Job: Send {
-    /// Whether the caller still waits for the result.
+    /// Returns whether the caller still waits for the result.
     fn is_awaited(&self) -> bool;
-    /// Runs the job and keeps its result. It may run again if the transaction is lost.
+    /// Runs the job and stores its result until [`Job::finish`]. The job may run again if its transaction is lost.
     fn run(&mut self, connection: &Connection) -> Result<(), StoreError>;
-    /// Sends the caller the job's result, or the failure of the transaction.
-    fn answer(self: Box<Self>, transaction: Result<(), StoreError>);
+    /// Sends the job's result to the caller, or the error of the transaction if it failed.
+    fn finish(self: Box<Self>, transaction: Result<(), StoreError>);
 }
 
 impl QueuedJob {
-    pub(super) fn answer(self, transaction: Result<(), StoreError>) {
+    pub(super) fn finish(self, transaction: Result<(), StoreError>) {
         drop(self.slot);
-        self.job.answer(transaction);
+        self.job.finish(transaction);
     }
 
-    pub(super) fn refuse(self, error: &StoreError) {
-        self.answer(Err(error.clone()));
+    pub(super) fn fail(self, error: &StoreError) {
+        self.finish(Err(error.clone()));
     }
 }
 
@@ -65,8 +65,8 @@ pub(super) struct ClosureJob<T, F> {
 
 impl<T, F> ClosureJob<T, F> {
     pub(super) fn new(path: Arc<Path>, work: F) -> (Self, oneshot::Receiver<Result<T, StoreError>>) {
-        let (reply, answer) = oneshot::channel();
-        (Self { path, work, result: None, reply }, answer)
+        let (reply, receiver) = oneshot::channel();
+        (Self { path, work, result: None, reply }, receiver)
     }
 }
 
@@ -85,9 +85,9 @@ where
         Ok(())
     }
 
-    fn answer(self: Box<Self>, transaction: Result<(), StoreError>) {
+    fn finish(self: Box<Self>, transaction: Result<(), StoreError>) {
         let Self { result, reply, .. } = *self;
-        // A caller that no longer waits needs no answer.
+        // Ignore this error: the caller no longer waits for the result.
         let _ = reply.send(transaction.and_then(|()| result.ok_or(StoreError::Closed)));
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of who leads, and of what happens to waiting jobs.
+//! Tests which thread becomes the leader, and what happens to waiting jobs.
 
 use super::*;
 use crate::sqlite::file::open_in_memory;
@@ -19,33 +19,34 @@ fn insert(connection: &Connection) -> Result<i64, Failure> {
     Ok(connection.query_row("SELECT count(*) FROM sessions", [], |row| row.get(0))?)
 }
 
-/// Rolls back like SQLite itself does when the disk becomes full during a transaction.
+/// Rolls back the transaction, as SQLite itself does when the disk becomes full during a transaction.
 fn lose_the_transaction(connection: &Connection) -> Result<i64, Failure> {
     connection.execute_batch("ROLLBACK")?;
     Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None).into())
 }
 
-/// Limit 28: if a whole transaction is lost, every job in it fails and none is reported as stored. Later jobs still succeed.
+/// Limit 28: if a whole transaction is lost, every job in it fails, and no job is reported as stored. Later jobs still
+/// succeed.
 #[tokio::test(flavor = "current_thread")]
 async fn lost_transaction_fails_all_of_its_jobs() {
     let connection = open_in_memory().unwrap();
     let writer = Writer::start(connection, PathBuf::from(":memory:"), WRITER_THREAD, Arc::default()).unwrap();
-    // The first job keeps the thread busy until the others are queued, so that they form one batch.
-    let (go, wait) = mpsc::channel::<()>();
-    let (begin, begun) = oneshot::channel();
-    let mut begin = Some(begin);
+    // The first job keeps the thread busy until the other jobs are queued, so that these form one batch.
+    let (release, released) = mpsc::channel::<()>();
+    let (signal_start, started) = oneshot::channel();
+    let mut signal_start = Some(signal_start);
     let busy = writer.run(Effort::Short, move |_| {
-        begin.take().map(|begin| begin.send(()));
-        let _ = wait.recv();
+        signal_start.take().map(|signal_start| signal_start.send(()));
+        let _ = released.recv();
         Ok(0)
     });
-    let behind = async {
-        begun.await.unwrap();
+    let queue_jobs = async {
+        started.await.unwrap();
         let [first, losing, last] = [insert, lose_the_transaction, insert].map(|job| writer.run(Effort::Short, job));
-        // They are polled in this order: when the last is polled, the others are queued.
-        tokio::join!(biased; first, losing, last, async { drop(go) })
+        // The futures are polled in this order. When the last future is polled, the jobs of the others are queued.
+        tokio::join!(biased; first, losing, last, async { drop(release) })
     };
-    let (busy, (first, losing, last, ())) = tokio::join!(busy, behind);
+    let (busy, (first, losing, last, ())) = tokio::join!(busy, queue_jobs);
     let full = Err(StoreError::DiskFull { path: PathBuf::from(":memory:") });
     assert_eq!((busy, first, losing, last), (Ok(0), full.clone(), full, Ok(1)));
 }
@@ -65,32 +66,33 @@ fn thread_of_job(_: &Connection) -> Result<ThreadId, Failure> {
     Ok(thread::current().id())
 }
 
-/// A job that keeps the leader busy until it is released, and signals when it has started.
+/// Returns a job that keeps the leader busy, a receiver that is notified when the job starts, and a sender whose drop
+/// releases the job.
 fn blocking_job() -> (impl FnMut(&Connection) -> Result<ThreadId, Failure>, oneshot::Receiver<()>, mpsc::Sender<()>) {
-    let (begin, begun) = oneshot::channel();
-    let (go, wait) = mpsc::channel();
-    let mut begin = Some(begin);
+    let (signal_start, started) = oneshot::channel();
+    let (release, released) = mpsc::channel();
+    let mut signal_start = Some(signal_start);
     let job = move |connection: &Connection| {
-        begin.take().map(|begin| begin.send(()));
-        let _ = wait.recv();
+        signal_start.take().map(|signal_start| signal_start.send(()));
+        let _ = released.recv();
         thread_of_job(connection)
     };
-    (job, begun, go)
+    (job, started, release)
 }
 
 /// D1: a caller's thread never waits for a disk and never runs a long job.
 #[tokio::test(flavor = "current_thread")]
 async fn callers_lead_short_jobs_if_commits_do_not_wait_for_the_disk() {
-    let here = thread::current().id();
+    let test_thread = thread::current().id();
     for (options, effort, leads) in
         [(CALLERS, Effort::Short, true), (CALLERS, Effort::Long, false), (WRITER_THREAD, Effort::Short, false)]
     {
-        let led = writer(options).run(effort, thread_of_job).await.unwrap() == here;
+        let led = writer(options).run(effort, thread_of_job).await.unwrap() == test_thread;
         assert_eq!(led, leads, "{:?} {effort:?}", options.leaders);
     }
 }
 
-/// A thread that leads with the job, or waits until the writer thread has run it.
+/// Runs the job on a new thread. That thread becomes the leader, or waits until the writer thread has run the job.
 fn run_on_thread<F>(writer: &Arc<Writer>, job: F) -> thread::JoinHandle<Result<ThreadId, StoreError>>
 where
     F: FnMut(&Connection) -> Result<ThreadId, Failure> + Send + 'static,
@@ -113,18 +115,19 @@ async fn queue<T: Send + 'static>(
     queued
 }
 
-/// A leading caller runs a limited number of jobs, its own first. The thread runs the rest.
+/// A caller that is the leader runs its own job first and then a limited number of other jobs. The writer thread runs
+/// the remaining jobs.
 #[tokio::test(flavor = "current_thread")]
 async fn caller_leads_a_limited_number_of_jobs() {
     let writer = Arc::new(writer(CALLERS));
-    let (job, begun, go) = blocking_job();
+    let (job, started, release) = blocking_job();
     let leader = run_on_thread(&writer, job);
-    begun.await.unwrap();
+    started.await.unwrap();
     let mut jobs = Vec::new();
     for _ in 0..3 * MAX_JOBS_PER_CALLER {
         jobs.push(queue(&writer, thread_of_job).await);
     }
-    drop(go);
+    drop(release);
     let mut by_leader = 0;
     for job in jobs {
         by_leader += usize::from(job.await.unwrap().unwrap() == leader.thread().id());
@@ -134,35 +137,35 @@ async fn caller_leads_a_limited_number_of_jobs() {
     assert_eq!(leader.join().unwrap(), Ok(leader_thread));
 }
 
-/// Limit 10: a job whose caller gave up is skipped, and the other callers get their answers.
+/// Limit 10: a job whose caller stopped waiting is skipped, and the other callers get their results.
 #[tokio::test(flavor = "current_thread")]
-async fn job_of_a_caller_that_gave_up_is_skipped() {
+async fn job_of_a_cancelled_caller_is_skipped() {
     for options in [WRITER_THREAD, CALLERS] {
         let writer = Arc::new(writer(options));
-        let (job, begun, go) = blocking_job();
+        let (job, started, release) = blocking_job();
         let leader = run_on_thread(&writer, job);
-        begun.await.unwrap();
-        let [first, given_up, last] =
+        started.await.unwrap();
+        let [first, abandoned, last] =
             [queue(&writer, insert).await, queue(&writer, insert).await, queue(&writer, insert).await];
-        given_up.abort();
-        assert!(given_up.await.unwrap_err().is_cancelled());
-        drop(go);
+        abandoned.abort();
+        assert!(abandoned.await.unwrap_err().is_cancelled());
+        drop(release);
         assert_eq!((first.await.unwrap(), last.await.unwrap()), (Ok(1), Ok(2)), "{:?}", options.leaders);
         assert!(leader.join().unwrap().is_ok());
     }
 }
 
-/// Limit 10: a job that panics fails alone, and nothing of it is stored.
+/// Limit 10: a job that panics fails alone, and none of its changes are stored.
 #[tokio::test(flavor = "current_thread")]
 async fn panicking_job_fails_alone() {
     for options in [WRITER_THREAD, CALLERS] {
         let writer = Arc::new(writer(options));
-        let (job, begun, go) = blocking_job();
+        let (job, started, release) = blocking_job();
         let leader = run_on_thread(&writer, job);
-        begun.await.unwrap();
+        started.await.unwrap();
         let [first, panics, last] =
             [queue(&writer, insert).await, queue(&writer, panicking).await, queue(&writer, insert).await];
-        drop(go);
+        drop(release);
         let refused = panics.await.unwrap().unwrap_err();
         assert!(matches!(&refused, StoreError::Failed { problem, .. } if problem.contains("panicked")), "{refused:?}");
         assert_eq!((first.await.unwrap(), last.await.unwrap()), (Ok(1), Ok(2)), "{:?}", options.leaders);
@@ -172,42 +175,44 @@ async fn panicking_job_fails_alone() {
     }
 }
 
-/// D1: the thread waits only for callers that have just committed together, and only for a fraction of that time.
+/// D1: the writer thread waits only for callers that have just committed together, and only for a fraction of the
+/// duration of that commit.
 #[test]
 fn thread_waits_only_for_callers_of_a_shared_commit() {
-    let [took, now, late] = [Duration::from_millis(8), Duration::ZERO, Duration::from_millis(2)];
-    let last = LastCommit { jobs: 100, took };
-    assert_eq!(last.wait_for_more(1, now), Some(Work::WaitForMore { jobs: 100, within: late }));
-    assert_eq!((last.wait_for_more(100, now), last.wait_for_more(1, late)), (None, None));
-    assert_eq!(LastCommit { jobs: MIN_SHARED_JOBS - 1, took }.wait_for_more(1, now), None);
-    assert_eq!(LastCommit::default().wait_for_more(1, now), None);
+    let [duration, zero, max_wait] = [Duration::from_millis(8), Duration::ZERO, Duration::from_millis(2)];
+    let last = LastCommit { jobs: 100, duration };
+    assert_eq!(last.wait_for_more(1, zero), Some(PendingWork::WaitForMore { jobs: 100, max_wait }));
+    assert_eq!((last.wait_for_more(100, zero), last.wait_for_more(1, max_wait)), (None, None));
+    assert_eq!(LastCommit { jobs: MIN_SHARED_JOBS - 1, duration }.wait_for_more(1, zero), None);
+    assert_eq!(LastCommit::default().wait_for_more(1, zero), None);
 }
 
-/// Row 46: jobs that find the disk full are stored in order, once, when there is space again; no caller sees an error.
+/// Row 46: jobs that fail because the disk is full are stored once and in order when there is space again. No caller
+/// gets an error.
 #[tokio::test(flavor = "current_thread")]
 async fn row_46_write_waits_for_a_full_disk() {
     for leaders in [LeaderPolicy::WriterThread, LeaderPolicy::Callers] {
         let writer = Arc::new(writer(WriterOptions { leaders, max_wait: Duration::from_secs(60), ..WRITER_THREAD }));
-        let (job, begun, go) = blocking_job();
+        let (job, started, release) = blocking_job();
         let leader = run_on_thread(&writer, job);
-        begun.await.unwrap();
-        let (tried, counted) = mpsc::channel();
+        started.await.unwrap();
+        let (attempts_sender, attempts) = mpsc::channel();
         let first = queue(&writer, insert).await;
         let waiting = writer.clone();
-        let mut tries = 0;
-        let hindered = tokio::spawn(async move {
+        let mut attempt = 0;
+        let retried = tokio::spawn(async move {
             let job = move |connection: &Connection| {
-                tries += 1;
-                let _ = tried.send(tries);
-                if tries < 3 { lose_the_transaction(connection) } else { insert(connection) }
+                attempt += 1;
+                let _ = attempts_sender.send(attempt);
+                if attempt < 3 { lose_the_transaction(connection) } else { insert(connection) }
             };
             waiting.run(Effort::Short, job).await
         });
         tokio::task::yield_now().await;
         let last = queue(&writer, insert).await;
-        drop(go);
-        assert_eq!((first.await.unwrap(), hindered.await.unwrap(), last.await.unwrap()), (Ok(1), Ok(2), Ok(3)));
-        assert_eq!(counted.iter().collect::<Vec<i32>>(), [1, 2, 3]);
+        drop(release);
+        assert_eq!((first.await.unwrap(), retried.await.unwrap(), last.await.unwrap()), (Ok(1), Ok(2), Ok(3)));
+        assert_eq!(attempts.iter().collect::<Vec<i32>>(), [1, 2, 3]);
         leader.join().unwrap().unwrap();
     }
 }
@@ -215,11 +220,11 @@ async fn row_46_write_waits_for_a_full_disk() {
 /// Row 46: a file with its own size limit does not wait for space, and a closed store does not wait at all.
 #[tokio::test(flavor = "current_thread")]
 async fn row_46_write_does_not_wait_for_a_permanent_limit() {
-    let patient = WriterOptions { max_wait: Duration::from_secs(3_600), ..WRITER_THREAD };
-    let limited = writer(WriterOptions { space: SpaceLimit::Fixed, ..patient });
+    let long_wait = WriterOptions { max_wait: Duration::from_secs(3_600), ..WRITER_THREAD };
+    let limited = writer(WriterOptions { space: SpaceLimit::Fixed, ..long_wait });
     let full = Err(StoreError::DiskFull { path: PathBuf::from(":memory:") });
     assert_eq!(limited.run(Effort::Short, lose_the_transaction).await, full);
-    let closed = Arc::new(writer(patient));
+    let closed = Arc::new(writer(long_wait));
     let waiting = queue(&closed, lose_the_transaction).await;
     drop(Arc::into_inner(closed));
     waiting.abort();
