@@ -30,15 +30,15 @@ pub struct McpTable {
     pub tools: Option<Vec<String>>,
     /// How long the server is kept running: `turn` or `always`.
     pub keep: Option<String>,
-    /// Longest time of one call, in milliseconds.
+    /// Maximum time of one call, in milliseconds.
     pub timeout_ms: Option<u32>,
-    /// Longest time to start the server and list its tools, in milliseconds.
+    /// Maximum time to start the server and list its tools, in milliseconds.
     pub start_timeout_ms: Option<u32>,
     /// Limits on the server's list of tools.
     pub limits: LimitValues,
 }
 
-/// Reads all tables, by the server's name.
+/// Reads all tables `[mcp.NAME]`. The keys of the map are the names of the servers.
 pub(super) fn read(root: &Table<'_>) -> BTreeMap<String, McpTable> {
     let servers = root.table(MCP);
     let entries = servers.iter().flat_map(Table::entries);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// I2, I6
+/// I2, I6: services and the outbox are read with their types, schemas, priorities and locations.
 #[test]
 fn reads_services_and_outbox() {
     let file = parse(
@@ -21,7 +21,7 @@ fn reads_services_and_outbox() {
     assert_eq!(directory.place, "agents/agent.toml:8: outbox.directory");
 }
 
-/// I2, row 34: an unusable schema is rejected with its line when the file is read.
+/// I2, row 34: an invalid schema is rejected with its line when the file is read.
 #[test]
 fn row_34_rejects_unusable_schemas_with_their_line() {
     for (text, problem) in [
