@@ -59,9 +59,9 @@ pub struct AgentFile {
     /// Name of the agent. Sessions, memory and approvals belong to it.
     pub name: Option<String>,
     /// Model that is called first.
-    pub model: Option<Placed>,
+    pub model: Option<Located>,
     /// Models that are called, in this order, after `model` has failed.
-    pub fallback_models: Vec<Placed>,
+    pub fallback_models: Vec<Located>,
     /// Output of a turn in which every model fails.
     pub fallback_text: Option<String>,
     /// Milliseconds for which a model that kept failing is skipped.
@@ -85,11 +85,11 @@ pub struct AgentFile {
     /// Maximum number of tools that are offered to the model at once.
     pub offered_tools: Option<u32>,
     /// Embedding model that selects the offered tools.
-    pub embedding_model: Option<Placed>,
+    pub embedding_model: Option<Located>,
     /// Model that makes plans.
-    pub planner: Option<Placed>,
+    pub planner: Option<Located>,
     /// Model that carries out plans.
-    pub executor: Option<Placed>,
+    pub executor: Option<Located>,
     /// Maximum number of model calls in a turn.
     pub max_interactions: Option<u32>,
     /// What happens when a turn reaches `max_interactions`.
@@ -111,7 +111,7 @@ pub struct AgentFile {
     /// How evicted messages are summarised.
     pub summary: Option<SummaryWriter>,
     /// Model that summarises evicted messages.
-    pub summary_model: Option<Placed>,
+    pub summary_model: Option<Located>,
     /// Which memories are recalled from earlier sessions and kept for later ones.
     pub memory: Option<MemoryUse>,
     /// Kind of model reply that ends a turn.
@@ -133,7 +133,7 @@ pub struct AgentFile {
     /// Rules that decide which tool calls need an approval.
     pub approvals: ApprovalRules,
     /// Location (file, line and key) of each approval rule for a single tool, by the tool's name or pattern.
-    pub approval_places: BTreeMap<String, String>,
+    pub approval_locations: BTreeMap<String, String>,
     /// Services, by the name of the tool that calls the service.
     pub services: BTreeMap<String, ServiceTable>,
     /// Folder for outgoing events, and which events are written.
@@ -159,7 +159,7 @@ pub struct AgentFile {
     /// Plugins for which the user is not asked for missing grants at the first use.
     pub never_ask: BTreeSet<String>,
     /// File and line, such as `agent.toml:3`, of the keys that can be fully checked only when the agent is loaded.
-    pub places: BTreeMap<&'static str, String>,
+    pub locations: BTreeMap<&'static str, String>,
     /// Location (file, line and key) of the table `[plugins.NAME]` of each plugin, by the plugin's name.
     pub plugin_tables: BTreeMap<String, String>,
     /// Folder that contains the file.
@@ -174,11 +174,11 @@ const CHECKED_LATER: [&str; 7] =
 
 /// A configured string with its location, such as `agent.toml:3: model`, for error messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct Located {
     /// The configured string.
     pub value: String,
     /// Location of the string: file, line and key, or the command-line option.
-    pub place: String,
+    pub location: String,
 }
 
 /// The table `[retry]`: when a failed model request is retried.
@@ -232,8 +232,8 @@ impl AgentFile {
         let number = |key| root.get(key).and_then(|value| value.number());
         let mut file = Self {
             name: text("name"),
-            model: root.get("model").and_then(|value| placed_string(&value)),
-            fallback_models: root.get("fallback_models").map(|value| placed_strings(&value)).unwrap_or_default(),
+            model: root.get("model").and_then(|value| located_string(&value)),
+            fallback_models: root.get("fallback_models").map(|value| located_strings(&value)).unwrap_or_default(),
             fallback_text: text("fallback_text"),
             model_cooldown_ms: number("model_cooldown_ms"),
             retry: root.table("retry").map(|table| retry_table(&table)).unwrap_or_default(),
@@ -246,9 +246,9 @@ impl AgentFile {
             tool_dialect: text("tool_dialect")
                 .map(|word| if word == "text" { ToolDialect::Text } else { ToolDialect::Native }),
             offered_tools: number("offered_tools"),
-            embedding_model: root.get("embedding_model").and_then(|value| placed_string(&value)),
-            planner: root.get("planner").and_then(|value| placed_string(&value)),
-            executor: root.get("executor").and_then(|value| placed_string(&value)),
+            embedding_model: root.get("embedding_model").and_then(|value| located_string(&value)),
+            planner: root.get("planner").and_then(|value| located_string(&value)),
+            executor: root.get("executor").and_then(|value| located_string(&value)),
             max_interactions: number("max_interactions"),
             at_limit: text("at_limit").map(|word| if word == "error" { AtLimit::Error } else { AtLimit::Finish }),
             execution_units: root.table("execution_units").map(|table| unit_weights(&table)).unwrap_or_default(),
@@ -262,7 +262,7 @@ impl AgentFile {
                 "extract" => SummaryWriter::Extract,
                 _ => SummaryWriter::Model,
             }),
-            summary_model: root.get("summary_model").and_then(|value| placed_string(&value)),
+            summary_model: root.get("summary_model").and_then(|value| located_string(&value)),
             memory: text("memory").map(|word| match word.as_str() {
                 "agent" => MemoryUse::Agent,
                 "off" => MemoryUse::Off,
@@ -277,7 +277,7 @@ impl AgentFile {
             context_builder: text("context_builder"),
             media_policies: root.get("media_policies").map(|value| string_map(&value)).unwrap_or_default(),
             approvals: ApprovalRules::default(),
-            approval_places: BTreeMap::new(),
+            approval_locations: BTreeMap::new(),
             services: services::services(root, &folder),
             outbox: services::outbox(root),
             sharing: root.table("sharing").map(|table| sharing::trust(&table)).unwrap_or_default(),
@@ -290,7 +290,10 @@ impl AgentFile {
             grants: Vec::new(),
             secrets: Vec::new(),
             never_ask: BTreeSet::new(),
-            places: CHECKED_LATER.into_iter().filter_map(|key| Some((key, root.get(key)?.file_and_line()))).collect(),
+            locations: CHECKED_LATER
+                .into_iter()
+                .filter_map(|key| Some((key, root.get(key)?.file_and_line())))
+                .collect(),
             plugin_tables: BTreeMap::new(),
             folder,
             named_files: Vec::new(),
@@ -299,7 +302,7 @@ impl AgentFile {
             value.problem("needs `model`", "`model` is called first, and these models after it: add `model = \"…\"`");
         }
         if let Some(table) = root.table("approval") {
-            (file.approvals, file.approval_places) = approval::rules(&table);
+            (file.approvals, file.approval_locations) = approval::rules(&table);
         }
         if let (Some(value), None) = (root.get("executor"), root.get("planner")) {
             value.problem("needs `planner`", "the executor carries out what `planner` plans: add `planner = \"…\"`");
@@ -314,12 +317,12 @@ impl AgentFile {
                 self.add_grant_lists(&grants, &Receiver::Host, &[("read", Kind::Read)]);
             }
             if let (Some(value), Some(table)) = (host.get("limits"), host.table("limits")) {
-                self.places.insert("host.limits", value.file_and_line());
+                self.locations.insert("host.limits", value.file_and_line());
                 self.host_limits = limits::read(&table, &HOST_LIMITS);
             }
         }
         for entry in root.table("plugins").iter().flat_map(Table::entries) {
-            self.plugin_tables.insert(entry.name.clone(), entry.value.place());
+            self.plugin_tables.insert(entry.name.clone(), entry.value.location());
             let Some(plugin) = entry.value.table() else { continue };
             if let Some(grants) = plugin.table("grants") {
                 self.read_plugin_grants(&grants, &Receiver::Plugin(entry.name.clone()));
@@ -350,33 +353,33 @@ impl AgentFile {
         );
         if let Some(setting) = grants.get("key_value_mib") {
             let value = setting.number().map(|number| number.to_string()).unwrap_or_default();
-            self.add_grant(receiver, Kind::KeyValue, Placed { value, place: setting.place() });
+            self.add_grant(receiver, Kind::KeyValue, Located { value, location: setting.location() });
         }
         if let Some(setting) = grants.get("model_tokens") {
             let value = setting.number().map(|number| number.to_string()).unwrap_or_default();
-            self.add_grant(receiver, Kind::ModelTokens, Placed { value, place: setting.place() });
+            self.add_grant(receiver, Kind::ModelTokens, Located { value, location: setting.location() });
         }
         if let Some(setting) = grants.get("media").filter(|setting| setting.flag() == Some(true)) {
-            self.add_grant(receiver, Kind::Media, Placed { value: "true".to_owned(), place: setting.place() });
+            self.add_grant(receiver, Kind::Media, Located { value: "true".to_owned(), location: setting.location() });
         }
         for entry in grants.table("config").iter().flat_map(Table::entries) {
             if let Some(text) = entry.value.text() {
                 let value = format!("{}={text}", entry.name);
-                self.add_grant(receiver, Kind::Config, Placed { value, place: entry.value.place() });
+                self.add_grant(receiver, Kind::Config, Located { value, location: entry.value.location() });
             }
         }
     }
 
     fn add_grant_lists(&mut self, grants: &Table<'_>, receiver: &Receiver, lists: &[(&str, Kind)]) {
         for (key, kind) in lists {
-            for granted in grants.get(key).map(|value| placed_strings(&value)).unwrap_or_default() {
+            for granted in grants.get(key).map(|value| located_strings(&value)).unwrap_or_default() {
                 self.add_grant(receiver, *kind, granted);
             }
         }
     }
 
-    fn add_grant(&mut self, receiver: &Receiver, kind: Kind, granted: Placed) {
-        let Placed { value, place: origin } = granted;
+    fn add_grant(&mut self, receiver: &Receiver, kind: Kind, granted: Located) {
+        let Located { value, location: origin } = granted;
         self.grants.push(Grant { receiver: receiver.clone(), kind, value, base: self.folder.clone(), origin });
     }
 }
@@ -428,12 +431,12 @@ fn retry_table(table: &Table<'_>) -> RetryTable {
     }
 }
 
-fn placed_string(value: &TomlValue<'_>) -> Option<Placed> {
-    Some(Placed { value: value.text()?, place: value.place() })
+fn located_string(value: &TomlValue<'_>) -> Option<Located> {
+    Some(Located { value: value.text()?, location: value.location() })
 }
 
-fn placed_strings(value: &TomlValue<'_>) -> Vec<Placed> {
-    value.items().iter().flatten().filter_map(placed_string).collect()
+fn located_strings(value: &TomlValue<'_>) -> Vec<Located> {
+    value.items().iter().flatten().filter_map(located_string).collect()
 }
 
 fn strings(value: &TomlValue<'_>) -> Vec<String> {

@@ -37,10 +37,10 @@ pub enum ConfigError {
     #[error(transparent)]
     PluginVersions(Box<BeginError>),
     /// A delegate cannot be used.
-    #[error("{place}: the agent that this key names cannot be used:\n{source}")]
+    #[error("{location}: the agent that this key names cannot be used:\n{source}")]
     Delegate {
         /// File, line and key that name the delegate.
-        place: String,
+        location: String,
         /// The error in the delegate's configuration.
         source: Box<ConfigError>,
     },

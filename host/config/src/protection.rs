@@ -4,7 +4,7 @@
 mod native_builds;
 mod servers;
 
-use crate::agent_file::Placed;
+use crate::agent_file::Located;
 use crate::data_directory::DataDirectory;
 use crate::environment::HostEnvironment;
 use crate::error::ConfigError;
@@ -29,7 +29,7 @@ pub fn paths_of_host(data: &DataDirectory, environment: &HostEnvironment) -> Vec
 pub fn paths_of_agent(settings: &Settings) -> Vec<ProtectedPath> {
     let file = &settings.file;
     let folder = settings.folder();
-    let resolve = |placed: &Placed| folder.join(&placed.value);
+    let resolve = |located: &Located| folder.join(&located.value);
     let configuration =
         settings.path.clone().map(|file| protected_path(file, "the agent's configuration", ProtectedKind::File));
     let delegates = file.agents.iter().map(|(tool, table)| {

@@ -2,7 +2,7 @@
 
 use super::document::{Entry, Table, TomlValue};
 use super::text_format::TextFormat;
-use super::{Placed, output_schema, placed_string};
+use super::{Located, located_string, output_schema};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,13 +11,13 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentTable {
     /// Configuration file of the delegate, relative to the folder of the file that contains this table.
-    pub agent: Placed,
+    pub agent: Located,
     /// Description of the delegate for the model that calls it as a tool.
     pub description: String,
     /// JSON Schema of the tool's arguments. None: an object with the string `task`.
     pub input_schema: Option<Value>,
     /// File, line and key of the table.
-    pub place: String,
+    pub location: String,
 }
 
 /// Reads all tables `[agents.NAME]`. The keys of the map are the NAMEs, which are also the names of the tools.
@@ -40,10 +40,10 @@ fn agent(value: &TomlValue<'_>, folder: &Path) -> Option<AgentTable> {
         );
     }
     Some(AgentTable {
-        agent: table.get("agent").and_then(|value| placed_string(&value))?,
+        agent: table.get("agent").and_then(|value| located_string(&value))?,
         description: table.get("description").and_then(|value| value.text())?,
         input_schema,
-        place: value.place(),
+        location: value.location(),
     })
 }
 
@@ -78,7 +78,7 @@ mod tests {
         let file = file.expect("a valid file");
         let researcher = &file.agents["researcher"];
         assert_eq!(researcher.agent.value, "researcher.toml");
-        assert_eq!(researcher.agent.place, "agents/lead.toml:2: agents.researcher.agent");
+        assert_eq!(researcher.agent.location, "agents/lead.toml:2: agents.researcher.agent");
         assert_eq!((researcher.description.as_str(), &researcher.input_schema), ("Finds sources.", &None));
         let schema = "input_schema = { type = \"object\", required = [\"topic\"] }";
         let file = parse(&format!("[agents.a]\nagent = \"a.toml\"\ndescription = \"d\"\n{schema}\n"));

@@ -13,19 +13,19 @@ pub(super) fn rules(table: &Table<'_>) -> (ApprovalRules, BTreeMap<String, Strin
         open_world: policy_of("open_world"),
         ..ApprovalRules::default()
     };
-    let mut places = BTreeMap::new();
+    let mut locations = BTreeMap::new();
     for value in table.get("bind_arguments").and_then(|value| value.items()).unwrap_or_default() {
         if let Some(pattern) = value.text() {
-            places.insert(pattern.clone(), value.place());
+            locations.insert(pattern.clone(), value.location());
             rules.bind_arguments.push(pattern);
         }
     }
     for entry in table.table("tools").iter().flat_map(Table::entries) {
-        places.insert(entry.name.clone(), entry.value.place());
+        locations.insert(entry.name.clone(), entry.value.location());
         // An invalid policy is also reported as an error, so the file is rejected. `Deny` is a safe placeholder.
         rules.tools.insert(entry.name, policy(&entry.value).unwrap_or(ApprovalPolicy::Deny));
     }
-    (rules, places)
+    (rules, locations)
 }
 
 fn policy(value: &TomlValue<'_>) -> Option<ApprovalPolicy> {

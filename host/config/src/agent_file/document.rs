@@ -268,7 +268,7 @@ impl<'d> TomlValue<'d> {
     }
 
     /// Returns the location of the value as `FILE:LINE: KEY`, for messages.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn location(&self) -> String {
         let line = self.document.line(self.value.span().start);
         format!("{}:{line}: {}", self.document.path.display(), self.steps.join("."))
     }

@@ -1,7 +1,7 @@
 //! Reads the tables `[providers.NAME]`: how model providers are reached.
 
 use super::document::{Table, TomlValue};
-use super::{Placed, placed_string, string_map};
+use super::{Located, located_string, string_map};
 use agent_models::{ModelConfig, Price};
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ pub struct ProviderTable {
     /// Address of the provider, without `/chat/completions`.
     pub base_url: Option<String>,
     /// Environment variable that contains the provider's key.
-    pub key_env: Option<Placed>,
+    pub key_env: Option<Located>,
     /// Headers of every request, by name.
     pub headers: BTreeMap<String, String>,
     /// Environment variables that contain the values of headers, by the header's name.
-    pub header_env: BTreeMap<String, Placed>,
+    pub header_env: BTreeMap<String, Located>,
     /// Maximum time to connect, in milliseconds.
     pub connect_timeout_ms: Option<u32>,
     /// Maximum time without a byte of the reply, in milliseconds.
@@ -42,9 +42,9 @@ fn provider(table: &Table<'_>) -> ProviderTable {
     let models = models.iter().flat_map(Table::entries);
     ProviderTable {
         base_url: table.get("base_url").and_then(|value| value.text()),
-        key_env: table.get("key_env").and_then(|value| placed_string(&value)),
+        key_env: table.get("key_env").and_then(|value| located_string(&value)),
         headers: strings("headers"),
-        header_env: variables.filter_map(|entry| Some((entry.name, placed_string(&entry.value)?))).collect(),
+        header_env: variables.filter_map(|entry| Some((entry.name, located_string(&entry.value)?))).collect(),
         connect_timeout_ms: number("connect_timeout_ms"),
         stall_timeout_ms: number("stall_timeout_ms"),
         total_timeout_ms: number("total_timeout_ms"),

@@ -15,7 +15,7 @@ pub(super) fn read(plugin: &str, entry: &Entry<'_>) -> Option<SecretGrant> {
     let hosts = table.get("hosts").and_then(|value| value.items()).unwrap_or_default();
     let hosts = hosts.iter().filter_map(|host| host.text()).collect();
     let template = SecretTemplate { name: entry.name.clone(), hosts, header, format };
-    Some(SecretGrant { plugin: plugin.to_owned(), env: text("env")?, template, origin: entry.value.place() })
+    Some(SecretGrant { plugin: plugin.to_owned(), env: text("env")?, template, origin: entry.value.location() })
 }
 
 /// Checks the required keys, which the list of keys cannot express.

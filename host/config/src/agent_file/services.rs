@@ -2,7 +2,7 @@
 
 use super::document::{Table, TomlValue};
 use super::output_schema::read_schema;
-use super::{Placed, placed_string};
+use super::{Located, located_string};
 use agent_core::event_type::{ServiceEventType, is_reserved};
 use agent_core::schema::Schema;
 use serde_json::Value;
@@ -27,14 +27,14 @@ pub struct ServiceTable {
     /// Priority of calls to the service. Of all calls in one model reply, only those with the highest priority run.
     pub priority: Option<i32>,
     /// File, line and key of the table.
-    pub place: String,
+    pub location: String,
 }
 
 /// The table `[outbox]`: outgoing events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutboxTable {
     /// Folder that events are written to, as it is written in the file.
-    pub directory: Option<Placed>,
+    pub directory: Option<Located>,
     /// Whether the end of each turn is announced by an event.
     pub completions: Option<bool>,
     /// Whether approval requests are announced by events.
@@ -56,7 +56,7 @@ pub(super) fn services(root: &Table<'_>, folder: &Path) -> BTreeMap<String, Serv
 pub(super) fn outbox(root: &Table<'_>) -> OutboxTable {
     let Some(table) = root.table("outbox") else { return OutboxTable::default() };
     OutboxTable {
-        directory: table.get("directory").and_then(|value| placed_string(&value)),
+        directory: table.get("directory").and_then(|value| located_string(&value)),
         completions: table.get("completions").and_then(|value| value.flag()),
         approvals: table.get("approvals").and_then(|value| value.flag()),
     }
@@ -73,7 +73,7 @@ fn service(name: &str, value: &TomlValue<'_>, folder: &Path) -> Option<ServiceTa
         domain: text("domain"),
         answer_within_ms: table.get("answer_within_ms").and_then(|value| value.number()),
         priority: table.get("priority").and_then(|value| value.number_i32()),
-        place: value.place(),
+        location: value.location(),
     })
 }
 

@@ -100,7 +100,7 @@ fn reads_a_complete_file() {
         "#,
     )
     .expect("valid");
-    assert_eq!(file.model.as_ref().map(|model| model.place.as_str()), Some("agents/agent.toml:3: model"));
+    assert_eq!(file.model.as_ref().map(|model| model.location.as_str()), Some("agents/agent.toml:3: model"));
     assert_eq!(file.name.as_deref(), Some("reader"));
     assert_eq!(file.plugin_directory, Some(PathBuf::from("agents/../plugins")));
     assert_eq!((file.max_interactions, file.at_limit, file.max_corrections), (Some(40), Some(AtLimit::Error), Some(0)));
@@ -154,7 +154,7 @@ fn l17_reads_approval_rules_with_their_locations() {
     let tools: Vec<_> = rules.tools.iter().map(|(name, policy)| (name.as_str(), *policy)).collect();
     assert_eq!(tools, [("files.write*", Deny), ("look", Allow)]);
     assert_eq!(rules.bind_arguments, ["files.*"]);
-    assert_eq!(file.approval_places["look"], "agents/agent.toml:9: approval.tools.look");
+    assert_eq!(file.approval_locations["look"], "agents/agent.toml:9: approval.tools.look");
     let wrong = parse("[approval.tools]\npay = \"aks\"\n[approval]\n").expect_err("one word and one header too many");
     assert!(wrong.contains("agents/agent.toml:2:7") && wrong.contains("\"allow\", \"ask\" or \"deny\""), "{wrong}");
 }

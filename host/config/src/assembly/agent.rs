@@ -114,16 +114,16 @@ pub fn reconfigure(live: &LiveAgent, settings: &Settings, rebuild: ModelRebuild)
 pub(super) fn agent_error(settings: &Settings, error: &AgentError) -> ConfigError {
     match error {
         AgentError::Registry(RegistryError::Duplicate { name, .. } | RegistryError::Schema { name, .. }) => {
-            let agent_location = settings.file.agents.get(name).map(|table| &table.place);
-            let place = agent_location.or_else(|| settings.file.services.get(name).map(|table| &table.place));
-            ConfigError::settings(place.map_or_else(|| error.to_string(), |place| format!("{place}: {error}")))
+            let agent_location = settings.file.agents.get(name).map(|table| &table.location);
+            let location = agent_location.or_else(|| settings.file.services.get(name).map(|table| &table.location));
+            ConfigError::settings(location.map_or_else(|| error.to_string(), |location| format!("{location}: {error}")))
         }
         AgentError::NoPlugin { key, .. } | AgentError::WrongKind { key, .. } => settings.problem(key, error),
         AgentError::OutputSchema(_) => settings.problem("output_schema", error),
         AgentError::FallbackText(_) => settings.problem("fallback_text", error),
         AgentError::Mcp(_) => settings.problem("mcp", error),
         AgentError::Service { name, .. } => match settings.file.services.get(name) {
-            Some(table) => ConfigError::settings(format!("{}: {error}", table.place)),
+            Some(table) => ConfigError::settings(format!("{}: {error}", table.location)),
             None => ConfigError::settings(error),
         },
     }

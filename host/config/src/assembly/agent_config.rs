@@ -42,7 +42,7 @@ pub(super) fn agent_config(settings: &Settings) -> AgentConfig {
         approvals: file.approvals.clone(),
         services: file.services.iter().filter_map(|(name, table)| Some((name.clone(), service(table)?))).collect(),
         outbox: OutboxConfig {
-            directory: file.outbox.directory.as_ref().map(|placed| file.folder.join(&placed.value)),
+            directory: file.outbox.directory.as_ref().map(|located| file.folder.join(&located.value)),
             announced: AnnouncedEvents {
                 completions: emission(file.outbox.completions),
                 approvals: emission(file.outbox.approvals),

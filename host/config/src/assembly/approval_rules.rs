@@ -20,13 +20,13 @@ pub(super) fn refuse_unmatched_rules(settings: &Settings, agent: &Agent) -> Resu
         if source.is_none() && (rule.contains(['.', '*']) || suggestion.is_none()) {
             return None;
         }
-        let place = place(settings, rule);
+        let location = location(settings, rule);
         let suggestion = suggestion.map(|suggestion| format!("did you mean `{suggestion}`? ")).unwrap_or_default();
         let available: Vec<&str> = candidates(&tools, source).collect();
         let available = if available.is_empty() { "none".to_owned() } else { available.join(", ") };
         let heading = source.map_or_else(|| "available tools".to_owned(), |name| format!("tools of `{name}`"));
         Some(format!(
-            "{place}: there is no tool `{rule}`, so this rule would have no effect; {suggestion}{heading}: {available}"
+            "{location}: there is no tool `{rule}`, so this rule would have no effect; {suggestion}{heading}: {available}"
         ))
     };
     let problems: Vec<_> = unmatched_rules(settings, &tools).filter_map(problem).collect();
@@ -39,8 +39,8 @@ pub(super) fn warn_of_unmatched_rules(settings: &Settings, agent: &Agent, report
     let tools = tools(agent);
     let is_for_server = |rule: &str| rule_source(rule).is_some_and(|server| settings.file.mcp.contains_key(server));
     for rule in unmatched_rules(settings, &tools).filter(|rule| !is_for_server(rule)) {
-        let place = place(settings, rule).to_owned();
-        reporter.warn(&Warning::UnmatchedApprovalRule { place, rule: rule.to_owned() });
+        let location = location(settings, rule).to_owned();
+        reporter.warn(&Warning::UnmatchedApprovalRule { location, rule: rule.to_owned() });
     }
 }
 
@@ -48,8 +48,8 @@ fn unmatched_rules<'s>(settings: &'s Settings, tools: &[&str]) -> impl Iterator<
     settings.file.approvals.unmatched_patterns(tools).into_iter()
 }
 
-fn place<'s>(settings: &'s Settings, rule: &str) -> &'s str {
-    settings.file.approval_places.get(rule).map_or("approval", String::as_str)
+fn location<'s>(settings: &'s Settings, rule: &str) -> &'s str {
+    settings.file.approval_locations.get(rule).map_or("approval", String::as_str)
 }
 
 fn tools(agent: &Agent) -> Vec<&str> {

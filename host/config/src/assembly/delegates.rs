@@ -116,7 +116,7 @@ impl Loader<'_> {
             let mut delegates = BTreeMap::new();
             for (tool, table) in &settings.file.agents {
                 let agent = self.load_agent(&settings.file.folder.join(&table.agent.value), table, ancestors).await;
-                let agent = agent.map_err(|error| with_delegate_location(&table.agent.place, error))?;
+                let agent = agent.map_err(|error| with_delegate_location(&table.agent.location, error))?;
                 let (description, input_schema) = (table.description.clone(), table.input_schema.clone());
                 delegates.insert(tool.clone(), Delegate { agent, description, input_schema });
             }
@@ -130,23 +130,23 @@ impl Loader<'_> {
         table: &AgentTable,
         ancestors: &[Ancestor],
     ) -> Result<LiveAgent, ConfigError> {
-        let place = &table.agent.place;
+        let location = &table.agent.location;
         let file = std::fs::canonicalize(path)
-            .map_err(|error| ConfigError::settings(format!("{place}: {}", unreadable_file_message(path, &error))))?;
-        refuse_cycle(&file, ancestors, place)?;
+            .map_err(|error| ConfigError::settings(format!("{location}: {}", unreadable_file_message(path, &error))))?;
+        refuse_cycle(&file, ancestors, location)?;
         if let Some(agent) = self.loaded.get(&file) {
             return Ok(agent.clone());
         }
         if self.loaded.len() == MAX_AGENTS {
             return Err(ConfigError::settings(format!(
-                "{place}: an agent can have at most {MAX_AGENTS} delegates, including delegates of delegates; remove some"
+                "{location}: an agent can have at most {MAX_AGENTS} delegates, including delegates of delegates; remove some"
             )));
         }
         let settings = self.read_settings(path).await?;
         self.sandbox.protect(protection::paths_of_agent(&settings));
         if let Some(other_file) = self.files.get(&settings.name) {
             return Err(ConfigError::settings(format!(
-                "{place}: `{}` and `{}` both define an agent named `{}`; give one of them another `name`",
+                "{location}: `{}` and `{}` both define an agent named `{}`; give one of them another `name`",
                 other_file.display(),
                 file.display(),
                 settings.name
@@ -171,8 +171,8 @@ impl Loader<'_> {
         if settings.models.chain == Chain::Unnamed {
             self.reporter.warn(&Warning::DelegateWithoutModel { path: path.to_owned() });
         }
-        if let Some(place) = settings.file.places.get("host.limits") {
-            self.reporter.warn(&Warning::HostLimitsOfDelegate { place: place.clone() });
+        if let Some(location) = settings.file.locations.get("host.limits") {
+            self.reporter.warn(&Warning::HostLimitsOfDelegate { location: location.clone() });
         }
         if let Some(folder) = &settings.plugins
             && canonical(folder).is_some_and(|folder| self.prepared.insert(folder))
@@ -184,11 +184,11 @@ impl Loader<'_> {
 }
 
 /// Adds the location of the key that names a delegate to an error in the delegate's file.
-fn with_delegate_location(place: &str, error: ConfigError) -> ConfigError {
-    if error.to_string().starts_with(place) {
+fn with_delegate_location(location: &str, error: ConfigError) -> ConfigError {
+    if error.to_string().starts_with(location) {
         return error;
     }
-    ConfigError::Delegate { place: place.to_owned(), source: Box::new(error) }
+    ConfigError::Delegate { location: location.to_owned(), source: Box::new(error) }
 }
 
 fn unreadable_file_message(path: &Path, error: &std::io::Error) -> String {
@@ -204,11 +204,11 @@ fn unreadable_file_message(path: &Path, error: &std::io::Error) -> String {
 }
 
 /// Rejects a delegate that is also one of the agents that delegate to it, because it would wait for itself.
-fn refuse_cycle(file: &Path, ancestors: &[Ancestor], place: &str) -> Result<(), ConfigError> {
+fn refuse_cycle(file: &Path, ancestors: &[Ancestor], location: &str) -> Result<(), ConfigError> {
     let Some(first) = ancestors.iter().position(|agent| agent.file == file) else { return Ok(()) };
     let names: Vec<_> = ancestors[first..].iter().chain([&ancestors[first]]).map(|agent| agent.name.as_str()).collect();
     Err(ConfigError::settings(format!(
-        "{place}: these agents delegate to one another in a cycle: {}; remove one of the [agents] tables",
+        "{location}: these agents delegate to one another in a cycle: {}; remove one of the [agents] tables",
         names.join(" → ")
     )))
 }

@@ -18,7 +18,7 @@ fn reads_services_and_outbox() {
     assert_eq!(pay.emits, BTreeMap::from([("*".to_owned(), serde_json::json!({"type": "object"}))]));
     assert_eq!(file.services["ship"].answer_within_ms, Some(5));
     let directory = file.outbox.directory.expect("it is set");
-    assert_eq!(directory.place, "agents/agent.toml:8: outbox.directory");
+    assert_eq!(directory.location, "agents/agent.toml:8: outbox.directory");
 }
 
 /// I2, row 34: an invalid schema is rejected with its line when the file is read.
