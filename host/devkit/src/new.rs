@@ -199,7 +199,7 @@ fn project_files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
 fn add_wit(kind: ProjectKind, files: &mut Vec<ProjectFile>) {
     let imports = match kind {
         ProjectKind::Tool | ProjectKind::ContextBuilder => {
-            "\n  // Imports other than the contract; `deps` has their WIT, and plugin.toml must ask for them too:\n  \
+            "\n  // Interfaces that are not part of the contract. `deps` contains their WIT, and plugin.toml must request them:\n  \
              // import wasi:config/store@0.2.0-rc.1;\n  // import wasi:logging/logging;\n"
         }
         ProjectKind::OutputValidator | ProjectKind::MediaPolicy => "",

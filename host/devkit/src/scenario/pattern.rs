@@ -194,8 +194,10 @@ impl Parts {
             match json.pointer(pointer) {
                 Some(actual) if actual == wanted => {}
                 actual => {
-                    let actual = actual
-                        .map_or_else(|| format!("nothing there in {}", short(&json.to_string())), Value::to_string);
+                    let actual = actual.map_or_else(
+                        || format!("nothing at this pointer in {}", short(&json.to_string())),
+                        Value::to_string,
+                    );
                     found.push(Mismatch::of(format!("{wanted} at {pointer:?}"), actual));
                 }
             }
@@ -204,8 +206,10 @@ impl Parts {
             let actual =
                 json.pointer(pointer).map(|actual| actual.as_str().map_or_else(|| actual.to_string(), str::to_owned));
             if !actual.as_deref().is_some_and(|actual| is_match(pattern, actual)) {
-                let actual = actual
-                    .map_or_else(|| format!("nothing there in {}", short(&json.to_string())), |actual| quoted(&actual));
+                let actual = actual.map_or_else(
+                    || format!("nothing at this pointer in {}", short(&json.to_string())),
+                    |actual| quoted(&actual),
+                );
                 found.push(Mismatch::of(format!("a match of {pattern:?} at {pointer:?}"), actual));
             }
         }
