@@ -1,9 +1,9 @@
-//! Reduces pictures: each new pixel is the mean of the area that it covers. This takes linear time, avoids moiré, and
-//! needs memory only for the result, which matters in a guest with 64 MiB.
+//! Reduces pictures: each new pixel is the mean of the area that it covers. This method takes linear time, avoids
+//! moiré, and needs memory only for the result, because a call has only 64 MiB by default.
 
 use image::{DynamicImage, GrayAlphaImage, GrayImage, RgbImage, RgbaImage};
 
-/// The picture at this size. No side becomes larger than it was.
+/// Reduces a picture to the given size. A side is never enlarged.
 pub(crate) fn reduced(picture: &DynamicImage, (width, height): (u32, u32)) -> DynamicImage {
     let from = (picture.width(), picture.height());
     let to = (width.min(from.0), height.min(from.1));
@@ -24,16 +24,18 @@ pub(crate) fn reduced(picture: &DynamicImage, (width, height): (u32, u32)) -> Dy
     reduced.unwrap_or_default()
 }
 
-/// The pixels of one axis that one new pixel covers, with the covered share of each.
+/// The old pixels that a new pixel covers on one axis.
 struct Span {
+    /// Index of the first covered pixel.
     first: usize,
+    /// The covered share of each pixel, from 0 to 1.
     shares: Vec<f32>,
 }
 
 fn spans(from: u32, to: u32) -> Vec<Span> {
     let ratio = f64::from(from) / f64::from(to);
-    let spans = (0..to).map(|place| {
-        let (begin, end) = (f64::from(place) * ratio, f64::from(place + 1) * ratio);
+    let spans = (0..to).map(|index| {
+        let (begin, end) = (f64::from(index) * ratio, f64::from(index + 1) * ratio);
         let last = (end.ceil() as usize).min(from as usize);
         let first = (begin.floor() as usize).min(last.saturating_sub(1));
         let share = |pixel: usize| (end.min(pixel as f64 + 1.0) - begin.max(pixel as f64)) as f32;
@@ -42,7 +44,8 @@ fn spans(from: u32, to: u32) -> Vec<Span> {
     spans.collect()
 }
 
-/// Two or four channels include alpha. Transparent pixels do not affect the colour of their neighbours.
+/// Returns the bytes of the new pixels. If there are two or four channels, the last one is alpha. Transparent pixels do
+/// not affect the colour of new pixels.
 fn means<const CHANNELS: usize>(pixels: &[u8], from: (u32, u32), to: (u32, u32)) -> Vec<u8> {
     let has_alpha = CHANNELS.is_multiple_of(2);
     let row = from.0 as usize * CHANNELS;
