@@ -10,7 +10,7 @@
 //! #[derive(Deserialize, JsonSchema)]
 //! #[serde(deny_unknown_fields)]
 //! struct Shout {
-//!     /// What to shout.
+//!     /// The text to convert to capitals.
 //!     text: String,
 //! }
 //!
